@@ -1,0 +1,54 @@
+//! Who may write: an empty list is nobody, `"*"` is everybody.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The senders that a channel listens to. Compared without regard to ASCII case and outer white space; never as a part
+/// of a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct AllowList(Vec<String>);
+
+impl AllowList {
+    pub fn new(senders: Vec<String>) -> Self {
+        Self(senders)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether `sender` is on the list. An empty sender is nobody, and only `"*"` lets nobody in.
+    pub fn allows(&self, sender: &str) -> bool {
+        let sender = sender.trim();
+        self.0.iter().any(|entry| {
+            let entry = entry.trim();
+            entry == "*" || (!sender.is_empty() && entry.eq_ignore_ascii_case(sender))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_names_are_let_in() {
+        let table: &[(&[&str], &str, bool)] = &[
+            (&[], "ann", false),
+            (&[], "", false),
+            (&["*"], "ann", true),
+            (&["*"], "", true),
+            (&["ann"], "Ann ", true),
+            (&["ann"], "annabel", false),
+            (&["annabel"], "ann", false),
+            (&["ann", "bob"], "bob", true),
+            (&[""], "", false),
+            (&["ann"], "", false),
+        ];
+        for (list, sender, expected) in table {
+            let list = AllowList::new(list.iter().map(|s| (*s).to_owned()).collect());
+            assert_eq!(list.allows(sender), *expected, "{list:?} {sender:?}");
+        }
+    }
+}

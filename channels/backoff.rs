@@ -1,0 +1,74 @@
+//! When to try again.
+
+use std::time::Duration;
+
+/// The waits between tries of one delivery; when they are used up, it is given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryTable(Vec<Duration>);
+
+impl RetryTable {
+    pub fn new(waits: Vec<Duration>) -> Self {
+        Self(waits)
+    }
+
+    /// How long to wait after the `tries`-th failure (1 for the first); `None` when it is time to give up.
+    pub fn wait_after(&self, tries: u32) -> Option<Duration> {
+        let index = usize::try_from(tries.checked_sub(1)?).ok()?;
+        self.0.get(index).copied()
+    }
+
+    /// The longest wait of the table.
+    pub fn longest(&self) -> Duration {
+        self.0.iter().max().copied().unwrap_or_default()
+    }
+}
+
+/// Doubling waits between restarts of something that keeps failing, back to the first after a success.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    first: Duration,
+    longest: Duration,
+    next: Duration,
+}
+
+impl Backoff {
+    pub fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, next: first }
+    }
+
+    /// The wait before the next try; the one after that is twice as long, up to the longest.
+    pub fn next_wait(&mut self) -> Duration {
+        let wait = self.next;
+        self.next = (self.next * 2).min(self.longest);
+        wait
+    }
+
+    /// Things work again.
+    pub fn reset(&mut self) {
+        self.next = self.first;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_retry_table_ends() {
+        let table = RetryTable::new(vec![SECOND, SECOND * 5]);
+        let waits: Vec<_> = (0..4).map(|tries| table.wait_after(tries)).collect();
+        assert_eq!(waits, [None, Some(SECOND), Some(SECOND * 5), None]);
+        assert_eq!(table.longest(), SECOND * 5);
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_its_longest_and_starts_over() {
+        let mut backoff = Backoff::new(SECOND, SECOND * 3);
+        let waits: Vec<_> = (0..4).map(|_| backoff.next_wait().as_secs()).collect();
+        assert_eq!(waits, [1, 2, 3, 3]);
+        backoff.reset();
+        assert_eq!(backoff.next_wait(), SECOND);
+    }
+}

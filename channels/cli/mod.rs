@@ -1,0 +1,5 @@
+//! The terminal.
+
+mod config;
+
+pub use config::CliConfig;

@@ -1,0 +1,26 @@
+//! What a channel is, and each channel of daoyou.
+//!
+//! This package knows nothing of the agent: a channel turns what arrives into an [`InboundMessage`], hands it to the
+//! [`Inbox`], which returns only when the message is on disk, and delivers each [`OutboundMessage`] it is given.
+//! Modules in reading order: the messages, the contract, what all channels share, then one folder a channel.
+
+pub mod message;
+
+pub mod channel;
+pub mod event;
+pub mod inbox;
+
+pub mod allow;
+pub mod backoff;
+pub mod settings;
+pub mod text;
+
+pub mod cli;
+pub mod webhook;
+
+pub mod conformance;
+
+pub use channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
+pub use event::{EventSource, SessionEvent, TurnEvent};
+pub use inbox::{Acceptance, Cursor, Inbox, MessageState, MessageStatus, Refusal, Reply};
+pub use message::{Attachment, ErrorInfo, InboundMessage, OutboundMessage, SessionKey, Trust};

@@ -1,0 +1,172 @@
+//! The two messages that cross the bus: what a channel took in, and what it is to deliver.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+/// Names one conversation: `channel:chat_id` unless the message names another. Messages of one session are answered
+/// strictly in the order of their acceptance.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SessionKey(String);
+
+impl SessionKey {
+    /// The key of `chat_id` on `channel`.
+    pub fn of_chat(channel: &str, chat_id: &str) -> Self {
+        Self(format!("{channel}:{chat_id}"))
+    }
+
+    /// The key as written, `channel:rest`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for SessionKey {
+    fn from(key: String) -> Self {
+        Self(key)
+    }
+}
+
+impl From<&str> for SessionKey {
+    fn from(key: &str) -> Self {
+        Self(key.to_owned())
+    }
+}
+
+impl fmt::Display for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How far the sender of a message is trusted, decided by the channel that received it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trust {
+    /// The owner of this gateway, e.g. whoever sits at its terminal.
+    Owner,
+    /// Authenticated and on the channel's allow-list.
+    Known,
+    /// Somebody whose words are data, never orders.
+    Untrusted,
+}
+
+impl Trust {
+    /// The word that stands in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Known => "known",
+            Self::Untrusted => "untrusted",
+        }
+    }
+
+    /// Reads the store's word; an unknown one is the least trusted.
+    pub fn parse(word: &str) -> Self {
+        match word {
+            "owner" => Self::Owner,
+            "known" => Self::Known,
+            _ => Self::Untrusted,
+        }
+    }
+}
+
+/// A file that came with, or goes with, a message. The bytes lie on disk, synced, before the message is accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// The name to show.
+    pub name: String,
+    /// Where the bytes lie, relative to the workspace.
+    pub path: String,
+    /// Media type, e.g. `image/png`.
+    pub media_type: String,
+    /// Size in bytes.
+    pub size: u64,
+}
+
+/// What a channel took in, before it is accepted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InboundMessage {
+    /// The channel's name: `cli`, `email`, `webhook:NAME`.
+    pub channel: String,
+    /// The id the sender's side gave it; the same `(channel, external_id)` twice is one message. `None` where the
+    /// channel has no ids: then each one is new.
+    pub external_id: Option<String>,
+    /// The conversation on that channel; replies go there.
+    pub chat_id: String,
+    /// Who wrote it, in the channel's own terms.
+    pub sender: String,
+    pub trust: Trust,
+    /// The text.
+    pub content: String,
+    #[serde(default)]
+    pub attachments: Vec<Attachment>,
+    /// Whatever else the channel wants to find again when it sends the reply.
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+    pub received_at: Timestamp,
+    /// Overrides the session `channel:chat_id`.
+    #[serde(default)]
+    pub session: Option<SessionKey>,
+}
+
+impl InboundMessage {
+    /// A plain text message that arrived now.
+    pub fn text(channel: &str, chat_id: &str, sender: &str, trust: Trust, content: impl Into<String>) -> Self {
+        Self {
+            channel: channel.to_owned(),
+            external_id: None,
+            chat_id: chat_id.to_owned(),
+            sender: sender.to_owned(),
+            trust,
+            content: content.into(),
+            attachments: Vec::new(),
+            metadata: Map::new(),
+            received_at: Timestamp::now(),
+            session: None,
+        }
+    }
+
+    /// The session this message belongs to.
+    pub fn session_key(&self) -> SessionKey {
+        self.session.clone().unwrap_or_else(|| SessionKey::of_chat(&self.channel, &self.chat_id))
+    }
+}
+
+/// Why a turn failed, in a form that programs can read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorInfo {
+    /// A stable word, e.g. `llm_timeout`, `interrupted`.
+    pub code: String,
+}
+
+/// One thing to deliver: a reply, a tool's message, or a notice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutboundMessage {
+    /// Stable over every attempt to deliver it; a receiver that keeps ids drops a second copy.
+    pub id: Uuid,
+    /// The turn that produced it.
+    pub turn: Uuid,
+    pub channel: String,
+    pub chat_id: String,
+    pub session: SessionKey,
+    /// Text, Markdown.
+    pub content: String,
+    /// The accepted message that this answers: its id in the store.
+    #[serde(default)]
+    pub in_reply_to: Option<Uuid>,
+    #[serde(default)]
+    pub attachments: Vec<Attachment>,
+    /// The metadata of the message that this answers.
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+    /// Set when the turn failed; `content` then says it in words.
+    #[serde(default)]
+    pub error: Option<ErrorInfo>,
+    /// When the message was put into the outbox.
+    pub created_at: Timestamp,
+}

@@ -1,0 +1,250 @@
+//! The kinds of value that a setting may have beyond TOML's own: durations and sizes as words, and secrets.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A length of time, written `"90s"`, `"10m"`, `"1h 30m"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Duration);
+
+impl Span {
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(Duration::from_secs(secs))
+    }
+
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(Duration::from_millis(millis))
+    }
+}
+
+impl From<Span> for Duration {
+    fn from(span: Span) -> Self {
+        span.0
+    }
+}
+
+/// Written unit and its milliseconds, the longest first.
+const SPAN_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a duration such as \"90s\", \"10m\" or \"1h 30m\"");
+        let mut rest = text.trim();
+        let mut total: u64 = 0;
+        if rest.is_empty() {
+            return Err(wrong());
+        }
+        while !rest.is_empty() {
+            let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+            let count: u64 = rest[..digits].parse().map_err(|_| wrong())?;
+            rest = rest[digits..].trim_start();
+            let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+            let (_, millis) = SPAN_UNITS.iter().find(|(name, _)| *name == &rest[..end]).ok_or_else(wrong)?;
+            rest = rest[end..].trim_start();
+            total = count.checked_mul(*millis).and_then(|part| total.checked_add(part)).ok_or_else(wrong)?;
+        }
+        Ok(Self(Duration::from_millis(total)))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_zero() {
+            return f.write_str("0s");
+        }
+        let mut rest = self.0.as_millis();
+        let mut first = true;
+        for (unit, millis) in SPAN_UNITS {
+            let count = rest / u128::from(millis);
+            rest %= u128::from(millis);
+            if count > 0 {
+                write!(f, "{}{count}{unit}", if first { "" } else { " " })?;
+                first = false;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for Span {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Span".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "duration" })
+    }
+}
+
+/// A number of bytes, written `"25MB"`, `"100MB"`, `"64KB"`, `"1GB"`: powers of 1,000; `KiB`, `MiB`, `GiB` are powers
+/// of 1,024.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(pub u64);
+
+/// Written unit, its bytes; the larger of a kind first, as [`ByteSize`]'s `Display` picks the first that divides.
+const SIZE_UNITS: [(&str, u64); 7] = [
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("KB", 1_000),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+];
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a size such as \"25MB\", \"64KB\" or \"1GiB\"");
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let unit = text[digits.len()..].trim();
+        let count: u64 = digits.trim().parse().map_err(|_| wrong())?;
+        let (_, bytes) = SIZE_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(wrong)?;
+        count.checked_mul(*bytes).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, bytes) =
+            SIZE_UNITS.iter().find(|(_, bytes)| self.0 >= *bytes && self.0.is_multiple_of(*bytes)).unwrap_or(&("B", 1));
+        write!(f, "{}{name}", self.0 / bytes)
+    }
+}
+
+impl Serialize for ByteSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for ByteSize {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ByteSize".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "size" })
+    }
+}
+
+/// A value that is never shown: not in logs, errors, `config show` or model requests. Configuration writes it as
+/// `env:NAME`, `file:PATH`, `cred:NAME` or literally, and resolves it before it gets here.
+#[derive(Clone, Debug)]
+pub struct Secret(SecretString);
+
+impl Secret {
+    pub fn new(value: impl Into<String>) -> Self {
+        Self(SecretString::from(value.into()))
+    }
+
+    /// The value itself, for the one place that needs it.
+    pub fn expose(&self) -> &str {
+        self.0.expose_secret()
+    }
+}
+
+impl PartialEq for Secret {
+    /// For comparing settings, not for checking what a caller sent: that compares in constant time.
+    fn eq(&self, other: &Self) -> bool {
+        self.expose() == other.expose()
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("(hidden)")
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::new)
+    }
+}
+
+impl JsonSchema for Secret {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Secret".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "secret" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_written_as_words() {
+        for (text, millis, shown) in
+            [("90s", 90_000, "1m 30s"), ("10m", 600_000, "10m"), ("250ms", 250, "250ms"), ("2d", 172_800_000, "2d")]
+        {
+            let span: Span = text.parse().unwrap();
+            assert_eq!((span.0.as_millis(), span.to_string().as_str()), (millis, shown), "{text}");
+            assert_eq!(shown.parse::<Span>().unwrap(), span);
+        }
+        assert!("soon".parse::<Span>().is_err());
+        assert!("-5s".parse::<Span>().is_err());
+    }
+
+    #[test]
+    fn sizes_are_read_and_written_as_words() {
+        for (text, bytes, shown) in
+            [("25MB", 25_000_000, "25MB"), ("1GiB", 1 << 30, "1GiB"), ("1500 KB", 1_500_000, "1500KB"), ("7b", 7, "7B")]
+        {
+            let size: ByteSize = text.parse().unwrap();
+            assert_eq!((size.0, size.to_string().as_str()), (bytes, shown), "{text}");
+        }
+        for wrong in ["", "MB", "1.5MB", "99999999999GB", "5 apples"] {
+            assert!(wrong.parse::<ByteSize>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_never_shown() {
+        let secret = Secret::new("canary");
+        assert!(!format!("{secret:?}").contains("canary"));
+        assert!(!serde_json::to_string(&secret).unwrap().contains("canary"));
+    }
+}

@@ -1,0 +1,77 @@
+//! `[agent]`.
+
+use daoyou_channels::settings::Span;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The language of what daoyou itself says; the model answers in the user's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Locale {
+    #[default]
+    En,
+    Zh,
+}
+
+/// What happens to messages that arrive while their session is busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueMode {
+    /// Each gets its own turn, in order.
+    #[default]
+    Followup,
+    /// Those waiting from the same sender and chat are joined into one turn.
+    Collect,
+}
+
+/// How turns run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentConfig {
+    /// `auto`, or `PROVIDER/MODEL`.
+    pub model: String,
+    pub locale: Locale,
+    /// IANA name, e.g. `Asia/Shanghai`; empty is the system's.
+    pub timezone: String,
+    /// The agent's own folder; empty is `workspace` in the home.
+    pub workspace: String,
+    /// How freely the model writes, 0 to 2; left to the model when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// The longest answer in tokens; left to the model when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Model calls with tools in one turn; then one last call without tools.
+    pub max_iterations: u32,
+    /// Tokens that one turn may use, all its model calls together.
+    pub max_turn_tokens: u64,
+    /// The most messages of the session that the model is given.
+    pub memory_window: u32,
+    /// The most tokens that one request may hold, estimated.
+    pub context_tokens: u32,
+    /// Active time that a turn may take, across restarts.
+    pub turn_timeout: Span,
+    /// Turns that run side by side, each of another session.
+    pub max_concurrent_turns: u32,
+    pub queue: QueueMode,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        Self {
+            model: "auto".to_owned(),
+            locale: Locale::En,
+            timezone: String::new(),
+            workspace: String::new(),
+            temperature: None,
+            max_tokens: None,
+            max_iterations: 40,
+            max_turn_tokens: 2_000_000,
+            memory_window: 100,
+            context_tokens: 100_000,
+            turn_timeout: Span::from_secs(600),
+            max_concurrent_turns: 64,
+            queue: QueueMode::Followup,
+        }
+    }
+}

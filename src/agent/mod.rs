@@ -1,0 +1,5 @@
+//! The agent: takes accepted messages, runs their turns, answers.
+
+mod config;
+
+pub use config::{AgentConfig, Locale, QueueMode};

@@ -1,0 +1,5 @@
+//! The message bus.
+
+mod config;
+
+pub use config::Capacities;

@@ -1,0 +1,128 @@
+//! A conversation with a model, in no service's own dialect. `ChatMessage` is also the form in which the session's log
+//! and the journal keep what was said.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One message of the conversation; the system prompt stands beside them in [`ChatRequest`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub enum ChatMessage {
+    User {
+        content: String,
+    },
+    Assistant {
+        /// May be empty where there are tool calls.
+        content: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reasoning: Option<Reasoning>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall>,
+    },
+    Tool {
+        call_id: String,
+        name: String,
+        content: String,
+    },
+}
+
+impl ChatMessage {
+    pub fn user(content: impl Into<String>) -> Self {
+        Self::User { content: content.into() }
+    }
+
+    pub fn assistant(content: impl Into<String>) -> Self {
+        Self::Assistant { content: content.into(), reasoning: None, tool_calls: Vec::new() }
+    }
+
+    /// `user`, `assistant` or `tool`.
+    pub fn role(&self) -> &'static str {
+        match self {
+            Self::User { .. } => "user",
+            Self::Assistant { .. } => "assistant",
+            Self::Tool { .. } => "tool",
+        }
+    }
+}
+
+/// What a model thought before it answered, and under which name its service sent it: some want it back under that
+/// name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reasoning {
+    pub field: String,
+    pub text: String,
+}
+
+/// A tool that the model wants to be run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Unique within its response; the result names it.
+    pub id: String,
+    pub name: String,
+    /// The arguments as the model wrote them, complete, but not always JSON.
+    pub arguments: String,
+}
+
+/// What a model is told of a tool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema of the arguments, an object.
+    pub parameters: Value,
+}
+
+/// One request to a model.
+#[derive(Clone, Debug)]
+pub struct ChatRequest {
+    /// The model's name at its service.
+    pub model: String,
+    /// Same bytes from turn to turn, so that the service's cache hits.
+    pub system: Arc<str>,
+    pub messages: Vec<ChatMessage>,
+    /// Empty: the model is told of none.
+    pub tools: Arc<[ToolSpec]>,
+    pub temperature: Option<f64>,
+    /// The longest answer, in tokens.
+    pub max_tokens: Option<u32>,
+}
+
+/// A complete answer. A response that was cut off is an error, never one of these.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChatResponse {
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<Reasoning>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// The model as the service names it.
+    pub model: String,
+    #[serde(default)]
+    pub usage: Usage,
+    /// From the request to the end of the answer, with its retries.
+    #[serde(default)]
+    pub latency_ms: u64,
+    /// The service cut the answer at its length limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
+/// Tokens as the service counted them; zeros where it told nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// Of the input, read from the service's cache.
+    #[serde(default)]
+    pub cached_tokens: u64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.cached_tokens += other.cached_tokens;
+    }
+}

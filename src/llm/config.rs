@@ -1,0 +1,62 @@
+//! `[providers.NAME]`.
+
+use std::collections::BTreeMap;
+
+use daoyou_channels::settings::{Secret, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The protocol a provider speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProviderKind {
+    /// OpenAI-compatible chat completions.
+    #[default]
+    Openai,
+    /// The rule-based responder inside this program.
+    Offline,
+}
+
+/// One model service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProviderConfig {
+    pub kind: ProviderKind,
+    /// The key; without one no Authorization header is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<Secret>,
+    /// Where the service is, with `/v1`; a known provider's name needs none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// More headers to send with each request.
+    pub headers: BTreeMap<String, Secret>,
+    /// Ask for the answer as it is written.
+    pub stream: bool,
+    /// The model that `agent.model = "auto"` takes; empty is the known provider's usual one.
+    pub model: String,
+    /// Time to connect, TLS included.
+    pub connect_timeout: Span,
+    /// Longest silence while an answer is awaited or arrives; only data ends it, comments and pings do not.
+    pub idle_timeout: Span,
+    /// Longest time for one whole answer.
+    pub timeout: Span,
+    /// Tries after the first one, on 429, 5xx, timeouts and broken connections.
+    pub retries: u32,
+}
+
+impl Default for ProviderConfig {
+    fn default() -> Self {
+        Self {
+            kind: ProviderKind::Openai,
+            api_key: None,
+            base_url: None,
+            headers: BTreeMap::new(),
+            stream: true,
+            model: String::new(),
+            connect_timeout: Span::from_secs(10),
+            idle_timeout: Span::from_secs(60),
+            timeout: Span::from_secs(300),
+            retries: 3,
+        }
+    }
+}

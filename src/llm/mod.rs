@@ -1,0 +1,11 @@
+//! Language models: one trait, each service behind it.
+
+mod chat;
+mod config;
+mod error;
+mod provider;
+
+pub use chat::{ChatMessage, ChatRequest, ChatResponse, Reasoning, ToolCall, ToolSpec, Usage};
+pub use config::{ProviderConfig, ProviderKind};
+pub use error::{LlmError, LlmErrorKind};
+pub use provider::{Delta, DeltaSink, NoDeltas, Provider};

@@ -1,0 +1,52 @@
+//! `[tools]`.
+
+use daoyou_channels::settings::{ByteSize, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which tools there are and how far they reach.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ToolsConfig {
+    /// Tools that the model is not told of, by name.
+    pub disabled: Vec<String>,
+    /// The file tools stay inside the workspace.
+    pub restrict_to_workspace: bool,
+    /// The largest file that the file tools read or write.
+    pub max_file_size: ByteSize,
+    pub exec: ExecConfig,
+}
+
+impl Default for ToolsConfig {
+    fn default() -> Self {
+        Self {
+            disabled: Vec::new(),
+            restrict_to_workspace: true,
+            max_file_size: ByteSize(10_000_000),
+            exec: ExecConfig::default(),
+        }
+    }
+}
+
+/// `[tools.exec]`: how commands run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExecConfig {
+    /// When a command and all it started are killed; a call may ask for less.
+    pub timeout: Span,
+    /// Landlock: writes only to the workspace and a private temp folder, reads only there, in system folders and in
+    /// `read_paths`. Off only by saying so.
+    pub sandbox: bool,
+    /// Let commands open network connections.
+    pub network: bool,
+    /// More folders that commands may read.
+    pub read_paths: Vec<String>,
+    /// Environment variables that commands see beside PATH, HOME, LANG, LC_*, TERM, TZ, USER, TMPDIR.
+    pub env: Vec<String>,
+}
+
+impl Default for ExecConfig {
+    fn default() -> Self {
+        Self { timeout: Span::from_secs(60), sandbox: true, network: false, read_paths: Vec::new(), env: Vec::new() }
+    }
+}

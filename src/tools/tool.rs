@@ -1,0 +1,123 @@
+//! What a tool is.
+
+use async_trait::async_trait;
+use daoyou_channels::{SessionKey, Trust};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::llm::ToolSpec;
+
+/// What a restart does with a call that was cut off in the middle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// Running it again changes nothing more: it is run again.
+    Idempotent,
+    /// All it does are [`Effect`]s, which are committed together with its result: cut off, it did nothing.
+    Atomic,
+    /// Whether it took effect is unknown: the model is told so. `tool_started` is on disk before it runs.
+    Once,
+}
+
+/// What a call does inside daoyou. Nothing happens when the tool returns it: the journal commits it with the result.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Puts a message into the outbox.
+    Message { channel: String, chat_id: String, content: String },
+}
+
+/// How a call ended; failure is data. `content` is what the model reads when it went well, `error` when not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    pub success: bool,
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+    #[serde(default)]
+    pub duration_ms: u64,
+}
+
+impl ToolResult {
+    pub fn ok(content: impl Into<String>) -> Self {
+        Self { success: true, content: content.into(), ..Self::default() }
+    }
+
+    pub fn failed(error: impl Into<String>) -> Self {
+        Self { success: false, error: Some(error.into()), ..Self::default() }
+    }
+
+    /// The one place where a result becomes text for the model: a failure starts with `Error: `, and what there is of
+    /// output follows.
+    pub fn render(&self) -> String {
+        match &self.error {
+            Some(error) if self.content.is_empty() => format!("Error: {error}"),
+            Some(error) => format!("Error: {error}\n{}", self.content),
+            None if self.content.is_empty() => "(done, no output)".to_owned(),
+            None => self.content.clone(),
+        }
+    }
+}
+
+/// A result and what the call does inside daoyou.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolOutcome {
+    pub result: ToolResult,
+    pub effects: Vec<Effect>,
+}
+
+impl From<ToolResult> for ToolOutcome {
+    fn from(result: ToolResult) -> Self {
+        Self { result, effects: Vec::new() }
+    }
+}
+
+/// For whom a call runs.
+#[derive(Clone, Debug)]
+pub struct ToolContext {
+    pub session: SessionKey,
+    pub turn: Uuid,
+    pub call_id: String,
+    /// The channel and chat of the message that the turn answers.
+    pub channel: String,
+    pub chat_id: String,
+    pub trust: Trust,
+    /// Cancelled by `/stop` and by the turn's deadline.
+    pub cancel: CancellationToken,
+}
+
+/// The longest output the model sees; what is more is cut in the middle and kept whole in a spill file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputLimit {
+    pub chars: usize,
+    pub lines: usize,
+}
+
+impl Default for OutputLimit {
+    fn default() -> Self {
+        Self { chars: 8_000, lines: 500 }
+    }
+}
+
+/// One tool. Its name, schema, words for the model and code stand together.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// Name, description, and the JSON Schema that its arguments struct gives.
+    fn spec(&self) -> &ToolSpec;
+
+    /// Other names under which models ask for the same thing.
+    fn aliases(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn replay(&self) -> Replay;
+
+    fn output_limit(&self) -> OutputLimit {
+        OutputLimit::default()
+    }
+
+    /// Runs one call. `arguments` have passed the schema.
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome;
+}
