@@ -1,5 +1,7 @@
 //! daoyou: a self-hosted AI-assistant gateway. Modules in reading order.
 
+pub mod crash;
+
 pub mod config;
 
 pub mod store;
