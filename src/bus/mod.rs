@@ -13,7 +13,7 @@ mod events;
 mod message_bus;
 mod waiters;
 
-pub use body::{OutboundBody, OutboundDraft};
+pub use body::{OutboundBody, OutboundDraft, message_of};
 pub use config::Capacities;
 pub use events::EventHub;
 pub use message_bus::{Inbound, MessageBus, Order, PastLane};

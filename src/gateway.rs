@@ -1,0 +1,243 @@
+//! The only constructor: builds everything from the configuration, then spawns it, then drains it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use daoyou_channels::cli::{CliChannel, Front, Left};
+use daoyou_channels::webhook::Webhook;
+use daoyou_channels::{Channel, ChannelContext, SessionKey};
+use jiff::tz::TimeZone;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::{AgentLoop, LaneRunner, Phrases, SlashCommands, SystemPrompt, prepare_workspace};
+use crate::bus::{Capacities, MessageBus};
+use crate::channel_manager::{ChannelHealth, ChannelManager};
+use crate::config::{Config, Loaded};
+use crate::home::{Home, HomeLock};
+use crate::http::{self, Hub};
+use crate::llm::{Models, OfflineProvider};
+use crate::store::Store;
+use crate::tools;
+
+/// How long due replies may take to go out after the last turn has ended.
+const FLUSH_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long open HTTP requests may take to end after that.
+const HTTP_LIMIT: Duration = Duration::from_secs(2);
+
+/// What kind of gateway to build.
+#[derive(Default)]
+pub struct Options {
+    /// Run this session's messages only, and open no port: for `chat` and `agent` where no gateway runs.
+    pub alone: Option<SessionKey>,
+    /// The terminal of this process.
+    pub front: Option<Front>,
+}
+
+/// A gateway, built and not yet running.
+pub struct Gateway {
+    home: Home,
+    _lock: HomeLock,
+    drain_timeout: Duration,
+    bus: Arc<MessageBus>,
+    agent: AgentLoop,
+    manager: ChannelManager,
+    cli: Arc<CliChannel>,
+    hub: Arc<Hub>,
+    server: Option<(TcpListener, axum::Router)>,
+    context: ChannelContext,
+    stop_serving: CancellationToken,
+}
+
+impl Gateway {
+    /// Builds all parts; nothing runs yet. `lock` is the home's.
+    ///
+    /// # Errors
+    /// What cannot be opened or is configured wrongly, in words for the owner.
+    pub async fn build(home: Home, lock: HomeLock, loaded: &Loaded, options: Options) -> anyhow::Result<Self> {
+        let config = &loaded.config;
+        let workspace = home.workspace(&config.agent.workspace);
+        prepare_workspace(&workspace)
+            .with_context(|| format!("the workspace {} cannot be prepared", workspace.display()))?;
+        // The commands on the control socket need no token; it is made for those who will come by TCP.
+        home.token()?;
+        let store = Store::open(&home.database())?;
+        let phrases = Phrases::of(config.agent.locale);
+        let started = Instant::now();
+        let offline = Arc::new(OfflineProvider::new());
+        let models = Models::build(&config.providers, |name| std::env::var(name).ok(), offline)
+            .map_err(|faults| anyhow!("{}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
+        let models = Arc::new(models);
+        let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("daoyou"));
+        let tools = Arc::new(tools::build(&config.tools, &workspace, home.dir(), exe)?);
+        let timezone = timezone(config)?;
+        let slash = Arc::new(SlashCommands {
+            phrases,
+            models: models.clone(),
+            tools: tools.clone(),
+            store: store.clone(),
+            timezone: timezone.clone(),
+            started,
+            configured_model: config.agent.model.clone(),
+        });
+        let bus = Arc::new(MessageBus::new(
+            store,
+            capacities(config),
+            config.store.reserve.0.0,
+            config.gateway.drain_timeout.0,
+            slash.clone(),
+        ));
+        bus.recount().await?;
+        let runner = LaneRunner {
+            bus: bus.clone(),
+            config: config.agent.clone(),
+            timezone,
+            models: models.clone(),
+            tools,
+            system: SystemPrompt::new(workspace),
+            slash,
+            phrases,
+            cancels: Arc::default(),
+        };
+        let stop_serving = CancellationToken::new();
+        let is_alone = options.alone.is_some();
+        let cli = Arc::new(CliChannel::new(options.front));
+        let health = Arc::new(ChannelHealth::default());
+        let context = ChannelContext {
+            inbox: bus.clone(),
+            events: bus.events().clone(),
+            shutdown: CancellationToken::new(),
+            started: Arc::new(|| {}),
+        };
+        let (channels, resting) = channels(config, cli.clone(), is_alone)?;
+        let hub = Arc::new(Hub {
+            bus: bus.clone(),
+            channels: health.clone(),
+            cli: cli.clone(),
+            models,
+            model: config.agent.model.clone(),
+            started,
+            shutdown: stop_serving.clone(),
+        });
+        let server = if is_alone {
+            None
+        } else {
+            let routes = channels.iter().filter_map(|channel| channel.routes(&context)).collect();
+            Some((http::bind(&config.gateway.listen).await.map_err(anyhow::Error::msg)?, http::router(hub.clone(), routes)))
+        };
+        Ok(Self {
+            home,
+            _lock: lock,
+            drain_timeout: config.gateway.drain_timeout.0,
+            agent: AgentLoop::new(Arc::new(runner), options.alone),
+            manager: ChannelManager::new(bus.clone(), channels, resting, health),
+            bus,
+            cli,
+            hub,
+            server,
+            context,
+            stop_serving,
+        })
+    }
+
+    /// What the routes and the commands of this process work with.
+    pub fn hub(&self) -> Arc<Hub> {
+        self.hub.clone()
+    }
+
+    /// Runs until `shutdown`, or until whoever sits at its terminal leaves; then drains. `on_ready` is called when
+    /// messages are taken.
+    ///
+    /// # Errors
+    /// What the last run left cannot be read, or the control socket cannot be made.
+    pub async fn run(mut self, shutdown: CancellationToken, on_ready: impl FnOnce()) -> anyhow::Result<()> {
+        self.agent.recover().await?;
+        self.manager.recover().await?;
+        let control = http::control(self.hub.clone());
+        let socket = self.home.socket();
+        http::serve_control(&socket, control, self.stop_serving.clone())
+            .await
+            .with_context(|| format!("the control socket {} cannot be made", socket.display()))?;
+        let server: Option<JoinHandle<()>> =
+            self.server.take().map(|(listener, router)| tokio::spawn(http::serve(listener, router, self.stop_serving.clone())));
+        let stop_turns = CancellationToken::new();
+        let agent = tokio::spawn(self.agent.run(stop_turns.clone(), self.drain_timeout));
+        let flush = CancellationToken::new();
+        let receiving = self.context.shutdown.clone();
+        let manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
+        on_ready();
+
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            left = self.cli.left() => if left != Left::Shutdown {
+                tracing::info!("the terminal was left");
+            },
+        }
+        tracing::info!("stopping");
+        self.bus.close_intake();
+        receiving.cancel();
+        stop_turns.cancel();
+        ended("the agent loop", agent.await);
+        flush.cancel();
+        match tokio::time::timeout(FLUSH_LIMIT, manager).await {
+            Ok(result) => ended("the channel manager", result),
+            Err(_) => tracing::warn!("some replies did not go out in time; they go out at the next start"),
+        }
+        self.stop_serving.cancel();
+        if let Some(server) = server {
+            // A client that keeps its connection open is not waited for.
+            let _ = tokio::time::timeout(HTTP_LIMIT, server).await;
+        }
+        self.bus.store().close().await;
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+fn ended(part: &str, result: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = result {
+        tracing::error!(part, %error, "ended unexpectedly");
+    }
+}
+
+fn capacities(config: &Config) -> Capacities {
+    let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
+    Capacities {
+        session: size(config.gateway.session_capacity),
+        inbound: size(config.gateway.inbound_capacity),
+        outbound: size(config.gateway.outbound_capacity),
+    }
+}
+
+fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
+    match config.agent.timezone.as_str() {
+        "" => Ok(TimeZone::system()),
+        name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),
+    }
+}
+
+/// The channels to run, and the names of those that are configured but rest.
+fn channels(
+    config: &Config,
+    cli: Arc<CliChannel>,
+    is_alone: bool,
+) -> anyhow::Result<(Vec<Arc<dyn Channel>>, BTreeSet<String>)> {
+    let mut channels: Vec<Arc<dyn Channel>> = vec![cli];
+    let mut resting = BTreeSet::new();
+    let listen = config.gateway.listen_addr().map_err(anyhow::Error::msg)?;
+    for (name, webhook) in &config.channels.webhook {
+        if webhook.enabled && !is_alone {
+            let webhook = Webhook::new(name, webhook.clone(), listen.ip().is_loopback())
+                .map_err(|error| anyhow!("channels.webhook.{name}: {error}"))?;
+            channels.push(Arc::new(webhook));
+        } else {
+            resting.insert(format!("webhook:{name}"));
+        }
+    }
+    Ok((channels, resting))
+}
