@@ -1,5 +1,11 @@
 //! Webhooks: messages by HTTP POST, replies by signed callback.
 
+mod channel;
 mod config;
+mod receive;
+mod send;
+mod verify;
+mod wire;
 
+pub use channel::Webhook;
 pub use config::{Verify, WebhookConfig};
