@@ -17,9 +17,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::verify::{HEADER_ID, Pending, Verifier};
-use super::wire::{
-    AcceptedBody, EXTERNAL_ID, HttpError, MAX_NAME_CHARS, NativeBody, RepliedBody, StateBody, check_name,
-};
+use super::wire::{AcceptedBody, EXTERNAL_ID, HttpError, NativeBody, RepliedBody, StateBody, check_name};
 use crate::allow::AllowList;
 use crate::channel::ChannelContext;
 use crate::inbox::{Acceptance, Inbox, MessageStatus, Refusal, Reply};
@@ -266,6 +264,7 @@ async fn drain(stream: &mut axum::body::BodyDataStream, limit: usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::wire::MAX_NAME_CHARS;
     use super::*;
 
     fn fixed(allow_from: Option<&[&str]>) -> Fixed {
