@@ -10,6 +10,9 @@ mod render;
 mod terminal;
 mod turn;
 
+#[cfg(test)]
+mod tests;
+
 pub use config::CliConfig;
 pub use console::{Console, Style};
 pub use hub::{Attachment, CliChannel, Delivery};

@@ -84,13 +84,15 @@ impl Painter {
         if !self.style.live {
             return format!("{}\n", clean(content).trim_end());
         }
-        let streamed = std::mem::take(&mut self.streamed);
-        if !streamed.trim().is_empty()
-            && let Some(rest) = content.trim().strip_prefix(streamed.trim())
+        let streamed = self.streamed.trim();
+        if !streamed.is_empty()
+            && let Some(rest) = content.trim().strip_prefix(streamed)
         {
             let close = if self.at == At::LineStart && rest.is_empty() { "" } else { "\n" };
+            let rest = clean(rest);
             self.at = At::LineStart;
-            return format!("{}{close}", clean(rest));
+            self.streamed.clear();
+            return format!("{rest}{close}");
         }
         let text = clean(content);
         let text = if failed { self.paint(Colour::Red, text.trim_end()) } else { text.trim_end().to_owned() };
@@ -349,10 +351,11 @@ mod tests {
 
     #[test]
     fn colours_only_where_they_are_wanted() {
-        let events = [call(Some(json!({}))), text("a\x1b[31mb\x1b]0;title\x07c\rd")];
+        let wild = "a\x1b[31mb\x1b]0;title\x07c\rd";
+        let events = [call(Some(json!({}))), text(wild)];
         assert_eq!(
-            draw(Style { live: true, ansi: true }, &events, "abcd"),
-            "\x1b[33m● read_file()\x1b[0m\n\n\x1b[1m\x1b[32mBot> \x1b[0m\x1b[0mabcd\n\n\x1b[1m\x1b[32mBot> \x1b[0m\x1b[0mabcd\n",
+            draw(Style { live: true, ansi: true }, &events, wild),
+            "\x1b[33m● read_file()\x1b[0m\n\n\x1b[1m\x1b[32mBot> \x1b[0m\x1b[0mabcd\n",
         );
         assert_eq!(draw(Style::PLAIN, &[], "a\x1b[31mb\n\n"), "ab\n");
     }

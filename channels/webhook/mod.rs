@@ -7,5 +7,8 @@ mod send;
 mod verify;
 mod wire;
 
+#[cfg(test)]
+mod tests;
+
 pub use channel::Webhook;
 pub use config::{Verify, WebhookConfig};
