@@ -275,17 +275,17 @@ mod tests {
     #[test]
     fn a_message_is_named_by_header_key_or_body() {
         let body = br#"{"content":"hi","id":"body"}"#;
-        let table: &[(&[(&str, &str)], &[u8], Option<&str>)] = &[
-            (&[], br#"{"content":"hi"}"#, None),
+        let anonymous = br#"{"content":"hi"}"#;
+        for (pairs, body, expected) in [
+            (&[][..], &anonymous[..], None),
             (&[], body, Some("body")),
             (&[("idempotency-key", "key")], body, Some("key")),
             (&[("idempotency-key", " ")], body, Some("body")),
             (&[("idempotency-key", "key"), ("webhook-id", "header")], body, Some("header")),
-        ];
-        for (pairs, body, expected) in table {
-            let headers = pairs.iter().map(|(k, v)| (k.parse().unwrap(), v.parse().unwrap())).collect();
+        ] {
+            let headers: HeaderMap = pairs.iter().map(|(k, v)| (k.parse().unwrap(), v.parse().unwrap())).collect();
             let message = fixed(None).message(&headers, body).unwrap();
-            assert_eq!(message.external_id.as_deref(), *expected, "{pairs:?}");
+            assert_eq!(message.external_id.as_deref(), expected, "{pairs:?}");
             assert_eq!((message.chat_id.as_str(), message.sender.as_str()), ("default", "webhook:n"));
             assert_eq!(message.session_key().as_str(), "webhook:n:default");
         }

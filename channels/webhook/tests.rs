@@ -52,10 +52,13 @@ async fn answer(request: RequestBuilder) -> (u16, Value) {
     (status, response.json().await.unwrap())
 }
 
+/// Head, in lower case, and body.
+type Seen = (String, Vec<u8>);
+
 /// A receiver of callbacks: keeps each request's head and body, and answers with `mode`.
 #[derive(Clone, Default)]
 struct Sink {
-    seen: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
     /// The status line and headers of the answer; empty hangs up.
     mode: Arc<Mutex<String>>,
 }
