@@ -9,8 +9,10 @@ mod error;
 #[cfg(test)]
 mod fake_service;
 mod fault;
+mod models;
 mod openai;
 mod provider;
+mod services;
 mod sse;
 mod wire;
 
@@ -18,5 +20,7 @@ pub use chat::{ChatMessage, ChatRequest, ChatResponse, Reasoning, ToolCall, Tool
 pub use client::{HttpClients, install_crypto};
 pub use config::{ProviderConfig, ProviderKind};
 pub use error::{LlmError, LlmErrorKind};
+pub use models::{ModelChoice, ModelError, Models, OFFLINE, ProviderFault};
 pub use openai::OpenaiProvider;
 pub use provider::{Delta, DeltaSink, NoDeltas, Provider};
+pub use services::{SERVICES, Service};

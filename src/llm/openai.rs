@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::assemble::Assembler;
 use super::body::{AnswerBody, read_capped};
-use super::client::{HttpClients, Reach, is_loopback};
+use super::client::{HttpClients, Reach};
 use super::fault::{Fault, shorten};
 use super::wire::{LimitField, ToolNames, WireRequest};
 use super::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, LlmErrorKind, Provider, ProviderConfig};
@@ -38,6 +38,7 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// One configured service. Connections are shared with all others through [`HttpClients`].
 pub struct OpenaiProvider {
     name: String,
+    base_url: Url,
     chat_url: Url,
     models_url: Url,
     headers: HeaderMap,
@@ -71,11 +72,12 @@ impl OpenaiProvider {
             name: name.to_owned(),
             chat_url: below(&base, &["chat", "completions"]),
             models_url: below(&base, &["models"]),
+            reach: Reach::of(&base, connect_timeout),
+            base_url: base,
             headers: headers(config)?,
             secrets: config.api_key.iter().chain(config.headers.values()).cloned().collect(),
             clients,
             client: OnceLock::new(),
-            reach: Reach::of(&base, connect_timeout),
             limit_field: if is_openai { LimitField::MaxCompletionTokens } else { LimitField::MaxTokens },
             stream: config.stream,
             connect_timeout,
@@ -86,9 +88,8 @@ impl OpenaiProvider {
         })
     }
 
-    /// Whether the service runs on this machine.
-    pub fn is_local(&self) -> bool {
-        is_loopback(&self.chat_url)
+    pub fn base_url(&self) -> &Url {
+        &self.base_url
     }
 
     /// The names of the models that the service says it has, within `deadline`; asked once, without retries.
