@@ -33,6 +33,15 @@ enum Finish {
     Filter,
 }
 
+/// How a list of calls is meant.
+#[derive(Clone, Copy, PartialEq)]
+enum CallPieces {
+    /// Each entry is a part of a call.
+    Parts,
+    /// Each entry is a call.
+    Whole,
+}
+
 struct Call {
     /// Where the service says it stands, if it does.
     index: Option<u64>,
@@ -78,8 +87,10 @@ impl<'a> Assembler<'a> {
         for choice in choices.filter(|choice| choice.index.as_u64().is_none_or(|index| index == 0)) {
             self.has_choice = true;
             self.count(&choice.usage);
-            if let Some(message) = choice.delta.or(choice.message) {
-                self.add(&message, sink)?;
+            if let Some(message) = &choice.delta {
+                self.add(message, CallPieces::Parts, sink)?;
+            } else if let Some(message) = &choice.message {
+                self.add(message, CallPieces::Whole, sink)?;
             }
             if !choice.finish_reason.is_empty() {
                 self.finish = Some(read_finish(choice.finish_reason.as_str())?);
@@ -135,7 +146,7 @@ impl<'a> Assembler<'a> {
         })
     }
 
-    fn add(&mut self, message: &WireMessage<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+    fn add(&mut self, message: &WireMessage<'_>, pieces: CallPieces, sink: &dyn DeltaSink) -> Result<(), Fault> {
         // Some services send the same thought under both names.
         for (field, text) in [("reasoning_content", &message.reasoning_content), ("reasoning", &message.reasoning)] {
             if !text.is_empty() && self.reasoning.as_ref().is_none_or(|reasoning| reasoning.field == field) {
@@ -152,18 +163,19 @@ impl<'a> Assembler<'a> {
             sink.delta(Delta::Text(text.as_str()));
         }
         for call in message.tool_calls.iter().flatten() {
-            self.add_call(call, sink)?;
+            self.add_call(call, pieces, sink)?;
         }
         Ok(())
     }
 
-    fn add_call(&mut self, piece: &WireCall<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+    fn add_call(&mut self, piece: &WireCall<'_>, pieces: CallPieces, sink: &dyn DeltaSink) -> Result<(), Fault> {
         let (name, arguments) =
             piece.function.as_ref().map_or(("", ""), |function| (function.name.as_str(), function.arguments.as_str()));
         self.grow(name.len() + arguments.len())?;
-        let place = match self.place_of(piece.index.as_u64(), piece.id.as_str(), name) {
-            Some(place) => place,
-            None => self.begin_call(piece.index.as_u64(), piece.id.as_str())?,
+        let (index, id) = (piece.index.as_u64(), piece.id.as_str());
+        let place = match self.place_of(index, id, name, arguments) {
+            Some(place) if pieces == CallPieces::Parts => place,
+            _ => self.begin_call(index, id)?,
         };
         let call = &mut self.calls[place];
         call.arguments.push_str(arguments);
@@ -174,22 +186,23 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    /// Which call a piece belongs to; `None` if it begins a new one. The index says so, where there is one and where
-    /// the service does not give all calls the same (Gemini); else the id; else a call goes on until its arguments are
-    /// whole.
-    fn place_of(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+    /// Which call a piece belongs to; `None` if it begins a new one. The index says so, else the id, else it is the
+    /// last. But some services give all calls the same index (Gemini), or the same id: then a name with arguments begins
+    /// a new call where the call before is whole.
+    fn place_of(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
         let place = match index {
             Some(index) => self.calls.iter().rposition(|call| call.index == Some(index))?,
-            None if !id.is_empty() => return self.calls.iter().rposition(|call| call.sent_id == id),
+            None if !id.is_empty() => self.calls.iter().rposition(|call| call.sent_id == id)?,
             None => self.calls.len().checked_sub(1)?,
         };
         let call = &self.calls[place];
-        let begins = match (id.is_empty() || call.sent_id.is_empty(), name.is_empty() || call.name.is_empty()) {
-            (_, true) => false,
-            (false, false) => id != call.sent_id,
-            (true, false) => self.names.meant(name) != call.name || is_json_object(&call.arguments),
-        };
-        (!begins).then_some(place)
+        if name.is_empty() || call.name.is_empty() {
+            return Some(place);
+        }
+        let is_other = (!id.is_empty() && !call.sent_id.is_empty() && id != call.sent_id)
+            || self.names.meant(name) != call.name
+            || (!arguments.is_empty() && is_json_object(&call.arguments));
+        (!is_other).then_some(place)
     }
 
     fn begin_call(&mut self, index: Option<u64>, sent_id: &str) -> Result<usize, Fault> {

@@ -83,10 +83,23 @@ fn text_reasoning_model_and_usage_come_together() {
     );
 }
 
+/// What calls look like from this service or that: the case, its pieces, the calls.
+type CallForm = (&'static str, Vec<String>, &'static [&'static str]);
+
+fn f(name: &str, arguments: &str) -> Value {
+    json!({"name": name, "arguments": arguments})
+}
+
+fn check_forms(table: Vec<CallForm>) {
+    for (case, mut pieces, expected) in table {
+        pieces.extend([finish("tool_calls"), done()]);
+        assert_eq!(shown(&assemble(&pieces).unwrap()), expected, "{case}");
+    }
+}
+
 #[test]
 fn calls_are_gathered_in_each_form() {
-    let f = |name: &str, arguments: &str| json!({"name": name, "arguments": arguments});
-    let table: &[(&str, Vec<String>, &[&str])] = &[
+    check_forms(vec![
         (
             "interleaved by index",
             vec![
@@ -122,6 +135,12 @@ fn calls_are_gathered_in_each_form() {
             vec![calls(&json!([{"function": f("x", "{}")}])), calls(&json!([{"function": f("x", "{}")}]))],
             &["x({})#call_1", "x({})#call_2"],
         ),
+    ]);
+}
+
+#[test]
+fn calls_are_told_apart_where_index_and_id_do_not_help() {
+    check_forms(vec![
         (
             "the same index for all",
             vec![
@@ -140,6 +159,14 @@ fn calls_are_gathered_in_each_form() {
             &["x({})#call_2", "y({})#call_3"],
         ),
         (
+            "a name repeated after the end",
+            vec![
+                calls(&json!([{"index": 0, "id": "a", "function": f("x", "{}")}])),
+                calls(&json!([{"index": 0, "id": "a", "function": f("x", "")}])),
+            ],
+            &["x({})#a"],
+        ),
+        (
             "arguments as an object, or none",
             vec![calls(&json!([
                 {"index": 0, "id": "a", "function": {"name": "x", "arguments": {"k": [1]}}},
@@ -152,12 +179,7 @@ fn calls_are_gathered_in_each_form() {
             vec![calls(&json!([{"index": 0, "id": "a", "function": f("x", "{\"city\": \"Par")}]))],
             &["x({\"city\": \"Par)#a"],
         ),
-    ];
-    for (case, pieces, expected) in table {
-        let mut pieces = pieces.clone();
-        pieces.extend([finish("tool_calls"), done()]);
-        assert_eq!(shown(&assemble(&pieces).unwrap()), *expected, "{case}");
-    }
+    ]);
 }
 
 #[test]
@@ -209,16 +231,20 @@ fn either_end_is_enough() {
 #[test]
 fn a_whole_answer_goes_the_same_way_and_the_sink_hears_it() {
     let body = json!({"model": "m", "choices": [{"message": {"role": "assistant", "content": [{"type": "text", "text": "Hi"}],
-        "reasoning_content": "hm", "tool_calls": [{"id": "a", "function": {"name": "x", "arguments": "{}"}}]},
+        "reasoning_content": "hm", "tool_calls": [{"id": "a", "function": {"name": "x", "arguments": "{}"}},
+                       {"id": "a", "function": {"name": "x", "arguments": ""}}]},
         "finish_reason": "stop"}], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "prompt_cache_hit_tokens": 1}});
     let names = ToolNames::default();
     let notes = Notes::default();
     let mut assembler = Assembler::new(&names, LIMIT);
     assembler.push_whole(body.to_string().as_bytes(), &notes).unwrap();
     let response = assembler.into_response("asked").unwrap();
-    assert_eq!((response.text.as_str(), shown(&response)), ("Hi", vec!["x({})#a".to_owned()]));
+    assert_eq!(
+        (response.text.as_str(), shown(&response)),
+        ("Hi", vec!["x({})#a".to_owned(), "x({})#call_2".to_owned()])
+    );
     assert_eq!(response.usage, Usage { input_tokens: 1, output_tokens: 2, cached_tokens: 1 });
-    assert_eq!(notes.0.into_inner().unwrap(), "(hm)Hi<x a>");
+    assert_eq!(notes.0.into_inner().unwrap(), "(hm)Hi<x a><x call_2>");
 }
 
 /// Deltas of any kind, in any order, most of them wrong in some way.

@@ -178,10 +178,7 @@ impl OpenaiProvider {
             return Ok(client);
         }
         let made = self.clients.get(self.reach).map_err(|error| {
-            Fault::new(
-                LlmErrorKind::Connection,
-                format!("cannot set up TLS: {}", shorten(&chain(&error.without_url()))),
-            )
+            Fault::new(LlmErrorKind::Connection, format!("cannot set up TLS: {}", cause(&error.without_url())))
         })?;
         Ok(self.client.get_or_init(|| made))
     }
@@ -197,7 +194,7 @@ impl OpenaiProvider {
             );
         }
         let what = if error.is_connect() { "cannot connect to" } else { "the connection broke to" };
-        Fault::new(LlmErrorKind::Connection, format!("{what} {place}: {}", shorten(&chain(&error.without_url()))))
+        Fault::new(LlmErrorKind::Connection, format!("{what} {place}: {}", cause(&error.without_url())))
     }
 
     /// How long to wait before the next try; `None`: there is none.
@@ -351,15 +348,13 @@ fn below(base: &Url, path: &[&str]) -> Url {
     url
 }
 
-/// An error with its causes; reqwest's own words alone say little.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words += &format!(": {cause}");
-        source = cause.source();
+/// The innermost cause of an error: what stands around it says only where it passed through.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
     }
-    words
+    shorten(&cause.to_string())
 }
 
 #[cfg(test)]
