@@ -166,6 +166,17 @@ async fn deadlines_end_each_kind_of_silence() {
 }
 
 #[tokio::test]
+async fn without_streaming_the_total_deadline_alone_counts() {
+    let service = FakeService::start([Step { bytes: Vec::new(), then: Then::Hang }]).await;
+    let provider = provider(&service.url, |config| {
+        (config.stream, config.retries) = (false, 0);
+        (config.idle_timeout, config.timeout) = (Span::from_millis(1), Span::from_millis(60));
+    });
+    let error = provider.chat(&request(), &NoDeltas).await.unwrap_err();
+    assert_eq!(error.to_string(), "acme: the answer was not complete within 60ms (timeout)");
+}
+
+#[tokio::test]
 async fn a_handshake_that_never_ends_meets_the_connect_deadline() {
     // Connections are taken by the kernel, and nobody ever speaks TLS to them.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -194,7 +205,7 @@ async fn no_service_there_is_said_in_plain_words() {
 async fn an_answer_that_ends_without_its_count_is_an_answer() {
     for then in [Then::Close, Then::Hang] {
         let service = FakeService::start([broken_stream(&format!("data: {}\n\n", HELLO[0]), then)]).await;
-        let provider = provider(&service.url, |config| config.idle_timeout = Span::from_millis(200));
+        let provider = provider(&service.url, |config| config.idle_timeout = Span::from_millis(500));
         assert_eq!(provider.chat(&request(), &NoDeltas).await.unwrap().text, "Hello");
     }
 }
