@@ -1,0 +1,6 @@
+//! The commands.
+
+pub mod config;
+mod exit;
+
+pub use exit::Exit;
