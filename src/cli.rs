@@ -1,13 +1,10 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::Exit;
 use crate::config::{LogConfig, LogFormat};
 
 /// A self-hosted AI-assistant gateway that never loses a message.
@@ -21,41 +18,20 @@ pub struct Cli {
     pub command: Command,
 }
 
-impl Cli {
-    /// Reads the command line of this process. When there is nothing to run, the help, the version or what is wrong has
-    /// been printed, and the error is the code to end with.
-    pub fn read() -> Result<Self, Exit> {
-        Self::try_parse().map_err(|error| {
-            // Called with nothing at all, the help is the answer, though not what a script can have wanted.
-            let printed = match error.kind() {
-                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                    io::stdout().write_all(error.render().to_string().as_bytes())
-                }
-                _ => error.print(),
-            };
-            match (printed, error.use_stderr()) {
-                (Ok(()), false) => Exit::Ok,
-                (_, true) => Exit::Usage,
-                (Err(_), false) => Exit::Failed,
-            }
-        })
-    }
-}
-
 /// What every command takes.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Globals {
     /// The folder that holds everything [default: $DAOYOU_HOME, else ~/.daoyou]
-    #[arg(long, value_name = "DIR", global = true)]
+    #[arg(long, value_name = "DIR", global = true, help_heading = "Everywhere")]
     pub home: Option<PathBuf>,
     /// The configuration [default: $DAOYOU_CONFIG, else config.toml in the home]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Everywhere")]
     pub config: Option<PathBuf>,
-    /// What to log: error, warn, info, debug, trace, off, or directives like info,daoyou::llm=debug
-    #[arg(long, value_name = "LEVEL", global = true, value_parser = log_level)]
+    /// What to log: error, warn, info, debug, trace, off, or directives like info,daoyou::llm=debug [default: $DAOYOU_LOG, else log.level]
+    #[arg(long, value_name = "LEVEL", global = true, help_heading = "Everywhere", value_parser = log_level)]
     pub log: Option<String>,
     /// How to log: text or json
-    #[arg(long, value_name = "FORMAT", global = true, value_parser = log_format)]
+    #[arg(long, value_name = "FORMAT", global = true, help_heading = "Everywhere", value_parser = log_format)]
     pub log_format: Option<LogFormat>,
 }
 

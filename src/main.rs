@@ -9,7 +9,7 @@ use daoyou::home::Home;
 
 #[expect(clippy::print_stderr, reason = "an error ends the program, and this is where the owner reads it")]
 fn main() -> Exit {
-    let cli = match Cli::read() {
+    let cli = match commands::read() {
         Ok(cli) => cli,
         Err(exit) => return exit,
     };
@@ -27,7 +27,8 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
     match &cli.command {
         Command::Config(command) => {
             let (out, err) = (io::stdout().lock(), io::stderr().lock());
-            Ok(commands::config::run(command, &cli.globals, &home, &config::environment(), out, err)?)
+            let env = config::environment();
+            Ok(Exit::of_output(commands::config::run(command, &cli.globals, &home, &env, out, err))?)
         }
         _ => anyhow::bail!("this command is not built in yet"),
     }

@@ -18,9 +18,11 @@ pub fn load(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> R
     let mut loaded = config::load(source, env)?;
     if let Some(level) = &globals.log {
         loaded.config.log.level.clone_from(level);
+        loaded.overridden("log.level", "--log");
     }
     if let Some(format) = globals.log_format {
         loaded.config.log.format = format;
+        loaded.overridden("log.format", "--log-format");
     }
     Ok(loaded)
 }
@@ -108,7 +110,7 @@ fn describe(fault: &Fault) -> Value {
     let (file, line, variable) = match &fault.place {
         Place::File { file, line } => (Some(file), *line, None),
         Place::Env(name) => (None, None, Some(name)),
-        Place::Default => (None, None, None),
+        Place::Default | Place::Option(_) => (None, None, None),
     };
     json!({ "file": file, "line": line, "variable": variable, "key": fault.key, "wrong": fault.wrong,
             "allowed": fault.allowed, "text": fault.to_string() })

@@ -1,5 +1,6 @@
 //! How a command ends.
 
+use std::io::{self, ErrorKind};
 use std::process::{ExitCode, Termination};
 
 /// The exit codes that scripts and service managers rely on; 75 and 78 are those of `sysexits.h`.
@@ -16,6 +17,16 @@ pub enum Exit {
     Held = 75,
     /// The configuration is wrong.
     Config = 78,
+}
+
+impl Exit {
+    /// The end of a command that wrote to stdout. A reader that has seen enough and left (`daoyou … | head`) is no error.
+    pub fn of_output(written: io::Result<Self>) -> io::Result<Self> {
+        match written {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Self::Ok),
+            other => other,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {

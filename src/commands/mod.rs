@@ -1,6 +1,9 @@
 //! The commands.
 
-pub mod config;
 mod exit;
+mod line;
+
+pub mod config;
 
 pub use exit::Exit;
+pub use line::read;

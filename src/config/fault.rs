@@ -18,6 +18,8 @@ pub enum Place {
     File { file: PathBuf, line: Option<usize> },
     /// In an environment variable of this name.
     Env(String),
+    /// In this option of the command line.
+    Option(&'static str),
 }
 
 impl fmt::Display for Place {
@@ -27,6 +29,7 @@ impl fmt::Display for Place {
             Self::File { file, line: Some(line) } => write!(f, "{}:{line}", file.display()),
             Self::File { file, line: None } => write!(f, "{}", file.display()),
             Self::Env(name) => f.write_str(name),
+            Self::Option(name) => f.write_str(name),
         }
     }
 }

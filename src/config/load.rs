@@ -44,6 +44,11 @@ impl Loaded {
         self.places.get(key).cloned().unwrap_or_default()
     }
 
+    /// Notes that the command line's `option` set the value of `key`.
+    pub fn overridden(&mut self, key: &str, option: &'static str) {
+        self.places.insert(key.to_owned(), Place::Option(option));
+    }
+
     /// A fault that another area found in the value of `key`, at the place where that was written.
     pub fn fault(&self, key: &str, wrong: impl Into<String>, allowed: impl Into<String>) -> Fault {
         Fault::new(nearest_place(&self.places, key), key, wrong, allowed)

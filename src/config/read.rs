@@ -48,27 +48,35 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the text of a file. Where its syntax is broken, what stands above the first such place is still read.
+    /// Reads the text of a file. Where its syntax is broken, what does not depend on that is still read.
     pub fn file(&mut self, file: &Path, text: &str) {
         let lines = Lines::new(text);
-        let at = |span: Range<usize>| Place::File { file: file.to_owned(), line: Some(lines.of(span.start)) };
+        let place = |line| Place::File { file: file.to_owned(), line: Some(line) };
+        let at = |span: Range<usize>| place(lines.of(span.start));
         let (table, errors) = DeTable::parse_recoverable(text);
-        let mut broken: Vec<Fault> = Vec::new();
-        for error in errors {
-            let place = at(error.span().unwrap_or(text.len()..text.len()));
-            // One mistake makes the parser complain more than once about its line.
-            if broken.last().is_none_or(|last| last.place != place) {
-                broken.push(Fault::new(place, "", format!("not TOML: {}", error.message()), ""));
-            }
-        }
         let mut values = Map::new();
         self.table(Shape::config(), "", table.get_ref(), &at, &mut values);
         self.values = values;
-        if let Some(first) = broken.iter().map(|fault| fault.place.clone()).min() {
-            self.broken = true;
-            self.faults.retain(|fault| fault.place < first);
-            self.faults.append(&mut broken);
+        // One mistake makes the parser complain more than once about its line.
+        let mut broken: BTreeMap<usize, Fault> = BTreeMap::new();
+        for error in errors {
+            let span = error.span().unwrap_or(text.len()..text.len());
+            let line = lines.of(span.start);
+            let twice = error.message() == "duplicate key";
+            let key = text.get(span).filter(|_| twice).unwrap_or_default();
+            let fault = Fault::new(place(line), key, format!("not TOML: {}", error.message()), "");
+            broken.entry(line).or_insert(fault);
         }
+        // Below the broken head of a table it is not known where keys belong.
+        let header =
+            |line: &&usize| text.lines().nth(**line - 1).is_some_and(|text| text.trim_start().starts_with('['));
+        let known = broken.keys().find(header).map(|line| place(*line));
+        self.faults.retain(|fault| {
+            known.as_ref().is_none_or(|known| fault.place < *known)
+                && !broken.keys().any(|line| fault.place == place(*line))
+        });
+        self.broken = !broken.is_empty();
+        self.faults.extend(broken.into_values());
     }
 
     /// Reads an environment variable, if it stands for a key: `DAOYOU_AGENT__MODEL` is `agent.model`.
@@ -160,7 +168,16 @@ impl<'a> Reader<'a> {
                         continue;
                     }
                 },
-                Shape::Map(each) => each,
+                Shape::Map(each) => {
+                    if let (Shape::Table(keys), false) = (each.as_ref(), value.get_ref().is_table())
+                        && keys.contains_key(name.get_ref().as_ref())
+                    {
+                        let allowed = format!("the key in a table with a name of your choice: [{path}.NAME]");
+                        self.faults.push(Fault::new(at(name.span()), key, "a name is missing before the key", allowed));
+                        continue;
+                    }
+                    each
+                }
                 _ => continue,
             };
             if let Some(read) = self.value(inner, &key, value, at) {
@@ -281,7 +298,8 @@ fn kind(value: &DeValue<'_>) -> &'static str {
         DeValue::String(_) => "a text",
         DeValue::Integer(_) => "a whole number",
         DeValue::Float(_) => "a number",
-        DeValue::Boolean(_) => "true or false",
+        DeValue::Boolean(true) => "true",
+        DeValue::Boolean(false) => "false",
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",

@@ -48,7 +48,9 @@ impl Shape {
     /// The kind of value in words, with what is allowed.
     pub fn allowed(&self) -> String {
         match self {
-            Self::Table(keys) => keys.keys().cloned().collect::<Vec<_>>().join(", "),
+            Self::Table(keys) => {
+                format!("a table with the keys {}", keys.keys().cloned().collect::<Vec<_>>().join(", "))
+            }
             Self::Map(_) => "a table".to_owned(),
             Self::List(item) => format!("a list, each entry {}", item.allowed()),
             Self::Text => "a text in quotes".to_owned(),
