@@ -42,6 +42,7 @@ pub struct ProviderConfig {
     /// Longest time for one whole answer.
     pub timeout: Span,
     /// Tries after the first one, on 429, 5xx, timeouts and broken connections.
+    #[schemars(range(max = 100))]
     pub retries: u32,
 }
 

@@ -1,0 +1,9 @@
+//! The commands.
+
+mod exit;
+mod line;
+
+pub mod config;
+
+pub use exit::Exit;
+pub use line::read;
