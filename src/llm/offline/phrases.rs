@@ -16,6 +16,8 @@ pub(super) struct Ability {
 pub(super) struct Phrases {
     pub abilities: &'static [Ability],
     pub comma: &'static str,
+    /// One line of the help.
+    pub example: &'static str,
     pub greeting: &'static str,
     pub who: &'static str,
     pub help: &'static str,
@@ -107,18 +109,19 @@ static EN: Phrases = Phrases {
         Ability {
             tools: &["remember", "recall"],
             short: "remember and recall",
-            examples: "remember that I like tea · what do you remember about tea? · forget ID",
+            examples: "remember that I like tea · what do you remember about tea? · forget 12",
         },
         Ability {
             tools: &["cron"],
             short: "remind you",
-            examples: "remind me in 10 minutes to stretch · remind me every day at 9:00 to plan · list reminders · cancel reminder ID",
+            examples: "remind me in 10 minutes to stretch · remind me every day at 9:00 to plan · list reminders · cancel reminder 7",
         },
         Ability { tools: &["message"], short: "send you a message", examples: "send me a message: done" },
         Ability { tools: &["web_search"], short: "search the web", examples: "search the web for rust" },
         Ability { tools: &["web_fetch"], short: "fetch pages", examples: "fetch https://example.org" },
     ],
     comma: ", ",
+    example: "- {short}: {examples}",
     greeting: "Hello! I am daoyou's offline responder: a set of rules, not a language model. I can {can}. Say \"help\" for \
                examples.\n\n{connect}",
     who: "I am the offline responder built into daoyou: a set of rules, not a language model. I take plain requests and do \
@@ -188,18 +191,19 @@ static ZH: Phrases = Phrases {
         Ability {
             tools: &["remember", "recall"],
             short: "记住和回忆",
-            examples: "记住我喜欢茶 · 你还记得茶吗？ · 忘记 编号",
+            examples: "记住我喜欢茶 · 你还记得茶吗？ · 忘记 12",
         },
         Ability {
             tools: &["cron"],
             short: "设提醒",
-            examples: "10分钟后提醒我喝水 · 每天9点提醒我写计划 · 查看提醒 · 取消提醒 编号",
+            examples: "10分钟后提醒我喝水 · 每天9点提醒我写计划 · 查看提醒 · 取消提醒 7",
         },
         Ability { tools: &["message"], short: "给你发消息", examples: "发消息：完成了" },
         Ability { tools: &["web_search"], short: "上网搜索", examples: "上网搜索 rust" },
         Ability { tools: &["web_fetch"], short: "抓取网页", examples: "打开 https://example.org" },
     ],
     comma: "、",
+    example: "- {short}：{examples}",
     greeting: "你好！我是 daoyou 的离线应答器：一套规则，不是语言模型。我能{can}。说“帮助”看例子。\n\n{connect}",
     who: "我是 daoyou 内置的离线应答器：一套规则，不是语言模型。我听懂简单的请求，用网关的真实工具去做。我能{can}。\n\n{connect}",
     help: "我是离线应答器，不是语言模型。我听得懂这些：\n\n{examples}\n\n几个请求各占一行，就会一起做。\n\n{connect}",
@@ -251,6 +255,19 @@ static ZH: Phrases = Phrases {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::offline::rules::Intent;
+    use crate::llm::offline::understand::understand;
+
+    #[test]
+    fn every_example_is_understood() {
+        for language in [Language::En, Language::Zh] {
+            for example in language.phrases().abilities.iter().flat_map(|ability| ability.examples.split(" · ")) {
+                for wish in understand(example) {
+                    assert_ne!(wish.intent, Intent::Unknown, "{example}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn values_are_filled_in_once() {

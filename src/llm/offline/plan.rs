@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::arithmetic;
 use super::context::Now;
-use super::phrases::fill;
+use super::phrases::{Ability, fill};
 use super::reminder;
 use super::rules::Intent;
 use super::understand::{Language, Wish};
@@ -128,13 +128,13 @@ fn introduce(template: &str, language: Language, tools: Tools<'_>) -> Step {
 
 fn help(language: Language, tools: Tools<'_>) -> Step {
     let phrases = language.phrases();
-    let examples: Vec<String> =
-        abilities(language, tools).map(|ability| format!("- {}: {}", ability.short, ability.examples)).collect();
+    let line = |ability: &Ability| fill(phrases.example, &[("short", ability.short), ("examples", ability.examples)]);
+    let examples: Vec<String> = abilities(language, tools).map(line).collect();
     Step::Say(fill(phrases.help, &[("examples", &examples.join("\n")), ("connect", phrases.connect)]))
 }
 
 /// What it can do with the tools that there are.
-fn abilities<'a>(language: Language, tools: Tools<'a>) -> impl Iterator<Item = &'static super::phrases::Ability> + 'a {
+fn abilities<'a>(language: Language, tools: Tools<'a>) -> impl Iterator<Item = &'static Ability> + 'a {
     let offered = move |needed: &[&str]| needed.is_empty() || needed.iter().any(|name| tools.has(name));
     language.phrases().abilities.iter().filter(move |ability| offered(ability.tools))
 }

@@ -199,8 +199,13 @@ pub(super) const RULES: &[Rule] = &[
         intent: Intent::CancelReminder,
         en: &[
             "[cancel|remove|delete|stop|clear][| the| my] [reminder|job|cron job|scheduled job] [number |no. |with id |id |]{id}",
+            "[cancel|remove|delete|stop|clear][| the| my] [reminder|job|cron job|scheduled job] {query}",
         ],
-        zh: &["[取消|删除|移除|去掉|停止][提醒|定时任务|任务|定时提醒]{id}", "[取消|删除|移除]{id}[号|][的|]提醒"],
+        zh: &[
+            "[取消|删除|移除|去掉|停止][提醒|定时任务|任务|定时提醒]{id}",
+            "[取消|删除|移除|去掉|停止][提醒|定时任务|任务|定时提醒]{query}",
+            "[取消|删除|移除]{id}[号|][的|]提醒",
+        ],
     },
     Rule {
         intent: Intent::Remind,
