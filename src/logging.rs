@@ -1,23 +1,36 @@
-//! Log lines on stderr: text for people, JSON for programs.
+//! Log lines on stderr, or in a file where stderr is the screen that somebody chats at: text for people, JSON for
+//! programs.
 
+use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::sync::Mutex;
 
 use anyhow::{Context, anyhow};
 use tracing_subscriber::fmt;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::prelude::*;
 
 use crate::config::{LogConfig, LogFormat};
 
-/// Starts the log of this process. An error when the level is not understood, which a loaded configuration rules out, or
-/// when there is a log already.
-pub fn start(config: &LogConfig) -> anyhow::Result<()> {
+/// Starts the log of this process, on stderr or at the end of `file`. An error when the level is not understood, which a
+/// loaded configuration rules out, when the file cannot be written, or when there is a log already.
+pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<()> {
     let filter = LogConfig::filter(&config.level).map_err(|wrong| anyhow!("log level: {wrong}"))?;
     let registry = tracing_subscriber::registry().with(filter);
+    let (writer, terminal) = match file {
+        Some(path) => {
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            let file = file.with_context(|| format!("the log file {} cannot be opened", path.display()))?;
+            (BoxMakeWriter::new(Mutex::new(file)), false)
+        }
+        None => (BoxMakeWriter::new(io::stderr), io::stderr().is_terminal()),
+    };
     match config.format {
-        LogFormat::Json => registry.with(fmt::layer().json().flatten_event(true).with_writer(io::stderr)).try_init(),
+        LogFormat::Json => registry.with(fmt::layer().json().flatten_event(true).with_writer(writer)).try_init(),
         LogFormat::Text => {
-            let colours = colours(io::stderr().is_terminal(), std::env::var("NO_COLOR").ok().as_deref());
-            registry.with(fmt::layer().with_ansi(colours).with_writer(io::stderr)).try_init()
+            let colours = colours(terminal, std::env::var("NO_COLOR").ok().as_deref());
+            registry.with(fmt::layer().with_ansi(colours).with_writer(writer)).try_init()
         }
     }
     .context("the log cannot be started")

@@ -4,6 +4,7 @@
 //! of a session from its start commit to its end commit; `turn` is what happens between, a function of its inputs.
 
 mod config;
+mod workspace;
 
 mod agent_loop;
 mod lanes;
@@ -23,6 +24,8 @@ mod slash;
 
 pub use agent_loop::AgentLoop;
 pub use config::{AgentConfig, Locale, QueueMode};
+pub use context::SystemPrompt;
 pub use lane::LaneRunner;
 pub use phrases::Phrases;
 pub use slash::SlashCommands;
+pub use workspace::prepare as prepare_workspace;

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// An event that the stream's end cuts off is never handed out, as the standard has it.
 ///
 /// Names, ids and retry times of events are not read: the services that speak chat completions need none of them.
-pub(super) struct SseReader {
+pub struct SseReader {
     received: Vec<u8>,
     /// Where the line begins that is not yet read.
     line: usize,
@@ -27,11 +27,11 @@ pub(super) struct SseReader {
 
 /// One event held more bytes than allowed.
 #[derive(Debug, PartialEq)]
-pub(super) struct EventTooLong;
+pub struct EventTooLong;
 
 impl SseReader {
     /// `limit`: the most bytes that one event may hold.
-    pub(super) fn new(limit: usize) -> Self {
+    pub fn new(limit: usize) -> Self {
         Self {
             received: Vec::new(),
             line: 0,
@@ -45,13 +45,13 @@ impl SseReader {
         }
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub fn push(&mut self, bytes: &[u8]) {
         self.received.extend_from_slice(bytes);
     }
 
     /// The data of the next complete event, lines joined by LF, never empty; `None` when more bytes are needed.
     /// Comments and events without data are passed over.
-    pub(super) fn next_event(&mut self) -> Result<Option<Cow<'_, str>>, EventTooLong> {
+    pub fn next_event(&mut self) -> Result<Option<Cow<'_, str>>, EventTooLong> {
         if std::mem::take(&mut self.handed_out) {
             self.data.clear();
         }
