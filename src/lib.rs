@@ -8,6 +8,8 @@ pub mod bus;
 
 pub mod llm;
 
+pub mod guard;
+
 pub mod tools;
 
 pub mod agent;
