@@ -1,1 +1,3 @@
+//! Stories through the real binary, one module each.
 
+mod exec;

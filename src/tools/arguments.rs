@@ -33,7 +33,6 @@ const ALIASES: &[(&str, &str)] = &[
     ("message", "content"),
     ("contents", "content"),
     ("chatId", "chat_id"),
-    ("url_to_fetch", "url"),
     ("q", "query"),
 ];
 

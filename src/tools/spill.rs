@@ -48,7 +48,6 @@ impl Spill {
     pub fn create(&self, turn: Uuid, call_id: &str) -> io::Result<SpillFile> {
         self.workspace.create_dir_all(FOLDER)?;
         let folder = self.workspace.open_dir(FOLDER)?;
-        prune(&folder)?;
         // A model chose the id.
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
         let call: String = call_id.chars().take(NAME_CHARS).map(safe).collect();
@@ -58,6 +57,7 @@ impl Spill {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
+        prune(&folder)?;
         let file = folder.open_with(&name, OpenOptions::new().write(true).create_new(true))?;
         file.set_permissions(cap_std::fs::Permissions::from_std(private()))?;
         Ok(SpillFile { file, path: format!("{FOLDER}/{name}"), room: self.max_bytes })
