@@ -17,7 +17,7 @@ use uuid::Uuid;
 /// The longest path that is looked at, in bytes.
 const PATH_BYTES: usize = 4_096;
 /// Kernel file systems whose files are no files, by `statfs`'s numbers: proc, sysfs, debugfs, cgroup2 (statfs(2)).
-const KERNEL_SYSTEMS: [i64; 4] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x6367_7270];
+const KERNEL_SYSTEMS: [i128; 4] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x6367_7270];
 
 /// Why a path is not served; the words are for the model.
 #[derive(Debug, Error)]
@@ -301,8 +301,7 @@ impl Jail {
         let failed = |error: io::Error| JailError::of(&place.shown, error);
         let system = rustix::fs::fstatfs(opened).map_err(|error| failed(error.into()))?;
         // The field's type differs between platforms.
-        #[expect(clippy::unnecessary_cast, reason = "i64 on some platforms only")]
-        if KERNEL_SYSTEMS.contains(&(system.f_type as i64)) {
+        if KERNEL_SYSTEMS.contains(&i128::from(system.f_type)) {
             return Err(JailError::Special(place.shown.clone()));
         }
         let real = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).map_err(failed)?;
@@ -457,7 +456,8 @@ mod tests {
         let outside = ws.parent().unwrap().join("outside");
         assert_eq!(fs::read_to_string(outside.join("secret")).unwrap(), CANARY);
         assert_eq!(fs::read_dir(outside).unwrap().count(), 1);
-        let left = fs::read_dir(&ws).unwrap().any(|entry| entry.unwrap().file_name().to_string_lossy().ends_with(".tmp"));
+        let left =
+            fs::read_dir(&ws).unwrap().any(|entry| entry.unwrap().file_name().to_string_lossy().ends_with(".tmp"));
         assert!(!left, "no temp file stays behind");
     }
 

@@ -87,7 +87,8 @@ pub fn exec_main() -> ExitCode {
 pub fn sweep_temp(temp: &Path) {
     for entry in fs::read_dir(temp).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)).and_then(|pid| pid.parse::<u32>().ok());
+        let owner =
+            name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)).and_then(|pid| pid.parse::<u32>().ok());
         if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
             if let Err(error) = fs::remove_dir_all(entry.path()) {
                 tracing::warn!(%error, "a command's old temp folder could not be removed");
@@ -113,7 +114,8 @@ fn supervise(order: &Order, control: &UnixStream) -> Result<Ending, String> {
     // A session of its own: Ctrl-C at the gateway's terminal does not reach it, nor has it a terminal to write to.
     rustix::process::setsid().map_err(|error| format!("setsid: {error}"))?;
     // What the shell's children leave behind becomes this process's child instead of escaping to init.
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| format!("subreaper: {error}"))?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|error| format!("subreaper: {error}"))?;
     // A dump of memory is a file somewhere outside the workspace.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(Resource::Core, none).map_err(|error| format!("rlimit: {error}"))?;
@@ -260,12 +262,9 @@ mod tests {
 
     #[test]
     fn the_parent_is_found_whatever_the_name_is() {
-        for (stat, parent) in [
-            ("42 (sh) S 7 42 42 0", Some(7)),
-            ("42 (a) R 1 ) (b) S 9 1", Some(9)),
-            ("42 (sh", None),
-            ("", None),
-        ] {
+        for (stat, parent) in
+            [("42 (sh) S 7 42 42 0", Some(7)), ("42 (a) R 1 ) (b) S 9 1", Some(9)), ("42 (sh", None), ("", None)]
+        {
             assert_eq!(parent_in(stat), parent, "{stat}");
         }
     }

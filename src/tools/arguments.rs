@@ -276,7 +276,10 @@ mod tests {
                 r#"{"foo":1,"offset":"five"}"#,
                 "missing: path; unknown: foo (known: all, mode, offset, path, tags); offset: expected integer, got string",
             ),
-            (r#"{"path":"p","offset":0,"mode":"c"}"#, r#"mode: "c" is not one of "a", "b"; offset: must be at least 1"#),
+            (
+                r#"{"path":"p","offset":0,"mode":"c"}"#,
+                r#"mode: "c" is not one of "a", "b"; offset: must be at least 1"#,
+            ),
             (r#"{"path":"p","tags":["a",{}]}"#, "tags[1]: expected string, got object"),
             (r#"{"path":"p","file_path":"q"}"#, "unknown: file_path (known: all, mode, offset, path, tags)"),
             (r#"[1]"#, "expected a JSON object, got array"),
