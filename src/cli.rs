@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -57,12 +56,6 @@ pub enum Command {
     /// Check or show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// What `exec` starts before it becomes the command.
-    #[command(name = "__exec", hide = true, disable_help_flag = true)]
-    Exec {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<OsString>,
-    },
 }
 
 /// `daoyou gateway`.
@@ -235,7 +228,6 @@ mod tests {
             ("turns show x", true),
             ("config check --json", true),
             ("config", false),
-            ("__exec --policy {} -- sh -c ls", true),
             ("nonsense", false),
             ("", false),
         ];
@@ -246,12 +238,5 @@ mod tests {
                 Err(error) => assert!(!good && error.exit_code() == 2, "{line}: {error}"),
             }
         }
-    }
-
-    #[test]
-    fn what_exec_is_given_goes_through_untouched() {
-        let cli = Cli::try_parse_from(["daoyou", "__exec", "--json", "-h", "--", "sh", "--home", "x"]).unwrap();
-        let Command::Exec { args } = cli.command else { panic!("{cli:?}") };
-        assert_eq!(args, ["--json", "-h", "--", "sh", "--home", "x"]);
     }
 }

@@ -19,6 +19,8 @@ pub mod agent;
 pub mod llm;
 pub mod tools;
 
+pub mod guard;
+
 
 pub mod bus;
 pub mod store;

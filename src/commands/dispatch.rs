@@ -26,7 +26,6 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
             let (out, err) = (io::stdout().lock(), io::stderr().lock());
             Ok(Exit::of_output(super::config::run(command, &cli.globals, &home, &env, out, err))?)
         }
-        Command::Exec { args } => Ok(crate::guard::exec_main(args)),
         _ => {
             let prepared = match Prepared::new(cli)? {
                 Ok(prepared) => prepared,
@@ -54,7 +53,7 @@ async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
         Command::Sessions(command) => sessions(command, &prepared.home).await,
         Command::Turns(command) => turns(command, &prepared.home).await,
         Command::Queue(command) => queue(command, &prepared.home).await,
-        Command::Config(_) | Command::Exec { .. } => Ok(Exit::Usage),
+        Command::Config(_) => Ok(Exit::Usage),
     }
 }
 
