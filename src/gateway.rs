@@ -1,7 +1,7 @@
 //! The only constructor: builds everything from the configuration, then spawns it, then drains it.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::{AgentLoop, LaneRunner, Phrases, SlashCommands, SystemPrompt, prepare_workspace};
 use crate::bus::{Capacities, MessageBus};
 use crate::channel_manager::{ChannelHealth, ChannelManager};
-use crate::config::{Config, Loaded};
+use crate::config::{Config, Faults, Loaded};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, Hub};
 use crate::llm::{Models, OfflineProvider};
@@ -69,9 +69,10 @@ impl Gateway {
         let store = Store::open(&home.database())?;
         let phrases = Phrases::of(config.agent.locale);
         let started = Instant::now();
-        let offline = Arc::new(OfflineProvider::new());
-        let models = Models::build(&config.providers, |name| std::env::var(name).ok(), offline)
-            .map_err(|faults| anyhow!("{}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
+        let models = Models::build(&config.providers, |name| std::env::var(name).ok(), Arc::new(OfflineProvider))
+            .map_err(|faults| {
+                Faults(faults.into_iter().map(|fault| loaded.fault(&fault.key, fault.message, "")).collect())
+            })?;
         let models = Arc::new(models);
         let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("daoyou"));
         let tools = Arc::new(tools::build(&config.tools, &workspace, home.dir(), exe)?);
@@ -99,14 +100,18 @@ impl Gateway {
             timezone,
             models: models.clone(),
             tools,
-            system: SystemPrompt::new(workspace),
+            system: SystemPrompt::new(workspace.clone()),
             slash,
             phrases,
             cancels: Arc::default(),
         };
         let stop_serving = CancellationToken::new();
         let is_alone = options.alone.is_some();
-        let cli = Arc::new(CliChannel::new(options.front));
+        let front = match options.front {
+            Some(front) => Some(Front { banner: banner(&model_name(&models, config).await, &workspace), ..front }),
+            None => None,
+        };
+        let cli = Arc::new(CliChannel::new(front));
         let health = Arc::new(ChannelHealth::default());
         let context = ChannelContext {
             inbox: bus.clone(),
@@ -128,7 +133,10 @@ impl Gateway {
             None
         } else {
             let routes = channels.iter().filter_map(|channel| channel.routes(&context)).collect();
-            Some((http::bind(&config.gateway.listen).await.map_err(anyhow::Error::msg)?, http::router(hub.clone(), routes)))
+            Some((
+                http::bind(&config.gateway.listen).await.map_err(anyhow::Error::msg)?,
+                http::router(hub.clone(), routes),
+            ))
         };
         Ok(Self {
             home,
@@ -163,8 +171,10 @@ impl Gateway {
         http::serve_control(&socket, control, self.stop_serving.clone())
             .await
             .with_context(|| format!("the control socket {} cannot be made", socket.display()))?;
-        let server: Option<JoinHandle<()>> =
-            self.server.take().map(|(listener, router)| tokio::spawn(http::serve(listener, router, self.stop_serving.clone())));
+        let server: Option<JoinHandle<()>> = self
+            .server
+            .take()
+            .map(|(listener, router)| tokio::spawn(http::serve(listener, router, self.stop_serving.clone())));
         let stop_turns = CancellationToken::new();
         let agent = tokio::spawn(self.agent.run(stop_turns.clone(), self.drain_timeout));
         let flush = CancellationToken::new();
@@ -196,6 +206,22 @@ impl Gateway {
         self.bus.store().close().await;
         tracing::info!("stopped");
         Ok(())
+    }
+}
+
+/// What stands above the first prompt.
+pub fn banner(model: &str, workspace: &Path) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "daoyou {version} · model {model} · workspace {}\n/help lists the commands, /exit leaves.",
+        workspace.display()
+    )
+}
+
+async fn model_name(models: &Models, config: &Config) -> String {
+    match models.resolve(&config.agent.model).await {
+        Ok(choice) => choice.to_string(),
+        Err(error) => format!("none ({error})"),
     }
 }
 

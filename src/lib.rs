@@ -21,7 +21,6 @@ pub mod tools;
 
 pub mod guard;
 
-
 pub mod bus;
 pub mod store;
 

@@ -23,21 +23,33 @@ pub struct AgentLoop {
     lanes: Lanes,
     turns: JoinSet<(SessionKey, bool)>,
     proven: (Sender<SessionKey>, Receiver<SessionKey>),
+    /// Runs one session only: what the last gateway left is the next gateway's to judge.
+    is_guest: bool,
 }
 
 impl AgentLoop {
     /// A loop for all sessions, or for `only` one.
     pub fn new(runner: Arc<LaneRunner>, only: Option<SessionKey>) -> Self {
         let bound = usize::try_from(runner.config.max_concurrent_turns).unwrap_or(usize::MAX);
+        let is_guest = only.is_some();
         let lanes = Lanes::new(bound, only);
-        Self { runner, lanes, turns: JoinSet::new(), proven: async_channel::bounded(64) }
+        Self { runner, lanes, turns: JoinSet::new(), proven: async_channel::bounded(64), is_guest }
     }
 
     /// Looks at what the last run of the gateway left: everything unfinished goes on. After an unclean stop, what may
     /// have caused it runs alone, and what stopped the gateway while it ran alone is given up.
     pub async fn recover(&mut self) -> Result<(), StoreError> {
+        if !self.is_guest {
+            self.judge().await?;
+        }
+        let unfinished = self.rescan().await?;
+        tracing::info!(unfinished, "looked at what was left");
+        Ok(())
+    }
+
+    async fn judge(&mut self) -> Result<(), StoreError> {
         let store = self.runner.bus.store().clone();
-        let (clean, buried, suspects) = store
+        let (buried, suspects) = store
             .write(Commit::Synced, |connection| {
                 let clean = meta::get(connection, meta::CLEAN)?.is_none_or(|clean| clean == "yes");
                 meta::set(connection, meta::CLEAN, "no")?;
@@ -49,7 +61,7 @@ impl AgentLoop {
                     buried.retain(|row| row.state == inbox::State::Running && row.stalled >= SUSPECT_AFTER);
                 }
                 let suspects = if clean { Vec::new() } else { inbox::suspects(connection, SUSPECT_AFTER)? };
-                Ok((clean, buried, suspects))
+                Ok((buried, suspects))
             })
             .await?;
         let dead: HashSet<_> = buried.iter().map(|row| row.turn).collect();
@@ -58,8 +70,6 @@ impl AgentLoop {
             tracing::warn!(turn = %row.turn, session = row.session, "a message may have stopped the gateway; it runs alone");
             self.lanes.suspect(row.session.into());
         }
-        let unfinished = self.rescan().await?;
-        tracing::info!(unfinished, clean, "looked at what was left");
         Ok(())
     }
 
@@ -146,6 +156,7 @@ impl AgentLoop {
         if !in_time {
             tracing::warn!(turns = left.len(), "stopped in mid-turn; they go on at the next start");
         }
+        let is_guest = self.is_guest;
         let undone = self
             .runner
             .bus
@@ -153,6 +164,9 @@ impl AgentLoop {
             .write(Commit::Synced, move |connection| {
                 for turn in left {
                     inbox::undo_start(connection, turn)?;
+                }
+                if is_guest {
+                    return Ok(());
                 }
                 meta::set(connection, meta::ALONE, "")?;
                 meta::set(connection, meta::CLEAN, "yes")

@@ -109,7 +109,12 @@ pub struct Window {
 
 /// Chooses which messages of the session the model is given: whole turns, the newest, within the window. The start
 /// moves in steps of a quarter of the window, so that consecutive requests share their beginning.
-pub fn choose(connection: &Connection, session: &str, head: &Session, window: Window) -> Result<(i64, Vec<MessageRow>), StoreError> {
+pub fn choose(
+    connection: &Connection,
+    session: &str,
+    head: &Session,
+    window: Window,
+) -> Result<(i64, Vec<MessageRow>), StoreError> {
     let size = i64::from(window.messages.max(1));
     let step = (size / 4).max(1);
     let earliest = (head.next_seq - size).max(head.first_seq);
@@ -129,7 +134,11 @@ pub fn choose(connection: &Connection, session: &str, head: &Session, window: Wi
 }
 
 /// The messages that a turn was given before, for the same turn after a restart.
-pub fn choose_again(connection: &Connection, session: &str, context: &ContextStep) -> Result<Vec<MessageRow>, StoreError> {
+pub fn choose_again(
+    connection: &Connection,
+    session: &str,
+    context: &ContextStep,
+) -> Result<Vec<MessageRow>, StoreError> {
     messages::range(connection, session, context.from, context.to)
 }
 
@@ -190,7 +199,8 @@ mod tests {
         let rows = store
             .write(crate::store::Commit::Logged, |connection| {
                 for number in 0..20 {
-                    let turn = [ChatMessage::user(format!("{number} {}", "word ".repeat(100))), ChatMessage::assistant("hi")];
+                    let turn =
+                        [ChatMessage::user(format!("{number} {}", "word ".repeat(100))), ChatMessage::assistant("hi")];
                     let rows = turn.iter().map(|m| (m.role(), serde_json::to_string(m).unwrap()));
                     messages::append(connection, "s", Uuid::now_v7(), rows)?;
                 }

@@ -21,7 +21,10 @@ pub enum Append {
     Nothing,
     /// The user's message, what the journal holds after it, with open calls closed by `reason`, and the reply. The
     /// journal is read within the commit, so that a step written at the last moment is not missed.
-    Turn { user: String, reason: &'static str },
+    Turn {
+        user: String,
+        reason: &'static str,
+    },
 }
 
 /// How a turn ends.

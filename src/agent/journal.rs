@@ -83,8 +83,7 @@ impl Journal for StoreJournal<'_> {
     async fn record(&self, step: &StepBody) {
         self.append(Commit::Logged, step, Vec::new()).await;
         if let StepBody::Response { response, .. } = step {
-            let point =
-                if response.tool_calls.is_empty() { "final_response_committed" } else { "response_committed" };
+            let point = if response.tool_calls.is_empty() { "final_response_committed" } else { "response_committed" };
             crash::point(point, &response.text);
         }
     }

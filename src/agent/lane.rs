@@ -150,8 +150,7 @@ impl LaneRunner {
             Ok(progress) => progress,
             Err(damaged) => {
                 tracing::error!(turn = %started.turn, %damaged, "the journal of a turn is damaged");
-                let answer =
-                    Answer { reply: self.phrases.state_corrupted.to_owned(), error: Some("state_corrupted") };
+                let answer = Answer { reply: self.phrases.state_corrupted.to_owned(), error: Some("state_corrupted") };
                 return Ok(self.ending(started, Outcome::Answered(answer), None));
             }
         };

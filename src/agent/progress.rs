@@ -9,8 +9,7 @@ use crate::store::turn_steps::{self, StepRow};
 use crate::tools::ToolResult;
 
 /// The result of a call that was cut off by the end of the process.
-pub const INTERRUPTED: &str =
-    "interrupted: the gateway stopped while this ran; whether it took effect is unknown";
+pub const INTERRUPTED: &str = "interrupted: the gateway stopped while this ran; whether it took effect is unknown";
 
 /// What the model was given when the turn first began; a resumed turn gives it the same again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,23 +30,10 @@ pub struct ContextStep {
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum StepBody {
     Context(ContextStep),
-    Response {
-        response: ChatResponse,
-        active_ms: u64,
-    },
-    ToolStarted {
-        call_id: String,
-        name: String,
-    },
-    ToolResult {
-        call_id: String,
-        name: String,
-        result: ToolResult,
-        active_ms: u64,
-    },
-    Note {
-        text: String,
-    },
+    Response { response: ChatResponse, active_ms: u64 },
+    ToolStarted { call_id: String, name: String },
+    ToolResult { call_id: String, name: String, result: ToolResult, active_ms: u64 },
+    Note { text: String },
 }
 
 impl StepBody {

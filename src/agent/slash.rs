@@ -82,7 +82,11 @@ impl SlashCommands {
                 Ok(choice) => format!("{}/{}", choice.provider.name(), choice.model),
                 Err(error) => format!("{current} ({error})"),
             };
-            let available = self.models.list().join(", ");
+            let models = self.models.list().await;
+            let name = |(provider, model): &(String, String)| {
+                if model.is_empty() || provider == model { provider.clone() } else { format!("{provider}/{model}") }
+            };
+            let available = models.iter().map(name).collect::<Vec<_>>().join(", ");
             return Ok((fill(self.phrases.model_is, &[&current, &available]), SessionChange::None));
         }
         if wanted == "auto" || wanted == "default" {
@@ -93,9 +97,7 @@ impl SlashCommands {
                 let name = format!("{}/{}", choice.provider.name(), choice.model);
                 (fill(self.phrases.model_set, &[&name]), SessionChange::Model(Some(name)))
             }
-            Err(error) => {
-                (fill(self.phrases.no_model, &[wanted, &error.to_string()]), SessionChange::None)
-            }
+            Err(error) => (fill(self.phrases.no_model, &[wanted, &error.to_string()]), SessionChange::None),
         })
     }
 

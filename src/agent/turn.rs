@@ -205,8 +205,7 @@ mod tests {
     #[test]
     fn each_id_means_one_call_of_the_turn() {
         let call = |id: &str| ToolCall { id: id.to_owned(), name: "x".to_owned(), arguments: String::new() };
-        let before =
-            [ChatMessage::Tool { call_id: "a".to_owned(), name: "x".to_owned(), content: String::new() }];
+        let before = [ChatMessage::Tool { call_id: "a".to_owned(), name: "x".to_owned(), content: String::new() }];
         let mut calls = [call("a"), call("b"), call("b"), call("")];
         make_ids_unique(&mut calls, &before);
         assert_eq!(calls.map(|call| call.id), ["a_2", "b", "b_2", "call"]);

@@ -371,9 +371,8 @@ impl Inbox for MessageBus {
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal> {
         let ended = self.waiters.register(id);
         let look = || {
-            self.store.read(move |connection| {
-                inbox::find(connection, id)?.map(|row| state_of(connection, row)).transpose()
-            })
+            self.store
+                .read(move |connection| inbox::find(connection, id)?.map(|row| state_of(connection, row)).transpose())
         };
         let state = look().await.map_err(refuse)?;
         let open = |state: &MessageState| !matches!(state.status, MessageStatus::Done | MessageStatus::Dead);

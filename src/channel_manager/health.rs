@@ -12,7 +12,9 @@ pub enum ChannelState {
     Starting,
     Running,
     /// It failed and is tried again.
-    Failed { error: String },
+    Failed {
+        error: String,
+    },
     /// It was told to stop, or has no more to receive.
     Stopped,
 }

@@ -46,12 +46,18 @@ pub async fn run(args: &AgentArgs, prepared: Prepared) -> anyhow::Result<Exit> {
             state?
         }
     };
-    let Some(state) = state else { bail!("stopped before the reply came; the message is kept and answered by the next gateway") };
+    let Some(state) = state else {
+        bail!("stopped before the reply came; the message is kept and answered by the next gateway")
+    };
     let Some(reply) = state.reply else { bail!("the message ended without a reply") };
     let mut out = std::io::stdout().lock();
     if args.output.json {
         let error = reply.error.as_ref().map(|error| json!({ "code": error.code }));
-        writeln!(out, "{}", json!({ "id": state.id, "session": state.session, "reply": reply.content, "error": error }))?;
+        writeln!(
+            out,
+            "{}",
+            json!({ "id": state.id, "session": state.session, "reply": reply.content, "error": error })
+        )?;
     } else {
         writeln!(out, "{}", reply.content.trim_end())?;
     }

@@ -9,6 +9,7 @@ use super::data::{Change, Query, parse_id};
 use super::prepared::{Prepared, chats_here};
 use super::{Exit, agent, chat, gateway, show, status};
 use crate::cli::{Cli, Command, Output, QueueCommand, SessionsCommand, TurnsCommand};
+use crate::config::Faults;
 use crate::home::Home;
 
 /// Threads that run the gateway's tasks: more would only take memory, the work waits for disks and models.
@@ -39,7 +40,13 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
             let exit = runtime.block_on(run_prepared(cli, prepared));
             // The thread that reads the terminal may be stuck in its read for good.
             runtime.shutdown_background();
-            exit
+            match exit {
+                Err(error) if error.is::<Faults>() => {
+                    writeln!(io::stderr(), "{error}")?;
+                    Ok(Exit::Config)
+                }
+                exit => exit,
+            }
         }
     }
 }
@@ -69,13 +76,11 @@ async fn sessions(command: &SessionsCommand, home: &Home) -> anyhow::Result<Exit
         }
         SessionsCommand::Export { key } => {
             let session = Query::Session(key.clone()).run(home).await?;
-            print(&session, Output { json: false }, |mut out| {
+            print(&session, Output { json: false }, |out| {
                 session["messages"].as_array().into_iter().flatten().try_for_each(|message| writeln!(out, "{message}"))
             })
         }
-        SessionsCommand::Clear { key, output } => {
-            changed(&Change::ClearSession(key.clone()).run(home).await?, *output)
-        }
+        SessionsCommand::Clear { key, output } => changed(&Change::ClearSession(key.clone()).run(home).await?, *output),
     }
 }
 

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Exit;
 use crate::cli::{Cli, Command};
-use crate::config::{self, Loaded, LogConfig};
+use crate::config::{self, Loaded};
 use crate::home::{Home, LockError};
 use crate::logging;
 

@@ -8,8 +8,13 @@ use serde_json::Value;
 pub type Columns = &'static [(&'static str, &'static str)];
 
 pub const SESSIONS: Columns = &[("SESSION", "session"), ("MESSAGES", "messages"), ("LAST USED", "updated_at")];
-pub const TURNS: Columns =
-    &[("TURN", "turn"), ("STATE", "state"), ("SESSION", "session"), ("RECEIVED", "received_at"), ("MESSAGE", "content")];
+pub const TURNS: Columns = &[
+    ("TURN", "turn"),
+    ("STATE", "state"),
+    ("SESSION", "session"),
+    ("RECEIVED", "received_at"),
+    ("MESSAGE", "content"),
+];
 pub const QUEUE: Columns = &[
     ("ID", "id"),
     ("STATE", "state"),
@@ -74,13 +79,28 @@ pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
         )?;
     }
     for step in turn["steps"].as_array().into_iter().flatten() {
-        writeln!(out, "{:>4}  {}  {:13} {}", text(&step["seq"]), text(&step["at"]), text(&step["kind"]), summary(step))?;
+        writeln!(
+            out,
+            "{:>4}  {}  {:13} {}",
+            text(&step["seq"]),
+            text(&step["at"]),
+            text(&step["kind"]),
+            summary(step)
+        )?;
     }
     if turn["intact"] == false {
         writeln!(out, "the hash chain of these steps is broken: they were changed after they were written")?;
     }
     for row in turn["outbox"].as_array().into_iter().flatten() {
-        writeln!(out, "{} [{}] to {} {}: {}", text(&row["slot"]), text(&row["state"]), text(&row["channel"]), text(&row["chat_id"]), text(&row["content"]))?;
+        writeln!(
+            out,
+            "{} [{}] to {} {}: {}",
+            text(&row["slot"]),
+            text(&row["state"]),
+            text(&row["channel"]),
+            text(&row["chat_id"]),
+            text(&row["content"])
+        )?;
     }
     Ok(())
 }
@@ -97,7 +117,9 @@ pub fn fields(value: &Value, mut out: impl Write) -> io::Result<()> {
 fn summary(step: &Value) -> String {
     let body = &step["body"];
     match step["kind"].as_str() {
-        Some("context") => format!("model {}, messages {}..{}", text(&body["model"]), text(&body["from"]), text(&body["to"])),
+        Some("context") => {
+            format!("model {}, messages {}..{}", text(&body["model"]), text(&body["from"]), text(&body["to"]))
+        }
         Some("response") => {
             let response = &body["response"];
             let calls: Vec<String> = response["tool_calls"]

@@ -74,6 +74,21 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
+/// Everything that is wrong, one fault a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Faults(pub Vec<Fault>);
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, fault) in self.0.iter().enumerate() {
+            write!(f, "{}{fault}", if number == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Faults {}
+
 /// `text` in quotes, cut to a length that fits a line.
 pub(super) fn quoted(text: &str) -> String {
     if text.chars().count() <= SHOWN {

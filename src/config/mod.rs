@@ -15,7 +15,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-pub use fault::{Fault, Place};
+pub use fault::{Fault, Faults, Place};
 pub use load::{Loaded, Source, environment, load};
 pub use secrets::expand;
 pub use settings::{ChannelsConfig, Config, GatewayConfig, LogConfig, LogFormat, OwnerConfig};

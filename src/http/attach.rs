@@ -26,7 +26,9 @@ pub struct Follow {
 #[serde(rename_all = "snake_case")]
 pub enum Frame {
     /// The screen is attached; what is written from now on is seen.
-    Attached { model: String },
+    Attached {
+        model: String,
+    },
     Delivery(OutboundMessage),
     Event(SessionEvent),
 }
@@ -42,8 +44,7 @@ pub async fn attach(
         Ok(choice) => choice.to_string(),
         Err(error) => error.to_string(),
     };
-    let screen =
-        Screen { attachment, events, shutdown: hub.shutdown.clone(), first: Some(Frame::Attached { model }) };
+    let screen = Screen { attachment, events, shutdown: hub.shutdown.clone(), first: Some(Frame::Attached { model }) };
     let frames = stream::unfold(screen, |mut screen| async move {
         let frame = screen.next().await?;
         let event = Event::default().json_data(&frame).unwrap_or_else(|_| Event::default().comment("unreadable"));

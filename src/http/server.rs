@@ -44,7 +44,9 @@ pub async fn bind(address: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::AddrInUse => ": another program listens there; choose another port with gateway.listen",
-            std::io::ErrorKind::PermissionDenied => ": ports below 1024 need privileges; choose another with gateway.listen",
+            std::io::ErrorKind::PermissionDenied => {
+                ": ports below 1024 need privileges; choose another with gateway.listen"
+            }
             _ => "",
         };
         format!("gateway.listen: cannot listen on {address}: {error}{hint}")
@@ -94,7 +96,8 @@ pub async fn serve_control(path: &Path, router: Router, shutdown: CancellationTo
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     let path = path.to_owned();
     tokio::spawn(async move {
-        let served = axum::serve(listener, router.into_make_service()).with_graceful_shutdown(shutdown.cancelled_owned());
+        let served =
+            axum::serve(listener, router.into_make_service()).with_graceful_shutdown(shutdown.cancelled_owned());
         if let Err(error) = served.await {
             tracing::error!(%error, "the control socket ended");
         }

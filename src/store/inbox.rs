@@ -85,7 +85,10 @@ const OPEN: &str = "state IN ('queued', 'running', 'waiting')";
 pub enum Inserted {
     New,
     /// `(channel, external_id)` stands already, as this message.
-    Known { id: Uuid, session: String },
+    Known {
+        id: Uuid,
+        session: String,
+    },
 }
 
 /// Adds a row unless its `(channel, external_id)` is known.

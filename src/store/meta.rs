@@ -17,7 +17,9 @@ pub fn get(connection: &Connection, key: &str) -> Result<Option<String>, StoreEr
 
 pub fn set(connection: &Connection, key: &str, value: &str) -> Result<(), StoreError> {
     connection
-        .prepare_cached("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value")?
+        .prepare_cached(
+            "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        )?
         .execute(params![key, value])?;
     Ok(())
 }

@@ -68,7 +68,9 @@ pub fn insert(connection: &Connection, new: &NewOutbound) -> Result<Uuid, StoreE
     let attempt = before.map_or(0, |attempt| attempt + 1);
     let id = id_of(new.turn, attempt, &new.slot);
     if before.is_some() {
-        connection.prepare_cached("DELETE FROM outbox WHERE turn = ? AND slot = ?")?.execute(params![turn, new.slot])?;
+        connection
+            .prepare_cached("DELETE FROM outbox WHERE turn = ? AND slot = ?")?
+            .execute(params![turn, new.slot])?;
     }
     connection
         .prepare_cached(
@@ -95,7 +97,9 @@ pub fn claim(connection: &Connection, id: Uuid, resend: &str) -> Result<Option<O
 
 pub fn mark_sent(connection: &Connection, id: Uuid, provider_id: Option<&str>) -> Result<(), StoreError> {
     connection
-        .prepare_cached("UPDATE outbox SET state = 'sent', provider_id = ?, last_error = NULL WHERE id = ? AND state = 'sending'")?
+        .prepare_cached(
+            "UPDATE outbox SET state = 'sent', provider_id = ?, last_error = NULL WHERE id = ? AND state = 'sending'",
+        )?
         .execute(params![provider_id, id.to_string()])?;
     Ok(())
 }
@@ -103,7 +107,9 @@ pub fn mark_sent(connection: &Connection, id: Uuid, provider_id: Option<&str>) -
 /// `sending → pending`, due at `next_at`.
 pub fn mark_retry(connection: &Connection, id: Uuid, next_at: i64, error: &str) -> Result<(), StoreError> {
     connection
-        .prepare_cached("UPDATE outbox SET state = 'pending', next_at = ?, last_error = ? WHERE id = ? AND state = 'sending'")?
+        .prepare_cached(
+            "UPDATE outbox SET state = 'pending', next_at = ?, last_error = ? WHERE id = ? AND state = 'sending'",
+        )?
         .execute(params![next_at, error, id.to_string()])?;
     Ok(())
 }

@@ -40,8 +40,8 @@ pub fn append(connection: &Connection, turn: Uuid, kind: &str, body: &str) -> Re
 
 /// The steps of a turn, in order.
 pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<StepRow>, StoreError> {
-    let mut statement = connection
-        .prepare_cached("SELECT seq, kind, v, body, hash, at FROM turn_steps WHERE turn = ? ORDER BY seq")?;
+    let mut statement =
+        connection.prepare_cached("SELECT seq, kind, v, body, hash, at FROM turn_steps WHERE turn = ? ORDER BY seq")?;
     let rows = statement.query_map([turn.to_string()], |row| {
         Ok(StepRow {
             seq: row.get(0)?,
@@ -87,5 +87,9 @@ pub fn chain_hash(before: &str, body: &str) -> String {
 /// Lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).map(char::from).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+        .map(char::from)
+        .collect()
 }

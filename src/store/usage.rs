@@ -27,12 +27,20 @@ pub fn add(connection: &Connection, turn: Uuid, session: &str, model: &str, used
 
 /// What all turns since `from_ms` used.
 pub fn since(connection: &Connection, from_ms: i64) -> Result<Tokens, StoreError> {
-    sum(connection, "SELECT count(*), total(input_tokens), total(output_tokens), total(cached_tokens) FROM usage WHERE at >= ?", params![from_ms])
+    sum(
+        connection,
+        "SELECT count(*), total(input_tokens), total(output_tokens), total(cached_tokens) FROM usage WHERE at >= ?",
+        params![from_ms],
+    )
 }
 
 /// What all turns of a session used.
 pub fn of_session(connection: &Connection, session: &str) -> Result<Tokens, StoreError> {
-    sum(connection, "SELECT count(*), total(input_tokens), total(output_tokens), total(cached_tokens) FROM usage WHERE session = ?", params![session])
+    sum(
+        connection,
+        "SELECT count(*), total(input_tokens), total(output_tokens), total(cached_tokens) FROM usage WHERE session = ?",
+        params![session],
+    )
 }
 
 fn sum(connection: &Connection, sql: &str, parameters: &[&dyn rusqlite::ToSql]) -> Result<Tokens, StoreError> {

@@ -44,8 +44,9 @@ pub struct Writer {
 impl Writer {
     pub fn spawn(connection: Connection) -> std::io::Result<Self> {
         let (jobs, queue) = async_channel::bounded(QUEUE_LIMIT);
-        let thread =
-            std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || write_groups(&connection, &queue))?;
+        let thread = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || write_groups(&connection, &queue))?;
         Ok(Self { jobs, thread: Mutex::new(Some(thread)) })
     }
 
@@ -96,8 +97,7 @@ fn write_groups(connection: &Connection, queue: &Receiver<Job>) {
         {
             group.push(job);
         }
-        let wanted =
-            if group.iter().any(|job| job.commit == Commit::Synced) { Commit::Synced } else { Commit::Logged };
+        let wanted = if group.iter().any(|job| job.commit == Commit::Synced) { Commit::Synced } else { Commit::Logged };
         if wanted != synchronous {
             let mode = if wanted == Commit::Synced { "FULL" } else { "NORMAL" };
             match connection.pragma_update(None, "synchronous", mode) {
