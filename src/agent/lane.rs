@@ -91,10 +91,10 @@ impl LaneRunner {
             tracing::error!(%turn, %session, %error, "a turn failed");
             self.ending(&started, Outcome::Panicked, None)
         });
-        let (failed, reply_bytes) = (ending.error, ending.reply.len());
+        let (outcome, reply_bytes) = (ending.error.unwrap_or("answered"), ending.reply.len());
         let more = ending.write(&self.bus).await;
         self.lock_cancels().remove(&turn);
-        tracing::info!(%turn, %session, error = failed.unwrap_or_default(), reply_bytes, "turn ended");
+        tracing::info!(%turn, %session, outcome, reply_bytes, "turn ended");
         more
     }
 

@@ -183,7 +183,7 @@ impl MessageBus {
         match written {
             Ok(Inserted::New) => {
                 crash::point("accept_committed", &message.content);
-                tracing::info!(%session, message = %id, channel = message.channel, "accepted");
+                tracing::info!(turn = %id, %session, channel = message.channel, "accepted");
                 self.inbound.wake(Inbound::Work(session.clone()));
                 Ok(Acceptance::Accepted { id, session })
             }

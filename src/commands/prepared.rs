@@ -36,8 +36,10 @@ impl Prepared {
             loaded.config.log.level = QUIET.to_owned();
         }
         logging::start(&loaded.config.log, log_file(cli, &home).as_deref())?;
-        for warning in home.warnings().iter().chain(&loaded.warnings) {
-            tracing::warn!("{warning}");
+        if matches!(cli.command, Command::Gateway(_)) {
+            for warning in home.warnings().iter().chain(&loaded.warnings) {
+                tracing::warn!("{warning}");
+            }
         }
         Ok(Ok(Self { home, loaded }))
     }
