@@ -1,8 +1,11 @@
 //! Commands, through the real supervisor and the real kernel.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use daoyou::guard;
@@ -10,6 +13,7 @@ use daoyou::llm::ToolCall;
 use daoyou::tools::{ExecConfig, Executor, ToolContext, ToolsConfig, build};
 use daoyou_channels::settings::Span;
 use daoyou_channels::{SessionKey, Trust};
+use seccompiler::{SeccompAction, SeccompFilter};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -43,8 +47,7 @@ impl World {
     }
 
     async fn call(&self, arguments: Value, cancel: &CancellationToken) -> String {
-        let call =
-            ToolCall { id: "call-1".to_owned(), name: "exec".to_owned(), arguments: arguments.to_string() };
+        let call = ToolCall { id: "call-1".to_owned(), name: "exec".to_owned(), arguments: arguments.to_string() };
         self.executor.run(&call, &context(cancel)).await.result.render()
     }
 }
@@ -83,6 +86,11 @@ fn alive(mark: &str) -> bool {
     })
 }
 
+/// A length of sleep that no other run of these tests uses, so that it can be told from theirs in the process list.
+fn long(n: u32) -> String {
+    format!("{n}.{}", std::process::id())
+}
+
 /// Waits for a state, bounded.
 fn wait_for(what: &str, reached: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -114,7 +122,8 @@ async fn a_command_gives_its_output_in_order_and_its_code() {
 async fn only_named_variables_reach_a_command() {
     let world = World::new(ExecConfig { env: vec!["CARGO_MANIFEST_DIR".to_owned()], ..unprotected() });
     let got = world.run("env | cut -d= -f1 | sort").await;
-    let allowed = ["CARGO_MANIFEST_DIR", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "TZ", "USER", "_", "OLDPWD"];
+    let allowed =
+        ["CARGO_MANIFEST_DIR", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "TZ", "USER", "_", "OLDPWD"];
     let extra: Vec<_> = got.lines().filter(|name| !allowed.contains(name) && !name.starts_with("LC_")).collect();
     assert_eq!(extra, Vec::<&str>::new());
     assert!(got.contains("CARGO_MANIFEST_DIR\n") && !got.contains("CARGO_PKG_NAME"), "{got}");
@@ -122,15 +131,19 @@ async fn only_named_variables_reach_a_command() {
 
 #[tokio::test]
 async fn time_up_ends_all_that_a_command_started() {
-    let world = World::new(unprotected());
+    let long = long(9871);
+    let worlds: Vec<_> = std::iter::once(World::new(unprotected())).chain(sandboxed()).collect();
     for command in [
-        "echo started; sleep 9871 & sleep 9872",
-        "trap '' TERM; echo started; (trap '' TERM HUP; setsid sleep 9871) & while :; do sleep 9872; done",
-        "echo started; setsid sh -c 'setsid sleep 9871 & sleep 9872' & sleep 9872",
+        "echo started; sleep LONG & sleep LONG",
+        "trap '' TERM; echo started; (trap '' TERM HUP; setsid sleep LONG) & while :; do sleep LONG; done",
+        "echo started; setsid sh -c 'setsid sleep LONG & sleep LONG' & sleep LONG",
     ] {
-        let got = world.call(json!({ "command": command, "timeout": 1 }), &CancellationToken::new()).await;
-        assert_eq!(got, "Error: Command timed out after 1 seconds\nstarted\n", "{command}");
-        assert!(!alive("sleep\x009871") && !alive("sleep\x009872"), "{command}");
+        let command = command.replace("LONG", &long);
+        for world in &worlds {
+            let got = world.call(json!({ "command": command, "timeout": 1 }), &CancellationToken::new()).await;
+            assert_eq!(got, "Error: Command timed out after 1 seconds\nstarted\n", "{command}");
+            assert!(!alive(&long), "{command}");
+        }
     }
 }
 
@@ -138,15 +151,17 @@ async fn time_up_ends_all_that_a_command_started() {
 async fn what_runs_on_ends_with_its_command() {
     let world = World::new(unprotected());
     let begun = Instant::now();
-    assert_eq!(world.run("setsid sleep 9873 & nohup sleep 9873 & echo done").await, "done\n");
-    assert!(begun.elapsed() < Duration::from_secs(20) && !alive("sleep\x009873"));
+    let long = long(9873);
+    assert_eq!(world.run(&format!("setsid sleep {long} & nohup sleep {long} & echo done")).await, "done\n");
+    assert!(begun.elapsed() < Duration::from_secs(20) && !alive(&long));
 }
 
 #[tokio::test]
 async fn cancelled_and_dropped_commands_end() {
     let world = World::new(unprotected());
     let cancel = CancellationToken::new();
-    let running = world.call(json!({ "command": "echo begun; touch begun; sleep 9874" }), &cancel);
+    let (first, other) = (long(9874), long(9875));
+    let running = world.call(json!({ "command": format!("echo begun; touch begun; sleep {first}") }), &cancel);
     let begun = world.workspace().join("begun");
     let cancelling = async {
         while !begun.exists() {
@@ -156,16 +171,17 @@ async fn cancelled_and_dropped_commands_end() {
     };
     let (got, ()) = tokio::join!(running, cancelling);
     assert_eq!(got, "Error: Cancelled; the command was killed\nbegun\n");
-    assert!(!alive("sleep\x009874"));
+    assert!(!alive(&first));
 
     let second = world.workspace().join("second");
     let cancel = CancellationToken::new();
-    let running = world.call(json!({ "command": "touch second; setsid sleep 9875; sleep 9875" }), &cancel);
+    let running =
+        world.call(json!({ "command": format!("touch second; setsid sleep {other}; sleep {other}") }), &cancel);
     tokio::select! {
         got = running => panic!("{got}"),
-        () = async { while !(second.exists() && alive("sleep\x009875")) { tokio::task::yield_now().await; } } => {}
+        () = async { while !(second.exists() && alive(&other)) { tokio::task::yield_now().await; } } => {}
     }
-    wait_for("a dropped command ends", || !alive("sleep\x009875"));
+    wait_for("a dropped command ends", || !alive(&other));
 }
 
 #[tokio::test]
@@ -177,7 +193,8 @@ async fn endless_output_is_bounded_in_memory_and_on_disk() {
     let path = got.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
     assert_eq!(fs::metadata(world.workspace().join(path)).unwrap().len(), 10_000_000);
     let peak = fs::read_to_string("/proc/self/status").unwrap();
-    let peak = peak.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim().trim_end_matches(" kB").to_owned();
+    let peak =
+        peak.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim().trim_end_matches(" kB").to_owned();
     assert!(peak.parse::<u64>().unwrap() < 200_000, "peak of {peak} kB");
 }
 
@@ -188,26 +205,29 @@ fn a_killed_gateway_leaves_no_command_behind() {
     if let Some(home) = std::env::var_os(ROLE) {
         return hold_a_command(Path::new(&home));
     }
+    let long = long(9876);
     let home = tempfile::tempdir().unwrap();
     fs::create_dir(home.path().join("workspace")).unwrap();
     let name = "exec::a_killed_gateway_leaves_no_command_behind";
     let mut gateway = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(ROLE, home.path())
-        .stdout(std::process::Stdio::null())
+        .env("LONG", &long)
+        .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    wait_for("the command runs", || alive("sleep\x009876") && alive("sleep\x009877"));
+    wait_for("the command runs", || alive(&long));
     gateway.kill().unwrap();
     gateway.wait().unwrap();
-    wait_for("the command is gone", || !alive("sleep\x009876") && !alive("sleep\x009877"));
+    wait_for("the command is gone", || !alive(&long));
     wait_for("its temp folder is gone", || fs::read_dir(home.path().join("tmp")).unwrap().count() == 0);
 }
 
 fn hold_a_command(home: &Path) {
     let config = ToolsConfig { exec: unprotected(), ..ToolsConfig::default() };
     let executor = build(&config, &home.join("workspace"), home, PathBuf::from(BINARY)).unwrap();
-    let command = "trap '' TERM HUP; setsid sleep 9876 & sleep 9877; sleep 9877";
+    let command = "trap '' TERM HUP; setsid sleep LONG & sleep LONG; sleep LONG";
+    let command = command.replace("LONG", &std::env::var("LONG").unwrap());
     let arguments = json!({ "command": command }).to_string();
     let call = ToolCall { id: "c".to_owned(), name: "exec".to_owned(), arguments };
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -259,10 +279,14 @@ async fn the_sandbox_holds_against_every_way_of_writing_a_command() {
         "cat /proc/$PPID/root/etc/shadow ~root/.ssh/id_rsa /etc/shadow".to_owned(),
         "cat /dev/mem /proc/kcore /dev/tty".to_owned(),
     ];
+    let free = World::new(unprotected());
+    let mut leaks = 0;
     for command in &corpus {
         let got = world.run(command).await;
         assert!(!got.contains(CANARY), "{command}: {got}");
+        leaks += usize::from(free.run(command).await.contains(CANARY));
     }
+    assert!(leaks >= 12, "only {leaks} of the ways work without a sandbox: the others prove nothing");
     for command in [
         format!("echo x > {out}/new"),
         format!("echo x >> {out}/secret"),
@@ -332,20 +356,54 @@ async fn more_folders_are_read_when_the_owner_names_them() {
     assert!(world.run(&format!("echo x > {}", path.display())).await.starts_with("Error: Exit code: "));
 }
 
-#[tokio::test]
-async fn without_a_sandbox_commands_are_refused_in_words() {
-    if guard::status().is_enough() {
-        println!("left out: this kernel has a sandbox");
+/// In a process of its own, from which Landlock's system calls are hidden.
+#[test]
+fn without_landlock_commands_are_refused_in_words() {
+    const ROLE: &str = "DAOYOU_TEST_NO_LANDLOCK";
+    if std::env::var_os(ROLE).is_none() {
+        let name = "exec::without_landlock_commands_are_refused_in_words";
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let output = child.args(["--exact", name, "--nocapture"]).env(ROLE, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         return;
     }
-    let got = World::new(ExecConfig::default()).run("echo ran").await;
-    assert!(got.contains("Commands are off") && got.contains("sandbox = false") && !got.contains("ran\n"), "{got}");
+    let hidden = [(libc::SYS_landlock_create_ruleset, Vec::new())].into_iter().collect();
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let filter = SeccompFilter::new(hidden, SeccompAction::Allow, missing, arch).unwrap();
+    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+    assert_eq!((guard::status().landlock, guard::status().is_enough()), (0, false));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let got = World::new(ExecConfig::default()).run("echo ran > ran; echo ran").await;
+        assert!(got.contains("Commands are off") && got.contains("sandbox = false") && !got.contains("ran\n"), "{got}");
+        assert_eq!(World::new(unprotected()).run("echo ran").await, "ran\n");
+    });
+    // A supervisor that is told to hold a command and cannot starts nothing either.
+    let (mut child, mut stream) = supervisor(&json!({
+        "command": "echo ran", "folder": "/", "temp": std::env::temp_dir(),
+        "sandbox": { "read": ["/usr"], "write": [], "network": true },
+    }));
+    let mut report = String::new();
+    stream.read_to_string(&mut report).unwrap();
+    child.wait().unwrap();
+    assert!(report.contains("refused") && report.contains("no Landlock"), "{report}");
+}
+
+/// Starts a supervisor by hand and gives it an order.
+fn supervisor(order: &Value) -> (Child, UnixStream) {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let mut child = Command::new(BINARY);
+    let child = child.arg(guard::EXEC_WORD).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
+    ours.write_all(format!("{order}\n").as_bytes()).unwrap();
+    (child, ours)
 }
 
 #[tokio::test]
 async fn a_command_may_ask_for_less_time_but_not_for_more() {
     let world = World::new(ExecConfig { timeout: Span::from_secs(1), ..unprotected() });
-    let got = world.call(json!({ "command": "sleep 9878", "timeout": 500 }), &CancellationToken::new()).await;
+    let got = world.call(json!({ "command": "sleep 987", "timeout": 500 }), &CancellationToken::new()).await;
     assert!(got.starts_with("Error: Command timed out after 1 seconds"), "{got}");
     for (command, words) in [("", "empty"), ("a\0b", "no NUL"), (&"x".repeat(100_001), "at most 100000 bytes")] {
         let got = world.run(command).await;

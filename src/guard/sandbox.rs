@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
-    Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetStatus, Scope, path_beneath_rules,
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -116,7 +116,8 @@ fn landlock(policy: &Policy) -> Result<u32, String> {
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev | AccessFs::ResolveUnix);
     let device: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::WriteFile;
     let enforce = || {
-        let mut ruleset = Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.scope(Scope::from_all(NEWEST))?;
+        let mut ruleset =
+            Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.scope(Scope::from_all(NEWEST))?;
         if !policy.network {
             ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
         }
@@ -175,7 +176,8 @@ mod tests {
 
     #[test]
     fn gaps_are_named_by_what_the_kernel_lacks() {
-        for (landlock, sockets, enough, gaps) in [(7, true, true, 0), (1, true, true, 2), (4, false, false, 2), (0, true, false, 1)]
+        for (landlock, sockets, enough, gaps) in
+            [(7, true, true, 0), (1, true, true, 2), (4, false, false, 2), (0, true, false, 1)]
         {
             let status = SandboxStatus { landlock, sockets };
             assert_eq!((status.is_enough(), status.gaps().len()), (enough, gaps), "{status}");

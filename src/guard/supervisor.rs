@@ -32,6 +32,8 @@ const KILL_ROUNDS: u32 = 500;
 const KILL_PAUSE: Duration = Duration::from_millis(10);
 /// The longest order that is read.
 const ORDER_BYTES: u64 = 4_000_000;
+/// How readily the kernel kills this process when memory runs out (proc_pid_oom_score_adj(5)).
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 /// The private temp folders begin so; the supervisor's process id follows.
 const TEMP_PREFIX: &str = "exec-";
 
@@ -87,11 +89,12 @@ pub fn exec_main() -> ExitCode {
 pub fn sweep_temp(temp: &Path) {
     for entry in fs::read_dir(temp).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)).and_then(|pid| pid.parse::<u32>().ok());
-        if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            if let Err(error) = fs::remove_dir_all(entry.path()) {
-                tracing::warn!(%error, "a command's old temp folder could not be removed");
-            }
+        let owner =
+            name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)).and_then(|pid| pid.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+            && let Err(error) = fs::remove_dir_all(entry.path())
+        {
+            tracing::warn!(%error, "a command's old temp folder could not be removed");
         }
     }
 }
@@ -113,7 +116,8 @@ fn supervise(order: &Order, control: &UnixStream) -> Result<Ending, String> {
     // A session of its own: Ctrl-C at the gateway's terminal does not reach it, nor has it a terminal to write to.
     rustix::process::setsid().map_err(|error| format!("setsid: {error}"))?;
     // What the shell's children leave behind becomes this process's child instead of escaping to init.
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| format!("subreaper: {error}"))?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|error| format!("subreaper: {error}"))?;
     // A dump of memory is a file somewhere outside the workspace.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(Resource::Core, none).map_err(|error| format!("rlimit: {error}"))?;
@@ -147,6 +151,7 @@ fn start(order: &Order, temp: &Path) -> Result<Pid, String> {
         policy.write.push(temp.to_owned());
         policy
     });
+    let usual = fs::read_to_string(OOM_SCORE).unwrap_or_default();
     prefer_for_oom("500");
     let started = thread::spawn(move || {
         if let Some(policy) = policy {
@@ -155,14 +160,14 @@ fn start(order: &Order, temp: &Path) -> Result<Pid, String> {
         shell.spawn().map_err(|error| format!("the shell did not start: {error}"))
     });
     let started = started.join();
-    prefer_for_oom("0");
+    prefer_for_oom(usual.trim());
     let child = started.map_err(|_| "the sandbox broke".to_owned())??;
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| "no process id".to_owned())
 }
 
 /// When memory runs out, commands go before the gateway. Only a hint: where it cannot be given, nothing is lost.
 fn prefer_for_oom(score: &str) {
-    drop(fs::write("/proc/self/oom_score_adj", score));
+    drop(fs::write(OOM_SCORE, score));
 }
 
 /// Waits for the gateway to close its side, then ends the shell: asked first, killed after [`GRACE`].
@@ -260,12 +265,9 @@ mod tests {
 
     #[test]
     fn the_parent_is_found_whatever_the_name_is() {
-        for (stat, parent) in [
-            ("42 (sh) S 7 42 42 0", Some(7)),
-            ("42 (a) R 1 ) (b) S 9 1", Some(9)),
-            ("42 (sh", None),
-            ("", None),
-        ] {
+        for (stat, parent) in
+            [("42 (sh) S 7 42 42 0", Some(7)), ("42 (a) R 1 ) (b) S 9 1", Some(9)), ("42 (sh", None), ("", None)]
+        {
             assert_eq!(parent_in(stat), parent, "{stat}");
         }
     }

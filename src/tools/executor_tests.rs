@@ -24,7 +24,7 @@ impl Fake {
         let spec = ToolSpec {
             name: name.to_owned(),
             description: String::new(),
-            parameters: plain_schema(json!({ "type": "object" })),
+            parameters: plain_schema(&json!({ "type": "object" })),
         };
         Self { spec, limit: OutputLimit { chars: 300, lines: 20 }, act, hangs: false }
     }
@@ -101,7 +101,10 @@ fn tools_are_found_by_what_models_call_them() {
     let replays = ["read_file", "write_file", "edit_file", "list_dir", "exec", "message", "x"]
         .map(|name| world.executor.replay_of(name));
     use Replay::{Atomic, Idempotent, Once};
-    assert_eq!(replays, [Some(Idempotent), Some(Idempotent), Some(Once), Some(Idempotent), Some(Once), Some(Atomic), None]);
+    assert_eq!(
+        replays,
+        [Some(Idempotent), Some(Idempotent), Some(Once), Some(Idempotent), Some(Once), Some(Atomic), None]
+    );
     let fewer = registry(&["exec", "edit"]);
     assert_eq!(fewer.executor.specs().len(), 4);
     assert!(fewer.executor.registry().get("bash").is_none());
@@ -143,8 +146,11 @@ async fn files_are_written_read_edited_and_listed() {
     for (name, arguments, expected) in [
         ("write_file", json!({ "path": "notes/a.txt", "content": "one\ntwo\n" }), "Wrote 8 bytes to notes/a.txt"),
         ("read_file", json!({ "file_path": "notes/a.txt" }), "one\ntwo\n"),
-        ("edit_file", json!({ "path": "notes/a.txt", "oldStr": "two", "newStr": "2" }),
-            "Replaced 1 occurrence in notes/a.txt, line 2"),
+        (
+            "edit_file",
+            json!({ "path": "notes/a.txt", "oldStr": "two", "newStr": "2" }),
+            "Replaced 1 occurrence in notes/a.txt, line 2",
+        ),
         ("read_file", json!({ "path": "notes/a.txt", "offset": 2 }), "2\n[lines 2-2 of 2]"),
         ("write_file", json!({ "path": "empty", "content": "" }), "Wrote 0 bytes to empty"),
         ("read_file", json!({ "path": "empty" }), "(the file is empty)"),

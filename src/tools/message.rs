@@ -28,7 +28,8 @@ pub struct MessageTool {
 
 impl MessageTool {
     pub fn new() -> Self {
-        let description = "Send a message now, to this chat or another. Not for the final answer: that is sent by itself.";
+        let description =
+            "Send a message now, to this chat or another. Not for the final answer: that is sent by itself.";
         Self { spec: tool_spec::<Args>("message", description) }
     }
 }

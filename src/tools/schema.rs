@@ -11,15 +11,15 @@ const DEPTH: u32 = 8;
 
 /// What a model is told of a tool whose arguments are `Args`. Doc comments of the fields become their descriptions.
 pub fn tool_spec<Args: JsonSchema>(name: &str, description: impl Into<String>) -> ToolSpec {
-    let parameters = plain_schema(schemars::schema_for!(Args).to_value());
+    let parameters = plain_schema(schemars::schema_for!(Args).as_value());
     ToolSpec { name: name.to_owned(), description: description.into(), parameters }
 }
 
 /// Makes any schema of an object plain: references resolved, optional fields without `null`, no titles, number formats or
 /// versions, nothing beyond the named properties.
-pub fn plain_schema(schema: Value) -> Value {
+pub fn plain_schema(schema: &Value) -> Value {
     let definitions = schema.get("$defs").or_else(|| schema.get("definitions")).cloned().unwrap_or_default();
-    let mut root = match plain(&schema, &definitions, DEPTH) {
+    let mut root = match plain(schema, &definitions, DEPTH) {
         Value::Object(root) => root,
         _ => Map::new(),
     };
@@ -46,7 +46,8 @@ fn plain(schema: &Value, definitions: &Value, depth: u32) -> Value {
     let mut given = given.clone();
     if let Some(target) = given.remove("$ref").as_ref().and_then(Value::as_str).and_then(|at| at.rsplit('/').next()) {
         // A type that holds itself ends here as "anything".
-        let found = definitions.get(target).filter(|_| depth > 0).and_then(Value::as_object).cloned().unwrap_or_default();
+        let found =
+            definitions.get(target).filter(|_| depth > 0).and_then(Value::as_object).cloned().unwrap_or_default();
         let own = std::mem::take(&mut given);
         given = found;
         given.extend(own);

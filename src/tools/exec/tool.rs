@@ -123,7 +123,8 @@ impl ExecTool {
                 "a command has at most {COMMAND_BYTES} bytes and no NUL; write longer scripts to a file first"
             ));
         }
-        let limit = args.timeout.map_or(self.config.timeout.0, |secs| Duration::from_secs(secs).min(self.config.timeout.0));
+        let limit =
+            args.timeout.map_or(self.config.timeout.0, |secs| Duration::from_secs(secs).min(self.config.timeout.0));
         let order = self.order(args.command)?;
         let mut capture = Capture::new(Arc::clone(&self.spill), context.turn, &context.call_id);
         let ended = run(&self.exe, &self.environment(), &order, limit, &context.cancel, &mut capture).await;

@@ -64,7 +64,8 @@ impl Tool for EditFile {
 
 fn change(opened: &Opened, args: &Args) -> Result<(Vec<u8>, String), String> {
     let shown = &opened.shown;
-    let text = std::str::from_utf8(&opened.bytes).map_err(|_| format!("{shown}: not UTF-8 text; nothing was changed"))?;
+    let text =
+        std::str::from_utf8(&opened.bytes).map_err(|_| format!("{shown}: not UTF-8 text; nothing was changed"))?;
     if args.old_text.is_empty() {
         return Err("old_text is empty; use write_file for a whole file".to_owned());
     }

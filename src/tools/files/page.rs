@@ -68,10 +68,12 @@ mod tests {
             ("a\nb\nc", 4, Err("offset 4 is past the end: the file has 3 lines")),
             ("", 2, Err("offset 2 is past the end: the file has 0 lines")),
             ("0123456789ab\n0123456789ab\n", 1, Ok("0123456789ab\n[lines 1-1 of 2; continue with offset=2]")),
-            ("界界界界界界界界界界界界界界界界界界界界界界\nb", 1, Ok(
-                "界界界界界界界界界界界界界界界界界界界界\n[line 1 goes on for 3 more characters, not shown]\n\
-                 [lines 1-1 of 2; continue with offset=2]",
-            )),
+            (
+                "界界界界界界界界界界界界界界界界界界界界界界\nb",
+                1,
+                Ok("界界界界界界界界界界界界界界界界界界界界\n[line 1 goes on for 3 more characters, not shown]\n\
+                 [lines 1-1 of 2; continue with offset=2]"),
+            ),
         ] {
             assert_eq!(page(text, offset, small).as_deref().map_err(String::as_str), expected, "{text:?} {offset}");
         }

@@ -64,11 +64,11 @@ impl Tool for ReadFile {
     }
 
     async fn call(&self, arguments: Value, _: &ToolContext) -> ToolOutcome {
-        on_disk(&self.jail, arguments, read).await
+        on_disk(&self.jail, arguments, |jail, args: Args| read(jail, &args)).await
     }
 }
 
-fn read(jail: &Jail, args: Args) -> Result<String, String> {
+fn read(jail: &Jail, args: &Args) -> Result<String, String> {
     let opened = jail.read(&args.path).map_err(|error| error.to_string())?;
     let size = opened.bytes.len();
     if opened.bytes.iter().take(LOOK_BYTES).any(|byte| *byte == 0) {
