@@ -1,8 +1,11 @@
 //! Commands, through the real supervisor and the real kernel.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use daoyou::guard;
@@ -10,6 +13,7 @@ use daoyou::llm::ToolCall;
 use daoyou::tools::{ExecConfig, Executor, ToolContext, ToolsConfig, build};
 use daoyou_channels::settings::Span;
 use daoyou_channels::{SessionKey, Trust};
+use seccompiler::{SeccompAction, SeccompFilter};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -127,17 +131,19 @@ async fn only_named_variables_reach_a_command() {
 
 #[tokio::test]
 async fn time_up_ends_all_that_a_command_started() {
-    let world = World::new(unprotected());
     let long = long(9871);
+    let worlds: Vec<_> = std::iter::once(World::new(unprotected())).chain(sandboxed()).collect();
     for command in [
         "echo started; sleep LONG & sleep LONG",
         "trap '' TERM; echo started; (trap '' TERM HUP; setsid sleep LONG) & while :; do sleep LONG; done",
         "echo started; setsid sh -c 'setsid sleep LONG & sleep LONG' & sleep LONG",
     ] {
         let command = command.replace("LONG", &long);
-        let got = world.call(json!({ "command": command, "timeout": 1 }), &CancellationToken::new()).await;
-        assert_eq!(got, "Error: Command timed out after 1 seconds\nstarted\n", "{command}");
-        assert!(!alive(&long), "{command}");
+        for world in &worlds {
+            let got = world.call(json!({ "command": command, "timeout": 1 }), &CancellationToken::new()).await;
+            assert_eq!(got, "Error: Command timed out after 1 seconds\nstarted\n", "{command}");
+            assert!(!alive(&long), "{command}");
+        }
     }
 }
 
@@ -207,7 +213,7 @@ fn a_killed_gateway_leaves_no_command_behind() {
         .args(["--exact", name, "--nocapture"])
         .env(ROLE, home.path())
         .env("LONG", &long)
-        .stdout(std::process::Stdio::null())
+        .stdout(Stdio::null())
         .spawn()
         .unwrap();
     wait_for("the command runs", || alive(&long));
@@ -273,10 +279,14 @@ async fn the_sandbox_holds_against_every_way_of_writing_a_command() {
         "cat /proc/$PPID/root/etc/shadow ~root/.ssh/id_rsa /etc/shadow".to_owned(),
         "cat /dev/mem /proc/kcore /dev/tty".to_owned(),
     ];
+    let free = World::new(unprotected());
+    let mut leaks = 0;
     for command in &corpus {
         let got = world.run(command).await;
         assert!(!got.contains(CANARY), "{command}: {got}");
+        leaks += usize::from(free.run(command).await.contains(CANARY));
     }
+    assert!(leaks >= 12, "only {leaks} of the ways work without a sandbox: the others prove nothing");
     for command in [
         format!("echo x > {out}/new"),
         format!("echo x >> {out}/secret"),
@@ -346,14 +356,48 @@ async fn more_folders_are_read_when_the_owner_names_them() {
     assert!(world.run(&format!("echo x > {}", path.display())).await.starts_with("Error: Exit code: "));
 }
 
-#[tokio::test]
-async fn without_a_sandbox_commands_are_refused_in_words() {
-    if guard::status().is_enough() {
-        println!("left out: this kernel has a sandbox");
+/// In a process of its own, from which Landlock's system calls are hidden.
+#[test]
+fn without_landlock_commands_are_refused_in_words() {
+    const ROLE: &str = "DAOYOU_TEST_NO_LANDLOCK";
+    if std::env::var_os(ROLE).is_none() {
+        let name = "exec::without_landlock_commands_are_refused_in_words";
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let output = child.args(["--exact", name, "--nocapture"]).env(ROLE, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         return;
     }
-    let got = World::new(ExecConfig::default()).run("echo ran").await;
-    assert!(got.contains("Commands are off") && got.contains("sandbox = false") && !got.contains("ran\n"), "{got}");
+    let hidden = [(libc::SYS_landlock_create_ruleset, Vec::new())].into_iter().collect();
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let filter = SeccompFilter::new(hidden, SeccompAction::Allow, missing, arch).unwrap();
+    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+    assert_eq!((guard::status().landlock, guard::status().is_enough()), (0, false));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let got = World::new(ExecConfig::default()).run("echo ran > ran; echo ran").await;
+        assert!(got.contains("Commands are off") && got.contains("sandbox = false") && !got.contains("ran\n"), "{got}");
+        assert_eq!(World::new(unprotected()).run("echo ran").await, "ran\n");
+    });
+    // A supervisor that is told to hold a command and cannot starts nothing either.
+    let (mut child, mut stream) = supervisor(&json!({
+        "command": "echo ran", "folder": "/", "temp": std::env::temp_dir(),
+        "sandbox": { "read": ["/usr"], "write": [], "network": true },
+    }));
+    let mut report = String::new();
+    stream.read_to_string(&mut report).unwrap();
+    child.wait().unwrap();
+    assert!(report.contains("refused") && report.contains("no Landlock"), "{report}");
+}
+
+/// Starts a supervisor by hand and gives it an order.
+fn supervisor(order: &Value) -> (Child, UnixStream) {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let mut child = Command::new(BINARY);
+    let child = child.arg(guard::EXEC_WORD).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
+    ours.write_all(format!("{order}\n").as_bytes()).unwrap();
+    (child, ours)
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! What protects: the paths that file tools may reach, and the sandbox and supervisor of commands.
 
 mod jail;
+#[cfg(test)]
+mod jail_tests;
 mod roots;
 mod sandbox;
 mod supervisor;

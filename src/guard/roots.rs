@@ -122,10 +122,10 @@ fn carve(path: &Path, protected: &[PathBuf], depth: usize, found: &mut Vec<PathB
     }
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         // A link is judged by where it leads.
-        if let Ok(entry) = fs::canonicalize(entry.path()) {
-            if entry.starts_with(path) {
-                carve(&entry, protected, depth - 1, found);
-            }
+        if let Ok(entry) = fs::canonicalize(entry.path())
+            && entry.starts_with(path)
+        {
+            carve(&entry, protected, depth - 1, found);
         }
     }
 }

@@ -32,6 +32,8 @@ const KILL_ROUNDS: u32 = 500;
 const KILL_PAUSE: Duration = Duration::from_millis(10);
 /// The longest order that is read.
 const ORDER_BYTES: u64 = 4_000_000;
+/// How readily the kernel kills this process when memory runs out (proc_pid_oom_score_adj(5)).
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 /// The private temp folders begin so; the supervisor's process id follows.
 const TEMP_PREFIX: &str = "exec-";
 
@@ -89,10 +91,10 @@ pub fn sweep_temp(temp: &Path) {
         let name = entry.file_name();
         let owner =
             name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)).and_then(|pid| pid.parse::<u32>().ok());
-        if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            if let Err(error) = fs::remove_dir_all(entry.path()) {
-                tracing::warn!(%error, "a command's old temp folder could not be removed");
-            }
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+            && let Err(error) = fs::remove_dir_all(entry.path())
+        {
+            tracing::warn!(%error, "a command's old temp folder could not be removed");
         }
     }
 }
@@ -149,6 +151,7 @@ fn start(order: &Order, temp: &Path) -> Result<Pid, String> {
         policy.write.push(temp.to_owned());
         policy
     });
+    let usual = fs::read_to_string(OOM_SCORE).unwrap_or_default();
     prefer_for_oom("500");
     let started = thread::spawn(move || {
         if let Some(policy) = policy {
@@ -157,14 +160,14 @@ fn start(order: &Order, temp: &Path) -> Result<Pid, String> {
         shell.spawn().map_err(|error| format!("the shell did not start: {error}"))
     });
     let started = started.join();
-    prefer_for_oom("0");
+    prefer_for_oom(usual.trim());
     let child = started.map_err(|_| "the sandbox broke".to_owned())??;
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| "no process id".to_owned())
 }
 
 /// When memory runs out, commands go before the gateway. Only a hint: where it cannot be given, nothing is lost.
 fn prefer_for_oom(score: &str) {
-    drop(fs::write("/proc/self/oom_score_adj", score));
+    drop(fs::write(OOM_SCORE, score));
 }
 
 /// Waits for the gateway to close its side, then ends the shell: asked first, killed after [`GRACE`].

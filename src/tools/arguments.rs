@@ -53,10 +53,12 @@ pub fn parse_arguments(spec: &ToolSpec, text: &str) -> Result<Value, String> {
     let none = Map::new();
     let properties = spec.parameters.get("properties").and_then(Value::as_object).unwrap_or(&none);
     for (alias, name) in ALIASES {
-        if properties.contains_key(*name) && !properties.contains_key(*alias) && !arguments.contains_key(*name) {
-            if let Some(value) = arguments.remove(*alias) {
-                arguments.insert((*name).to_owned(), value);
-            }
+        if properties.contains_key(*name)
+            && !properties.contains_key(*alias)
+            && !arguments.contains_key(*name)
+            && let Some(value) = arguments.remove(*alias)
+        {
+            arguments.insert((*name).to_owned(), value);
         }
     }
     let mut arguments = Value::Object(arguments);
@@ -79,10 +81,10 @@ fn object(text: &str) -> Result<Map<String, Value>, String> {
     }
     let mut value: Value = serde_json::from_str(text).map_err(|error| format!("not valid JSON: {error}"))?;
     // Some models write the object as a string once more.
-    if let Value::String(inner) = &value {
-        if let Ok(inner) = serde_json::from_str(inner) {
-            value = inner;
-        }
+    if let Value::String(inner) = &value
+        && let Ok(inner) = serde_json::from_str(inner)
+    {
+        value = inner;
     }
     match value {
         Value::Object(arguments) => Ok(arguments),
@@ -113,11 +115,11 @@ fn mend(value: &mut Value, schema: &Value, at: &str, faults: &mut Vec<String>, d
     if !fits {
         return faults.push(format!("{}expected {wanted}, got {}", prefix(at), kind(value)));
     }
-    if let Some(Value::Array(allowed)) = schema.get("enum") {
-        if !allowed.contains(value) {
-            let allowed: Vec<_> = allowed.iter().map(ToString::to_string).collect();
-            return faults.push(format!("{}{} is not one of {}", prefix(at), shown(value), allowed.join(", ")));
-        }
+    if let Some(Value::Array(allowed)) = schema.get("enum")
+        && !allowed.contains(value)
+    {
+        let allowed: Vec<_> = allowed.iter().map(ToString::to_string).collect();
+        return faults.push(format!("{}{} is not one of {}", prefix(at), shown(value), allowed.join(", ")));
     }
     let low = schema.get("minimum").and_then(Value::as_f64).filter(|low| value.as_f64().is_some_and(|got| got < *low));
     let high = schema.get("maximum").and_then(Value::as_f64).filter(|top| value.as_f64().is_some_and(|got| got > *top));

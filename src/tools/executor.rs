@@ -72,10 +72,12 @@ impl Executor {
         };
         outcome.result.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let result = &mut outcome.result;
-        if !result.success && result.content.is_empty() && !context.cancel.is_cancelled() {
-            if let Some(error) = &mut result.error {
-                error.push_str(ADVICE);
-            }
+        if !result.success
+            && result.content.is_empty()
+            && !context.cancel.is_cancelled()
+            && let Some(error) = &mut result.error
+        {
+            error.push_str(ADVICE);
         }
         self.bound(&mut outcome.result, tool.output_limit(), context).await;
         outcome

@@ -56,11 +56,11 @@ impl Capture {
         // A byte that continues a character counts with the one that begins it.
         self.extent.chars += bytes.iter().filter(|byte| (**byte & 0xc0) != 0x80).count();
         self.extent.lines += bytes.iter().filter(|byte| **byte == b'\n').count();
-        if let Overflow::Open(file) = &mut self.file {
-            if let Err(error) = file.write(bytes) {
-                tracing::warn!(%error, "a long output could not be kept whole");
-                self.file = Overflow::Failed;
-            }
+        if let Overflow::Open(file) = &mut self.file
+            && let Err(error) = file.write(bytes)
+        {
+            tracing::warn!(%error, "a long output could not be kept whole");
+            self.file = Overflow::Failed;
         }
         let room = KEPT.saturating_sub(self.front.len()).min(bytes.len());
         let (front, rest) = bytes.split_at(room);
