@@ -1,1 +1,9 @@
+//! One crate for all stories, so that they link once. Each story drives the real program from outside.
 
+#[expect(clippy::allow_attributes, reason = "what is unused changes with each story")]
+#[allow(dead_code, reason = "a tool box: no story uses all of it")]
+mod support;
+
+mod tidy;
+
+mod webhook;
