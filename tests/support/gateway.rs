@@ -347,10 +347,13 @@ impl Gateway {
         answered.text("reply").to_owned()
     }
 
-    /// `GET /webhook/NAME/messages/ID`.
+    /// `GET /webhook/NAME/messages/ID`. A question has no body to sign, so the secret itself is the proof.
     pub async fn state(&self, hook: &str, id: &str) -> Answered {
         let request = self.client.get(self.url(&format!("/webhook/{hook}/messages/{id}")));
-        let request = self.prove(hook, request, None, b"");
+        let request = match &self.setup.hooks.get(hook).expect("a hook of this setup").proof {
+            Proof::None => request,
+            Proof::Bearer(secret) | Proof::Standard(secret) => request.bearer_auth(secret),
+        };
         deadline("a message's state", Self::try_send(request)).await.expect("an answer to a question for a state")
     }
 
