@@ -6,4 +6,6 @@ mod support;
 
 mod tidy;
 
+mod crash;
+mod soak;
 mod webhook;

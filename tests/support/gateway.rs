@@ -215,6 +215,15 @@ impl Gateway {
         deadline("the gateway to exit", child.wait()).await.expect("our own child")
     }
 
+    /// The exit status, if the gateway has ended.
+    pub fn try_exit(&mut self) -> Option<ExitStatus> {
+        let ended = self.child.as_mut().and_then(|child| child.try_wait().expect("our own child"));
+        if ended.is_some() {
+            self.child = None;
+        }
+        ended
+    }
+
     /// Waits until the fail point set by [`Gateway::crash_at`] has killed the gateway.
     pub async fn wait_crash(&mut self) {
         use std::os::unix::process::ExitStatusExt;
@@ -222,7 +231,7 @@ impl Gateway {
         assert_eq!(status.signal(), Some(9), "the gateway ended otherwise than by its fail point: {status}");
     }
 
-    /// Starts again until no fail point strikes, i.e. once, and waits until everything is done.
+    /// Starts again, and waits until everything is done.
     pub async fn recover(&mut self) {
         self.up().await;
         super::invariants::wait_settled(&self.database()).await;
