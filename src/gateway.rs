@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use daoyou_channels::cli::{CliChannel, Front, Left};
 use daoyou_channels::webhook::Webhook;
 use daoyou_channels::{Channel, ChannelContext, SessionKey};
@@ -20,7 +20,7 @@ use crate::channel_manager::{ChannelHealth, ChannelManager};
 use crate::config::{Config, Faults, Loaded};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, Hub};
-use crate::llm::{Models, OfflineProvider};
+use crate::llm::{Models, OfflineProvider, ProviderFault};
 use crate::store::Store;
 use crate::tools;
 
@@ -58,7 +58,8 @@ impl Gateway {
     /// Builds all parts; nothing runs yet. `lock` is the home's.
     ///
     /// # Errors
-    /// What cannot be opened or is configured wrongly, in words for the owner.
+    /// What cannot be opened or is configured wrongly, in words for the owner; [`Faults`] where the configuration is to
+    /// blame.
     pub async fn build(home: Home, lock: HomeLock, loaded: &Loaded, options: Options) -> anyhow::Result<Self> {
         let config = &loaded.config;
         let workspace = home.workspace(&config.agent.workspace);
@@ -66,84 +67,48 @@ impl Gateway {
             .with_context(|| format!("the workspace {} cannot be prepared", workspace.display()))?;
         // The commands on the control socket need no token; it is made for those who will come by TCP.
         home.token()?;
-        let store = Store::open(&home.database())?;
-        let phrases = Phrases::of(config.agent.locale);
-        let started = Instant::now();
-        let models = Models::build(&config.providers, |name| std::env::var(name).ok(), Arc::new(OfflineProvider))
-            .map_err(|faults| {
-                Faults(faults.into_iter().map(|fault| loaded.fault(&fault.key, fault.message, "")).collect())
-            })?;
-        let models = Arc::new(models);
-        let exe = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("daoyou"));
-        let tools = Arc::new(tools::build(&config.tools, &workspace, home.dir(), exe)?);
-        let timezone = timezone(config)?;
-        let slash = Arc::new(SlashCommands {
-            phrases,
-            models: models.clone(),
-            tools: tools.clone(),
-            store: store.clone(),
-            timezone: timezone.clone(),
-            started,
-            configured_model: config.agent.model.clone(),
-        });
-        let bus = Arc::new(MessageBus::new(
-            store,
-            capacities(config),
-            config.store.reserve.0.0,
-            config.gateway.drain_timeout.0,
-            slash.clone(),
-        ));
-        bus.recount().await?;
-        let runner = LaneRunner {
-            bus: bus.clone(),
-            config: config.agent.clone(),
-            timezone,
-            models: models.clone(),
-            tools,
-            system: SystemPrompt::new(workspace.clone()),
-            slash,
-            phrases,
-            cancels: Arc::default(),
-        };
-        let stop_serving = CancellationToken::new();
-        let is_alone = options.alone.is_some();
+        let models = Models::build(&config.providers, |name| std::env::var(name).ok(), Arc::new(OfflineProvider));
+        let fault = |fault: ProviderFault| loaded.fault(&fault.key, fault.message, "");
+        let models = Arc::new(models.map_err(|faults| Faults(faults.into_iter().map(fault).collect()))?);
+        let (bus, runner) = build_agent(&home, config, &workspace, models.clone()).await?;
+
         let front = match options.front {
             Some(front) => Some(Front { banner: banner(&model_name(&models, config).await, &workspace), ..front }),
             None => None,
         };
         let cli = Arc::new(CliChannel::new(front));
-        let health = Arc::new(ChannelHealth::default());
+        let is_alone = options.alone.is_some();
+        let Channels { running, resting } = build_channels(config, cli.clone(), is_alone)?;
         let context = ChannelContext {
             inbox: bus.clone(),
             events: bus.events().clone(),
             shutdown: CancellationToken::new(),
             started: Arc::new(|| {}),
         };
-        let (channels, resting) = channels(config, cli.clone(), is_alone)?;
+        let health = Arc::new(ChannelHealth::default());
+        let stop_serving = CancellationToken::new();
         let hub = Arc::new(Hub {
             bus: bus.clone(),
             channels: health.clone(),
             cli: cli.clone(),
             models,
             model: config.agent.model.clone(),
-            started,
+            started: Instant::now(),
             shutdown: stop_serving.clone(),
         });
         let server = if is_alone {
             None
         } else {
-            let routes = channels.iter().filter_map(|channel| channel.routes(&context)).collect();
-            Some((
-                http::bind(&config.gateway.listen).await.map_err(anyhow::Error::msg)?,
-                http::router(hub.clone(), routes),
-            ))
+            let routes = running.iter().filter_map(|channel| channel.routes(&context)).collect();
+            let listen = config.gateway.listen_addr().map_err(anyhow::Error::msg)?;
+            Some((http::bind(listen).await.map_err(anyhow::Error::msg)?, http::router(hub.clone(), routes)))
         };
         Ok(Self {
             home,
             _lock: lock,
             drain_timeout: config.gateway.drain_timeout.0,
             agent: AgentLoop::new(Arc::new(runner), options.alone),
-            manager: ChannelManager::new(bus.clone(), channels, resting, health),
+            manager: ChannelManager::new(bus.clone(), running, resting, health),
             bus,
             cli,
             hub,
@@ -247,23 +212,61 @@ fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
     }
 }
 
-/// The channels to run, and the names of those that are configured but rest.
-fn channels(
+/// The bus over the home's store, and what runs turns.
+async fn build_agent(
+    home: &Home,
     config: &Config,
-    cli: Arc<CliChannel>,
-    is_alone: bool,
-) -> anyhow::Result<(Vec<Arc<dyn Channel>>, BTreeSet<String>)> {
-    let mut channels: Vec<Arc<dyn Channel>> = vec![cli];
-    let mut resting = BTreeSet::new();
+    workspace: &Path,
+    models: Arc<Models>,
+) -> anyhow::Result<(Arc<MessageBus>, LaneRunner)> {
+    let store = Store::open(&home.database())?;
+    let phrases = Phrases::of(config.agent.locale);
+    // Not the file's path: the program may be replaced on disk while it runs.
+    let exe = PathBuf::from("/proc/self/exe");
+    let tools = Arc::new(tools::build(&config.tools, workspace, home.dir(), exe)?);
+    let timezone = timezone(config)?;
+    let slash = Arc::new(SlashCommands {
+        phrases,
+        models: models.clone(),
+        tools: tools.clone(),
+        store: store.clone(),
+        timezone: timezone.clone(),
+        started: Instant::now(),
+        configured_model: config.agent.model.clone(),
+    });
+    let (reserve, drain) = (config.store.reserve.0.0, config.gateway.drain_timeout.0);
+    let bus = Arc::new(MessageBus::new(store, capacities(config), reserve, drain, slash.clone()));
+    bus.recount().await?;
+    let runner = LaneRunner {
+        bus: bus.clone(),
+        config: config.agent.clone(),
+        timezone,
+        models,
+        tools,
+        system: SystemPrompt::new(workspace.to_owned()),
+        slash,
+        phrases,
+        cancels: Arc::default(),
+    };
+    Ok((bus, runner))
+}
+
+struct Channels {
+    running: Vec<Arc<dyn Channel>>,
+    /// The names of those that are configured but rest.
+    resting: BTreeSet<String>,
+}
+
+fn build_channels(config: &Config, cli: Arc<CliChannel>, is_alone: bool) -> anyhow::Result<Channels> {
+    let mut channels = Channels { running: vec![cli], resting: BTreeSet::new() };
     let listen = config.gateway.listen_addr().map_err(anyhow::Error::msg)?;
     for (name, webhook) in &config.channels.webhook {
         if webhook.enabled && !is_alone {
-            let webhook = Webhook::new(name, webhook.clone(), listen.ip().is_loopback())
-                .map_err(|error| anyhow!("channels.webhook.{name}: {error}"))?;
-            channels.push(Arc::new(webhook));
+            let webhook = Webhook::new(name, webhook.clone(), listen.ip().is_loopback()).map_err(anyhow::Error::msg)?;
+            channels.running.push(Arc::new(webhook));
         } else {
-            resting.insert(format!("webhook:{name}"));
+            channels.resting.insert(format!("webhook:{name}"));
         }
     }
-    Ok((channels, resting))
+    Ok(channels)
 }

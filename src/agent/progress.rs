@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn a_journal_says_which_calls_are_left() {
-        let table: &[(&[StepBody], &[(&str, bool)], usize)] = &[
+        type Row<'a> = (&'a [StepBody], &'a [(&'a str, bool)], usize);
+        let table: &[Row<'_>] = &[
             (&[], &[], 0),
             (&[response(&["a", "b"])], &[("a", false), ("b", false)], 1),
             (&[response(&["a", "b"]), started("a")], &[("a", true), ("b", false)], 1),

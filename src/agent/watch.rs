@@ -34,7 +34,7 @@ impl Watch {
     /// Emits an event if anybody watches; otherwise it is not even built.
     pub fn emit(&self, event: impl FnOnce() -> TurnEvent) {
         if self.hub.is_watched() {
-            self.hub.emit(SessionEvent {
+            self.hub.emit(&SessionEvent {
                 session: self.session.clone(),
                 turn: self.turn,
                 channel: self.channel.clone(),

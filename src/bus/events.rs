@@ -27,7 +27,7 @@ impl EventHub {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    pub fn emit(&self, event: SessionEvent) {
+    pub fn emit(&self, event: &SessionEvent) {
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.retain(|listener| {
             listener.channel != event.channel

@@ -167,7 +167,7 @@ impl MessageBus {
             let known = self.known(&message).await?;
             return known.ok_or(refusal);
         }
-        let row = new_row(&message, &session, State::Queued).map_err(refuse)?;
+        let row = new_row(&message, &session, State::Queued).map_err(|error| refuse(&error))?;
         let id = row.id;
         let written = self
             .store
@@ -190,12 +190,12 @@ impl MessageBus {
             Ok(Inserted::Known { .. }) => {
                 self.ledger.give_back(&session, 1);
                 let known = self.known(&message).await?;
-                known.ok_or_else(|| refuse(StoreError::Row("a known message is gone".to_owned())))
+                known.ok_or_else(|| refuse(&StoreError::Row("a known message is gone".to_owned())))
             }
             Err(error) => {
                 self.ledger.give_back(&session, 1);
                 tracing::error!(%session, %error, "a message could not be accepted");
-                Err(refuse(error))
+                Err(refuse(&error))
             }
         }
     }
@@ -203,7 +203,7 @@ impl MessageBus {
     /// `/stop` and `/status`: the row is done from the start, its reply in the same commit.
     async fn carry_out(&self, order: Order, message: InboundMessage) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
-        let row = new_row(&message, &session, State::Done).map_err(refuse)?;
+        let row = new_row(&message, &session, State::Done).map_err(|error| refuse(&error))?;
         let id = row.id;
         let status = match order {
             Order::Status => Some(self.past_lane.status(self).await),
@@ -224,7 +224,7 @@ impl MessageBus {
             reply_to(id, message, content).insert(connection)?;
             Ok(Some(cancelled))
         };
-        match self.store.write(Commit::Synced, answer).await.map_err(refuse)? {
+        match self.store.write(Commit::Synced, answer).await.map_err(|error| refuse(&error))? {
             Some(cancelled) => {
                 self.outbound_written(&channel, 1);
                 if let Some(turn) = cancelled {
@@ -236,7 +236,7 @@ impl MessageBus {
             }
             None => {
                 let known = self.known(&known).await?;
-                known.ok_or_else(|| refuse(StoreError::Row("a known message is gone".to_owned())))
+                known.ok_or_else(|| refuse(&StoreError::Row("a known message is gone".to_owned())))
             }
         }
     }
@@ -252,7 +252,7 @@ impl MessageBus {
                 row.map(|row| state_of(connection, row)).transpose()
             })
             .await
-            .map_err(refuse)?;
+            .map_err(|error| refuse(&error))?;
         Ok(found.map(|state| Acceptance::Duplicate { id: state.id, session: state.session, reply: state.reply }))
     }
 
@@ -336,7 +336,7 @@ impl Inbox for MessageBus {
         self.store
             .write(Commit::Synced, move |connection| cursors::skip(connection, &channel, &source, &position, &reason))
             .await
-            .map_err(refuse)
+            .map_err(|error| refuse(&error))
     }
 
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {
@@ -347,7 +347,7 @@ impl Inbox for MessageBus {
                 Ok(position.map(|position| Cursor { channel, source, position }))
             })
             .await
-            .map_err(refuse)
+            .map_err(|error| refuse(&error))
     }
 
     async fn state(&self, channel: &str, id: &str) -> Result<Option<MessageState>, Refusal> {
@@ -365,7 +365,7 @@ impl Inbox for MessageBus {
                 row.map(|row| state_of(connection, row)).transpose()
             })
             .await
-            .map_err(refuse)
+            .map_err(|error| refuse(&error))
     }
 
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal> {
@@ -374,7 +374,7 @@ impl Inbox for MessageBus {
             self.store
                 .read(move |connection| inbox::find(connection, id)?.map(|row| state_of(connection, row)).transpose())
         };
-        let state = look().await.map_err(refuse)?;
+        let state = look().await.map_err(|error| refuse(&error))?;
         let open = |state: &MessageState| !matches!(state.status, MessageStatus::Done | MessageStatus::Dead);
         if !state.as_ref().is_some_and(open) {
             return Ok(state);
@@ -382,7 +382,7 @@ impl Inbox for MessageBus {
         // Whether it ended or the time is up, the store says how it stands.
         let _ = tokio::time::timeout(limit, ended).await;
         self.waiters.forget_gone(id);
-        look().await.map_err(refuse)
+        look().await.map_err(|error| refuse(&error))
     }
 }
 
@@ -443,6 +443,6 @@ fn state_of(connection: &Connection, row: InboxRow) -> Result<MessageState, Stor
     })
 }
 
-fn refuse(error: StoreError) -> Refusal {
+fn refuse(error: &StoreError) -> Refusal {
     Refusal::Store { reason: error.to_string(), retry_after: Duration::from_secs(5) }
 }

@@ -40,7 +40,7 @@ pub struct Hub {
 ///
 /// # Errors
 /// In words: the address, what was wrong, what to do.
-pub async fn bind(address: &str) -> Result<TcpListener, String> {
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::AddrInUse => ": another program listens there; choose another port with gateway.listen",

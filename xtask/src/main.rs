@@ -1,1 +1,188 @@
-fn main() {}
+//! The project's own chores: `cargo xtask test | bench | ci | soak`.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+const HELP: &str = "\
+usage: cargo xtask CHORE
+
+  test [ARGS…]                   everything that must pass; with CI=true the checks of `ci` first. ARGS go to the runner
+  ci                             formatting, lints, the ban on a second TLS provider, then the tests
+  bench [--quick]                builds the release and measures it; writes docs/benchmarks.md
+  soak [--minutes N] [--seed S]  random messages and kills for N minutes (default 10), from seed S
+";
+
+/// A program that some tests need, the Debian package it comes in, and what is left out without it.
+struct Need {
+    program: &'static str,
+    package: &'static str,
+    without: &'static str,
+}
+
+const NEEDS: &[Need] = &[Need {
+    program: "strace",
+    package: "strace",
+    without: "the test that a message is synced to disk before it is accepted, and the bench's count of fsyncs",
+}];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match args.as_slice() {
+        ["test", rest @ ..] => test(rest),
+        ["ci"] => checks().and_then(|()| run_tests(&[])),
+        ["bench", rest @ ..] => bench(rest),
+        ["soak", rest @ ..] => soak(rest),
+        _ => {
+            say(HELP);
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("xtask: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a chore talks to whoever runs it; stdout belongs to the programs it runs")]
+fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+/// The folder of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
+
+/// The cargo that runs this chore.
+fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root());
+    command
+}
+
+/// Runs `command` to its end; an error when it fails.
+fn run(mut command: Command) -> Result<()> {
+    let line = shown(&command);
+    say(&format!("xtask: {line}"));
+    let status = command.status().with_context(|| format!("cannot start {line}"))?;
+    if !status.success() {
+        bail!("{line}: {status}");
+    }
+    Ok(())
+}
+
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words: Vec<_> = [program].into_iter().chain(command.get_args()).map(OsStr::to_string_lossy).collect();
+    words.join(" ")
+}
+
+/// Whether `program` can be started.
+fn has(program: &str) -> bool {
+    env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+}
+
+fn succeeds(program: &str, args: &[&str]) -> bool {
+    let quiet =
+        Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    quiet.is_ok_and(|status| status.success())
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// Installs what the tests need where that is possible; says what is left out where it is not.
+fn provide() {
+    for need in NEEDS.iter().filter(|need| !has(need.program)) {
+        if is_root() && has("apt-get") {
+            say(&format!("xtask: installing {}", need.package));
+            let install = ["install", "--yes", "--no-install-recommends", need.package];
+            if succeeds("apt-get", &install) || (succeeds("apt-get", &["update"]) && succeeds("apt-get", &install)) {
+                continue;
+            }
+        }
+        say(&format!("xtask: {} is not there (package {}); left out: {}", need.program, need.package, need.without));
+    }
+}
+
+fn test(args: &[&str]) -> Result<()> {
+    if env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false" && value != "0") {
+        checks()?;
+    }
+    run_tests(args)
+}
+
+/// The tests; the runner's own summary is the last thing on the screen.
+fn run_tests(args: &[&str]) -> Result<()> {
+    provide();
+    if succeeds("cargo-nextest", &["nextest", "--version"]) {
+        let mut command = cargo(&["nextest", "run", "--workspace", "--locked"]);
+        // A test that fails must not hide the others, and a hang must end.
+        command.arg("--no-fail-fast").args(args);
+        return run(command);
+    }
+    let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--tests"]);
+    command.args(args);
+    run(command)
+}
+
+/// What is checked without running anything.
+fn checks() -> Result<()> {
+    run(cargo(&["fmt", "--all", "--check"]))?;
+    run(cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))?;
+    one_tls_provider()
+}
+
+/// Two TLS providers in one program make the TLS library panic at its first use, so the second must never creep in.
+fn one_tls_provider() -> Result<()> {
+    const SECOND: &str = "aws-lc-rs";
+    let command = ["tree", "--workspace", "--locked", "--edges", "normal,build,dev", "--prefix", "none"];
+    let output = cargo(&command).stderr(Stdio::inherit()).output().context("cannot start cargo tree")?;
+    if !output.status.success() {
+        bail!("cargo tree: {}", output.status);
+    }
+    let tree = String::from_utf8_lossy(&output.stdout);
+    if tree.lines().any(|line| line.split_whitespace().next() == Some(SECOND)) {
+        bail!("{SECOND} has come into the tree beside ring; `cargo tree -i {SECOND}` says by whom");
+    }
+    Ok(())
+}
+
+fn bench(args: &[&str]) -> Result<()> {
+    if let Some(wrong) = args.iter().find(|arg| **arg != "--quick") {
+        bail!("bench knows --quick, not {wrong}");
+    }
+    provide();
+    // `cargo bench` builds the program in release form too and tells the driver where it is.
+    let mut command = cargo(&["bench", "--locked", "--bench", "gateway", "--"]);
+    command.args(args);
+    run(command)
+}
+
+fn soak(args: &[&str]) -> Result<()> {
+    let (mut minutes, mut seed) = ("10", None);
+    for pair in args.chunks(2) {
+        match pair {
+            ["--minutes", value] if value.parse::<u64>().is_ok() => minutes = *value,
+            ["--seed", value] if value.parse::<u64>().is_ok() => seed = Some(*value),
+            _ => bail!("soak knows --minutes N and --seed S, whole numbers"),
+        }
+    }
+    let mut command =
+        cargo(&["test", "--locked", "--test", "stories", "--", "soak", "--nocapture", "--test-threads=1"]);
+    command.env("DAOYOU_SOAK_MINUTES", minutes);
+    if let Some(seed) = seed {
+        command.env("DAOYOU_SOAK_SEED", seed);
+    }
+    run(command)
+}

@@ -1,0 +1,234 @@
+//! The driver: sends messages at a rate or with a number in flight, and finds out what came back when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::support::{Gateway, Sink};
+
+/// How long the driver waits for the last reply before it counts what is missing as lost.
+const LAST_REPLY: Duration = Duration::from_secs(120);
+
+/// What one run came to.
+pub struct Measured {
+    pub accepted: usize,
+    pub refused: usize,
+    pub lost: usize,
+    pub duplicate: usize,
+    /// From the first post to the last reply.
+    pub wall: Duration,
+    /// From when a message was due to be posted until its callback was read, less the model's time; sorted.
+    pub overheads: Vec<Duration>,
+    /// CPU time of the daemon, all its threads.
+    pub cpu: Duration,
+}
+
+impl Measured {
+    /// The overhead that `percent` of the turns stay within.
+    pub fn percentile(&self, percent: usize) -> Duration {
+        let last = self.overheads.len().saturating_sub(1);
+        self.overheads.get((self.overheads.len() * percent / 100).min(last)).copied().unwrap_or_default()
+    }
+
+    pub fn cpu_ms_a_turn(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1_000.0 / self.accepted.max(1) as f64
+    }
+
+    pub fn turns_a_second(&self) -> f64 {
+        self.accepted as f64 / self.wall.as_secs_f64().max(1e-9)
+    }
+}
+
+/// How messages are offered.
+#[derive(Clone, Copy)]
+pub enum Offer {
+    /// So many unanswered at any time.
+    InFlight(usize),
+    /// So many a second, whether or not those before are answered.
+    Rate(usize),
+}
+
+/// One gateway under load.
+pub struct Load<'a> {
+    pub gateway: &'a Gateway,
+    pub sink: &'a Sink,
+    pub model_latency: Duration,
+    /// The `chat_id` of message `n` of `sessions`.
+    pub chat: fn(usize) -> String,
+}
+
+/// Numbers every message of this process, so that replies are told apart across runs.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+impl Load<'_> {
+    /// Offers `turns` messages over `sessions` chats, and waits for the replies.
+    pub async fn run(&self, turns: usize, sessions: usize, offer: Offer) -> Measured {
+        let base = NEXT.fetch_add(turns, Ordering::SeqCst);
+        let posts_before = self.sink.posts().len();
+        let cpu_before = cpu_time(self.gateway.pid());
+        let client = Arc::new(Client::new(self.gateway.address()));
+        let begun = Instant::now();
+        let mut due = Vec::with_capacity(turns);
+        let mut posts = JoinSet::new();
+        let refused = Arc::new(AtomicUsize::new(0));
+        let mut replies = self.sink.counter();
+        for i in 0..turns {
+            match offer {
+                Offer::InFlight(n) => {
+                    // A message is answered when its callback is there, not when it is accepted.
+                    let answered = posts_before + (i + 1).saturating_sub(n);
+                    if !room(&mut replies, answered, &refused).await {
+                        break;
+                    }
+                    due.push(Instant::now());
+                }
+                Offer::Rate(rate) => {
+                    let at = begun + Duration::from_secs_f64(i as f64 / rate as f64);
+                    tokio::time::sleep_until(at.into()).await;
+                    due.push(at);
+                }
+            }
+            let (client, chat, refused) = (Arc::clone(&client), (self.chat)(i % sessions), Arc::clone(&refused));
+            posts.spawn(async move {
+                let status = client.post(base + i, &chat).await;
+                if status != 202 {
+                    refused.fetch_add(1, Ordering::SeqCst);
+                }
+                status
+            });
+        }
+        let statuses: Vec<u16> = posts.join_all().await;
+        let accepted = statuses.iter().filter(|status| **status == 202).count();
+        let all = replies.wait_for(|count| *count >= posts_before + accepted);
+        let complete = tokio::time::timeout(LAST_REPLY, all).await.is_ok();
+        let wall = begun.elapsed();
+        let cpu = cpu_time(self.gateway.pid()).saturating_sub(cpu_before);
+        if complete {
+            // A duplicate would come after; this is the only place that waits for nothing to happen.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        self.reckon(
+            base,
+            &due,
+            posts_before,
+            Measured {
+                accepted,
+                refused: statuses.len() - accepted,
+                lost: 0,
+                duplicate: 0,
+                wall,
+                overheads: Vec::new(),
+                cpu,
+            },
+        )
+    }
+
+    fn reckon(&self, base: usize, due: &[Instant], posts_before: usize, mut measured: Measured) -> Measured {
+        let posts = self.sink.posts();
+        let mut ids = BTreeSet::new();
+        let mut answered: BTreeMap<usize, Instant> = BTreeMap::new();
+        for post in &posts[posts_before..] {
+            let number = post.data("content").rsplit(' ').next().and_then(|word| word.parse::<usize>().ok());
+            let Some(i) = number.and_then(|n| n.checked_sub(base)).filter(|i| *i < due.len()) else { continue };
+            if !ids.insert(post.id()) || answered.contains_key(&i) {
+                measured.duplicate += 1;
+                continue;
+            }
+            answered.insert(i, post.at);
+            let whole = post.at.saturating_duration_since(due[i]);
+            measured.overheads.push(whole.saturating_sub(self.model_latency));
+        }
+        measured.overheads.sort();
+        measured.lost = measured.accepted.saturating_sub(answered.len());
+        measured
+    }
+}
+
+/// Waits until all but `refused` of `answered` callbacks have come; false when they do not.
+async fn room(replies: &mut watch::Receiver<usize>, answered: usize, refused: &AtomicUsize) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < LAST_REPLY {
+        // Looked at again every second, as a message may be refused meanwhile and then has no callback.
+        let wanted = answered.saturating_sub(refused.load(Ordering::SeqCst));
+        let seen = replies.wait_for(|count| *count >= wanted);
+        if tokio::time::timeout(Duration::from_secs(1), seen).await.is_ok() {
+            return true;
+        }
+    }
+    false
+}
+
+/// The user and system time of a process, all its threads; Linux counts it in hundredths of a second.
+fn cpu_time(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, in parentheses, may hold anything; fields are counted after it. 14 and 15 are utime and stime.
+    let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+    let ticks: u64 = after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+/// As little HTTP as will do, so that the driver leaves the processor to what it measures.
+struct Client {
+    address: String,
+    idle: Mutex<Vec<TcpStream>>,
+}
+
+impl Client {
+    fn new(address: String) -> Self {
+        Self { address, idle: Mutex::default() }
+    }
+
+    /// Posts message number `n`; answers the status.
+    async fn post(&self, n: usize, chat: &str) -> u16 {
+        let body = format!(r#"{{"content":"message {n}","chat_id":"{chat}","id":"bench-{n}"}}"#);
+        let request = format!(
+            "POST /webhook/in HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer a-bearer-secret\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        self.exchange(request.as_bytes()).await.unwrap_or(0)
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<TcpStream>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn exchange(&self, request: &[u8]) -> std::io::Result<u16> {
+        let kept = self.idle().pop();
+        let mut stream = match kept {
+            Some(stream) => stream,
+            None => {
+                let stream = TcpStream::connect(&self.address).await?;
+                stream.set_nodelay(true)?;
+                stream
+            }
+        };
+        stream.write_all(request).await?;
+        let mut read = Vec::with_capacity(512);
+        let (head, length) = loop {
+            if stream.read_buf(&mut read).await? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            if let Some(end) = read.windows(4).position(|window| window == b"\r\n\r\n") {
+                let head = String::from_utf8_lossy(&read[..end]).to_ascii_lowercase();
+                let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+                let length = length.and_then(|value| value.trim().parse::<usize>().ok()).unwrap_or(0);
+                break (head, end + 4 + length);
+            }
+        };
+        while read.len() < length {
+            if stream.read_buf(&mut read).await? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        self.idle().push(stream);
+        Ok(head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0))
+    }
+}

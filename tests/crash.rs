@@ -1,0 +1,170 @@
+//! The process dies at every point of a message's life, and the next start does what ARCHITECTURE.md says.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::model::user_text;
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config};
+
+/// One row of the table: where the process dies, and what must be seen in the end.
+struct Row {
+    point: &'static str,
+    /// How often the command may have run: exactly once, or once at most.
+    ran: std::ops::RangeInclusive<usize>,
+    /// What the model is told of the command.
+    told: &'static str,
+    /// How often the callback was posted, always under one id.
+    posts: usize,
+}
+
+const UNKNOWN: &str = "interrupted";
+const DONE: &str = "it-is-done";
+
+#[rustfmt::skip]
+const TABLE: &[Row] = &[
+    Row { point: "accept_before_commit",     ran: 1..=1, told: DONE,    posts: 1 },
+    Row { point: "accept_committed",         ran: 1..=1, told: DONE,    posts: 1 },
+    Row { point: "turn_started",             ran: 1..=1, told: DONE,    posts: 1 },
+    Row { point: "response_committed",       ran: 1..=1, told: DONE,    posts: 1 },
+    Row { point: "tool_started",             ran: 0..=0, told: UNKNOWN, posts: 1 },
+    Row { point: "tool_finished",            ran: 1..=1, told: UNKNOWN, posts: 1 },
+    Row { point: "tool_result_committed",    ran: 1..=1, told: DONE,    posts: 1 },
+    Row { point: "final_response_committed", ran: 1..=1, told: DONE,    posts: 1 },
+    Row { point: "end_committed",            ran: 1..=1, told: DONE,    posts: 1 },
+    Row { point: "sending_committed",        ran: 1..=1, told: DONE,    posts: 1 },
+    Row { point: "sent_unmarked",            ran: 1..=1, told: DONE,    posts: 2 },
+];
+
+/// How often the user's message stands in a request.
+fn times_said(request: &Value, text: &str) -> usize {
+    let messages = request["messages"].as_array().expect("a request that was not refused");
+    let said = |m: &&Value| m["role"] == "user" && user_text(m["content"].as_str().unwrap_or_default()) == text;
+    messages.iter().filter(said).count()
+}
+
+async fn survive(row: &Row) {
+    let model = Model::start().await;
+    let command = json!({"command": format!("echo x >> effects.txt && echo {DONE}")});
+    model.on("work", [Reply::tool("exec", &command), Reply::text("finished")]);
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
+    gateway.crash_at(row.point).up().await;
+    let message = Message::new("work").chat("c").id("m1");
+    let first = gateway.try_post("in", "", &message).await;
+    gateway.wait_crash().await;
+    gateway.recover().await;
+
+    // A sender that was told nothing sends again; one that was told sends again too, to be sure.
+    let again = gateway.post("in", "", &message).await;
+    let status = if row.point == "accept_before_commit" { "accepted" } else { "duplicate" };
+    assert_eq!((again.status, again.text("status")), (202, status), "{}: {again:?}", row.point);
+    let id = again.text("id").to_owned();
+    assert!(first.is_none_or(|first| first.text("id") == id), "{}: the id has changed", row.point);
+
+    sink.wait_reply(&id).await;
+    wait_settled(&gateway.database()).await;
+    let posts = sink.posts();
+    assert_eq!(posts.len(), row.posts, "{}: {posts:?}", row.point);
+    assert!(posts.iter().all(|post| post.data("content") == "finished"), "{}: {posts:?}", row.point);
+    let effects = std::fs::read_to_string(gateway.workspace().join("effects.txt")).unwrap_or_default();
+    assert!(row.ran.contains(&effects.lines().count()), "{}: the command ran {effects:?}", row.point);
+
+    // Two model calls, whatever happened: no finished one is made again.
+    let requests = model.requests();
+    assert_eq!((requests.len(), model.refused()), (2, Vec::new()), "{}: {requests:?}", row.point);
+    let last = requests[1]["messages"].as_array().and_then(|messages| messages.last()).expect("messages");
+    assert!(last["content"].as_str().is_some_and(|told| told.contains(row.told)), "{}: told {last}", row.point);
+    assert!(requests.iter().all(|request| times_said(request, "work") == 1), "{}: {requests:?}", row.point);
+    check(&gateway.database(), &Witness { accepted: &[id], sink: Some(&sink), strict_order: true });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dying_while_a_message_is_accepted_loses_nothing() {
+    for row in &TABLE[..2] {
+        survive(row).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dying_in_a_turn_goes_on_from_its_journal() {
+    for row in &TABLE[2..8] {
+        survive(row).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dying_around_the_delivery_sends_again_under_the_same_id() {
+    for row in &TABLE[8..] {
+        survive(row).await;
+    }
+}
+
+/// Killed while the model thinks: it is asked once more, and the user's message stands once in what is sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_in_the_middle_of_a_model_call() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    model.on("think", [Reply::text("thought").held_by(&gate)]);
+    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let id = gateway.accept("in", &Message::new("think").chat("c")).await;
+    gate.wait_arrived(1).await;
+    let behind = gateway.accept("in", &Message::new("behind").chat("c")).await;
+    gateway.restart().await;
+    gate.wait_arrived(2).await;
+    gate.open();
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "thought");
+    assert_eq!(gateway.wait_done("in", &behind).await.text("reply"), "echo: behind");
+    assert_eq!((model.count(), times_said(&model.requests()[1], "think")), (3, 1));
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[id, behind], ..Witness::default() });
+}
+
+/// A message that stops the process each time it runs is given up, its sender told, and those behind it go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_kills_is_given_up() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in")));
+    gateway.crash_at("turn_started=poison").up().await;
+    let poison = gateway.try_post("in", "", &Message::new("poison").chat("c").id("p")).await;
+    gateway.wait_crash().await;
+    for _ in 0..2 {
+        gateway.crash_at("turn_started=poison").spawn();
+        gateway.wait_crash().await;
+    }
+    gateway.crash_at("turn_started=poison").up().await;
+    let id = gateway.post("in", "", &Message::new("poison").chat("c").id("p")).await.text("id").to_owned();
+    assert!(poison.is_none_or(|first| first.text("id") == id));
+    let state = gateway.wait_done("in", &id).await;
+    assert_eq!(state.text("status"), "dead", "{state:?}");
+    assert!(state.body["error"]["code"].is_string() && !state.text("reply").is_empty(), "{state:?}");
+    assert_eq!(gateway.ask("in", "c", "still there?").await, "echo: still there?");
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+}
+
+/// SIGTERM: what runs may finish, nothing new is taken, the exit code is 0; what does not finish goes on later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_lets_turns_finish_and_keeps_the_rest() {
+    let model = Model::start().await;
+    let (quick, stuck) = (Gate::new(), Gate::new());
+    model.on("quick", [Reply::text("quick done").held_by(&quick)]);
+    model.on("stuck", [Reply::text("stuck done").held_by(&stuck)]);
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("gateway.drain_timeout", "1s");
+    let mut gateway = Gateway::start(setup).await;
+    let finishes = gateway.accept("in", &Message::new("quick").chat("a")).await;
+    let stays = gateway.accept("in", &Message::new("stuck").chat("b")).await;
+    quick.wait_arrived(1).await;
+    stuck.wait_arrived(1).await;
+    gateway.sigterm();
+    quick.open();
+    assert_eq!(gateway.wait_exit().await.code(), Some(0));
+    let asked = model.requests_about("quick").len();
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &finishes).await.text("reply"), "quick done");
+    assert_eq!(model.requests_about("quick").len(), asked, "what finished while draining is not done again");
+    stuck.open();
+    assert_eq!(gateway.wait_done("in", &stays).await.text("reply"), "stuck done");
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[finishes, stays], ..Witness::default() });
+}

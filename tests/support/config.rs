@@ -1,0 +1,118 @@
+//! The configuration that a test's gateway runs with.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+
+use super::model::Model;
+use super::sink::Sink;
+
+/// How callers of a hook prove themselves, and how a test does so.
+#[derive(Clone, Debug)]
+pub enum Proof {
+    Bearer(String),
+    /// Standard Webhooks; the secret as `whsec_…`.
+    Standard(String),
+    None,
+}
+
+/// One `[channels.webhook.NAME]`.
+#[derive(Clone, Debug)]
+pub struct Hook {
+    pub name: String,
+    pub proof: Proof,
+    table: Table,
+}
+
+impl Hook {
+    pub fn bearer(name: &str) -> Self {
+        Self::new(name, "bearer", Proof::Bearer("a-bearer-secret".to_owned()), "a-bearer-secret")
+    }
+
+    pub fn standard(name: &str) -> Self {
+        let secret = super::signing::secret(b"a signing key of 24 byte");
+        Self::new(name, "standard", Proof::Standard(secret.clone()), &secret)
+    }
+
+    /// Without proof; then the senders must be named.
+    pub fn open(name: &str) -> Self {
+        let mut hook = Self { name: name.to_owned(), proof: Proof::None, table: Table::new() };
+        hook.table.insert("verify".to_owned(), "none".into());
+        hook.set("allow_from", vec!["*"])
+    }
+
+    fn new(name: &str, verify: &str, proof: Proof, secret: &str) -> Self {
+        let hook = Self { name: name.to_owned(), proof, table: Table::new() };
+        hook.set("verify", verify).set("secret", secret)
+    }
+
+    /// Replies go to `sink`, signed with [`callback_secret`], and are tried again at once and often.
+    pub fn callback(self, sink: &Sink) -> Self {
+        let hook = self.set("callback_url", sink.url()).set("callback_secret", callback_secret());
+        hook.set("retry", vec!["50ms", "100ms", "200ms", "500ms", "1s", "2s"])
+    }
+
+    /// Sets one key of the hook's table.
+    pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.table.insert(key.to_owned(), value.into());
+        self
+    }
+}
+
+/// What callbacks are signed with.
+pub fn callback_secret() -> String {
+    super::signing::secret(b"the key of the callbacks")
+}
+
+/// Builds `config.toml` and the environment of a gateway.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    config: Table,
+    pub hooks: BTreeMap<String, Hook>,
+    pub env: BTreeMap<String, String>,
+}
+
+impl Setup {
+    /// The defaults: the offline responder, no hooks.
+    pub fn new() -> Self {
+        Self::default().set("agent.model", "offline/offline")
+    }
+
+    /// Answers come from `model`; failed requests are tried once more, quickly given up.
+    pub fn model(self, model: &Model) -> Self {
+        self.set("agent.model", "scripted/scripted")
+            .set("providers.scripted.kind", "openai")
+            .set("providers.scripted.api_key", "a-model-key")
+            .set("providers.scripted.base_url", model.base_url())
+    }
+
+    pub fn hook(mut self, hook: Hook) -> Self {
+        let table = Value::Table(hook.table.clone());
+        self = self.set(&format!("channels.webhook.{}", hook.name), table);
+        self.hooks.insert(hook.name.clone(), hook);
+        self
+    }
+
+    /// Sets one key, named by its dotted path.
+    pub fn set(mut self, path: &str, value: impl Into<Value>) -> Self {
+        let (tables, key) = path.rsplit_once('.').unwrap_or(("", path));
+        let mut table = &mut self.config;
+        for name in tables.split('.').filter(|name| !name.is_empty()) {
+            let inner = table.entry(name).or_insert_with(|| Table::new().into());
+            table = inner.as_table_mut().expect("a dotted path of tables");
+        }
+        table.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Adds an environment variable.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The text of `config.toml`, for a gateway that listens on `port`.
+    pub fn render(&self, port: u16) -> String {
+        self.clone().set("gateway.listen", format!("127.0.0.1:{port}")).config.to_string()
+    }
+}

@@ -1,0 +1,413 @@
+//! Drives the real program: starts it in a home of its own, talks to it as the world would, kills it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use reqwest::{Client, RequestBuilder};
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use super::config::{Proof, Setup};
+use super::{deadline, signing, until};
+
+/// A client that goes straight to its target.
+pub fn http_client() -> Client {
+    // Whoever comes second finds a provider in place, which is all that is wanted.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    Client::builder().no_proxy().build().expect("a client without files or proxies")
+}
+
+/// A message to a webhook. Only what is set is sent.
+#[derive(Clone, Debug, Default)]
+pub struct Message {
+    pub content: String,
+    pub chat_id: Option<String>,
+    pub sender: Option<String>,
+    pub id: Option<String>,
+    pub session: Option<String>,
+}
+
+impl Message {
+    pub fn new(content: &str) -> Self {
+        Self { content: content.to_owned(), ..Self::default() }
+    }
+
+    pub fn chat(mut self, chat: &str) -> Self {
+        self.chat_id = Some(chat.to_owned());
+        self
+    }
+
+    pub fn sender(mut self, sender: &str) -> Self {
+        self.sender = Some(sender.to_owned());
+        self
+    }
+
+    pub fn id(mut self, id: &str) -> Self {
+        self.id = Some(id.to_owned());
+        self
+    }
+
+    /// The native body.
+    pub fn body(&self) -> Value {
+        let mut body = json!({"content": self.content});
+        for (key, value) in
+            [("chat_id", &self.chat_id), ("sender", &self.sender), ("id", &self.id), ("session", &self.session)]
+        {
+            if let Some(value) = value {
+                body[key] = json!(value);
+            }
+        }
+        body
+    }
+}
+
+/// What an HTTP request was answered with.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    pub status: u16,
+    pub retry_after: Option<String>,
+    pub body: Value,
+}
+
+impl Answered {
+    /// A text of the body, empty where there is none.
+    pub fn text(&self, key: &str) -> &str {
+        self.body[key].as_str().unwrap_or_default()
+    }
+}
+
+/// What a command did.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// One home and the gateway that runs there, or does not.
+pub struct Gateway {
+    setup: Setup,
+    directory: TempDir,
+    port: u16,
+    pub client: Client,
+    child: Option<Child>,
+    starts: usize,
+    crash_at: Option<String>,
+}
+
+impl Drop for Gateway {
+    #[expect(clippy::print_stderr, reason = "what a failed test shows")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+        }
+    }
+}
+
+/// A port that is free now. Somebody may take it before the gateway does; then the start fails loudly.
+fn free_port() -> u16 {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
+    socket.local_addr().expect("a bound socket has an address").port()
+}
+
+/// The program under test: `DAOYOU_BIN`, else the one that cargo built with this test.
+pub fn binary() -> PathBuf {
+    std::env::var_os("DAOYOU_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_daoyou")), PathBuf::from)
+}
+
+impl Gateway {
+    /// An empty home, nothing running.
+    pub fn new(setup: Setup) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let (port, client) = (free_port(), http_client());
+        Self { setup, directory, port, client, child: None, starts: 0, crash_at: None }
+    }
+
+    /// An empty home with a gateway that is ready.
+    pub async fn start(setup: Setup) -> Self {
+        let mut gateway = Self::new(setup);
+        gateway.up().await;
+        gateway
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.directory.path().join("home")
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.home().join("daoyou.db")
+    }
+
+    pub fn workspace(&self) -> PathBuf {
+        self.home().join("workspace")
+    }
+
+    /// The settings, to be changed before the next start.
+    pub fn setup(&mut self) -> &mut Setup {
+        &mut self.setup
+    }
+
+    /// Kills the next start, and only that one, at a fail point: `NAME`, `NAME:N` for its N-th hit, or `NAME=TEXT`
+    /// where its detail contains TEXT.
+    pub fn crash_at(&mut self, point: &str) -> &mut Self {
+        self.crash_at = Some(point.to_owned());
+        self
+    }
+
+    /// The program with this home and a bare environment.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.directory.path()).env("TZ", "UTC").env("LANG", "C.UTF-8").env("RUST_BACKTRACE", "1");
+        command.env("DAOYOU_HOME", self.home()).envs(&self.setup.env).args(args);
+        command.current_dir(self.directory.path()).kill_on_drop(true);
+        command
+    }
+
+    fn write_config(&self) {
+        std::fs::create_dir_all(self.home()).expect("the temporary folder is ours");
+        std::fs::write(self.home().join("config.toml"), self.setup.render(self.port)).expect("config.toml is ours");
+    }
+
+    /// Starts the gateway and does not wait.
+    pub fn spawn(&mut self) {
+        assert!(self.child.is_none(), "a gateway already runs in this home");
+        self.write_config();
+        self.starts += 1;
+        let log = File::create(self.log_path(self.starts)).expect("the temporary folder is ours");
+        let mut command = self.command(&["gateway", "--no-cli"]);
+        if let Some(point) = self.crash_at.take() {
+            command.env("DAOYOU_CRASH_AT", point);
+        }
+        let error_log = log.try_clone().expect("a file can be cloned");
+        command.stdin(Stdio::null()).stdout(log).stderr(error_log);
+        self.child = Some(command.spawn().expect("the program starts"));
+    }
+
+    /// Starts the gateway and returns when it is ready.
+    pub async fn up(&mut self) {
+        self.spawn();
+        self.wait_ready().await;
+    }
+
+    /// Returns when `/readyz` answers 200; panics when the gateway exits instead.
+    pub async fn wait_ready(&mut self) {
+        let url = self.url("/readyz");
+        let (client, child) = (self.client.clone(), self.child.as_mut().expect("a gateway was started"));
+        let exited = until("the gateway to be ready", async || {
+            if let Some(status) = child.try_wait().expect("our own child") {
+                return Some(Some(status));
+            }
+            let ready = client.get(&url).send().await.is_ok_and(|answer| answer.status().is_success());
+            ready.then_some(None)
+        });
+        let exited = exited.await;
+        assert!(exited.is_none(), "the gateway exited instead of getting ready: {exited:?}");
+    }
+
+    /// Returns the exit status of the running gateway.
+    pub async fn wait_exit(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("a gateway was started");
+        deadline("the gateway to exit", child.wait()).await.expect("our own child")
+    }
+
+    /// The exit status, if the gateway has ended.
+    pub fn try_exit(&mut self) -> Option<ExitStatus> {
+        let ended = self.child.as_mut().and_then(|child| child.try_wait().expect("our own child"));
+        if ended.is_some() {
+            self.child = None;
+        }
+        ended
+    }
+
+    /// Waits until the fail point set by [`Gateway::crash_at`] has killed the gateway.
+    pub async fn wait_crash(&mut self) {
+        use std::os::unix::process::ExitStatusExt;
+        let status = self.wait_exit().await;
+        assert_eq!(status.signal(), Some(9), "the gateway ended otherwise than by its fail point: {status}");
+    }
+
+    /// Starts again, and waits until everything is done.
+    pub async fn recover(&mut self) {
+        self.up().await;
+        super::invariants::wait_settled(&self.database()).await;
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().and_then(Child::id).expect("a gateway runs")
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a process id");
+        rustix::process::kill_process(pid, signal).expect("our own child");
+    }
+
+    /// SIGKILL; returns when the process is gone.
+    pub async fn kill9(&mut self) {
+        self.signal(Signal::KILL);
+        self.wait_exit().await;
+    }
+
+    /// SIGTERM; does not wait.
+    pub fn sigterm(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// SIGINT; does not wait.
+    pub fn sigint(&self) {
+        self.signal(Signal::INT);
+    }
+
+    /// SIGTERM, and the exit code must be 0.
+    pub async fn stop(&mut self) {
+        self.sigterm();
+        let status = self.wait_exit().await;
+        assert_eq!(status.code(), Some(0), "a drained gateway exits 0");
+    }
+
+    /// SIGKILL and a new start.
+    pub async fn restart(&mut self) {
+        self.kill9().await;
+        self.up().await;
+    }
+
+    fn log_path(&self, start: usize) -> PathBuf {
+        self.directory.path().join(format!("gateway-{start}.log"))
+    }
+
+    /// What every start so far has written to stdout and stderr.
+    pub fn logs(&self) -> String {
+        let read = |start: usize| {
+            let text = std::fs::read_to_string(self.log_path(start)).unwrap_or_default();
+            format!("---- log of start {start}\n{text}")
+        };
+        (1..=self.starts).map(read).collect()
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The bearer token of the API.
+    pub fn token(&self) -> String {
+        let token = std::fs::read_to_string(self.home().join("token")).expect("a started gateway has a token");
+        token.trim().to_owned()
+    }
+
+    fn prove(&self, hook: &str, request: RequestBuilder, id: Option<&str>, body: &[u8]) -> RequestBuilder {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        match &self.setup.hooks.get(hook).expect("a hook of this setup").proof {
+            Proof::None => request,
+            Proof::Bearer(secret) => request.bearer_auth(secret),
+            Proof::Standard(secret) => {
+                let fresh = || format!("msg_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+                let id = id.map_or_else(fresh, str::to_owned);
+                let now = jiff::Timestamp::now().as_second();
+                let signature = signing::sign(secret, &id, now, body);
+                let request = request.header("webhook-id", id).header("webhook-timestamp", now);
+                request.header("webhook-signature", signature)
+            }
+        }
+    }
+
+    /// Sends `request`; `None` when no whole answer came.
+    pub async fn try_send(request: RequestBuilder) -> Option<Answered> {
+        let response = request.send().await.ok()?;
+        let status = response.status().as_u16();
+        let retry_after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let bytes = response.bytes().await.ok()?;
+        let body = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        Some(Answered { status, retry_after, body })
+    }
+
+    /// Posts `message` to `hook` with its proof; `query` is e.g. `?wait=30`. `None` when no answer came.
+    pub async fn try_post(&self, hook: &str, query: &str, message: &Message) -> Option<Answered> {
+        let body = message.body().to_string();
+        let request = self.client.post(self.url(&format!("/webhook/{hook}{query}")));
+        let request = self.prove(hook, request, message.id.as_deref(), body.as_bytes());
+        Self::try_send(request.header("content-type", "application/json").body(body)).await
+    }
+
+    /// Posts `message`; the gateway must answer, whatever it says.
+    pub async fn post(&self, hook: &str, query: &str, message: &Message) -> Answered {
+        deadline("the answer to a post", self.try_post(hook, query, message)).await.expect("an answer to a post")
+    }
+
+    /// Posts `message`, which must be accepted; answers its id.
+    pub async fn accept(&self, hook: &str, message: &Message) -> String {
+        let answered = self.post(hook, "", message).await;
+        assert_eq!((answered.status, answered.text("status")), (202, "accepted"), "{answered:?}");
+        answered.text("id").to_owned()
+    }
+
+    /// Posts text to chat `chat` and answers the reply, waited for by `?wait`.
+    pub async fn ask(&self, hook: &str, chat: &str, text: &str) -> String {
+        let answered = self.post(hook, "?wait=30", &Message::new(text).chat(chat)).await;
+        assert_eq!(answered.status, 200, "{answered:?}");
+        answered.text("reply").to_owned()
+    }
+
+    /// `GET /webhook/NAME/messages/ID`. A question has no body to sign, so the secret itself is the proof.
+    pub async fn state(&self, hook: &str, id: &str) -> Answered {
+        let request = self.client.get(self.url(&format!("/webhook/{hook}/messages/{id}")));
+        let request = match &self.setup.hooks.get(hook).expect("a hook of this setup").proof {
+            Proof::None => request,
+            Proof::Bearer(secret) | Proof::Standard(secret) => request.bearer_auth(secret),
+        };
+        deadline("a message's state", Self::try_send(request)).await.expect("an answer to a question for a state")
+    }
+
+    /// Waits until the message is `done` or `dead`, and answers its state.
+    pub async fn wait_done(&self, hook: &str, id: &str) -> Answered {
+        until(&format!("message {id} to be done"), async || {
+            let state = self.state(hook, id).await;
+            matches!(state.text("status"), "done" | "dead").then_some(state)
+        })
+        .await
+    }
+
+    /// Runs `daoyou ARGS` in this home to its end.
+    pub async fn run(&self, args: &[&str]) -> Ran {
+        self.run_with_input(args, "").await
+    }
+
+    /// Runs `daoyou ARGS` with `input` as stdin.
+    pub async fn run_with_input(&self, args: &[&str], input: &str) -> Ran {
+        use tokio::io::AsyncWriteExt;
+        self.write_config();
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut stdin = child.stdin.take().expect("stdin is a pipe");
+        let input = input.to_owned();
+        // A program that does not read its input closes the pipe, which is no fault.
+        let writer = tokio::spawn(async move { stdin.write_all(input.as_bytes()).await.ok() });
+        let output = deadline(&format!("daoyou {args:?}"), child.wait_with_output()).await.expect("our own child");
+        writer.abort();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// Runs a command with `--json`, which must succeed, and reads what it prints.
+    pub async fn json(&self, args: &[&str]) -> Value {
+        let ran = self.run(&[args, &["--json"]].concat()).await;
+        assert_eq!(ran.code, Some(0), "daoyou {args:?}: {ran:?}");
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|fault| panic!("daoyou {args:?}: {fault}: {}", ran.stdout))
+    }
+}
+
+/// The bytes of memory that a process holds, from `/proc/PID/status`.
+pub fn resident_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0) * 1024
+}

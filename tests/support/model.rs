@@ -1,0 +1,348 @@
+//! A scripted, strict, recording model server that speaks OpenAI's chat completions on loopback.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+use super::reply::{Rendered, Reply};
+use super::{deadline, strict};
+
+/// Where the gateway's addition to the user's message begins.
+pub const RUNTIME_CONTEXT: &str = "\n\n[Runtime Context]\n";
+
+/// One request, as a script sees it.
+pub struct Asked<'a> {
+    /// Counts the requests to this server, from 1.
+    pub n: usize,
+    pub body: &'a Value,
+    /// The last thing the user said, without the runtime context.
+    pub user: String,
+    /// How often the model has answered since then.
+    pub step: usize,
+    /// The tool results that the request ends with.
+    pub results: Vec<String>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(n: usize, body: &'a Value) -> Self {
+        let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
+        let role = |message: &Value, role: &str| message["role"] == role;
+        let last = messages.iter().rposition(|message| role(message, "user"));
+        let after = &messages[last.map_or(0, |i| i + 1)..];
+        let results = after.iter().rev().take_while(|m| role(m, "tool")).map(|m| content(m).to_owned());
+        let mut results: Vec<_> = results.collect();
+        results.reverse();
+        let user = last.map_or("", |i| user_text(content(&messages[i]))).to_owned();
+        Self { n, body, user, step: after.iter().filter(|m| role(m, "assistant")).count(), results }
+    }
+}
+
+fn content(message: &Value) -> &str {
+    message["content"].as_str().unwrap_or_default()
+}
+
+/// What the user wrote: the message as sent, without the runtime context.
+pub fn user_text(sent: &str) -> &str {
+    sent.rfind(RUNTIME_CONTEXT).map_or(sent, |at| &sent[..at])
+}
+
+type Script = Box<dyn Fn(&Asked<'_>) -> Option<Reply> + Send + Sync>;
+
+/// How the server behaves as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelOptions {
+    /// Refuse what the real services refuse, and keep every request. Off only where speed is measured.
+    pub strict: bool,
+    /// Time before each answer.
+    pub latency: Duration,
+}
+
+impl Default for ModelOptions {
+    fn default() -> Self {
+        Self { strict: true, latency: Duration::ZERO }
+    }
+}
+
+#[derive(Default)]
+struct Record {
+    scripts: Vec<Script>,
+    requests: Vec<Value>,
+    refused: Vec<String>,
+}
+
+struct Shared {
+    options: ModelOptions,
+    record: Mutex<Record>,
+    count: watch::Sender<usize>,
+}
+
+impl Shared {
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The running server; it stops when dropped.
+pub struct Model {
+    shared: Arc<Shared>,
+    port: u16,
+    server: AbortHandle,
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Model {
+    /// Answers `echo: <what the user wrote>` until a script says more.
+    pub async fn start() -> Self {
+        Self::with(ModelOptions::default()).await
+    }
+
+    pub async fn with(options: ModelOptions) -> Self {
+        let record = Mutex::new(Record::default());
+        let shared = Arc::new(Shared { options, record, count: watch::Sender::new(0) });
+        let app = Router::new()
+            .route("/v1/chat/completions", post(complete))
+            .route("/v1/models", get(models))
+            .layer(axum::extract::DefaultBodyLimit::max(64 << 20))
+            .with_state(Arc::clone(&shared));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        let port = listener.local_addr().expect("a bound socket has an address").port();
+        // Without TCP_NODELAY a stream of small events takes 40 ms more.
+        let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("TCP_NODELAY can be set"));
+        let server = tokio::spawn(async move { axum::serve(listener, app).await }).abort_handle();
+        Self { shared, port, server }
+    }
+
+    /// What `providers.NAME.base_url` is set to.
+    pub fn base_url(&self) -> String {
+        format!("http://127.0.0.1:{}/v1", self.port)
+    }
+
+    /// Adds a rule; the youngest that answers is taken.
+    pub fn script(&self, rule: impl Fn(&Asked<'_>) -> Option<Reply> + Send + Sync + 'static) {
+        self.shared.record().scripts.push(Box::new(rule));
+    }
+
+    /// Answers a user's message that contains `text` with these replies, one a step of its turn; the last one repeats.
+    pub fn on(&self, text: &str, steps: impl Into<Vec<Reply>>) {
+        let (text, steps) = (text.to_owned(), steps.into());
+        self.script(move |asked| {
+            let reply = asked.user.contains(&text).then(|| steps.get(asked.step).or(steps.last()))?;
+            reply.cloned()
+        });
+    }
+
+    /// Answers request number `n` of this server (from 1) with `reply`.
+    pub fn nth(&self, n: usize, reply: Reply) {
+        self.script(move |asked| (asked.n == n).then(|| reply.clone()));
+    }
+
+    /// Every request so far, the refused ones too.
+    pub fn requests(&self) -> Vec<Value> {
+        self.shared.record().requests.clone()
+    }
+
+    /// The requests whose last user message contains `text`.
+    pub fn requests_about(&self, text: &str) -> Vec<Value> {
+        let requests = self.requests();
+        requests.into_iter().filter(|body| Asked::new(0, body).user.contains(text)).collect()
+    }
+
+    /// Why requests were refused; empty at the end of every test.
+    pub fn refused(&self) -> Vec<String> {
+        self.shared.record().refused.clone()
+    }
+
+    /// How many requests have come.
+    pub fn count(&self) -> usize {
+        *self.shared.count.borrow()
+    }
+
+    /// Returns when `count` requests have come.
+    pub async fn wait_requests(&self, count: usize) {
+        let mut seen = self.shared.count.subscribe();
+        let what = format!("{count} requests to the model");
+        deadline(&what, seen.wait_for(|n| *n >= count)).await.expect("the server lives");
+    }
+}
+
+async fn models() -> Response {
+    axum::Json(json!({"object": "list", "data": [{"id": "scripted", "object": "model", "owned_by": "tests"}]}))
+        .into_response()
+}
+
+fn error(status: u16, message: &str) -> Response {
+    let status = StatusCode::from_u16(status).expect("a script's status is one");
+    let kind = if status.is_server_error() { "server_error" } else { "invalid_request_error" };
+    let body = json!({"error": {"message": message, "type": kind, "param": null, "code": null}});
+    (status, axum::Json(body)).into_response()
+}
+
+async fn complete(State(shared): State<Arc<Shared>>, bytes: Bytes) -> Response {
+    let parsed = serde_json::from_slice::<Value>(&bytes);
+    let mut n = 0;
+    shared.count.send_modify(|count| {
+        *count += 1;
+        n = *count;
+    });
+    let body = match parsed {
+        Ok(body) => body,
+        Err(fault) => return refuse(&shared, Value::Null, &fault.to_string()),
+    };
+    if shared.options.strict
+        && let Err(fault) = strict::check(&body)
+    {
+        return refuse(&shared, body, &fault);
+    }
+    let asked = Asked::new(n, &body);
+    let scripted = shared.record().scripts.iter().rev().find_map(|script| script(&asked));
+    let reply = scripted.unwrap_or_else(|| Reply::text(format!("echo: {}", asked.user)));
+    if shared.options.strict {
+        shared.record().requests.push(body.clone());
+    }
+    if !shared.options.latency.is_zero() {
+        tokio::time::sleep(shared.options.latency).await;
+    }
+    answer(&reply, n, &body, bytes.len()).await
+}
+
+fn refuse(shared: &Shared, body: Value, fault: &str) -> Response {
+    let mut record = shared.record();
+    record.refused.push(fault.to_owned());
+    record.requests.push(body);
+    drop(record);
+    error(400, fault)
+}
+
+async fn answer(reply: &Reply, n: usize, body: &Value, prompt_chars: usize) -> Response {
+    if let Some(gate) = &reply.gate {
+        gate.pass().await;
+    }
+    if !reply.delay.is_zero() {
+        tokio::time::sleep(reply.delay).await;
+    }
+    if reply.hang {
+        std::future::pending::<Infallible>().await;
+    }
+    if let Some(status) = reply.status {
+        let mut response = error(status, "scripted failure");
+        if let Some(value) = &reply.retry_after {
+            let value = HeaderValue::from_str(value).expect("a script's header is one");
+            response.headers_mut().insert(header::RETRY_AFTER, value);
+        }
+        return response;
+    }
+    let streams = body["stream"] == true;
+    let rendered = Rendered { reply, n, model: body["model"].as_str().unwrap_or_default(), prompt_chars };
+    let (kind, chunks) = if let Some(raw) = &reply.raw {
+        (if streams { "text/event-stream" } else { "application/json" }, vec![raw.clone()])
+    } else if streams {
+        ("text/event-stream", rendered.events(body["stream_options"]["include_usage"] == true))
+    } else {
+        ("application/json", vec![rendered.plain().to_string().into_bytes()])
+    };
+    ([(header::CONTENT_TYPE, kind)], stream(reply.clone(), chunks)).into_response()
+}
+
+/// Sends `chunks` at the pace and with the accidents that `reply` asks for.
+fn stream(reply: Reply, chunks: Vec<Vec<u8>>) -> Body {
+    let accidents = reply.one_byte || reply.drop_after.is_some() || reply.gate_after_chunks.is_some();
+    if !accidents && reply.chunk_delay.is_zero() {
+        return Body::from_stream(futures_util::stream::iter(chunks.into_iter().map(Ok::<_, Infallible>)));
+    }
+    let (sender, receiver) = mpsc::channel(1);
+    // The only error is that the client has gone, and then there is nobody to tell.
+    tokio::spawn(async move { pace(reply, chunks, sender).await.ok() });
+    Body::from_stream(futures_util::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|item| (item, receiver))
+    }))
+}
+
+type Piece = Result<Bytes, std::io::Error>;
+
+async fn pace(
+    reply: Reply,
+    chunks: Vec<Vec<u8>>,
+    sender: mpsc::Sender<Piece>,
+) -> Result<(), mpsc::error::SendError<Piece>> {
+    for (i, chunk) in chunks.into_iter().enumerate() {
+        if reply.drop_after == Some(i) {
+            // Time for what was sent to leave: hyper forgets what it still holds when a body fails.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let cut = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "scripted cut");
+            return sender.send(Err(cut)).await;
+        }
+        if let Some((gate, after)) = &reply.gate_after_chunks
+            && *after == i
+        {
+            gate.pass().await;
+        }
+        tokio::time::sleep(reply.chunk_delay).await;
+        for piece in chunk.chunks(if reply.one_byte { 1 } else { chunk.len().max(1) }) {
+            sender.send(Ok(Bytes::copy_from_slice(piece))).await?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Gate, gateway::http_client};
+    use super::*;
+
+    async fn ask(model: &Model, content: &str, stream: bool) -> Result<String, reqwest::Error> {
+        let body = json!({"model": "m", "stream": stream, "messages": [{"role": "user", "content": content}]});
+        let url = format!("{}/chat/completions", model.base_url());
+        http_client().post(url).json(&body).send().await?.text().await
+    }
+
+    /// The text that the events of a stream add up to.
+    fn joined(stream: &str) -> String {
+        let events = stream.lines().filter_map(|line| line.strip_prefix("data: {"));
+        let parsed = events.map(|rest| serde_json::from_str::<Value>(&format!("{{{rest}")).unwrap());
+        parsed.filter_map(|event| event["choices"][0]["delta"]["content"].as_str().map(str::to_owned)).collect()
+    }
+
+    #[tokio::test]
+    async fn follows_its_script() {
+        let model = Model::start().await;
+        let plain = ask(&model, "hi\n\n[Runtime Context]\nCurrent Time: now", false).await.unwrap();
+        assert!(plain.contains(r#""content":"echo: hi""#), "{plain}");
+
+        model.on("bytes", [Reply::text("多语言 text").one_byte_chunks().crlf()]);
+        let stream = ask(&model, "bytes", true).await.unwrap();
+        assert_eq!((joined(&stream).as_str(), stream.ends_with("data: [DONE]\r\n\r\n")), ("多语言 text", true));
+
+        model.on("cut", [Reply::text("a long answer that is cut off").chunk_chars(4).drops_after(3)]);
+        assert!(ask(&model, "cut", true).await.is_err());
+
+        let gate = Gate::new();
+        model.on("held", [Reply::text("released").held_by(&gate)]);
+        let release = async {
+            gate.wait_arrived(1).await;
+            gate.open();
+        };
+        let (held, ()) = tokio::join!(ask(&model, "held", true), release);
+        assert_eq!(joined(&held.unwrap()), "released");
+
+        assert_eq!(model.refused(), Vec::<String>::new());
+        assert!(ask(&model, "", true).await.unwrap().contains("empty"));
+        assert_eq!((model.refused().len(), model.requests().len(), model.count()), (1, 5, 5));
+    }
+}

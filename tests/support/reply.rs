@@ -1,0 +1,290 @@
+//! What the scripted model answers, and how that looks on the wire.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, watch};
+
+use super::deadline;
+
+/// One call of a tool.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub id: Option<String>,
+    pub name: String,
+    /// The arguments as the model writes them: text, so that broken JSON can be scripted.
+    pub arguments: String,
+}
+
+/// Holds answers back until a test lets them go, so that tests wait for states and never for time.
+#[derive(Clone)]
+pub struct Gate {
+    permits: Arc<Semaphore>,
+    arrived: Arc<watch::Sender<usize>>,
+}
+
+impl Gate {
+    /// A closed gate.
+    pub fn new() -> Self {
+        Self { permits: Arc::new(Semaphore::new(0)), arrived: Arc::new(watch::Sender::new(0)) }
+    }
+
+    /// Returns when `count` requests have come to the gate since it was made.
+    pub async fn wait_arrived(&self, count: usize) {
+        let mut arrived = self.arrived.subscribe();
+        deadline(&format!("{count} requests at the gate"), arrived.wait_for(|n| *n >= count))
+            .await
+            .expect("gate lives");
+    }
+
+    /// Lets `count` requests through.
+    pub fn release(&self, count: usize) {
+        self.permits.add_permits(count);
+    }
+
+    /// Opens for good.
+    pub fn open(&self) {
+        self.permits.close();
+    }
+
+    pub(super) async fn pass(&self) {
+        self.arrived.send_modify(|n| *n += 1);
+        if let Ok(permit) = self.permits.acquire().await {
+            permit.forget();
+        }
+    }
+}
+
+/// One scripted answer. Made by a constructor, refined by the methods.
+#[derive(Clone, Default)]
+pub struct Reply {
+    pub(super) text: String,
+    pub(super) reasoning: String,
+    pub(super) calls: Vec<Call>,
+    pub(super) delay: Duration,
+    pub(super) chunk_delay: Duration,
+    pub(super) chunk_chars: Option<usize>,
+    pub(super) gate: Option<Gate>,
+    pub(super) gate_after_chunks: Option<(Gate, usize)>,
+    pub(super) hang: bool,
+    pub(super) status: Option<u16>,
+    pub(super) retry_after: Option<String>,
+    pub(super) drop_after: Option<usize>,
+    pub(super) no_done: bool,
+    pub(super) raw: Option<Vec<u8>>,
+    pub(super) one_byte: bool,
+    pub(super) crlf: bool,
+    pub(super) usage: Option<(u64, u64)>,
+}
+
+impl Reply {
+    /// A final answer.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// One tool call.
+    pub fn tool(name: &str, arguments: &Value) -> Self {
+        Self::default().and_tool(name, arguments)
+    }
+
+    /// One tool call whose arguments are written just so.
+    pub fn raw_tool(name: &str, arguments: &str) -> Self {
+        let call = Call { id: None, name: name.to_owned(), arguments: arguments.to_owned() };
+        Self { calls: vec![call], ..Self::default() }
+    }
+
+    /// An error answer.
+    pub fn status(status: u16) -> Self {
+        Self { status: Some(status), ..Self::default() }
+    }
+
+    /// A body sent as it is, with status 200.
+    pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
+        Self { raw: Some(bytes.into()), ..Self::default() }
+    }
+
+    /// Headers never come.
+    pub fn hang() -> Self {
+        Self { hang: true, ..Self::default() }
+    }
+
+    /// One more tool call in the same answer.
+    pub fn and_tool(mut self, name: &str, arguments: &Value) -> Self {
+        self.calls.push(Call { id: None, name: name.to_owned(), arguments: arguments.to_string() });
+        self
+    }
+
+    /// Names the last tool call; without this each call gets an id of its own.
+    pub fn call_id(mut self, id: &str) -> Self {
+        if let Some(call) = self.calls.last_mut() {
+            call.id = Some(id.to_owned());
+        }
+        self
+    }
+
+    /// Thoughts, sent before the text as `reasoning_content`.
+    pub fn reasoning(mut self, text: &str) -> Self {
+        self.reasoning = text.to_owned();
+        self
+    }
+
+    /// The value of Retry-After: seconds or a date.
+    pub fn retry_after(mut self, value: &str) -> Self {
+        self.retry_after = Some(value.to_owned());
+        self
+    }
+
+    /// Time before the headers.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// Time before each chunk of a stream.
+    pub fn chunk_delay(mut self, delay: Duration) -> Self {
+        self.chunk_delay = delay;
+        self
+    }
+
+    /// Characters of text in one chunk of a stream; the default is 16.
+    pub fn chunk_chars(mut self, chars: usize) -> Self {
+        self.chunk_chars = Some(chars);
+        self
+    }
+
+    /// Nothing is answered until `gate` lets it.
+    pub fn held_by(mut self, gate: &Gate) -> Self {
+        self.gate = Some(gate.clone());
+        self
+    }
+
+    /// The stream stands still after `chunks` events until `gate` lets it on.
+    pub fn stalls_after(mut self, chunks: usize, gate: &Gate) -> Self {
+        self.gate_after_chunks = Some((gate.clone(), chunks));
+        self
+    }
+
+    /// The connection is cut after `chunks` events.
+    pub fn drops_after(mut self, chunks: usize) -> Self {
+        self.drop_after = Some(chunks);
+        self
+    }
+
+    /// The stream ends without `[DONE]`.
+    pub fn without_done(mut self) -> Self {
+        self.no_done = true;
+        self
+    }
+
+    /// Each byte travels alone.
+    pub fn one_byte_chunks(mut self) -> Self {
+        self.one_byte = true;
+        self
+    }
+
+    /// Lines end in CR LF.
+    pub fn crlf(mut self) -> Self {
+        self.crlf = true;
+        self
+    }
+
+    /// Tokens of the prompt and of the answer; without this, a guess from the lengths.
+    pub fn usage(mut self, prompt: u64, completion: u64) -> Self {
+        self.usage = Some((prompt, completion));
+        self
+    }
+}
+
+/// Splits `text` into pieces of `chars` characters.
+fn pieces(text: &str, chars: usize) -> Vec<String> {
+    let all: Vec<char> = text.chars().collect();
+    all.chunks(chars.max(1)).map(|piece| piece.iter().collect()).collect()
+}
+
+/// An answer as the service writes it, for request number `n` of the model called `model`.
+pub(super) struct Rendered<'a> {
+    pub reply: &'a Reply,
+    pub n: usize,
+    pub model: &'a str,
+    pub prompt_chars: usize,
+}
+
+impl Rendered<'_> {
+    fn usage(&self) -> Value {
+        let guess = |chars: usize| u64::try_from(chars / 4 + 1).expect("a length fits");
+        let written = self.reply.text.len() + self.reply.calls.iter().map(|call| call.arguments.len()).sum::<usize>();
+        let (prompt, completion) = self.reply.usage.unwrap_or((guess(self.prompt_chars), guess(written)));
+        json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion})
+    }
+
+    fn call_id(&self, index: usize, call: &Call) -> String {
+        call.id.clone().unwrap_or_else(|| format!("call_{}_{index}", self.n))
+    }
+
+    fn finish_reason(&self) -> &'static str {
+        if self.reply.calls.is_empty() { "stop" } else { "tool_calls" }
+    }
+
+    /// The body of an answer that is not streamed.
+    pub fn plain(&self) -> Value {
+        let mut message = json!({"role": "assistant", "content": self.reply.text});
+        if !self.reply.reasoning.is_empty() {
+            message["reasoning_content"] = json!(self.reply.reasoning);
+        }
+        if !self.reply.calls.is_empty() {
+            let calls = self.reply.calls.iter().enumerate().map(|(i, call)| {
+                let function = json!({"name": call.name, "arguments": call.arguments});
+                json!({"id": self.call_id(i, call), "type": "function", "function": function})
+            });
+            message["tool_calls"] = calls.collect();
+            if self.reply.text.is_empty() {
+                message["content"] = Value::Null;
+            }
+        }
+        json!({"id": format!("chatcmpl-{}", self.n), "object": "chat.completion", "created": 1_700_000_000,
+            "model": self.model, "usage": self.usage(),
+            "choices": [{"index": 0, "message": message, "finish_reason": self.finish_reason()}]})
+    }
+
+    fn chunk(&self, choices: &Value, usage: &Value) -> Value {
+        json!({"id": format!("chatcmpl-{}", self.n), "object": "chat.completion.chunk", "created": 1_700_000_000,
+            "model": self.model, "choices": choices, "usage": usage})
+    }
+
+    /// The events of a streamed answer, each with its `data:` and blank line.
+    pub fn events(&self, include_usage: bool) -> Vec<Vec<u8>> {
+        let delta =
+            |delta: Value| self.chunk(&json!([{"index": 0, "delta": delta, "finish_reason": null}]), &Value::Null);
+        let chars = self.reply.chunk_chars.unwrap_or(16);
+        let mut chunks = vec![delta(json!({"role": "assistant", "content": ""}))];
+        for piece in pieces(&self.reply.reasoning, chars) {
+            chunks.push(delta(json!({"reasoning_content": piece})));
+        }
+        for piece in pieces(&self.reply.text, chars) {
+            chunks.push(delta(json!({"content": piece})));
+        }
+        for (index, call) in self.reply.calls.iter().enumerate() {
+            let function = json!({"name": call.name, "arguments": ""});
+            let head =
+                json!({"index": index, "id": self.call_id(index, call), "type": "function", "function": function});
+            chunks.push(delta(json!({"tool_calls": [head]})));
+            for piece in pieces(&call.arguments, chars) {
+                let tail = json!({"index": index, "function": {"arguments": piece}});
+                chunks.push(delta(json!({"tool_calls": [tail]})));
+            }
+        }
+        let last = json!([{"index": 0, "delta": {}, "finish_reason": self.finish_reason()}]);
+        chunks.push(self.chunk(&last, &Value::Null));
+        if include_usage {
+            chunks.push(self.chunk(&json!([]), &self.usage()));
+        }
+        let newline = if self.reply.crlf { "\r\n" } else { "\n" };
+        let mut events: Vec<_> = chunks.iter().map(|chunk| format!("data: {chunk}{newline}{newline}")).collect();
+        if !self.reply.no_done {
+            events.push(format!("data: [DONE]{newline}{newline}"));
+        }
+        events.into_iter().map(String::into_bytes).collect()
+    }
+}

@@ -1,0 +1,303 @@
+//! Where webhook callbacks go: a small HTTP server of its own, so that it can be rude: hang, cut, be away.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{deadline, signing};
+
+/// What the sink does with one post, after it has read it.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// A status, and the value of Retry-After.
+    Status(u16, Option<&'static str>),
+    /// Never answers.
+    Hang,
+    /// Closes the connection: the sender cannot know whether the post arrived.
+    Cut,
+}
+
+/// One post as it arrived.
+#[derive(Clone, Debug)]
+pub struct Post {
+    /// Lower-case names.
+    pub headers: BTreeMap<String, String>,
+    pub raw: Vec<u8>,
+    pub body: Value,
+    /// The status it was answered with; `None` where it was not.
+    pub status: Option<u16>,
+    /// What is wrong with the Standard Webhooks form of the post; empty is right.
+    pub faults: Vec<String>,
+    /// When it was read.
+    pub at: std::time::Instant,
+}
+
+impl Post {
+    /// The `webhook-id`.
+    pub fn id(&self) -> &str {
+        self.headers.get("webhook-id").map_or("", String::as_str)
+    }
+
+    /// A text in `data`, empty where there is none.
+    pub fn data(&self, key: &str) -> &str {
+        self.body["data"][key].as_str().unwrap_or_default()
+    }
+}
+
+#[derive(Default)]
+struct Record {
+    posts: Vec<Post>,
+    script: VecDeque<Answer>,
+    always: Option<Answer>,
+}
+
+struct Shared {
+    secret: Option<String>,
+    record: Mutex<Record>,
+    count: watch::Sender<usize>,
+}
+
+impl Shared {
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The running sink; it stops when dropped.
+pub struct Sink {
+    shared: Arc<Shared>,
+    port: u16,
+    up: Mutex<Option<CancellationToken>>,
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.down();
+    }
+}
+
+impl Sink {
+    /// A sink that answers 200. With a `secret` (`whsec_…`) it checks every signature.
+    pub async fn start(secret: Option<&str>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        let port = listener.local_addr().expect("a bound socket has an address").port();
+        let shared = Arc::new(Shared {
+            secret: secret.map(str::to_owned),
+            record: Mutex::default(),
+            count: watch::Sender::new(0),
+        });
+        let sink = Self { shared, port, up: Mutex::new(None) };
+        sink.serve(listener);
+        sink
+    }
+
+    /// What `callback_url` is set to.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/callback", self.port)
+    }
+
+    fn serve(&self, listener: TcpListener) {
+        let token = CancellationToken::new();
+        *self.up.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            while let Some(Ok((stream, _))) = token.run_until_cancelled(listener.accept()).await {
+                let (shared, token) = (Arc::clone(&shared), token.clone());
+                // A broken connection is the client's affair.
+                tokio::spawn(async move { token.run_until_cancelled(connection(stream, &shared)).await });
+            }
+        });
+    }
+
+    /// Closes the port and every connection.
+    pub fn down(&self) {
+        if let Some(token) = self.up.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            token.cancel();
+        }
+    }
+
+    /// Comes back on the same port.
+    pub async fn up(&self) {
+        let address = ("127.0.0.1", self.port);
+        let bound = async {
+            loop {
+                match TcpListener::bind(address).await {
+                    Ok(listener) => break listener,
+                    // The old listener's task has been told, but may not have closed yet.
+                    Err(_) => tokio::time::sleep(super::POLL).await,
+                }
+            }
+        };
+        self.serve(deadline("the sink's old port", bound).await);
+    }
+
+    /// Answers the next posts so, one each; later ones with 200.
+    pub fn then(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.shared.record().script.extend(answers);
+    }
+
+    /// Answers every post that has no other script so; `None` is 200 again.
+    pub fn always(&self, answer: Option<Answer>) {
+        self.shared.record().always = answer;
+    }
+
+    /// Every post that was read.
+    pub fn posts(&self) -> Vec<Post> {
+        self.shared.record().posts.clone()
+    }
+
+    /// The posts that answer the message `id`.
+    pub fn replies_to(&self, id: &str) -> Vec<Post> {
+        self.posts().into_iter().filter(|post| post.data("in_reply_to") == id).collect()
+    }
+
+    /// Counts posts; for those who wait on many.
+    pub fn counter(&self) -> watch::Receiver<usize> {
+        self.shared.count.subscribe()
+    }
+
+    /// Returns when `count` posts have been read.
+    pub async fn wait_posts(&self, count: usize) -> Vec<Post> {
+        let mut seen = self.shared.count.subscribe();
+        deadline(&format!("{count} callbacks"), seen.wait_for(|n| *n >= count)).await.expect("the sink lives");
+        self.posts()
+    }
+
+    /// Returns the first post that answers the message `id`.
+    pub async fn wait_reply(&self, id: &str) -> Post {
+        let mut seen = self.shared.count.subscribe();
+        let found = async {
+            loop {
+                if let Some(post) = self.replies_to(id).into_iter().next() {
+                    return post;
+                }
+                seen.changed().await.expect("the sink lives");
+            }
+        };
+        deadline(&format!("the callback for {id}"), found).await
+    }
+}
+
+/// Reads posts from one connection and answers them, until it closes.
+async fn connection(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut stream = BufReader::new(stream);
+    while let Some((headers, raw)) = read_post(&mut stream).await? {
+        let answer = {
+            let mut record = shared.record();
+            let scripted = record.script.pop_front();
+            let answer = scripted.or_else(|| record.always.clone()).unwrap_or(Answer::Status(200, None));
+            let status = if let Answer::Status(status, _) = answer { Some(status) } else { None };
+            let body = serde_json::from_slice(&raw).unwrap_or(Value::Null);
+            let faults = faults(shared.secret.as_deref(), &headers, &raw, &body);
+            record.posts.push(Post { headers, raw, body, status, faults, at: std::time::Instant::now() });
+            answer
+        };
+        shared.count.send_modify(|count| *count += 1);
+        match answer {
+            Answer::Status(status, retry_after) => {
+                let retry_after = retry_after.map(|value| format!("Retry-After: {value}\r\n")).unwrap_or_default();
+                let head = format!("HTTP/1.1 {status} Scripted\r\n{retry_after}Content-Length: 0\r\n\r\n");
+                stream.write_all(head.as_bytes()).await?;
+                stream.flush().await?;
+            }
+            Answer::Hang => std::future::pending().await,
+            Answer::Cut => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+type Raw = (BTreeMap<String, String>, Vec<u8>);
+
+/// One request with a Content-Length; `None` when the client has closed.
+async fn read_post(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<Raw>> {
+    let mut headers = BTreeMap::new();
+    let mut line = String::new();
+    if stream.read_line(&mut line).await? == 0 {
+        return Ok(None);
+    }
+    headers.insert(":request".to_owned(), line.trim_end().to_owned());
+    loop {
+        line.clear();
+        if stream.read_line(&mut line).await? == 0 || line.trim_end().is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':') {
+            headers.insert(name.trim().to_ascii_lowercase(), value.trim().to_owned());
+        }
+    }
+    let length = headers.get("content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
+    let mut raw = vec![0; length];
+    stream.read_exact(&mut raw).await?;
+    Ok(Some((headers, raw)))
+}
+
+/// What the post lacks of a callback's form: the headers, the signature, and the body's shape.
+fn faults(secret: Option<&str>, headers: &BTreeMap<String, String>, raw: &[u8], body: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
+    let header = |name: &str| headers.get(name).map_or("", String::as_str);
+    let mut demand = |holds: bool, what: &str| {
+        if !holds {
+            faults.push(what.to_owned());
+        }
+    };
+    demand(header(":request").starts_with("POST "), "the method is POST");
+    demand(header("content-type").starts_with("application/json"), "the content type is application/json");
+    demand(!header("webhook-id").is_empty(), "webhook-id is set");
+    let stamp = header("webhook-timestamp").parse::<i64>().unwrap_or(0);
+    let now = jiff::Timestamp::now().as_second();
+    demand((stamp - now).abs() <= 300, "webhook-timestamp is within five minutes");
+    if let Some(secret) = secret {
+        let signed = signing::verify(secret, header("webhook-id"), stamp, raw, header("webhook-signature"));
+        demand(signed, "webhook-signature covers id.timestamp.body");
+    }
+    demand(body["type"] == "message.reply", "type is message.reply");
+    let timestamp = body["timestamp"].as_str().unwrap_or_default();
+    demand(timestamp.parse::<jiff::Timestamp>().is_ok(), "timestamp is RFC 3339");
+    for key in ["id", "in_reply_to", "session", "chat_id", "content"] {
+        demand(body["data"][key].is_string(), &format!("data.{key} is a string"));
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::support::gateway::http_client;
+
+    #[tokio::test]
+    async fn records_checks_and_follows_its_script() {
+        let secret = signing::secret(b"0123456789abcdef01234567");
+        let sink = Sink::start(Some(&secret)).await;
+        let client = http_client();
+        let now = jiff::Timestamp::now();
+        let data = json!({"id": "o1", "in_reply_to": "m1", "session": "s", "chat_id": "c", "content": "hi"});
+        let body = json!({"type": "message.reply", "timestamp": now.to_string(), "data": data}).to_string();
+        let post = async |key: &str| {
+            let signature = signing::sign(key, "o1", now.as_second(), body.as_bytes());
+            let request = client.post(sink.url()).header("content-type", "application/json");
+            let request = request.header("webhook-id", "o1").header("webhook-timestamp", now.as_second());
+            let answer = request.header("webhook-signature", signature).body(body.clone()).send().await;
+            answer.map(|answer| answer.status().as_u16()).ok()
+        };
+        sink.then([Answer::Status(503, Some("1")), Answer::Cut]);
+        assert_eq!([post(&secret).await, post(&secret).await, post(&secret).await], [Some(503), None, Some(200)]);
+        assert_eq!(post(&signing::secret(b"another key of 24 bytes.")).await, Some(200));
+        let posts = sink.wait_posts(4).await;
+        let faults: Vec<_> = posts.iter().map(|post| post.faults.len()).collect();
+        assert_eq!(faults, [0, 0, 0, 1], "{posts:?}");
+        sink.down();
+        assert_eq!(post(&secret).await, None);
+        sink.up().await;
+        assert_eq!(post(&secret).await, Some(200));
+        assert_eq!(sink.replies_to("m1").len(), 5);
+    }
+}

@@ -1,0 +1,371 @@
+//! Keeps the house in order: who may import whom, no circles, no file over 600 lines, no `unwrap` outside tests.
+//! Each failure says which rule was broken and why it is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MAX_LINES: usize = 600;
+
+/// Words that have no place in finished code, and what to do instead.
+const FORBIDDEN: &[(&str, &str)] = &[
+    (".unwrap()", "answer an error; where it cannot happen, `expect` with the reason why"),
+    ("todo!", "finish it, or leave it out"),
+    ("unimplemented!", "finish it, or leave it out"),
+    ("dbg!", "log with tracing"),
+];
+
+/// Modules that the agent stands on.
+const UNDER_THE_AGENT: &[&str] = &["tools", "memory", "skills", "cron", "postprocess", "guard", "llm", "bus"];
+/// Modules that put the others together; nobody below imports them.
+const ABOVE: &[&str] = &["gateway", "commands", "cli", "main"];
+/// What the commands and `main` stand on.
+const UNDER_THE_COMMANDS: &[&str] = &["gateway", "config", "control", "commands", "cli"];
+
+/// Why `from` may not import `to`, if it may not.
+fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {
+    let is_command = matches!(from, "commands" | "cli" | "main");
+    if from == "store" {
+        return Some("`store` imports nothing of ours, so that it can be read and tested alone");
+    }
+    if UNDER_THE_AGENT.contains(&from) && to == "agent" {
+        return Some("`agent` stands on this module, which therefore never imports it; publish an inbound message");
+    }
+    if matches!(from, "channel_manager" | "http") && matches!(to, "agent" | "channel_manager" | "http") {
+        return Some(
+            "`channel_manager` and `http` stand beside `agent` and speak to it through the bus and the store; \
+             neither imports the other",
+        );
+    }
+    if to == "config" && !ABOVE.contains(&from) {
+        return Some("each area owns its `Config`; `config` composes them, and no area imports `config`");
+    }
+    if ABOVE.contains(&to) && !is_command {
+        return Some("only `gateway` constructs; only `commands` and `main` stand on it");
+    }
+    if is_command && !UNDER_THE_COMMANDS.contains(&to) {
+        return Some("`commands` and `main` stand on `gateway`, `config` and the control socket's client alone");
+    }
+    None
+}
+
+/// `code` with comments, strings and characters blanked out, line by line as it was.
+fn strip(code: &str) -> String {
+    let chars: Vec<char> = code.chars().collect();
+    let at = |i: usize| chars.get(i).copied().unwrap_or('\0');
+    let mut out = String::with_capacity(code.len());
+    let mut i = 0;
+    while i < chars.len() {
+        let end = match (at(i), at(i + 1)) {
+            ('/', '/') => (i..chars.len()).find(|j| at(*j) == '\n').unwrap_or(chars.len()),
+            ('/', '*') => end_of_comment(&chars, i),
+            ('"', _) => end_of_string(&chars, i),
+            ('r', '"' | '#') if !ends_in_word(&out) => end_of_raw_string(&chars, i).unwrap_or(i),
+            ('\'', '\\') => (i + 3..chars.len()).find(|j| at(*j) == '\'').map_or(chars.len(), |j| j + 1),
+            ('\'', _) if at(i + 2) == '\'' => i + 3,
+            _ => i,
+        };
+        if end == i {
+            out.push(at(i));
+            i += 1;
+        }
+        while i < end {
+            out.push(if at(i) == '\n' { '\n' } else { ' ' });
+            i += 1;
+        }
+    }
+    out
+}
+
+/// Whether an `r` that follows is the end of a name rather than the beginning of a raw string.
+fn ends_in_word(text: &str) -> bool {
+    let word = text.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next();
+    !matches!(word, None | Some("" | "b" | "c"))
+}
+
+fn end_of_comment(chars: &[char], start: usize) -> usize {
+    let mut depth = 0_usize;
+    let mut i = start;
+    while i < chars.len() {
+        match (chars[i], chars.get(i + 1)) {
+            ('/', Some('*')) => (depth, i) = (depth + 1, i + 2),
+            ('*', Some('/')) => (depth, i) = (depth - 1, i + 2),
+            _ => i += 1,
+        }
+        if depth == 0 {
+            return i;
+        }
+    }
+    i
+}
+
+fn end_of_string(chars: &[char], start: usize) -> usize {
+    let mut i = start + 1;
+    while i < chars.len() && chars[i] != '"' {
+        i += if chars[i] == '\\' { 2 } else { 1 };
+    }
+    (i + 1).min(chars.len())
+}
+
+/// The end of a raw string that begins at `start`; `None` when none does.
+fn end_of_raw_string(chars: &[char], start: usize) -> Option<usize> {
+    let hashes = chars[start + 1..].iter().take_while(|c| **c == '#').count();
+    let open = start + 1 + hashes;
+    if chars.get(open) != Some(&'"') {
+        return None;
+    }
+    let closes = |i: &usize| chars[*i] == '"' && chars[i + 1..].iter().take_while(|c| **c == '#').count() >= hashes;
+    Some((open + 1..chars.len()).find(closes).map_or(chars.len(), |i| i + 1 + hashes))
+}
+
+/// Stripped code without the items under `#[cfg(test)]`, their lines kept empty.
+fn without_tests(stripped: &str) -> String {
+    const MARK: &str = "#[cfg(test)]";
+    let mut out = String::new();
+    let mut rest = stripped;
+    while let Some(at) = rest.find(MARK) {
+        out.push_str(&rest[..at]);
+        let item = &rest[at..];
+        let mut depth = 0_usize;
+        let end = item.char_indices().skip(MARK.len()).find_map(|(i, c)| {
+            depth = match c {
+                '{' => depth + 1,
+                '}' => depth.saturating_sub(1),
+                _ => depth,
+            };
+            (depth == 0 && matches!(c, '}' | ';')).then_some(i + 1)
+        });
+        let end = end.unwrap_or(item.len());
+        out.extend(item[..end].chars().filter(|c| *c == '\n'));
+        rest = &item[end..];
+    }
+    out + rest
+}
+
+/// The top-level modules that stripped code names, by `crate::`, `daoyou::` or enough `super::`, with their lines.
+/// `depth` is how far below the root the file's module is.
+fn imports(stripped: &str, depth: usize) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    let roots = ["crate::".to_owned(), "daoyou::".to_owned(), "super::".repeat(depth)];
+    for root in roots.iter().filter(|root| !root.is_empty()) {
+        for (at, _) in stripped.match_indices(root.as_str()) {
+            let before = stripped[..at].chars().next_back().unwrap_or(' ');
+            if before.is_alphanumeric() || before == '_' || before == ':' || before == '$' {
+                continue;
+            }
+            let line = stripped[..at].matches('\n').count() + 1;
+            for module in first_names(&stripped[at + root.len()..]) {
+                found.entry(module).or_insert(line);
+            }
+        }
+    }
+    found
+}
+
+/// The first name of a path, or those of a group: `a::b` is `a`, `{a::{b, c}, d}` is `a` and `d`.
+fn first_names(path: &str) -> Vec<String> {
+    let name =
+        |text: &str| text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
+    let mut names = vec![name(group)];
+    let mut depth = 1_usize;
+    for (i, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 1 => names.push(name(&group[i + 1..])),
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    names
+}
+
+/// A circle in the graph, as the names along it.
+fn circle(graph: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    fn visit<'a>(
+        node: &'a str,
+        graph: &'a BTreeMap<String, BTreeSet<String>>,
+        path: &mut Vec<&'a str>,
+        done: &mut BTreeSet<&'a str>,
+    ) -> Option<Vec<String>> {
+        if let Some(start) = path.iter().position(|seen| *seen == node) {
+            return Some(path[start..].iter().chain([&node]).map(ToString::to_string).collect());
+        }
+        if !done.contains(node) {
+            path.push(node);
+            let found = graph.get(node).into_iter().flatten().find_map(|next| visit(next, graph, path, done));
+            if found.is_some() {
+                return found;
+            }
+            path.pop();
+            done.insert(node);
+        }
+        None
+    }
+    let mut done = BTreeSet::new();
+    graph.keys().find_map(|node| visit(node, graph, &mut Vec::new(), &mut done))
+}
+
+/// Every Rust file under `folder`, in order.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap_or_else(|fault| panic!("{}: {fault}", folder.display())) {
+            let path = entry.expect("an entry of a folder that is there").path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// Test code that is a file of its own.
+fn is_test_file(path: &Path) -> bool {
+    path.file_stem().is_some_and(|stem| stem == "tests")
+        || path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "conformance")
+}
+
+/// The parts of a file's module path below `src`: `src/agent/turn.rs` is `agent`, `turn`.
+fn module_path(file: &Path) -> Vec<String> {
+    let below = file.strip_prefix(root().join("src")).expect("a file of src").with_extension("");
+    let mut parts: Vec<_> = below.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    if parts.last().is_some_and(|part| part == "mod") {
+        parts.pop();
+    }
+    parts
+}
+
+fn report(faults: &[String]) {
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn modules_import_only_what_they_may() {
+    let mut faults = Vec::new();
+    let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let files: Vec<_> = rust_files(&root().join("src")).into_iter().filter(|file| !is_test_file(file)).collect();
+    let tops: BTreeSet<String> = files.iter().filter_map(|file| module_path(file).into_iter().next()).collect();
+    for file in &files {
+        let path = module_path(file);
+        let from = path.first().map_or("", String::as_str);
+        if from == "lib" {
+            continue;
+        }
+        let code = without_tests(&strip(&fs::read_to_string(file).expect("a file that was listed")));
+        for (to, line) in imports(&code, path.len()) {
+            if to == from || !tops.contains(&to) {
+                continue;
+            }
+            graph.entry(from.to_owned()).or_default().insert(to.clone());
+            if let Some(why) = forbidden_arrow(from, &to) {
+                faults.push(format!("{}:{line}: `{from}` imports `{to}`: {why}", shown(file)));
+            }
+        }
+    }
+    if let Some(circle) = circle(&graph) {
+        let circle = circle.join(" -> ");
+        faults
+            .push(format!("modules import each other in a circle: {circle}; let one publish, or move what both need"));
+    }
+    for file in rust_files(&root().join("channels")) {
+        let code = strip(&fs::read_to_string(&file).expect("a file that was listed"));
+        if code.contains("daoyou::") {
+            faults.push(format!("{}: `daoyou-channels` imports nothing of ours", shown(&file)));
+        }
+    }
+    report(&faults);
+}
+
+#[test]
+fn files_stay_short() {
+    let mut faults = Vec::new();
+    for folder in ["src", "channels", "tests", "benches", "xtask"] {
+        for file in rust_files(&root().join(folder)) {
+            let lines = fs::read_to_string(&file).expect("a file that was listed").lines().count();
+            if lines > MAX_LINES {
+                faults.push(format!(
+                    "{}: {lines} lines, at most {MAX_LINES}: it has more than one subject, so split it there",
+                    shown(&file)
+                ));
+            }
+        }
+    }
+    report(&faults);
+}
+
+#[test]
+fn code_is_finished_and_does_not_panic_lightly() {
+    let mut faults = Vec::new();
+    for folder in ["src", "channels", "xtask/src"] {
+        for file in rust_files(&root().join(folder)).into_iter().filter(|file| !is_test_file(file)) {
+            let code = without_tests(&strip(&fs::read_to_string(&file).expect("a file that was listed")));
+            for (number, line) in code.lines().enumerate() {
+                for (word, instead) in FORBIDDEN.iter().filter(|(word, _)| line.contains(word)) {
+                    faults.push(format!("{}:{}: `{word}`: {instead}", shown(&file), number + 1));
+                }
+            }
+        }
+    }
+    report(&faults);
+}
+
+#[test]
+fn the_reader_of_these_rules_reads_right() {
+    let code = r##"
+use crate::store::{Store, Row};
+use crate::{bus::{Bus, Queue}, llm};
+// use crate::agent; x.unwrap()
+/* crate::http /* nested */ crate::gateway */
+const A: &str = "crate::cron \" todo!()";
+const B: &str = r#"crate::memory " "#;
+fn quote<'a>(x: &'a str) -> char { let _ = '"'; let _ = '\''; super::super::skills::load(); '{' }
+#[cfg(test)]
+mod tests { use crate::guard; fn f() { x.unwrap(); } }
+fn last() { other_crate::a(); crate::tools::run() }
+"##;
+    let code = without_tests(&strip(code));
+    let found: Vec<_> = imports(&code, 2).into_keys().collect();
+    assert_eq!(found, ["bus", "llm", "skills", "store", "tools"]);
+    assert_eq!(imports(&code, 2)["tools"], 11, "lines are those of the file");
+    assert!(!code.contains("unwrap"));
+
+    let edges = |list: &[(&str, &[&str])]| {
+        list.iter().map(|(from, to)| ((*from).to_owned(), to.iter().map(|to| (*to).to_owned()).collect())).collect()
+    };
+    assert_eq!(circle(&edges(&[("a", &["b", "c"]), ("b", &["c"])])), None);
+    let found = circle(&edges(&[("a", &["b"]), ("b", &["c"]), ("c", &["b"])]));
+    assert_eq!(found, Some(vec!["b".to_owned(), "c".to_owned(), "b".to_owned()]));
+
+    let table = [
+        ("store", "bus", false),
+        ("agent", "store", true),
+        ("tools", "agent", false),
+        ("http", "channel_manager", false),
+        ("http", "bus", true),
+        ("llm", "config", false),
+        ("gateway", "config", true),
+        ("gateway", "agent", true),
+        ("agent", "gateway", false),
+        ("commands", "gateway", true),
+        ("commands", "agent", false),
+    ];
+    for (from, to, allowed) in table {
+        assert_eq!(forbidden_arrow(from, to).is_none(), allowed, "{from} -> {to}");
+    }
+}
