@@ -12,8 +12,6 @@ use daoyou_channels::settings::Secret;
 use rustix::fs::{Access, access};
 use rustix::process::{Pid, test_kill_process};
 
-use crate::config::expand;
-
 /// Bytes of randomness in the token.
 const TOKEN_BYTES: usize = 32;
 
@@ -271,6 +269,15 @@ fn unusable(dir: &Path, error: io::Error) -> HomeError {
         what: "cannot be used",
         error,
         advice: "make it readable and writable for this user, or choose another with --home or DAOYOU_HOME",
+    }
+}
+
+/// `path` as it is meant: `~/` is `home`, and a relative one starts at `base`.
+pub fn expand(path: &str, base: &Path, home: Option<&Path>) -> PathBuf {
+    let rest = path.strip_prefix("~/").or_else(|| (path == "~").then_some(""));
+    match (rest, home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => base.join(path),
     }
 }
 

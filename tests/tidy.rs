@@ -20,7 +20,7 @@ const UNDER_THE_AGENT: &[&str] = &["tools", "memory", "skills", "cron", "postpro
 /// Modules that put the others together; nobody below imports them.
 const ABOVE: &[&str] = &["gateway", "commands", "cli", "main"];
 /// What the commands and `main` stand on.
-const UNDER_THE_COMMANDS: &[&str] = &["gateway", "config", "control", "commands", "cli"];
+const UNDER_THE_COMMANDS: &[&str] = &["gateway", "config", "control", "home", "logging", "commands", "cli"];
 
 /// Why `from` may not import `to`, if it may not.
 fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {
@@ -44,7 +44,9 @@ fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {
         return Some("only `gateway` constructs; only `commands` and `main` stand on it");
     }
     if is_command && !UNDER_THE_COMMANDS.contains(&to) {
-        return Some("`commands` and `main` stand on `gateway`, `config` and the control socket's client alone");
+        return Some(
+            "`commands` and `main` stand on `gateway`, `config`, the home and the control socket's client alone",
+        );
     }
     None
 }
@@ -237,7 +239,9 @@ fn shown(path: &Path) -> String {
 
 /// Test code that is a file of its own.
 fn is_test_file(path: &Path) -> bool {
-    path.file_stem().is_some_and(|stem| stem == "tests")
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    name.ends_with("tests")
+        || matches!(&*name, "testing" | "fake_service")
         || path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "conformance")
 }
 

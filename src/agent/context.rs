@@ -122,9 +122,14 @@ pub fn choose(
     let mut rows = messages::range(connection, session, from, head.next_seq)?;
     let mut tokens: usize = rows.iter().map(|row| estimate_tokens(&row.body)).sum();
     let mut cut = 0;
-    while cut < rows.len() && (tokens > window.tokens || (cut > 0 && rows[cut].seq % step != 0)) {
+    while cut < rows.len() && tokens > window.tokens {
         tokens -= estimate_tokens(&rows[cut].body);
         cut += 1;
+    }
+    if cut > 0 {
+        // A cut that stays where it is for some turns, unless that would cost half of what is left.
+        let steady = (cut..rows.len()).find(|at| rows[*at].seq % step == 0);
+        cut = steady.filter(|at| at - cut <= (rows.len() - cut) / 2).unwrap_or(cut);
     }
     // A turn begins with the user's message; half a turn would be an orphan tool result sooner or later.
     cut += rows[cut..].iter().take_while(|row| row.role != "user").count();

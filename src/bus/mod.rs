@@ -10,10 +10,12 @@ mod body;
 mod capacity;
 mod disk;
 mod events;
+mod health;
 mod message_bus;
 mod waiters;
 
 pub use body::{OutboundBody, OutboundDraft, message_of};
 pub use config::Capacities;
 pub use events::EventHub;
+pub use health::{ChannelHealth, ChannelState};
 pub use message_bus::{Inbound, MessageBus, Order, PastLane};

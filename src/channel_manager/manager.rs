@@ -11,8 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::courier::Courier;
-use super::{ChannelHealth, ChannelState};
-use crate::bus::MessageBus;
+use crate::bus::{ChannelHealth, ChannelState, MessageBus};
 use crate::store::{Commit, StoreError, outbox};
 
 /// Outbox rows of a channel that does not exist, looked at in one go.

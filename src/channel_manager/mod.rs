@@ -2,9 +2,7 @@
 //! stalls nobody.
 
 mod courier;
-mod health;
 mod manager;
 mod queue;
 
-pub use health::{ChannelHealth, ChannelState};
 pub use manager::ChannelManager;

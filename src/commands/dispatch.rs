@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use anyhow::Context;
 use serde_json::Value;
 
-use super::data::{Change, Query, parse_id};
+use super::data::{change, look, parse_id, status};
 use super::prepared::{Prepared, chats_here};
-use super::{Exit, agent, chat, gateway, show, status};
+use super::{Exit, agent, chat, gateway, show};
 use crate::cli::{Cli, Command, Output, QueueCommand, SessionsCommand, TurnsCommand};
 use crate::config::Faults;
+use crate::control::{Change, Query};
 use crate::home::Home;
 
 /// Threads that run the gateway's tasks: more would only take memory, the work waits for disks and models.
@@ -56,7 +57,7 @@ async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
         Command::Gateway(_) => Box::pin(gateway::run(chats_here(cli), prepared)).await,
         Command::Chat(args) => Box::pin(chat::run(args, prepared)).await,
         Command::Agent(args) => Box::pin(agent::run(args, prepared)).await,
-        Command::Status(output) => status::run(&prepared.home, output.json).await,
+        Command::Status(output) => changed(&status(&prepared.home).await?, *output),
         Command::Sessions(command) => sessions(command, &prepared.home).await,
         Command::Turns(command) => turns(command, &prepared.home).await,
         Command::Queue(command) => queue(command, &prepared.home).await,
@@ -67,31 +68,33 @@ async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
 async fn sessions(command: &SessionsCommand, home: &Home) -> anyhow::Result<Exit> {
     match command {
         SessionsCommand::List(output) => {
-            let list = Query::Sessions.run(home).await?;
+            let list = look(Query::Sessions, home).await?;
             print(&list, *output, |out| show::table(&list, show::SESSIONS, "no sessions yet", out))
         }
         SessionsCommand::Show { key, output } => {
-            let session = Query::Session(key.clone()).run(home).await?;
+            let session = look(Query::Session(key.clone()), home).await?;
             print(&session, *output, |out| show::session(&session, out))
         }
         SessionsCommand::Export { key } => {
-            let session = Query::Session(key.clone()).run(home).await?;
+            let session = look(Query::Session(key.clone()), home).await?;
             print(&session, Output { json: false }, |out| {
                 session["messages"].as_array().into_iter().flatten().try_for_each(|message| writeln!(out, "{message}"))
             })
         }
-        SessionsCommand::Clear { key, output } => changed(&Change::ClearSession(key.clone()).run(home).await?, *output),
+        SessionsCommand::Clear { key, output } => {
+            changed(&change(Change::ClearSession(key.clone()), home).await?, *output)
+        }
     }
 }
 
 async fn turns(command: &TurnsCommand, home: &Home) -> anyhow::Result<Exit> {
     match command {
         TurnsCommand::List(output) => {
-            let list = Query::Turns.run(home).await?;
+            let list = look(Query::Turns, home).await?;
             print(&list, *output, |out| show::table(&list, show::TURNS, "no turns yet", out))
         }
         TurnsCommand::Show { id, output } => {
-            let turn = Query::Turn(parse_id(id)?).run(home).await?;
+            let turn = look(Query::Turn(parse_id(id)?), home).await?;
             print(&turn, *output, |out| show::turn(&turn, out))
         }
     }
@@ -100,15 +103,15 @@ async fn turns(command: &TurnsCommand, home: &Home) -> anyhow::Result<Exit> {
 async fn queue(command: &QueueCommand, home: &Home) -> anyhow::Result<Exit> {
     match command {
         QueueCommand::List(output) => {
-            let list = Query::Queue.run(home).await?;
+            let list = look(Query::Queue, home).await?;
             print(&list, *output, |out| show::table(&list, show::QUEUE, "everything is delivered", out))
         }
         QueueCommand::Show(item) => {
-            let entry = Query::QueueEntry(parse_id(&item.id)?).run(home).await?;
+            let entry = look(Query::QueueEntry(parse_id(&item.id)?), home).await?;
             print(&entry, item.output, |out| show::fields(&entry, out))
         }
-        QueueCommand::Retry(item) => changed(&Change::Retry(parse_id(&item.id)?).run(home).await?, item.output),
-        QueueCommand::Drop(item) => changed(&Change::Drop(parse_id(&item.id)?).run(home).await?, item.output),
+        QueueCommand::Retry(item) => changed(&change(Change::Retry(parse_id(&item.id)?), home).await?, item.output),
+        QueueCommand::Drop(item) => changed(&change(Change::Drop(parse_id(&item.id)?), home).await?, item.output),
     }
 }
 

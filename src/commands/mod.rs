@@ -12,8 +12,6 @@ pub mod config;
 mod data;
 mod dispatch;
 mod gateway;
-mod status;
 
-pub use dispatch::run;
 pub use exit::Exit;
-pub use line::read;
+pub use line::main;

@@ -10,8 +10,9 @@ use reqwest::header::{HeaderName, HeaderValue};
 
 use super::fault::{Fault, Place, join, quoted};
 use super::load::nearest_place;
-use super::settings::{Config, LogConfig};
+use super::settings::Config;
 use crate::llm::ProviderConfig;
+use crate::logging::LogConfig;
 
 /// The longest name of a provider or webhook.
 const MAX_NAME: usize = 64;

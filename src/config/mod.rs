@@ -17,6 +17,5 @@ mod tests;
 
 pub use fault::{Fault, Faults, Place};
 pub use load::{Loaded, Source, environment, load};
-pub use secrets::expand;
-pub use settings::{ChannelsConfig, Config, GatewayConfig, LogConfig, LogFormat, OwnerConfig};
+pub use settings::{ChannelsConfig, Config, GatewayConfig, OwnerConfig};
 pub use show::Setting;

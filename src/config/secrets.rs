@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::home::expand;
 
 /// A secret is a key or a password; a larger file is a wrong path.
 const MAX_BYTES: u64 = 65_536;
@@ -50,15 +52,6 @@ impl Secrets<'_> {
             return Err("the secret is empty".to_owned());
         }
         Ok(resolved)
-    }
-}
-
-/// `path` as it is meant: `~/` is `home`, and a relative one starts at `base`.
-pub fn expand(path: &str, base: &Path, home: Option<&Path>) -> PathBuf {
-    let rest = path.strip_prefix("~/").or_else(|| (path == "~").then_some(""));
-    match (rest, home) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => base.join(path),
     }
 }
 

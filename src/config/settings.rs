@@ -8,11 +8,10 @@ use daoyou_channels::settings::{Secret, Span};
 use daoyou_channels::webhook::WebhookConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
 
 use crate::agent::AgentConfig;
 use crate::llm::ProviderConfig;
+use crate::logging::LogConfig;
 use crate::store::StoreConfig;
 use crate::tools::ToolsConfig;
 
@@ -96,47 +95,6 @@ pub struct OwnerConfig {
     pub notify: String,
 }
 
-/// How log lines look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    #[default]
-    Text,
-    Json,
-}
-
-/// `[log]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct LogConfig {
-    /// `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,daoyou::llm=debug`.
-    pub level: String,
-    pub format: LogFormat,
-}
-
-impl Default for LogConfig {
-    fn default() -> Self {
-        Self { level: "info".to_owned(), format: LogFormat::Text }
-    }
-}
-
-impl LogConfig {
-    /// Reads a level, or directives such as `info,daoyou::llm=debug`. The error says what is not understood.
-    pub fn filter(level: &str) -> Result<EnvFilter, String> {
-        for directive in level.split(',').map(str::trim) {
-            // The parser takes a misspelled level for the name of a module, which would silence everything else.
-            let named = directive.contains(['=', ':', '[']);
-            if directive.is_empty() || (!named && directive.parse::<LevelFilter>().is_err()) {
-                return Err(format!("{directive:?} is no level"));
-            }
-        }
-        EnvFilter::builder().parse(level).map_err(|error| format!("{level:?} is not understood: {error}"))
-    }
-
-    /// What [`Self::filter`] takes, in words.
-    pub const LEVELS: &str = "\"error\", \"warn\", \"info\", \"debug\", \"trace\", \"off\", or directives such as \"info,daoyou::llm=debug\"";
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,23 +116,6 @@ mod tests {
             let config = GatewayConfig { listen: listen.to_owned(), ..GatewayConfig::default() };
             let got = config.listen_addr().ok().map(|addr| addr.to_string());
             assert_eq!(got.as_deref(), expected, "{listen}");
-        }
-    }
-
-    #[test]
-    fn a_level_that_is_none_is_refused() {
-        for (level, good) in [
-            ("info", true),
-            ("WARN", true),
-            ("off", true),
-            ("info,daoyou::llm=debug", true),
-            ("daoyou=trace, warn", true),
-            ("verbose", false),
-            ("", false),
-            ("info,daoyou=loud", false),
-            ("info,,debug", false),
-        ] {
-            assert_eq!(LogConfig::filter(level).is_ok(), good, "{level:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::server::Hub;
-use super::views::{self, Revived};
+use super::views::{self, Changed, Then};
 use super::{attach, health};
-use crate::store::{Commit, Connection, StoreError, messages, outbox, usage};
+use crate::control::{Change, Query};
+use crate::store::{Commit, StoreError, outbox, usage};
 
 /// The longest that one request waits for a message to end; callers ask again.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
@@ -28,16 +29,26 @@ pub fn routes(hub: Arc<Hub>) -> Router {
         .route("/api/status", get(status))
         .route("/api/messages", post(accept))
         .route("/api/messages/{id}", get(message))
-        .route("/api/sessions", get(async |State(hub): State<Arc<Hub>>| read(&hub, views::sessions).await))
-        .route("/api/sessions/{key}", get(session).delete(clear_session))
-        .route("/api/turns", get(async |State(hub): State<Arc<Hub>>| read(&hub, views::turns).await))
-        .route("/api/turns/{id}", get(turn))
-        .route("/api/queue", get(async |State(hub): State<Arc<Hub>>| read(&hub, views::queue).await))
-        .route("/api/queue/{id}", get(queue_entry).delete(drop_entry))
-        .route("/api/queue/{id}/retry", post(retry_entry))
+        .route("/api/sessions", get(async |hub: Shared| look(&hub, Query::Sessions).await))
+        .route(
+            "/api/sessions/{key}",
+            get(async |hub: Shared, Path(key)| look(&hub, Query::Session(key)).await)
+                .delete(async |hub: Shared, Path(key)| change(&hub, Change::ClearSession(key)).await),
+        )
+        .route("/api/turns", get(async |hub: Shared| look(&hub, Query::Turns).await))
+        .route("/api/turns/{id}", get(async |hub: Shared, Path(id)| look(&hub, Query::Turn(id)).await))
+        .route("/api/queue", get(async |hub: Shared| look(&hub, Query::Queue).await))
+        .route(
+            "/api/queue/{id}",
+            get(async |hub: Shared, Path(id)| look(&hub, Query::QueueEntry(id)).await)
+                .delete(async |hub: Shared, Path(id)| change(&hub, Change::Drop(id)).await),
+        )
+        .route("/api/queue/{id}/retry", post(async |hub: Shared, Path(id)| change(&hub, Change::Retry(id)).await))
         .route("/api/attach", get(attach::attach))
         .with_state(hub)
 }
+
+type Shared = State<Arc<Hub>>;
 
 /// An error as the API answers it.
 pub struct ApiError {
@@ -94,18 +105,23 @@ impl IntoResponse for ApiError {
 
 type Answer = Result<Json<Value>, ApiError>;
 
-async fn read<F>(hub: &Hub, view: F) -> Answer
-where
-    F: FnOnce(&Connection) -> Result<Value, StoreError> + Send + 'static,
-{
-    Ok(Json(hub.bus.store().read(view).await?))
+async fn look(hub: &Hub, query: Query) -> Answer {
+    let what = query.what();
+    let found = hub.bus.store().read(move |connection| views::look(connection, &query)).await?;
+    found.map(Json).ok_or_else(|| ApiError::not_found(&what))
 }
 
-async fn find<F>(hub: &Hub, what: String, view: F) -> Answer
-where
-    F: FnOnce(&Connection) -> Result<Option<Value>, StoreError> + Send + 'static,
-{
-    hub.bus.store().read(view).await?.map(Json).ok_or_else(|| ApiError::not_found(&what))
+async fn change(hub: &Hub, change: Change) -> Answer {
+    let what = change.what();
+    let made = hub.bus.store().write(Commit::Synced, move |connection| views::change(connection, &change)).await?;
+    let Changed { answer, then } = made.ok_or_else(|| ApiError::not_found(&what))?;
+    match then {
+        Then::Nothing => {}
+        Then::Deliver { channel } => hub.bus.outbound_written(&channel, 1),
+        Then::Run { session } => hub.bus.inbound_revived(SessionKey::from(session)),
+        Then::Forget { channel } => hub.bus.outbound_ended(&channel),
+    }
+    Ok(Json(answer))
 }
 
 async fn status(State(hub): State<Arc<Hub>>) -> Answer {
@@ -149,55 +165,9 @@ struct Wait {
 async fn message(
     State(hub): State<Arc<Hub>>,
     Path(id): Path<Uuid>,
-    Query(query): Query<Wait>,
+    axum::extract::Query(query): axum::extract::Query<Wait>,
 ) -> Result<Response, ApiError> {
     let limit = Duration::from_secs(query.wait).min(WAIT_LIMIT);
     let state = hub.bus.wait(id, limit).await?.ok_or_else(|| ApiError::not_found("such message"))?;
     Ok(Json(state).into_response())
-}
-
-async fn session(State(hub): State<Arc<Hub>>, Path(key): Path<String>) -> Answer {
-    find(&hub, format!("session {key}"), move |connection| views::session(connection, &key)).await
-}
-
-async fn clear_session(State(hub): State<Arc<Hub>>, Path(key): Path<String>) -> Answer {
-    let cleared = json!({ "session": key, "cleared": true });
-    hub.bus.store().write(Commit::Synced, move |connection| messages::new_epoch(connection, &key)).await?;
-    Ok(Json(cleared))
-}
-
-async fn turn(State(hub): State<Arc<Hub>>, Path(id): Path<Uuid>) -> Answer {
-    find(&hub, format!("turn {id}"), move |connection| views::turn(connection, id)).await
-}
-
-async fn queue_entry(State(hub): State<Arc<Hub>>, Path(id): Path<Uuid>) -> Answer {
-    find(&hub, format!("{id} in the queue"), move |connection| views::queue_entry(connection, id)).await
-}
-
-async fn retry_entry(State(hub): State<Arc<Hub>>, Path(id): Path<Uuid>) -> Answer {
-    let revived = hub.bus.store().write(Commit::Synced, move |connection| views::revive(connection, id)).await?;
-    match revived {
-        Some(Revived::Outbound { id, channel }) => {
-            hub.bus.outbound_written(&channel, 1);
-            Ok(Json(json!({ "id": id, "state": "pending" })))
-        }
-        Some(Revived::Inbound { session }) => {
-            hub.bus.inbound_revived(SessionKey::from(session));
-            Ok(Json(json!({ "id": id, "state": "queued" })))
-        }
-        None => Err(ApiError::not_found(&format!("dead letter {id}"))),
-    }
-}
-
-async fn drop_entry(State(hub): State<Arc<Hub>>, Path(id): Path<Uuid>) -> Answer {
-    let dropped = hub.bus.store().write(Commit::Synced, move |connection| views::drop_entry(connection, id)).await?;
-    match dropped {
-        Some(dropped) => {
-            if let Some(channel) = dropped.was_pending_on {
-                hub.bus.outbound_ended(&channel);
-            }
-            Ok(Json(json!({ "id": id, "dropped": true })))
-        }
-        None => Err(ApiError::not_found(&format!("undelivered message {id}"))),
-    }
 }

@@ -7,30 +7,19 @@ use async_channel::Receiver;
 use axum::extract::{Query, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use daoyou_channels::cli::Attachment;
-use daoyou_channels::{EventSource, OutboundMessage, SessionEvent, SessionKey};
+use daoyou_channels::{EventSource, SessionEvent, SessionKey};
 use futures_util::stream::{self, Stream};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::server::Hub;
+use crate::control::Frame;
 
 /// Which chat to follow.
 #[derive(Deserialize)]
 pub struct Follow {
     chat_id: String,
     session: Option<String>,
-}
-
-/// What goes over the stream.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Frame {
-    /// The screen is attached; what is written from now on is seen.
-    Attached {
-        model: String,
-    },
-    Delivery(OutboundMessage),
-    Event(SessionEvent),
 }
 
 /// Streams [`Frame`]s until either side goes.

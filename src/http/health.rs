@@ -9,7 +9,7 @@ use axum::routing::get;
 use serde_json::{Value, json};
 
 use super::Hub;
-use crate::channel_manager::ChannelState;
+use crate::bus::ChannelState;
 
 /// The routes; they need no token and tell no secrets.
 pub fn routes(hub: Arc<Hub>) -> Router {

@@ -1,7 +1,7 @@
 //! The HTTP server: health, the channels' own routes, and on the control socket the API that the commands use.
 
 mod api;
-pub mod attach;
+mod attach;
 mod health;
 mod server;
 pub mod views;

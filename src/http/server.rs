@@ -16,8 +16,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 
 use super::{api, health};
-use crate::bus::MessageBus;
-use crate::channel_manager::ChannelHealth;
+use crate::bus::{ChannelHealth, MessageBus};
 use crate::llm::Models;
 
 /// The largest request body where a channel sets no other, in bytes.

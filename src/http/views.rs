@@ -4,15 +4,89 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::control::{Change, Query};
 use crate::store::inbox::InboxRow;
 use crate::store::outbox::OutboxRow;
 use crate::store::{Connection, StoreError, inbox, messages, outbox, turn_steps};
 
 /// The most rows a list shows.
-pub const LIST_LIMIT: u32 = 200;
+const LIST_LIMIT: u32 = 200;
+
+/// Answers a query; `None` when there is no such thing.
+pub fn look(connection: &Connection, query: &Query) -> Result<Option<Value>, StoreError> {
+    match query {
+        Query::Sessions => sessions(connection).map(Some),
+        Query::Session(key) => session(connection, key),
+        Query::Turns => turns(connection).map(Some),
+        Query::Turn(id) => turn(connection, *id),
+        Query::Queue => queue(connection).map(Some),
+        Query::QueueEntry(id) => queue_entry(connection, *id),
+    }
+}
+
+/// A change that was made, and what a running gateway has to do about it.
+pub struct Changed {
+    pub answer: Value,
+    pub then: Then,
+}
+
+/// What follows from a change.
+pub enum Then {
+    Nothing,
+    /// A delivery of this channel is pending again.
+    Deliver {
+        channel: String,
+    },
+    /// A message of this session is queued again.
+    Run {
+        session: String,
+    },
+    /// A pending delivery of this channel is gone.
+    Forget {
+        channel: String,
+    },
+}
+
+/// Makes a change; `None` when there is nothing to change.
+pub fn change(connection: &Connection, change: &Change) -> Result<Option<Changed>, StoreError> {
+    match change {
+        Change::ClearSession(key) => {
+            if messages::session(connection, key)?.next_seq == 0 {
+                return Ok(None);
+            }
+            messages::new_epoch(connection, key)?;
+            let answer = json!({ "session": key, "cleared": true });
+            Ok(Some(Changed { answer, then: Then::Nothing }))
+        }
+        Change::Retry(id) => retry(connection, *id),
+        Change::Drop(id) => drop_entry(connection, *id),
+    }
+}
+
+/// Sends a dead or unknown delivery again, or runs a dead message again.
+fn retry(connection: &Connection, id: Uuid) -> Result<Option<Changed>, StoreError> {
+    if let Some(row) = outbox::retry(connection, id)? {
+        let answer = json!({ "id": row.id, "state": "pending" });
+        return Ok(Some(Changed { answer, then: Then::Deliver { channel: row.channel } }));
+    }
+    let revived = inbox::revive(connection, id)?;
+    let answer = json!({ "id": id, "state": "queued" });
+    Ok(revived.map(|session| Changed { answer, then: Then::Run { session } }))
+}
+
+/// Gives up an undelivered row or a dead message.
+fn drop_entry(connection: &Connection, id: Uuid) -> Result<Option<Changed>, StoreError> {
+    let answer = json!({ "id": id, "dropped": true });
+    if let Some(row) = outbox::find(connection, id)? {
+        let was_pending = row.state == "pending";
+        let then = if was_pending { Then::Forget { channel: row.channel } } else { Then::Nothing };
+        return Ok(outbox::remove(connection, id)?.then_some(Changed { answer, then }));
+    }
+    Ok(inbox::drop_dead(connection, id)?.then_some(Changed { answer, then: Then::Nothing }))
+}
 
 /// Sessions, the last used first.
-pub fn sessions(connection: &Connection) -> Result<Value, StoreError> {
+fn sessions(connection: &Connection) -> Result<Value, StoreError> {
     let rows = messages::list(connection, LIST_LIMIT)?;
     Ok(rows
         .into_iter()
@@ -30,7 +104,7 @@ pub fn sessions(connection: &Connection) -> Result<Value, StoreError> {
 }
 
 /// What was said in a session since its last `/new`; `None` when there is no such session.
-pub fn session(connection: &Connection, key: &str) -> Result<Option<Value>, StoreError> {
+fn session(connection: &Connection, key: &str) -> Result<Option<Value>, StoreError> {
     let head = messages::session(connection, key)?;
     if head.next_seq == 0 {
         return Ok(None);
@@ -47,12 +121,12 @@ pub fn session(connection: &Connection, key: &str) -> Result<Option<Value>, Stor
 }
 
 /// Turns, the newest first.
-pub fn turns(connection: &Connection) -> Result<Value, StoreError> {
+fn turns(connection: &Connection) -> Result<Value, StoreError> {
     Ok(inbox::newest(connection, LIST_LIMIT)?.into_iter().map(|row| inbound(&row)).collect())
 }
 
 /// One turn: its messages, each of its steps, and what it sent.
-pub fn turn(connection: &Connection, id: Uuid) -> Result<Option<Value>, StoreError> {
+fn turn(connection: &Connection, id: Uuid) -> Result<Option<Value>, StoreError> {
     let mut rows = inbox::of_turn(connection, id)?;
     if rows.is_empty() {
         // A message that was joined into another's turn is found by its own id, too.
@@ -80,49 +154,18 @@ pub fn turn(connection: &Connection, id: Uuid) -> Result<Option<Value>, StoreErr
 }
 
 /// What is not delivered, and messages that were given up.
-pub fn queue(connection: &Connection) -> Result<Value, StoreError> {
+fn queue(connection: &Connection) -> Result<Value, StoreError> {
     let mut all: Vec<Value> = outbox::undelivered(connection, LIST_LIMIT)?.iter().map(outbound).collect();
     all.extend(inbox::dead(connection, LIST_LIMIT)?.iter().map(inbound));
     Ok(Value::Array(all))
 }
 
 /// One entry of the queue.
-pub fn queue_entry(connection: &Connection, id: Uuid) -> Result<Option<Value>, StoreError> {
+fn queue_entry(connection: &Connection, id: Uuid) -> Result<Option<Value>, StoreError> {
     if let Some(row) = outbox::find(connection, id)? {
         return Ok(Some(outbound(&row)));
     }
     Ok(inbox::find(connection, id)?.as_ref().map(inbound))
-}
-
-/// What reviving an entry of the queue did.
-pub enum Revived {
-    /// An outbox row of this channel is pending again, under this id.
-    Outbound { id: Uuid, channel: String },
-    /// A message of this session is queued again.
-    Inbound { session: String },
-}
-
-/// Sends a dead or unknown delivery again, or runs a dead message again; `None` when the id is neither.
-pub fn revive(connection: &Connection, id: Uuid) -> Result<Option<Revived>, StoreError> {
-    if let Some(row) = outbox::retry(connection, id)? {
-        return Ok(Some(Revived::Outbound { id: row.id, channel: row.channel }));
-    }
-    Ok(inbox::revive(connection, id)?.map(|session| Revived::Inbound { session }))
-}
-
-/// An entry of the queue that was given up by hand.
-pub struct Dropped {
-    /// The channel of an outbox row that was still to be delivered.
-    pub was_pending_on: Option<String>,
-}
-
-/// Gives up an undelivered row or a dead message; `None` when the id is neither.
-pub fn drop_entry(connection: &Connection, id: Uuid) -> Result<Option<Dropped>, StoreError> {
-    if let Some(row) = outbox::find(connection, id)? {
-        let was_pending_on = (row.state == "pending").then_some(row.channel);
-        return Ok(outbox::remove(connection, id)?.then_some(Dropped { was_pending_on }));
-    }
-    Ok(inbox::drop_dead(connection, id)?.then_some(Dropped { was_pending_on: None }))
 }
 
 fn inbound(row: &InboxRow) -> Value {

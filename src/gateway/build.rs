@@ -1,4 +1,4 @@
-//! The only constructor: builds everything from the configuration, then spawns it, then drains it.
+//! Builds everything from the configuration; nothing runs yet.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,29 +6,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use daoyou_channels::cli::{CliChannel, Front, Left};
+use daoyou_channels::cli::{CliChannel, Front};
 use daoyou_channels::webhook::Webhook;
 use daoyou_channels::{Channel, ChannelContext, SessionKey};
 use jiff::tz::TimeZone;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{AgentLoop, LaneRunner, Phrases, SlashCommands, SystemPrompt, prepare_workspace};
-use crate::bus::{Capacities, MessageBus};
-use crate::channel_manager::{ChannelHealth, ChannelManager};
+use crate::bus::{Capacities, ChannelHealth, MessageBus};
+use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Faults, Loaded};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, Hub};
 use crate::llm::{Models, OfflineProvider, ProviderFault};
 use crate::store::Store;
 use crate::tools;
-
-/// How long due replies may take to go out after the last turn has ended.
-const FLUSH_LIMIT: Duration = Duration::from_secs(10);
-
-/// How long open HTTP requests may take to end after that.
-const HTTP_LIMIT: Duration = Duration::from_secs(2);
 
 /// What kind of gateway to build.
 #[derive(Default)]
@@ -41,17 +34,17 @@ pub struct Options {
 
 /// A gateway, built and not yet running.
 pub struct Gateway {
-    home: Home,
-    _lock: HomeLock,
-    drain_timeout: Duration,
-    bus: Arc<MessageBus>,
-    agent: AgentLoop,
-    manager: ChannelManager,
-    cli: Arc<CliChannel>,
-    hub: Arc<Hub>,
-    server: Option<(TcpListener, axum::Router)>,
-    context: ChannelContext,
-    stop_serving: CancellationToken,
+    pub(super) home: Home,
+    pub(super) _lock: HomeLock,
+    pub(super) drain_timeout: Duration,
+    pub(super) bus: Arc<MessageBus>,
+    pub(super) agent: AgentLoop,
+    pub(super) manager: ChannelManager,
+    pub(super) cli: Arc<CliChannel>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) server: Option<(TcpListener, axum::Router)>,
+    pub(super) context: ChannelContext,
+    pub(super) stop_serving: CancellationToken,
 }
 
 impl Gateway {
@@ -67,6 +60,7 @@ impl Gateway {
             .with_context(|| format!("the workspace {} cannot be prepared", workspace.display()))?;
         // The commands on the control socket need no token; it is made for those who will come by TCP.
         home.token()?;
+        crate::llm::install_crypto();
         let models = Models::build(&config.providers, |name| std::env::var(name).ok(), Arc::new(OfflineProvider));
         let fault = |fault: ProviderFault| loaded.fault(&fault.key, fault.message, "");
         let models = Arc::new(models.map_err(|faults| Faults(faults.into_iter().map(fault).collect()))?);
@@ -122,56 +116,6 @@ impl Gateway {
     pub fn hub(&self) -> Arc<Hub> {
         self.hub.clone()
     }
-
-    /// Runs until `shutdown`, or until whoever sits at its terminal leaves; then drains. `on_ready` is called when
-    /// messages are taken.
-    ///
-    /// # Errors
-    /// What the last run left cannot be read, or the control socket cannot be made.
-    pub async fn run(mut self, shutdown: CancellationToken, on_ready: impl FnOnce()) -> anyhow::Result<()> {
-        self.agent.recover().await?;
-        self.manager.recover().await?;
-        let control = http::control(self.hub.clone());
-        let socket = self.home.socket();
-        http::serve_control(&socket, control, self.stop_serving.clone())
-            .await
-            .with_context(|| format!("the control socket {} cannot be made", socket.display()))?;
-        let server: Option<JoinHandle<()>> = self
-            .server
-            .take()
-            .map(|(listener, router)| tokio::spawn(http::serve(listener, router, self.stop_serving.clone())));
-        let stop_turns = CancellationToken::new();
-        let agent = tokio::spawn(self.agent.run(stop_turns.clone(), self.drain_timeout));
-        let flush = CancellationToken::new();
-        let receiving = self.context.shutdown.clone();
-        let manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
-        on_ready();
-
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            left = self.cli.left() => if left != Left::Shutdown {
-                tracing::info!("the terminal was left");
-            },
-        }
-        tracing::info!("stopping");
-        self.bus.close_intake();
-        receiving.cancel();
-        stop_turns.cancel();
-        ended("the agent loop", agent.await);
-        flush.cancel();
-        match tokio::time::timeout(FLUSH_LIMIT, manager).await {
-            Ok(result) => ended("the channel manager", result),
-            Err(_) => tracing::warn!("some replies did not go out in time; they go out at the next start"),
-        }
-        self.stop_serving.cancel();
-        if let Some(server) = server {
-            // A client that keeps its connection open is not waited for.
-            let _ = tokio::time::timeout(HTTP_LIMIT, server).await;
-        }
-        self.bus.store().close().await;
-        tracing::info!("stopped");
-        Ok(())
-    }
 }
 
 /// What stands above the first prompt.
@@ -187,12 +131,6 @@ async fn model_name(models: &Models, config: &Config) -> String {
     match models.resolve(&config.agent.model).await {
         Ok(choice) => choice.to_string(),
         Err(error) => format!("none ({error})"),
-    }
-}
-
-fn ended(part: &str, result: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = result {
-        tracing::error!(part, %error, "ended unexpectedly");
     }
 }
 

@@ -7,14 +7,16 @@ use anyhow::{Context, anyhow, bail};
 use async_channel::Receiver;
 use async_trait::async_trait;
 use daoyou_channels::cli::Delivery;
-use daoyou_channels::{Acceptance, Cursor, InboundMessage, Inbox, MessageState, Refusal, SessionEvent};
+use daoyou_channels::{
+    Acceptance, Cursor, InboundMessage, Inbox, MessageState, OutboundMessage, Refusal, SessionEvent,
+};
 use futures_util::StreamExt;
 use reqwest::{Client, Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::http::attach::Frame;
 use crate::llm::SseReader;
 
 /// What stands before the path; nobody resolves the name.
@@ -33,6 +35,18 @@ const FRAME_LIMIT: usize = 16 * 1024 * 1024;
 #[derive(Clone)]
 pub struct ControlClient {
     http: Client,
+}
+
+/// What goes over the stream.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Frame {
+    /// The screen is attached; what is written from now on is seen.
+    Attached {
+        model: String,
+    },
+    Delivery(OutboundMessage),
+    Event(SessionEvent),
 }
 
 /// A chat that is followed from here.

@@ -1,0 +1,95 @@
+//! What the commands ask: the same whether a gateway runs and answers over the socket, or the store is opened for it.
+
+use reqwest::Method;
+use uuid::Uuid;
+
+/// Something to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Query {
+    Sessions,
+    Session(String),
+    Turns,
+    Turn(Uuid),
+    Queue,
+    QueueEntry(Uuid),
+}
+
+impl Query {
+    /// Where the API answers it.
+    pub fn path(&self) -> String {
+        match self {
+            Self::Sessions => "/api/sessions".to_owned(),
+            Self::Session(key) => format!("/api/sessions/{}", escape(key)),
+            Self::Turns => "/api/turns".to_owned(),
+            Self::Turn(id) => format!("/api/turns/{id}"),
+            Self::Queue => "/api/queue".to_owned(),
+            Self::QueueEntry(id) => format!("/api/queue/{id}"),
+        }
+    }
+
+    /// What there is none of, when there is no answer.
+    pub fn what(&self) -> String {
+        match self {
+            Self::Sessions | Self::Turns | Self::Queue => "list".to_owned(),
+            Self::Session(key) => format!("session {key}"),
+            Self::Turn(id) => format!("turn {id}"),
+            Self::QueueEntry(id) => format!("{id} in the queue"),
+        }
+    }
+}
+
+/// Something to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    ClearSession(String),
+    Retry(Uuid),
+    Drop(Uuid),
+}
+
+impl Change {
+    /// How the API is asked for it.
+    pub fn request(&self) -> (Method, String) {
+        match self {
+            Self::ClearSession(key) => (Method::DELETE, format!("/api/sessions/{}", escape(key))),
+            Self::Retry(id) => (Method::POST, format!("/api/queue/{id}/retry")),
+            Self::Drop(id) => (Method::DELETE, format!("/api/queue/{id}")),
+        }
+    }
+
+    /// What there is none of, when it cannot be made.
+    pub fn what(&self) -> String {
+        match self {
+            Self::ClearSession(key) => format!("session {key}"),
+            Self::Retry(id) | Self::Drop(id) => format!("undelivered message {id}"),
+        }
+    }
+}
+
+/// A path segment of a URL (RFC 3986, section 2.1).
+fn escape(segment: &str) -> String {
+    let mut escaped = String::with_capacity(segment.len());
+    for byte in segment.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~:@".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_stays_one_segment_of_the_path() {
+        for (key, path) in [
+            ("cli:direct", "/api/sessions/cli:direct"),
+            ("email:<a@b>", "/api/sessions/email:%3Ca@b%3E"),
+            ("a/b ?#道", "/api/sessions/a%2Fb%20%3F%23%E9%81%93"),
+        ] {
+            assert_eq!(Query::Session(key.to_owned()).path(), path);
+        }
+    }
+}

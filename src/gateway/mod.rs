@@ -1,0 +1,9 @@
+//! The only constructor: builds everything from the configuration, then spawns it, then drains it.
+
+mod at_rest;
+mod build;
+mod run;
+
+pub use at_rest::{change, look, status_at_rest};
+pub use build::{Gateway, Options, banner};
+pub use run::supervise_command;

@@ -1,0 +1,83 @@
+//! Runs a gateway and drains it: the shutdown follows the message.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use daoyou_channels::cli::Left;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::Gateway;
+use crate::guard;
+use crate::http;
+
+/// How long due replies may take to go out after the last turn has ended.
+const FLUSH_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long open HTTP requests may take to end after that.
+const HTTP_LIMIT: Duration = Duration::from_secs(2);
+
+impl Gateway {
+    /// Runs until `shutdown`, or until whoever sits at its terminal leaves; then drains. `on_ready` is called when
+    /// messages are taken.
+    ///
+    /// # Errors
+    /// What the last run left cannot be read, or the control socket cannot be made.
+    pub async fn run(mut self, shutdown: CancellationToken, on_ready: impl FnOnce()) -> anyhow::Result<()> {
+        self.agent.recover().await?;
+        self.manager.recover().await?;
+        let control = http::control(self.hub.clone());
+        let socket = self.home.socket();
+        http::serve_control(&socket, control, self.stop_serving.clone())
+            .await
+            .with_context(|| format!("the control socket {} cannot be made", socket.display()))?;
+        let server: Option<JoinHandle<()>> = self
+            .server
+            .take()
+            .map(|(listener, router)| tokio::spawn(http::serve(listener, router, self.stop_serving.clone())));
+        let stop_turns = CancellationToken::new();
+        let agent = tokio::spawn(self.agent.run(stop_turns.clone(), self.drain_timeout));
+        let flush = CancellationToken::new();
+        let receiving = self.context.shutdown.clone();
+        let manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
+        on_ready();
+
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            left = self.cli.left() => if left != Left::Shutdown {
+                tracing::info!("the terminal was left");
+            },
+        }
+        tracing::info!("stopping");
+        self.bus.close_intake();
+        receiving.cancel();
+        stop_turns.cancel();
+        ended("the agent loop", agent.await);
+        flush.cancel();
+        match tokio::time::timeout(FLUSH_LIMIT, manager).await {
+            Ok(result) => ended("the channel manager", result),
+            Err(_) => tracing::warn!("some replies did not go out in time; they go out at the next start"),
+        }
+        self.stop_serving.cancel();
+        if let Some(server) = server {
+            // A client that keeps its connection open is not waited for.
+            let _ = tokio::time::timeout(HTTP_LIMIT, server).await;
+        }
+        self.bus.store().close().await;
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+fn ended(part: &str, result: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = result {
+        tracing::error!(part, %error, "ended unexpectedly");
+    }
+}
+
+/// When this process was started to supervise a command of `exec`: does so, and answers the code to end with.
+pub fn supervise_command() -> Option<ExitCode> {
+    let is_supervisor = std::env::args_os().nth(1).is_some_and(|word| word == guard::EXEC_WORD);
+    is_supervisor.then(guard::exec_main)
+}
