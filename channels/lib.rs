@@ -13,7 +13,6 @@ pub mod inbox;
 pub mod allow;
 pub mod backoff;
 pub mod settings;
-pub mod text;
 
 pub mod cli;
 pub mod webhook;

@@ -1,13 +1,27 @@
-//! daoyou: a self-hosted AI-assistant gateway. Modules in reading order.
+//! daoyou: a self-hosted AI-assistant gateway that never loses a message. Modules in reading order: the program's
+//! surface, the only constructor, then what it builds from the outside in, and last what everything stands on.
+
+pub mod cli;
+pub mod commands;
+pub mod control;
+pub mod logging;
 
 pub mod config;
+pub mod home;
 
-pub mod store;
+pub mod gateway;
 
-pub mod bus;
-
-pub mod llm;
-
-pub mod tools;
+pub mod channel_manager;
+pub mod http;
 
 pub mod agent;
+
+pub mod llm;
+pub mod tools;
+
+pub mod guard;
+
+pub mod bus;
+pub mod store;
+
+pub mod crash;

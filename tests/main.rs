@@ -1,4 +1,9 @@
 //! One crate for all stories, so that they link once. Each story drives the real program from outside.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking and says aloud what it leaves out"
+)]
 
 #[expect(clippy::allow_attributes, reason = "what is unused changes with each story")]
 #[allow(dead_code, reason = "a tool box: no story uses all of it")]
@@ -7,5 +12,6 @@ mod support;
 mod tidy;
 
 mod crash;
+mod exec;
 mod soak;
 mod webhook;

@@ -1,1 +1,7 @@
-//! What every channel must pass.
+//! What every channel must pass, and the inbox that its tests stand on.
+
+mod inbox;
+mod suite;
+
+pub use inbox::{Answer, ScriptedInbox};
+pub use suite::{OtherSide, Subject, Told, outbound, run, started};

@@ -27,7 +27,8 @@ pub enum Verify {
 pub struct WebhookConfig {
     pub enabled: bool,
     pub verify: Verify,
-    /// The shared secret that `verify` needs; for `standard` in the form `whsec_…`.
+    /// The shared secret that `verify` needs; for `standard` in the form `whsec_…`. Looking up a message has no body to
+    /// sign: there `standard` too takes it as `Authorization: Bearer SECRET`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<Secret>,
     /// Where replies are posted; without it they are picked up.

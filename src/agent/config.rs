@@ -37,21 +37,28 @@ pub struct AgentConfig {
     pub workspace: String,
     /// How freely the model writes, 0 to 2; left to the model when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 2.0))]
     pub temperature: Option<f64>,
     /// The longest answer in tokens; left to the model when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub max_tokens: Option<u32>,
     /// Model calls with tools in one turn; then one last call without tools.
+    #[schemars(range(min = 1, max = 1_000))]
     pub max_iterations: u32,
     /// Tokens that one turn may use, all its model calls together.
+    #[schemars(range(min = 1))]
     pub max_turn_tokens: u64,
     /// The most messages of the session that the model is given.
+    #[schemars(range(min = 1))]
     pub memory_window: u32,
     /// The most tokens that one request may hold, estimated.
+    #[schemars(range(min = 1))]
     pub context_tokens: u32,
     /// Active time that a turn may take, across restarts.
     pub turn_timeout: Span,
     /// Turns that run side by side, each of another session.
+    #[schemars(range(min = 1))]
     pub max_concurrent_turns: u32,
     pub queue: QueueMode,
 }

@@ -1,5 +1,31 @@
-//! The agent: takes accepted messages, runs their turns, answers.
+//! The agent: takes accepted messages in order, runs their turns, answers.
+//!
+//! `agent_loop` is the single consumer of inbound messages; `lanes` says which session is next; `lane` runs one turn
+//! of a session from its start commit to its end commit; `turn` is what happens between, a function of its inputs.
 
 mod config;
+mod workspace;
 
+mod agent_loop;
+mod lanes;
+
+mod lane;
+
+mod context;
+mod ending;
+mod journal;
+mod progress;
+mod think;
+mod turn;
+mod watch;
+
+mod phrases;
+mod slash;
+
+pub use agent_loop::AgentLoop;
 pub use config::{AgentConfig, Locale, QueueMode};
+pub use context::SystemPrompt;
+pub use lane::LaneRunner;
+pub use phrases::Phrases;
+pub use slash::SlashCommands;
+pub use workspace::prepare as prepare_workspace;

@@ -1,5 +1,19 @@
-//! The message bus.
+//! The message bus: what came in and what is to go out, rows in the store first, then a wake-up.
+//!
+//! Many publish inbound messages, one consumes them (the agent loop); the agent publishes outbound messages, one
+//! consumes them (the channel manager). What is consumed is never a message but "look there": so a restart is nothing
+//! special, it looks.
 
 mod config;
 
+mod body;
+mod capacity;
+mod disk;
+mod events;
+mod message_bus;
+mod waiters;
+
+pub use body::{OutboundBody, OutboundDraft, message_of};
 pub use config::Capacities;
+pub use events::EventHub;
+pub use message_bus::{Inbound, MessageBus, Order, PastLane};

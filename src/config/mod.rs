@@ -1,5 +1,22 @@
 //! Configuration: composes each area's own, reads file and environment, resolves secrets, reports all faults at once.
 
+mod fault;
 mod settings;
+mod shape;
 
+mod secrets;
+
+mod read;
+
+mod check;
+mod load;
+mod show;
+
+#[cfg(test)]
+mod tests;
+
+pub use fault::{Fault, Faults, Place};
+pub use load::{Loaded, Source, environment, load};
+pub use secrets::expand;
 pub use settings::{ChannelsConfig, Config, GatewayConfig, LogConfig, LogFormat, OwnerConfig};
+pub use show::Setting;

@@ -1,12 +1,15 @@
 //! The whole of `config.toml`, as plain data.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use daoyou_channels::cli::CliConfig;
 use daoyou_channels::settings::{Secret, Span};
 use daoyou_channels::webhook::WebhookConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::agent::AgentConfig;
 use crate::llm::ProviderConfig;
@@ -39,10 +42,13 @@ pub struct GatewayConfig {
     /// How long running turns may go on after SIGTERM.
     pub drain_timeout: Span,
     /// Unfinished messages of one session; one more is answered 429.
+    #[schemars(range(min = 1))]
     pub session_capacity: u32,
     /// Unfinished messages of all sessions; one more is answered 503.
+    #[schemars(range(min = 1))]
     pub inbound_capacity: u32,
     /// Undelivered messages of one channel; above it the channel takes no new messages (503).
+    #[schemars(range(min = 1))]
     pub outbound_capacity: u32,
 }
 
@@ -55,6 +61,18 @@ impl Default for GatewayConfig {
             session_capacity: 1_000,
             inbound_capacity: 10_000,
             outbound_capacity: 10_000,
+        }
+    }
+}
+
+impl GatewayConfig {
+    /// [`Self::listen`] as an address; `localhost` is 127.0.0.1. No other names are looked up, so that it is certain
+    /// before anything starts whether others than this machine can reach the server.
+    pub fn listen_addr(&self) -> Result<SocketAddr, String> {
+        let local = self.listen.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+        match local {
+            Some(port) => Ok((Ipv4Addr::LOCALHOST, port).into()),
+            None => self.listen.parse().map_err(|_| format!("{:?} is no address with a port", self.listen)),
         }
     }
 }
@@ -99,5 +117,64 @@ pub struct LogConfig {
 impl Default for LogConfig {
     fn default() -> Self {
         Self { level: "info".to_owned(), format: LogFormat::Text }
+    }
+}
+
+impl LogConfig {
+    /// Reads a level, or directives such as `info,daoyou::llm=debug`. The error says what is not understood.
+    pub fn filter(level: &str) -> Result<EnvFilter, String> {
+        for directive in level.split(',').map(str::trim) {
+            // The parser takes a misspelled level for the name of a module, which would silence everything else.
+            let named = directive.contains(['=', ':', '[']);
+            if directive.is_empty() || (!named && directive.parse::<LevelFilter>().is_err()) {
+                return Err(format!("{directive:?} is no level"));
+            }
+        }
+        EnvFilter::builder().parse(level).map_err(|error| format!("{level:?} is not understood: {error}"))
+    }
+
+    /// What [`Self::filter`] takes, in words.
+    pub const LEVELS: &str = "\"error\", \"warn\", \"info\", \"debug\", \"trace\", \"off\", or directives such as \"info,daoyou::llm=debug\"";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_to_listen_on_is_certain() {
+        let table = [
+            ("127.0.0.1:18790", Some("127.0.0.1:18790")),
+            ("[::1]:80", Some("[::1]:80")),
+            ("localhost:0", Some("127.0.0.1:0")),
+            ("18790", None),
+            (":18790", None),
+            ("127.0.0.1", None),
+            ("127.0.0.1:99999", None),
+            ("example.org:80", None),
+            ("", None),
+        ];
+        for (listen, expected) in table {
+            let config = GatewayConfig { listen: listen.to_owned(), ..GatewayConfig::default() };
+            let got = config.listen_addr().ok().map(|addr| addr.to_string());
+            assert_eq!(got.as_deref(), expected, "{listen}");
+        }
+    }
+
+    #[test]
+    fn a_level_that_is_none_is_refused() {
+        for (level, good) in [
+            ("info", true),
+            ("WARN", true),
+            ("off", true),
+            ("info,daoyou::llm=debug", true),
+            ("daoyou=trace, warn", true),
+            ("verbose", false),
+            ("", false),
+            ("info,daoyou=loud", false),
+            ("info,,debug", false),
+        ] {
+            assert_eq!(LogConfig::filter(level).is_ok(), good, "{level:?}");
+        }
     }
 }

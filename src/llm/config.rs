@@ -37,10 +37,12 @@ pub struct ProviderConfig {
     /// Time to connect, TLS included.
     pub connect_timeout: Span,
     /// Longest silence while an answer is awaited or arrives; only data ends it, comments and pings do not.
+    /// With `stream = false` nothing can come before the answer is written, and `timeout` alone counts until then.
     pub idle_timeout: Span,
     /// Longest time for one whole answer.
     pub timeout: Span,
     /// Tries after the first one, on 429, 5xx, timeouts and broken connections.
+    #[schemars(range(max = 100))]
     pub retries: u32,
 }
 

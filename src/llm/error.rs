@@ -13,7 +13,7 @@ pub enum LlmErrorKind {
     RateLimit,
     /// HTTP 5xx.
     Server,
-    /// HTTP 401, 403.
+    /// HTTP 401, 402, 403, or an account without credit.
     Auth,
     /// HTTP 400, 404, 422 and their like: the same request will never do.
     BadRequest,
@@ -21,6 +21,13 @@ pub enum LlmErrorKind {
     ContextTooLong,
     /// The answer could not be read.
     Parse,
+}
+
+impl LlmErrorKind {
+    /// Whether asking again may help.
+    pub fn is_retryable(self) -> bool {
+        matches!(self, Self::Connection | Self::Timeout | Self::RateLimit | Self::Server | Self::Parse)
+    }
 }
 
 /// A model call that failed, after its retries.
@@ -56,13 +63,6 @@ impl LlmError {
 
     /// Whether asking again may help.
     pub fn is_retryable(&self) -> bool {
-        matches!(
-            self.kind,
-            LlmErrorKind::Connection
-                | LlmErrorKind::Timeout
-                | LlmErrorKind::RateLimit
-                | LlmErrorKind::Server
-                | LlmErrorKind::Parse
-        )
+        self.kind.is_retryable()
     }
 }

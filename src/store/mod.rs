@@ -1,5 +1,31 @@
-//! The store: one SQLite file that everything accepted lives in.
+//! The store: one SQLite file that everything accepted lives in. Queues in memory only say "look here".
+//!
+//! One writer thread commits what many callers ask for in groups; readers stand beside it. Each table family has its
+//! file; their functions take a connection and run inside the caller's write or read.
 
 mod config;
+mod error;
+
+mod database;
+mod migrations;
+mod shared;
+mod writer;
+
+pub mod cursors;
+pub mod inbox;
+pub mod messages;
+pub mod meta;
+pub mod outbox;
+pub mod turn_steps;
+pub mod usage;
 
 pub use config::{Reserve, RetainConfig, StoreConfig};
+pub use error::StoreError;
+pub use rusqlite::Connection;
+pub use shared::Store;
+pub use writer::Commit;
+
+/// Now, in the store's unit: UTC milliseconds.
+pub fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

@@ -1,7 +1,28 @@
 //! What the model can do: the tools, their registry, and the executor that runs them.
 
+mod arguments;
+mod build;
 mod config;
+mod cut;
+mod exec;
+mod executor;
+#[cfg(test)]
+mod executor_tests;
+mod files;
+mod message;
+mod registry;
+mod schema;
+mod spill;
+#[cfg(test)]
+mod testing;
 mod tool;
 
+pub use arguments::parse_arguments;
+pub use build::{BuildError, build};
 pub use config::{ExecConfig, ToolsConfig};
+pub use cut::{Extent, cut};
+pub use executor::Executor;
+pub use registry::{Registry, RegistryError};
+pub use schema::{plain_schema, schema_faults, tool_spec};
+pub use spill::Spill;
 pub use tool::{Effect, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult};

@@ -1,0 +1,103 @@
+//! Lines from anything, text to anything.
+
+use std::io::{self, BufRead, ErrorKind, Write};
+
+use super::console::{Input, Print, Stream};
+
+/// The longest line, in bytes.
+pub(super) const MAX_LINE: usize = 1 << 20;
+
+/// Reads one line for each time it is asked.
+pub(super) fn read_lines(
+    mut input: impl BufRead,
+    asks: &async_channel::Receiver<()>,
+    inputs: &async_channel::Sender<Input>,
+) {
+    while asks.recv_blocking().is_ok() {
+        let line = read_line(&mut input).unwrap_or_else(|error| {
+            tracing::warn!(%error, "reading standard input failed");
+            Input::End
+        });
+        if inputs.send_blocking(line).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_line(input: &mut impl BufRead) -> io::Result<Input> {
+    let mut line = Vec::new();
+    let (mut too_long, mut any) = (false, false);
+    loop {
+        let part = match input.fill_buf() {
+            Ok(part) => part,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if part.is_empty() {
+            break;
+        }
+        any = true;
+        let (text, end) = match part.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (&part[..at], Some(at + 1)),
+            None => (part, None),
+        };
+        too_long |= line.len() + text.len() > MAX_LINE;
+        if !too_long {
+            line.extend_from_slice(text);
+        }
+        let used = end.unwrap_or(part.len());
+        input.consume(used);
+        if end.is_some() {
+            break;
+        }
+    }
+    Ok(match String::from_utf8(line) {
+        _ if !any => Input::End,
+        _ if too_long => Input::Rejected(format!("a line longer than {MAX_LINE} bytes was left out")),
+        Ok(text) => Input::Line(text),
+        Err(_) => Input::Rejected("a line that is not UTF-8 was left out".into()),
+    })
+}
+
+/// Prints until the conversation is over or nobody reads any more.
+pub(super) fn print_all(mut output: impl Write, mut errors: impl Write, prints: &async_channel::Receiver<Print>) {
+    while let Ok(print) = prints.recv_blocking() {
+        let written = match print.stream {
+            Stream::Out => write(&mut output, &print.text),
+            Stream::Err => write(&mut errors, &print.text),
+        };
+        if let Err(error) = written {
+            tracing::warn!(%error, "printing to the terminal failed");
+            return;
+        }
+        if let Some(done) = print.done {
+            // Whoever waited may have gone.
+            let _ = done.send(());
+        }
+    }
+}
+
+pub(super) fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
+    to.write_all(text.as_bytes())?;
+    to.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_whole_or_rejected() {
+        let mut bytes = b"one\r\n\n\xff\xfe\n".to_vec();
+        bytes.extend(vec![b'x'; MAX_LINE + 1]);
+        bytes.extend(b"\nlast");
+        let mut input = io::BufReader::with_capacity(7, bytes.as_slice());
+        let mut next = || read_line(&mut input).unwrap();
+        assert_eq!(next(), Input::Line("one\r".into()));
+        assert_eq!(next(), Input::Line(String::new()));
+        assert!(matches!(next(), Input::Rejected(why) if why.contains("UTF-8")));
+        assert!(matches!(next(), Input::Rejected(why) if why.contains("longer")));
+        assert_eq!(next(), Input::Line("last".into()));
+        assert_eq!(next(), Input::End);
+    }
+}

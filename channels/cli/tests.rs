@@ -1,0 +1,292 @@
+//! The channel `cli` on streams in memory.
+
+use std::io::{self, BufReader, PipeWriter, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::channel::{Channel, ChannelContext, SendError};
+use crate::conformance::{self, Answer, OtherSide, ScriptedInbox, Subject, Told, outbound};
+use crate::event::TurnEvent;
+use crate::inbox::{Refusal, Reply};
+use crate::message::{ErrorInfo, OutboundMessage};
+
+const LIVE: Style = Style { live: true, ansi: false };
+const SOON: Duration = Duration::from_secs(10);
+
+/// Somewhere to print to, and to wait for what is printed.
+#[derive(Clone, Default)]
+struct Paper(watch::Sender<Vec<u8>>);
+
+impl Paper {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.borrow().clone()).unwrap()
+    }
+
+    async fn shows(&self, words: &str) -> String {
+        self.shows_times(words, 1).await
+    }
+
+    async fn shows_times(&self, words: &str, times: usize) -> String {
+        let mut watched = self.0.subscribe();
+        let seen = watched.wait_for(|bytes| String::from_utf8_lossy(bytes).matches(words).count() >= times);
+        let waited = tokio::time::timeout(SOON, seen).await.map(|seen| seen.map(|_| ()));
+        assert!(waited.is_ok(), "{words:?} in {:?}", self.text());
+        self.text()
+    }
+}
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.send_modify(|all| all.extend_from_slice(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A keyboard and two sheets of paper.
+struct Desk {
+    keys: Mutex<Option<PipeWriter>>,
+    out: Paper,
+    err: Paper,
+    interrupt: Interrupt,
+}
+
+impl Desk {
+    fn new(style: Style) -> (Self, Front) {
+        let (reader, keys) = io::pipe().unwrap();
+        let (out, err) = (Paper::default(), Paper::default());
+        let console = Console::of_streams(BufReader::new(reader), out.clone(), err.clone(), style).unwrap();
+        let interrupt = Interrupt::default();
+        let front = Front {
+            console,
+            banner: "daoyou\n".into(),
+            chat_id: "direct".into(),
+            session: None,
+            interrupt: interrupt.clone(),
+        };
+        (Self { keys: Mutex::new(Some(keys)), out, err, interrupt }, front)
+    }
+
+    fn types(&self, text: &[u8]) {
+        if let Some(keys) = &mut *self.keys.lock().unwrap() {
+            keys.write_all(text).unwrap();
+        }
+    }
+
+    fn ends(&self) {
+        self.keys.lock().unwrap().take();
+    }
+}
+
+struct CliSubject {
+    channel: Arc<CliChannel>,
+    desk: Desk,
+    inbox: Mutex<Option<ChannelContext>>,
+}
+
+#[async_trait]
+impl Subject for CliSubject {
+    fn channel(&self) -> Arc<dyn Channel> {
+        Arc::clone(&self.channel) as _
+    }
+
+    async fn open(&self, context: &ChannelContext) {
+        *self.inbox.lock().unwrap() = Some(context.clone());
+    }
+
+    async fn write(&self, text: &str, _id: Option<&str>) -> Told {
+        let stopped = self.inbox.lock().unwrap().as_ref().is_some_and(|context| context.shutdown.is_cancelled());
+        let (answer, refused) = (format!("re: {text}\n"), self.desk.err.text().matches("Not taken").count());
+        self.desk.types(format!("{text}\n").as_bytes());
+        if stopped {
+            return Told::Nothing;
+        }
+        tokio::select! {
+            _ = self.desk.out.shows(&answer) => Told::Taken,
+            _ = self.desk.err.shows_times("Not taken", refused + 1) => Told::Refused,
+        }
+    }
+
+    async fn write_as_stranger(&self, _text: &str) -> Option<Told> {
+        None
+    }
+
+    fn has_ids(&self) -> bool {
+        false
+    }
+
+    async fn meet(&self, side: OtherSide) -> Option<String> {
+        match side {
+            OtherSide::Takes => Some("direct".into()),
+            OtherSide::Away => Some("elsewhere".into()),
+            _ => None,
+        }
+    }
+
+    async fn received(&self) -> Vec<String> {
+        vec![self.desk.out.text()]
+    }
+}
+
+#[tokio::test]
+async fn the_terminal_passes_the_suite() {
+    let (desk, front) = Desk::new(Style::PLAIN);
+    let channel = Arc::new(CliChannel::new(Some(front)));
+    conformance::run(&CliSubject { channel, desk, inbox: Mutex::default() }).await;
+}
+
+/// A channel with its own terminal, its replies delivered.
+fn converse(inbox: &Arc<ScriptedInbox>, style: Style) -> (Desk, Arc<CliChannel>, CancellationToken) {
+    let (desk, front) = Desk::new(style);
+    let channel = Arc::new(CliChannel::new(Some(front)));
+    let (context, _) = conformance::started(inbox);
+    let shutdown = context.shutdown.clone();
+    let running = Arc::clone(&channel);
+    tokio::spawn(async move { running.start(context).await });
+    let (delivering, replies) = (Arc::clone(&channel), inbox.outbound());
+    tokio::spawn(async move {
+        while let Ok(reply) = replies.recv().await {
+            delivering.send(&reply).await.unwrap();
+        }
+    });
+    (desk, channel, shutdown)
+}
+
+async fn left(channel: &CliChannel) -> Left {
+    tokio::time::timeout(SOON, channel.left()).await.unwrap()
+}
+
+#[tokio::test]
+async fn piped_lines_are_answered_one_by_one_up_to_the_last() {
+    let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
+        "bad" => Answer::Fail(ErrorInfo { code: "llm_timeout".into() }, "The model did not answer.".into()),
+        "full" => Answer::Refuse(Refusal::Draining { retry_after: SOON }),
+        text => Answer::Reply(format!("re: {text}\n\nbye")),
+    });
+    let (desk, channel, _shutdown) = converse(&inbox, Style::PLAIN);
+    desk.types("one\r\n\n  \n/clear\nbad\n".as_bytes());
+    desk.types(b"\xff\nfull\nlast");
+    desk.ends();
+    assert_eq!(left(&channel).await, Left::EndOfInput);
+    assert_eq!(desk.out.text(), "re: one\n\nbye\nThe model did not answer.\nre: last\n\nbye\n");
+    let errors = desk.err.text();
+    assert!(errors.contains("not UTF-8") && errors.contains("Not taken: the gateway is stopping"), "{errors}");
+    let sent: Vec<_> = inbox.accepted().into_iter().map(|message| message.content).collect();
+    assert_eq!(sent, ["one", "bad", "last"]);
+}
+
+#[tokio::test]
+async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
+    let inbox = ScriptedInbox::new(|_| Answer::Hold);
+    let (desk, channel, _shutdown) = converse(&inbox, LIVE);
+    desk.types(b"hi\n");
+    inbox.reached(1).await;
+    let id = inbox.id(0).unwrap();
+    let call = |arguments| TurnEvent::ToolCall { id: "1".into(), name: "list_dir".into(), arguments };
+    for event in [
+        TurnEvent::Started,
+        call(None),
+        call(Some(json!({"path": "."}))),
+        TurnEvent::ToolResult { id: "1".into(), name: "list_dir".into(), content: "a.txt".into(), success: true },
+        TurnEvent::Text { delta: "One ".into() },
+        TurnEvent::Text { delta: "file.".into() },
+    ] {
+        inbox.emit(id, event);
+    }
+    desk.out.shows("One file.").await;
+    inbox.finish(id, Reply { content: "One file.".into(), error: None });
+    desk.types(b"/exit\n");
+    assert_eq!(left(&channel).await, Left::Asked);
+    assert_eq!(desk.out.text(), "daoyou\n● list_dir(path=\".\")\n  └ a.txt\n\nBot> One file.\n\n");
+}
+
+#[tokio::test]
+async fn an_interrupt_stops_the_turn_and_then_means_the_process() {
+    let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
+        "/stop" => Answer::Reply("Stopped.".into()),
+        _ => Answer::Hold,
+    });
+    let (desk, channel, shutdown) = converse(&inbox, LIVE);
+    assert!(!desk.interrupt.raise(), "no turn runs");
+    desk.types(b"long work\n");
+    inbox.reached(1).await;
+    // Armed just after the inbox has the message.
+    while !desk.interrupt.raise() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!desk.interrupt.raise(), "the second one is not the terminal's");
+    inbox.reached(2).await;
+    assert_eq!(inbox.accepted()[1].content, "/stop");
+    desk.out.shows("Bot> Stopped.").await;
+    shutdown.cancel();
+    assert_eq!(left(&channel).await, Left::Shutdown);
+}
+
+// Takes the two seconds that a reply may be late: the clock cannot be paused beside real threads.
+#[tokio::test]
+async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
+    let inbox = ScriptedInbox::new(|message| Answer::Reply(format!("re: {}", message.content)));
+    let (desk, front) = Desk::new(Style::PLAIN);
+    let (deliver, deliveries) = async_channel::bounded(4);
+    let events = async_channel::bounded(1).1;
+    let terminal = Terminal::new(front, Arc::clone(&inbox) as _, deliveries, events);
+    let running = tokio::spawn(terminal.run(CancellationToken::new()));
+    desk.types(b"one\n");
+    desk.out.shows("re: one").await;
+    // It comes after all; then comes what was not shown yet.
+    let late: OutboundMessage = inbox.outbound().recv().await.unwrap();
+    deliver.send(late.into()).await.unwrap();
+    deliver.send(outbound("cli", "direct", "news").into()).await.unwrap();
+    assert_eq!(desk.out.shows("news").await, "re: one\nnews\n");
+    desk.ends();
+    assert_eq!(running.await.unwrap().ok(), Some(Left::EndOfInput));
+}
+
+#[tokio::test(start_paused = true)]
+async fn screens_come_and_go() {
+    let channel = CliChannel::new(None);
+    let message = outbound("cli", "direct", "hello");
+    let mut picked_up = message.clone();
+    picked_up.metadata.insert("pickup".into(), true.into());
+
+    assert_eq!(channel.send(&message).await, Err(SendError::Away));
+    assert!(channel.send(&picked_up).await.is_ok());
+
+    // Nobody came: `present` does not complete. Then somebody does, before it is called.
+    assert!(tokio::time::timeout(SOON, channel.present()).await.is_err());
+    let first = channel.attach("direct", None);
+    tokio::time::timeout(SOON, channel.present()).await.unwrap();
+    assert!(tokio::time::timeout(SOON, channel.present()).await.is_err(), "one arrival counts once");
+
+    // A screen on another session of the chat is asked only when there is none on the message's own.
+    let other = channel.attach("direct", Some("cli:work".into()));
+    let (sent, delivery) = tokio::join!(channel.send(&message), async {
+        let delivery = first.deliveries().recv().await.unwrap();
+        assert!(other.deliveries().is_empty());
+        assert_eq!(delivery.message().content, "hello");
+        delivery.shown();
+    });
+    assert_eq!((sent.is_ok(), delivery), (true, ()));
+    drop(first);
+    let (sent, ()) = tokio::join!(channel.send(&message), async { other.deliveries().recv().await.unwrap().shown() });
+    assert!(sent.is_ok());
+
+    // A screen that goes away with a message unshown, and one that never says.
+    let (sent, ()) = tokio::join!(channel.send(&message), async {
+        tokio::task::yield_now().await;
+        drop(other);
+    });
+    assert_eq!(sent, Err(SendError::Away));
+    let silent = channel.attach("direct", None);
+    assert!(matches!(channel.send(&message).await, Err(SendError::Unknown { .. })));
+    drop(silent);
+}

@@ -1,0 +1,99 @@
+//! The message that a terminal waits for.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::event::SessionEvent;
+use crate::inbox::{Acceptance, Inbox, MessageStatus, Reply};
+use crate::message::{OutboundMessage, SessionKey};
+
+/// How long one look at the message's state may take before the next.
+const LOOK: Duration = Duration::from_secs(60);
+/// What lies between two looks when the first came back early.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long after a turn's end its reply may take to arrive, before it is taken from the message's state.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A turn that this terminal started, until its reply stands on the screen.
+pub(super) struct Turn {
+    pub id: Uuid,
+    session: SessionKey,
+    ending: Pin<Box<dyn Future<Output = Result<Option<Reply>, String>> + Send>>,
+    /// The reply, once the turn has ended, and when it is overdue.
+    ended: Option<(Option<Reply>, Instant)>,
+    /// The messages shown since it began.
+    shown: HashSet<String>,
+}
+
+/// What happened to a turn.
+pub(super) enum Progress {
+    /// It ended; its reply may still be on its way.
+    Ended,
+    /// The reply did not arrive by itself.
+    Overdue(Reply),
+    /// Nobody knows what became of it.
+    Lost(String),
+}
+
+impl Turn {
+    pub(super) fn new(inbox: Arc<dyn Inbox>, acceptance: Acceptance) -> Self {
+        let id = acceptance.id();
+        let (Acceptance::Accepted { session, .. } | Acceptance::Duplicate { session, .. }) = acceptance;
+        Self { id, session, ending: Box::pin(ending(inbox, id)), ended: None, shown: HashSet::new() }
+    }
+
+    pub(super) fn concerns(&self, event: &SessionEvent) -> bool {
+        event.session == self.session
+    }
+
+    /// A message was shown.
+    pub(super) fn note(&mut self, message: &OutboundMessage) {
+        if message.session == self.session {
+            self.shown.insert(message.content.clone());
+        }
+    }
+
+    /// Whether the turn has ended and its reply, if it had one, stands on the screen.
+    pub(super) fn is_over(&self) -> bool {
+        match &self.ended {
+            Some((Some(reply), _)) => reply.content.trim().is_empty() || self.shown.contains(&reply.content),
+            Some((None, _)) => true,
+            None => false,
+        }
+    }
+
+    /// Waits for the next thing to happen; may be dropped and called again.
+    pub(super) async fn progress(&mut self) -> Progress {
+        if let Some((reply, overdue)) = &self.ended {
+            tokio::time::sleep_until(*overdue).await;
+            return match reply {
+                Some(reply) => Progress::Overdue(reply.clone()),
+                None => Progress::Ended,
+            };
+        }
+        match self.ending.as_mut().await {
+            Ok(reply) => {
+                self.ended = Some((reply, Instant::now() + GRACE));
+                Progress::Ended
+            }
+            Err(words) => Progress::Lost(words),
+        }
+    }
+}
+
+async fn ending(inbox: Arc<dyn Inbox>, id: Uuid) -> Result<Option<Reply>, String> {
+    loop {
+        let state = inbox.wait(id, LOOK).await.map_err(|refusal| refusal.to_string())?;
+        let state = state.ok_or_else(|| "the message is not known any more".to_owned())?;
+        if matches!(state.status, MessageStatus::Done | MessageStatus::Dead) {
+            return Ok(state.reply);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}

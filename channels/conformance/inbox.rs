@@ -1,0 +1,198 @@
+//! An inbox that follows a script.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::event::{EventSource, SessionEvent, TurnEvent};
+use crate::inbox::{Acceptance, Cursor, Inbox, MessageState, MessageStatus, Refusal, Reply};
+use crate::message::{ErrorInfo, InboundMessage, OutboundMessage};
+
+/// What becomes of one message.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// It is answered at once.
+    Reply(String),
+    /// Its turn fails at once.
+    Fail(ErrorInfo, String),
+    /// It is taken, and answered by [`ScriptedInbox::finish`].
+    Hold,
+    Refuse(Refusal),
+}
+
+type Script = Box<dyn Fn(&InboundMessage) -> Answer + Send + Sync>;
+
+/// Keeps messages in memory, as the real inbox does on disk, and answers them by a script.
+pub struct ScriptedInbox {
+    script: Script,
+    book: Mutex<Book>,
+    changed: watch::Sender<()>,
+    outbox: (async_channel::Sender<OutboundMessage>, async_channel::Receiver<OutboundMessage>),
+}
+
+#[derive(Default)]
+struct Book {
+    messages: Vec<(MessageState, InboundMessage)>,
+    cursors: Vec<Cursor>,
+    listeners: Vec<(String, async_channel::Sender<SessionEvent>)>,
+}
+
+impl ScriptedInbox {
+    pub fn new(script: impl Fn(&InboundMessage) -> Answer + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            script: Box::new(script),
+            book: Mutex::default(),
+            changed: watch::Sender::new(()),
+            outbox: async_channel::unbounded(),
+        })
+    }
+
+    /// The accepted messages, in order.
+    pub fn accepted(&self) -> Vec<InboundMessage> {
+        self.book().messages.iter().map(|(_, message)| message.clone()).collect()
+    }
+
+    /// The id of the `index`-th accepted message.
+    pub fn id(&self, index: usize) -> Option<Uuid> {
+        self.book().messages.get(index).map(|(state, _)| state.id)
+    }
+
+    /// Completes when `count` messages were accepted.
+    pub async fn reached(&self, count: usize) {
+        let mut changed = self.changed.subscribe();
+        while self.book().messages.len() < count {
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Ends the turn of a held message.
+    pub fn finish(&self, id: Uuid, reply: Reply) {
+        let mut book = self.book();
+        let Some((state, message)) = book.messages.iter_mut().find(|(state, _)| state.id == id) else { return };
+        state.status = MessageStatus::Done;
+        state.reply = Some(reply.clone());
+        let outbound = OutboundMessage {
+            id: Uuid::now_v7(),
+            turn: id,
+            channel: message.channel.clone(),
+            chat_id: message.chat_id.clone(),
+            session: state.session.clone(),
+            content: reply.content,
+            in_reply_to: Some(id),
+            attachments: Vec::new(),
+            metadata: message.metadata.clone(),
+            error: reply.error,
+            created_at: Timestamp::now(),
+        };
+        drop(book);
+        // Both ends live in this struct, and the queue has no bound.
+        let _ = self.outbox.0.try_send(outbound);
+        self.changed.send_replace(());
+    }
+
+    /// The replies, as they are to be delivered.
+    pub fn outbound(&self) -> async_channel::Receiver<OutboundMessage> {
+        self.outbox.1.clone()
+    }
+
+    /// Shows `event` of the turn of the message `id` to whoever listens.
+    pub fn emit(&self, id: Uuid, event: TurnEvent) {
+        let book = self.book();
+        let Some((state, message)) = book.messages.iter().find(|(state, _)| state.id == id) else { return };
+        let event = SessionEvent {
+            session: state.session.clone(),
+            turn: id,
+            channel: message.channel.clone(),
+            chat_id: message.chat_id.clone(),
+            event,
+        };
+        for (_, listener) in book.listeners.iter().filter(|(channel, _)| *channel == message.channel) {
+            // One that falls behind, or is gone, loses events.
+            let _ = listener.try_send(event.clone());
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, wanted: impl Fn(&MessageState, &InboundMessage) -> bool) -> Option<MessageState> {
+        self.book().messages.iter().find(|(state, message)| wanted(state, message)).map(|(state, _)| state.clone())
+    }
+}
+
+#[async_trait]
+impl Inbox for ScriptedInbox {
+    async fn accept(&self, message: InboundMessage, cursor: Option<Cursor>) -> Result<Acceptance, Refusal> {
+        let known = self.find(|_, first| {
+            message.external_id.is_some()
+                && first.channel == message.channel
+                && first.external_id == message.external_id
+        });
+        if let Some(MessageState { id, session, reply, .. }) = known {
+            return Ok(Acceptance::Duplicate { id, session, reply });
+        }
+        let answer = (self.script)(&message);
+        if let Answer::Refuse(refusal) = answer {
+            return Err(refusal);
+        }
+        let (id, session) = (Uuid::now_v7(), message.session_key());
+        let state = MessageState { id, session: session.clone(), status: MessageStatus::Queued, reply: None };
+        {
+            let mut book = self.book();
+            book.messages.push((state, message));
+            book.cursors.extend(cursor);
+        }
+        self.changed.send_replace(());
+        match answer {
+            Answer::Reply(content) => self.finish(id, Reply { content, error: None }),
+            Answer::Fail(error, content) => self.finish(id, Reply { content, error: Some(error) }),
+            Answer::Hold | Answer::Refuse(_) => {}
+        }
+        Ok(Acceptance::Accepted { id, session })
+    }
+
+    async fn skip(&self, cursor: Cursor, _reason: &str) -> Result<(), Refusal> {
+        self.book().cursors.push(cursor);
+        Ok(())
+    }
+
+    async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {
+        let book = self.book();
+        Ok(book.cursors.iter().rev().find(|c| c.channel == channel && c.source == source).cloned())
+    }
+
+    async fn state(&self, channel: &str, id: &str) -> Result<Option<MessageState>, Refusal> {
+        Ok(self.find(|state, message| {
+            message.channel == channel && (state.id.to_string() == id || message.external_id.as_deref() == Some(id))
+        }))
+    }
+
+    async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal> {
+        let mut changed = self.changed.subscribe();
+        let ended = async {
+            while self.find(|state, _| state.id == id && state.status != MessageStatus::Done).is_some() {
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        // At the limit the state says how far it has come.
+        let _ = tokio::time::timeout(limit, ended).await;
+        Ok(self.find(|state, _| state.id == id))
+    }
+}
+
+impl EventSource for ScriptedInbox {
+    fn subscribe(&self, channel: &str) -> async_channel::Receiver<SessionEvent> {
+        let (sender, receiver) = async_channel::bounded(1_024);
+        self.book().listeners.push((channel.to_owned(), sender));
+        receiver
+    }
+}

@@ -1,0 +1,212 @@
+//! The suite. Each check panics with what it found: it is called from tests alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::inbox::{Answer, ScriptedInbox};
+use crate::channel::{Channel, ChannelContext, SendError, StartError};
+use crate::inbox::Refusal;
+use crate::message::{OutboundMessage, SessionKey};
+
+/// Nothing here takes longer when it works.
+const SOON: Duration = Duration::from_secs(10);
+/// How fast a channel stops receiving.
+const STOPS_WITHIN: Duration = Duration::from_secs(5);
+/// What the scripted inbox refuses.
+const REFUSED: &str = "no room for this";
+const MEGABYTE: usize = 1_000_000;
+
+/// What somebody who wrote to the channel learnt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Taken,
+    Refused,
+    /// Nobody was there.
+    Nothing,
+}
+
+/// How the other side meets a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherSide {
+    Takes,
+    RefusesForNow,
+    RefusesForGood,
+    /// Takes it, and says nothing.
+    BreaksOff,
+    /// Is not there, and comes back by itself.
+    Away,
+}
+
+/// A channel under test, and the world on its other side.
+#[async_trait]
+pub trait Subject: Send + Sync {
+    fn channel(&self) -> Arc<dyn Channel>;
+
+    /// Brings up what the channel is reached through; called once, before it starts.
+    async fn open(&self, context: &ChannelContext);
+
+    /// Writes to the channel as somebody it listens to; with `id` where senders name their messages.
+    async fn write(&self, text: &str, id: Option<&str>) -> Told;
+
+    /// Writes as somebody it does not listen to; `None` where only one can write.
+    async fn write_as_stranger(&self, text: &str) -> Option<Told>;
+
+    /// Whether senders name their messages.
+    fn has_ids(&self) -> bool;
+
+    /// Makes the other side meet the next deliveries so, and names the chat to send to; `None` where it cannot be.
+    async fn meet(&self, side: OtherSide) -> Option<String>;
+
+    /// The texts that the other side has received.
+    async fn received(&self) -> Vec<String>;
+}
+
+/// Runs every check.
+///
+/// # Panics
+///
+/// When the channel fails one.
+pub async fn run(subject: &dyn Subject) {
+    let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
+        REFUSED => Answer::Refuse(Refusal::Draining { retry_after: Duration::from_secs(5) }),
+        text => Answer::Reply(format!("re: {text}")),
+    });
+    let channel = subject.channel();
+    check_name(channel.name());
+    let (context, has_started) = started(&inbox);
+    subject.open(&context).await;
+    let receiving = spawn_start(&channel, &context);
+    soon("the channel starts", has_started.notified()).await;
+    let delivering = deliver_replies(&channel, &inbox);
+
+    check_receiving(subject, &inbox).await;
+    check_sending(subject, &channel).await;
+    assert_eq!(channel.name(), subject.channel().name(), "the name stays");
+
+    context.shutdown.cancel();
+    let stopped = tokio::time::timeout(STOPS_WITHIN, receiving).await;
+    assert!(matches!(stopped, Ok(Ok(Ok(())))), "start returns soon after shutdown: {stopped:?}");
+    let before = inbox.accepted().len();
+    let told = subject.write("too late", None).await;
+    assert_ne!(told, Told::Taken, "nothing is taken after shutdown");
+    assert_eq!(inbox.accepted().len(), before, "nothing is accepted after shutdown");
+    delivering.abort();
+}
+
+/// A context on `inbox`, and what is notified when the channel has started.
+pub fn started(inbox: &Arc<ScriptedInbox>) -> (ChannelContext, Arc<Notify>) {
+    let notify = Arc::new(Notify::new());
+    let started = Arc::clone(&notify);
+    let context = ChannelContext {
+        inbox: Arc::clone(inbox) as _,
+        events: Arc::clone(inbox) as _,
+        shutdown: CancellationToken::new(),
+        started: Arc::new(move || started.notify_one()),
+    };
+    (context, notify)
+}
+
+/// A message that answers nothing.
+pub fn outbound(channel: &str, chat_id: &str, content: impl Into<String>) -> OutboundMessage {
+    OutboundMessage {
+        id: Uuid::now_v7(),
+        turn: Uuid::now_v7(),
+        channel: channel.to_owned(),
+        chat_id: chat_id.to_owned(),
+        session: SessionKey::of_chat(channel, chat_id),
+        content: content.into(),
+        in_reply_to: None,
+        attachments: Vec::new(),
+        metadata: serde_json::Map::new(),
+        error: None,
+        created_at: Timestamp::now(),
+    }
+}
+
+fn check_name(name: &str) {
+    let word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+    let (kind, rest) = name.split_once(':').unwrap_or((name, "x"));
+    assert!(word(kind) && word(rest), "{name:?} is `kind` or `kind:name`");
+}
+
+fn spawn_start(channel: &Arc<dyn Channel>, context: &ChannelContext) -> JoinHandle<Result<(), StartError>> {
+    let (channel, context) = (Arc::clone(channel), context.clone());
+    tokio::spawn(async move { channel.start(context).await })
+}
+
+/// Plays the channel manager: what is answered is sent.
+fn deliver_replies(channel: &Arc<dyn Channel>, inbox: &Arc<ScriptedInbox>) -> JoinHandle<()> {
+    let (channel, replies) = (Arc::clone(channel), inbox.outbound());
+    tokio::spawn(async move {
+        while let Ok(reply) = replies.recv().await {
+            let sent = channel.send(&reply).await;
+            tracing::debug!(?sent, "a reply");
+        }
+    })
+}
+
+async fn check_receiving(subject: &dyn Subject, inbox: &ScriptedInbox) {
+    let id = subject.has_ids().then_some("first-1");
+    assert_eq!(soon("a message is taken", subject.write("hello", id)).await, Told::Taken);
+    soon("it reaches the inbox", inbox.reached(1)).await;
+    let accepted = inbox.accepted();
+    let first = &accepted[0];
+    let name = subject.channel().name().to_owned();
+    assert_eq!((first.channel.as_str(), first.content.as_str()), (name.as_str(), "hello"));
+    assert_eq!(first.external_id.as_deref(), id, "the sender's own id is kept");
+    assert!(!first.chat_id.is_empty() && !first.sender.is_empty(), "chat and sender have names");
+    assert!(first.session_key().as_str().starts_with(&name), "the session is below the channel");
+
+    if subject.has_ids() {
+        assert_eq!(soon("a second copy is taken", subject.write("hello", id)).await, Told::Taken);
+        assert_eq!(inbox.accepted().len(), 1, "a second copy is no second message");
+    }
+    assert_eq!(soon("a refusal is told", subject.write(REFUSED, None)).await, Told::Refused);
+    if let Some(told) = soon("a stranger is told", subject.write_as_stranger("let me in")).await {
+        assert_eq!(told, Told::Refused, "a stranger is refused");
+    }
+    assert_eq!(inbox.accepted().len(), 1, "what is refused does not reach the inbox");
+    assert_eq!(soon("the next one is taken", subject.write("again", None)).await, Told::Taken);
+    soon("it reaches the inbox", inbox.reached(2)).await;
+}
+
+async fn check_sending(subject: &dyn Subject, channel: &Arc<dyn Channel>) {
+    use OtherSide::{Away, BreaksOff, RefusesForGood, RefusesForNow, Takes};
+    for side in [Takes, RefusesForNow, RefusesForGood, BreaksOff, Away, Takes] {
+        let Some(chat) = subject.meet(side).await else { continue };
+        let text = format!("for one who: {side:?}");
+        let outcome = soon("a send ends", channel.send(&outbound(channel.name(), &chat, &text))).await;
+        let as_it_should = match side {
+            Takes => outcome.is_ok() && subject.received().await.iter().any(|seen| seen.contains(&text)),
+            RefusesForNow => matches!(outcome, Err(SendError::Retry { .. })),
+            RefusesForGood => matches!(outcome, Err(SendError::Permanent { .. })),
+            BreaksOff => matches!(outcome, Err(SendError::Unknown { .. })),
+            Away => outcome == Err(SendError::Away),
+        };
+        assert!(as_it_should, "{side:?}: {outcome:?}");
+    }
+    let Some(chat) = subject.meet(Takes).await else { return };
+    let large = "0123456789".repeat(MEGABYTE / 10);
+    match soon("a large send ends", channel.send(&outbound(channel.name(), &chat, &large))).await {
+        Ok(_) => {
+            let whole = subject.received().await.iter().any(|seen| seen.contains(&large));
+            assert!(whole, "a large message that is sent is sent whole");
+        }
+        Err(SendError::Permanent { .. }) => {}
+        Err(other) => panic!("a large message is sent or refused for good: {other:?}"),
+    }
+}
+
+async fn soon<T>(what: &str, doing: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(SOON, doing).await {
+        Ok(done) => done,
+        Err(_) => panic!("not within {SOON:?}: {what}"),
+    }
+}

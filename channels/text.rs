@@ -1,1 +1,0 @@
-//! Text helpers that channels share.

@@ -1,0 +1,173 @@
+//! One webhook as a channel.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+
+use super::config::{Verify, WebhookConfig};
+use super::send::Callback;
+use super::verify::{SigningKey, Verifier};
+use super::{receive, wire};
+use crate::allow::AllowList;
+use crate::backoff::RetryTable;
+use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
+use crate::message::OutboundMessage;
+use crate::settings::Secret;
+
+/// The channel `webhook:NAME`: messages come by `POST /webhook/NAME`; replies go to its callback URL, or are picked up
+/// at `GET /webhook/NAME/messages/ID`.
+pub struct Webhook {
+    channel: String,
+    parts: receive::Parts,
+    callback: Option<Callback>,
+    retry: RetryTable,
+}
+
+impl Webhook {
+    /// Checks the settings of `[channels.webhook.NAME]`. `listens_on_loopback` says whether the gateway's server can be
+    /// reached from this machine alone. Making the client for callbacks needs rustls' default provider installed.
+    ///
+    /// # Errors
+    ///
+    /// One line that names the key at fault.
+    pub fn new(name: &str, config: WebhookConfig, listens_on_loopback: bool) -> Result<Self, String> {
+        let fault = |words: &str| format!("channels.webhook.{name}: {words}");
+        if !is_path_word(name) {
+            return Err(fault("a webhook's name is 1 to 64 of the letters a-z, A-Z, 0-9, - and _"));
+        }
+        let verifier = verifier(&config, listens_on_loopback).map_err(|words| fault(&words))?;
+        let callback = match &config.callback_url {
+            Some(url) => {
+                let key = callback_key(&config).map_err(|words| fault(&words))?;
+                Some(Callback::new(url, key).map_err(|words| fault(&format!("callback_url: {words}")))?)
+            }
+            None => None,
+        };
+        let channel = format!("webhook:{name}");
+        Ok(Self {
+            parts: receive::Parts::new(name, &channel, verifier, config.allow_from),
+            channel,
+            callback,
+            retry: RetryTable::new(config.retry.into_iter().map(Duration::from).collect()),
+        })
+    }
+}
+
+#[async_trait]
+impl Channel for Webhook {
+    fn name(&self) -> &str {
+        &self.channel
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { streaming: false, resend: Resend::SameId }
+    }
+
+    fn retry(&self) -> &RetryTable {
+        &self.retry
+    }
+
+    async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
+        (context.started)();
+        context.shutdown.cancelled().await;
+        Ok(())
+    }
+
+    async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
+        match &self.callback {
+            Some(callback) => {
+                let body = serde_json::to_vec(&wire::CallbackBody::from(message))
+                    .map_err(|error| SendError::Permanent { reason: format!("the reply is not JSON: {error}") })?;
+                callback.post(message.id, body).await
+            }
+            // It lies in the store until it is picked up.
+            None => Ok(Receipt::default()),
+        }
+    }
+
+    fn routes(&self, context: &ChannelContext) -> Option<Router> {
+        Some(receive::routes(&self.parts, context))
+    }
+}
+
+fn is_path_word(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}
+
+fn verifier(config: &WebhookConfig, listens_on_loopback: bool) -> Result<Verifier, String> {
+    let secret = || -> Result<Secret, String> {
+        match &config.secret {
+            Some(secret) if !secret.expose().trim().is_empty() => Ok(secret.clone()),
+            Some(_) => Err("`secret` is empty".into()),
+            None => Err("`secret` is missing; without one, set `verify = \"none\"` and `allow_from`".into()),
+        }
+    };
+    match config.verify {
+        Verify::Standard => {
+            let secret = secret()?;
+            let key = SigningKey::standard(&secret)
+                .map_err(|words| format!("`secret`: {words}; `verify = \"standard\"` needs one"))?;
+            Ok(Verifier::Standard { key, secret })
+        }
+        Verify::Bearer => Ok(Verifier::Bearer(secret()?)),
+        Verify::None if !listens_on_loopback => {
+            Err("`verify = \"none\"` is allowed only while gateway.listen is a loopback address".into())
+        }
+        Verify::None if config.allow_from.as_ref().is_none_or(AllowList::is_empty) => {
+            Err("`verify = \"none\"` needs `allow_from`, the senders to listen to (\"*\" for all)".into())
+        }
+        Verify::None => Ok(Verifier::Loopback),
+    }
+}
+
+/// The key that signs callbacks: `callback_secret`, else `secret`; without any they go unsigned.
+fn callback_key(config: &WebhookConfig) -> Result<Option<SigningKey>, String> {
+    let (key, name) = match (&config.callback_secret, &config.secret) {
+        (Some(secret), _) => (SigningKey::of_any(secret), "callback_secret"),
+        // The key that callers sign with, read in the same way.
+        (None, Some(secret)) if config.verify == Verify::Standard => (SigningKey::standard(secret), "secret"),
+        (None, Some(secret)) => (SigningKey::of_any(secret), "secret"),
+        (None, None) => return Ok(None),
+    };
+    key.map(Some).map_err(|words| format!("`{name}`: {words}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_let_anybody_in_are_refused() {
+        let everybody = || Some(AllowList::new(vec!["*".into()]));
+        let secret = |text: &str| Some(Secret::new(text));
+        let base = WebhookConfig::default;
+        let table: &[(&str, WebhookConfig, bool, &str)] = &[
+            ("n", base(), true, "`secret` is missing"),
+            ("n", WebhookConfig { verify: Verify::Bearer, ..base() }, true, "`secret` is missing"),
+            ("n", WebhookConfig { secret: secret(" "), ..base() }, true, "`secret` is empty"),
+            ("n", WebhookConfig { secret: secret("whsec_?"), ..base() }, true, "base64"),
+            ("n", WebhookConfig { verify: Verify::None, ..base() }, true, "needs `allow_from`"),
+            (
+                "n",
+                WebhookConfig { verify: Verify::None, allow_from: Some(AllowList::default()), ..base() },
+                true,
+                "needs `allow_from`",
+            ),
+            ("n", WebhookConfig { verify: Verify::None, allow_from: everybody(), ..base() }, false, "loopback"),
+            ("a/b", WebhookConfig { secret: secret("whsec_c2VjcmV0"), ..base() }, true, "name"),
+            (
+                "n",
+                WebhookConfig { secret: secret("whsec_c2VjcmV0"), callback_url: Some("ftp://x".into()), ..base() },
+                true,
+                "callback_url",
+            ),
+        ];
+        for (name, config, loopback, words) in table {
+            let fault = Webhook::new(name, config.clone(), *loopback).err().unwrap_or_default();
+            assert!(fault.contains(words), "{fault:?} should say {words:?}");
+        }
+        let local = WebhookConfig { verify: Verify::None, allow_from: everybody(), ..base() };
+        assert_eq!(Webhook::new("n", local, true).map(|w| w.name().to_owned()), Ok("webhook:n".into()));
+    }
+}

@@ -1,0 +1,159 @@
+//! The signed callback.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::{Client, Response, StatusCode, Url, redirect};
+use uuid::Uuid;
+
+use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, SigningKey};
+use crate::channel::{Receipt, SendError};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// The longest wait that a receiver may ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3_600);
+/// How much of an answer is read, so that its connection can be used again.
+const MAX_ANSWER: usize = 64 << 10;
+
+/// Where replies are posted. One client, and so one pool of connections, for all of them.
+pub struct Callback {
+    client: Client,
+    url: Url,
+    key: Option<SigningKey>,
+}
+
+impl Callback {
+    pub fn new(url: &str, key: Option<SigningKey>) -> Result<Self, String> {
+        let url = Url::parse(url).map_err(|error| format!("{url:?} is not a URL: {error}"))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(format!("{url} is neither http nor https"));
+        }
+        let mut client = Client::builder()
+            .user_agent(concat!("daoyou/", env!("CARGO_PKG_VERSION")))
+            .tcp_nodelay(true)
+            .redirect(redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(TIMEOUT);
+        if is_this_machine(&url) {
+            client = client.no_proxy();
+        }
+        Ok(Self { client: client.build().map_err(|error| error.to_string())?, url, key })
+    }
+
+    /// Posts `body` under `id`, by which the receiver knows a second copy.
+    pub async fn post(&self, id: Uuid, body: Vec<u8>) -> Result<Receipt, SendError> {
+        let id = id.to_string();
+        let timestamp = Timestamp::now().as_second().to_string();
+        let mut request = self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
+        if let Some(key) = &self.key {
+            request = request.header(HEADER_SIGNATURE, key.sign(&id, &timestamp, &body));
+        }
+        request = request.header(HEADER_ID, id).header(HEADER_TIMESTAMP, timestamp).body(body);
+        match request.send().await {
+            Ok(mut response) => {
+                let outcome = judge(response.status(), response.headers(), Timestamp::now());
+                read_out(&mut response).await;
+                outcome
+            }
+            Err(error) => Err(failure(error)),
+        }
+    }
+}
+
+fn is_this_machine(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// As Standard Webhooks has it: 2xx is taken, 410 is never again, all else is tried again.
+fn judge(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Result<Receipt, SendError> {
+    let reason = || format!("the callback answered {status}");
+    match status {
+        _ if status.is_success() => Ok(Receipt::default()),
+        StatusCode::GONE => Err(SendError::Permanent { reason: reason() }),
+        _ => Err(SendError::Retry { after: retry_after(headers, now), reason: reason() }),
+    }
+}
+
+/// `Retry-After`, in seconds or as a date.
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = match text.parse() {
+        Ok(secs) => Duration::from_secs(secs),
+        Err(_) => {
+            let until = DateTimeParser::new().parse_timestamp(text).ok()?;
+            Duration::try_from(until.duration_since(now)).unwrap_or_default()
+        }
+    };
+    Some(wait.min(MAX_RETRY_AFTER))
+}
+
+/// Only an error before the request was written says that it did not arrive.
+fn failure(error: reqwest::Error) -> SendError {
+    // The URL may carry a token of the receiver's, and the reason is stored and shown.
+    let error = error.without_url();
+    let mut reason = format!("the callback failed: {error}");
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        reason = format!("{reason}: {cause}");
+        source = cause.source();
+    }
+    if error.is_connect() {
+        SendError::Retry { after: None, reason }
+    } else if error.is_builder() {
+        SendError::Permanent { reason }
+    } else {
+        SendError::Unknown { reason }
+    }
+}
+
+/// The outcome stands already; what follows it only matters to the connection.
+async fn read_out(response: &mut Response) {
+    let mut read = 0;
+    while let Ok(Some(chunk)) = response.chunk().await {
+        read += chunk.len();
+        if read > MAX_ANSWER {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_judged_by_their_status() {
+        let now: Timestamp = "2026-11-20T10:00:00Z".parse().unwrap();
+        let hour = Some(Duration::from_secs(3_600));
+        let table: &[(u16, Option<&str>, &str, Option<Duration>)] = &[
+            (200, None, "sent", None),
+            (204, None, "sent", None),
+            (302, None, "retry", None),
+            (400, None, "retry", None),
+            (404, None, "retry", None),
+            (408, None, "retry", None),
+            (410, None, "permanent", None),
+            (429, Some("3600"), "retry", hour),
+            (503, Some("Fri, 20 Nov 2026 11:00:00 GMT"), "retry", hour),
+            (503, Some("Fri, 20 Nov 2026 09:00:00 GMT"), "retry", Some(Duration::ZERO)),
+            (503, Some("99999999999"), "retry", Some(MAX_RETRY_AFTER)),
+            (503, Some("soon"), "retry", None),
+            (500, None, "retry", None),
+        ];
+        for (status, header, expected, wait) in table {
+            let headers = header.map(|value| (RETRY_AFTER, value.parse().unwrap())).into_iter().collect();
+            let outcome = judge(StatusCode::from_u16(*status).unwrap(), &headers, now);
+            let seen = match &outcome {
+                Ok(_) => ("sent", None),
+                Err(SendError::Retry { after, .. }) => ("retry", *after),
+                Err(SendError::Permanent { .. }) => ("permanent", None),
+                Err(_) => ("other", None),
+            };
+            assert_eq!(seen, (*expected, *wait), "{status} {header:?}");
+        }
+    }
+}

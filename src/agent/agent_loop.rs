@@ -1,0 +1,179 @@
+//! The single consumer of inbound messages.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_channel::{Receiver, Sender};
+use daoyou_channels::SessionKey;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::lane::LaneRunner;
+use super::lanes::Lanes;
+use crate::bus::Inbound;
+use crate::store::{Commit, StoreError, inbox, meta};
+
+/// A message that was started so often without getting anywhere runs alone after an unclean stop.
+const SUSPECT_AFTER: i64 = 2;
+
+/// Takes what the bus says, and keeps the lanes running.
+pub struct AgentLoop {
+    runner: Arc<LaneRunner>,
+    lanes: Lanes,
+    turns: JoinSet<(SessionKey, bool)>,
+    proven: (Sender<SessionKey>, Receiver<SessionKey>),
+    /// Runs one session only: what the last gateway left is the next gateway's to judge.
+    is_guest: bool,
+}
+
+impl AgentLoop {
+    /// A loop for all sessions, or for `only` one.
+    pub fn new(runner: Arc<LaneRunner>, only: Option<SessionKey>) -> Self {
+        let bound = usize::try_from(runner.config.max_concurrent_turns).unwrap_or(usize::MAX);
+        let is_guest = only.is_some();
+        let lanes = Lanes::new(bound, only);
+        Self { runner, lanes, turns: JoinSet::new(), proven: async_channel::bounded(64), is_guest }
+    }
+
+    /// Looks at what the last run of the gateway left: everything unfinished goes on. After an unclean stop, what may
+    /// have caused it runs alone, and what stopped the gateway while it ran alone is given up.
+    pub async fn recover(&mut self) -> Result<(), StoreError> {
+        if !self.is_guest {
+            self.judge().await?;
+        }
+        let unfinished = self.rescan().await?;
+        tracing::info!(unfinished, "looked at what was left");
+        Ok(())
+    }
+
+    async fn judge(&mut self) -> Result<(), StoreError> {
+        let store = self.runner.bus.store().clone();
+        let (buried, suspects) = store
+            .write(Commit::Synced, |connection| {
+                let clean = meta::get(connection, meta::CLEAN)?.is_none_or(|clean| clean == "yes");
+                meta::set(connection, meta::CLEAN, "no")?;
+                let alone = meta::get(connection, meta::ALONE)?.and_then(|turn| turn.parse().ok());
+                meta::set(connection, meta::ALONE, "")?;
+                let mut buried = Vec::new();
+                if let (false, Some(turn)) = (clean, alone) {
+                    buried = inbox::of_turn(connection, turn)?;
+                    buried.retain(|row| row.state == inbox::State::Running && row.stalled >= SUSPECT_AFTER);
+                }
+                let suspects = if clean { Vec::new() } else { inbox::suspects(connection, SUSPECT_AFTER)? };
+                Ok((buried, suspects))
+            })
+            .await?;
+        let dead: HashSet<_> = buried.iter().map(|row| row.turn).collect();
+        self.runner.bury(buried).await;
+        for row in suspects.into_iter().filter(|row| !dead.contains(&row.turn)) {
+            tracing::warn!(turn = %row.turn, session = row.session, "a message may have stopped the gateway; it runs alone");
+            self.lanes.suspect(row.session.into());
+        }
+        Ok(())
+    }
+
+    /// Runs until `shutdown`, then gives the running turns `drain` to end. What is left stays `running` on disk and
+    /// goes on at the next start.
+    pub async fn run(mut self, shutdown: CancellationToken, drain: Duration) {
+        let bus = self.runner.bus.clone();
+        loop {
+            self.start_turns();
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                inbound = bus.consume_inbound() => self.take(inbound).await,
+                Some(ended) = self.turns.join_next() => self.ended(ended),
+                Ok(session) = self.proven.1.recv() => self.lanes.proven(&session),
+            }
+        }
+        self.drain(drain).await;
+    }
+
+    async fn take(&mut self, inbound: Inbound) {
+        match inbound {
+            Inbound::Work(session) => self.lanes.wake(session),
+            Inbound::Cancel(turn) => {
+                if let Some(cancel) = self.runner.lock_cancels().get(&turn) {
+                    cancel.cancel();
+                }
+            }
+            Inbound::Rescan => {
+                if let Err(error) = self.rescan().await {
+                    tracing::error!(%error, "the inbox could not be looked at");
+                }
+            }
+        }
+    }
+
+    /// Wakes every session with an unfinished message, and stops what is to be stopped.
+    async fn rescan(&mut self) -> Result<usize, StoreError> {
+        let (sessions, cancelled) = self
+            .runner
+            .bus
+            .store()
+            .read(|connection| Ok((inbox::open_sessions(connection)?, inbox::cancelled(connection)?)))
+            .await?;
+        let unfinished = sessions.iter().map(|(_, messages, _)| messages).sum();
+        for (session, ..) in sessions {
+            self.lanes.wake(session.into());
+        }
+        let cancels = self.runner.lock_cancels();
+        for row in cancelled {
+            if let Some(cancel) = cancels.get(&row.turn) {
+                cancel.cancel();
+            }
+        }
+        Ok(unfinished)
+    }
+
+    fn start_turns(&mut self) {
+        while let Some((session, company)) = self.lanes.next() {
+            let (runner, proven) = (self.runner.clone(), self.proven.0.clone());
+            self.turns.spawn(async move {
+                let more = runner.run_next(&session, company, proven).await;
+                (session, more)
+            });
+        }
+    }
+
+    fn ended(&mut self, ended: Result<(SessionKey, bool), tokio::task::JoinError>) {
+        match ended {
+            Ok((session, more)) => self.lanes.ended(&session, more),
+            // Panics are caught inside; this is an abort, and only the drain aborts.
+            Err(error) => tracing::error!(%error, "a lane ended unexpectedly"),
+        }
+    }
+
+    async fn drain(mut self, limit: Duration) {
+        let running = self.lanes.running();
+        if running > 0 {
+            tracing::info!(running, ?limit, "waiting for running turns");
+        }
+        let all_ended = async { while self.turns.join_next().await.is_some() {} };
+        let in_time = tokio::time::timeout(limit, all_ended).await.is_ok();
+        self.turns.shutdown().await;
+        let left: Vec<_> = self.runner.lock_cancels().drain().map(|(turn, _)| turn).collect();
+        if !in_time {
+            tracing::warn!(turns = left.len(), "stopped in mid-turn; they go on at the next start");
+        }
+        let is_guest = self.is_guest;
+        let undone = self
+            .runner
+            .bus
+            .store()
+            .write(Commit::Synced, move |connection| {
+                for turn in left {
+                    inbox::undo_start(connection, turn)?;
+                }
+                if is_guest {
+                    return Ok(());
+                }
+                meta::set(connection, meta::ALONE, "")?;
+                meta::set(connection, meta::CLEAN, "yes")
+            })
+            .await;
+        if let Err(error) = undone {
+            tracing::error!(%error, "the orderly stop could not be recorded");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What the model is given: a system prompt that stays the same from turn to turn, a window of what was said, and the
+//! message once, with its time and place in the message itself.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::progress::ContextStep;
+use crate::llm::ChatMessage;
+use crate::store::messages::{self, MessageRow, Session};
+use crate::store::turn_steps::hex;
+use crate::store::{Connection, StoreError, inbox::InboxRow};
+
+/// The workspace's files that stand in the system prompt, in order.
+const BOOTSTRAP_FILES: [&str; 4] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md"];
+
+/// The most that one of them may fill, in bytes.
+const BOOTSTRAP_LIMIT: usize = 20_000;
+
+const SECTION_BREAK: &str = "\n\n---\n\n";
+
+const IDENTITY: &str = "You are daoyou (道友, a companion on the way), a personal assistant that lives in a gateway: people \
+write to you from the terminal, webhooks and other channels, and your answer goes back to where the message came from. \
+Answer in the language of the message, briefly and plainly. Use the tools when they help; say what you did and what \
+did not work. Each message ends with a runtime context (time, channel, chat) that the gateway adds.";
+
+/// The system prompt, read again when one of its files has changed.
+pub struct SystemPrompt {
+    workspace: PathBuf,
+    cached: Mutex<Option<Cached>>,
+}
+
+struct Cached {
+    stamps: Stamps,
+    text: Arc<str>,
+    hash: Arc<str>,
+}
+
+type Stamps = [Option<(SystemTime, u64)>; BOOTSTRAP_FILES.len()];
+
+impl SystemPrompt {
+    pub fn new(workspace: PathBuf) -> Self {
+        Self { workspace, cached: Mutex::default() }
+    }
+
+    /// The text, and its SHA-256.
+    pub fn current(&self) -> (Arc<str>, Arc<str>) {
+        let stamps = BOOTSTRAP_FILES.map(|name| stamp(&self.workspace.join(name)));
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = match cached.take() {
+            Some(known) if known.stamps == stamps => known,
+            _ => {
+                let text = self.compose();
+                let hash = hex(&<sha2::Sha256 as sha2::Digest>::digest(text.as_bytes()));
+                Cached { stamps, text: text.into(), hash: hash.into() }
+            }
+        };
+        let current = (fresh.text.clone(), fresh.hash.clone());
+        *cached = Some(fresh);
+        current
+    }
+
+    fn compose(&self) -> String {
+        let mut prompt = format!("{IDENTITY}\nYour own folder, the workspace, is {}.", self.workspace.display());
+        for name in BOOTSTRAP_FILES {
+            // A file that is not there, or no text, has nothing to say.
+            let Ok(text) = std::fs::read_to_string(self.workspace.join(name)) else { continue };
+            let text = text.trim();
+            if !text.is_empty() {
+                prompt.push_str(SECTION_BREAK);
+                prompt.push_str(&text[..text.floor_char_boundary(BOOTSTRAP_LIMIT)]);
+            }
+        }
+        prompt
+    }
+}
+
+fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// The message as the model reads it. Made of the row alone, so that a restart makes the same bytes.
+pub fn user_text(rows: &[InboxRow], zone: &TimeZone) -> String {
+    let mut text = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n\n");
+    if let Some(last) = rows.last() {
+        let at = Timestamp::from_millisecond(last.received_at).unwrap_or_default().to_zoned(zone.clone());
+        let zone = zone.iana_name().map_or_else(|| at.strftime("%Z").to_string(), str::to_owned);
+        let time = at.strftime("%Y-%m-%d %H:%M");
+        text.push_str(&format!(
+            "\n\n[Runtime Context]\nCurrent Time: {time} ({zone})\nChannel: {}\nChat ID: {}",
+            last.channel, last.chat_id
+        ));
+    }
+    text
+}
+
+/// Bounds of the history that goes into a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Messages.
+    pub messages: u32,
+    /// Estimated tokens.
+    pub tokens: usize,
+}
+
+/// Chooses which messages of the session the model is given: whole turns, the newest, within the window. The start
+/// moves in steps of a quarter of the window, so that consecutive requests share their beginning.
+pub fn choose(
+    connection: &Connection,
+    session: &str,
+    head: &Session,
+    window: Window,
+) -> Result<(i64, Vec<MessageRow>), StoreError> {
+    let size = i64::from(window.messages.max(1));
+    let step = (size / 4).max(1);
+    let earliest = (head.next_seq - size).max(head.first_seq);
+    let from = if earliest == head.first_seq { earliest } else { round_up(earliest, step) };
+    let mut rows = messages::range(connection, session, from, head.next_seq)?;
+    let mut tokens: usize = rows.iter().map(|row| estimate_tokens(&row.body)).sum();
+    let mut cut = 0;
+    while cut < rows.len() && (tokens > window.tokens || (cut > 0 && rows[cut].seq % step != 0)) {
+        tokens -= estimate_tokens(&rows[cut].body);
+        cut += 1;
+    }
+    // A turn begins with the user's message; half a turn would be an orphan tool result sooner or later.
+    cut += rows[cut..].iter().take_while(|row| row.role != "user").count();
+    rows.drain(..cut);
+    let from = rows.first().map_or(head.next_seq, |row| row.seq);
+    Ok((from, rows))
+}
+
+/// The messages that a turn was given before, for the same turn after a restart.
+pub fn choose_again(
+    connection: &Connection,
+    session: &str,
+    context: &ContextStep,
+) -> Result<Vec<MessageRow>, StoreError> {
+    messages::range(connection, session, context.from, context.to)
+}
+
+/// Reads rows back into messages.
+pub fn read_messages(rows: &[MessageRow]) -> Result<Vec<ChatMessage>, StoreError> {
+    rows.iter().map(|row| serde_json::from_str(&row.body).map_err(StoreError::from)).collect()
+}
+
+/// About how many tokens a text costs: four bytes of ASCII a token, one and a half of other characters.
+pub fn estimate_tokens(text: &str) -> usize {
+    let ascii = text.bytes().filter(u8::is_ascii).count();
+    let others = text.chars().count() - ascii;
+    ascii / 4 + others * 2 / 3 + 4
+}
+
+fn round_up(value: i64, step: i64) -> i64 {
+    value + (step - value.rem_euclid(step)) % step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+    use uuid::Uuid;
+
+    #[tokio::test]
+    async fn the_window_holds_whole_turns_and_its_start_moves_in_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let mut starts = Vec::new();
+        for _ in 0..40 {
+            store
+                .write(crate::store::Commit::Logged, |connection| {
+                    let turn = [ChatMessage::user("hello"), ChatMessage::assistant("hi")];
+                    let rows = turn.iter().map(|m| (m.role(), serde_json::to_string(m).unwrap()));
+                    messages::append(connection, "cli:direct", Uuid::now_v7(), rows)
+                })
+                .await
+                .unwrap();
+            let (from, rows) = store
+                .read(|connection| {
+                    let head = messages::session(connection, "cli:direct")?;
+                    choose(connection, "cli:direct", &head, Window { messages: 16, tokens: 10_000 })
+                })
+                .await
+                .unwrap();
+            assert!(rows.len() <= 16 && rows[0].role == "user");
+            starts.push(from);
+        }
+        starts.dedup();
+        assert_eq!(starts, (0..=64).step_by(4).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_tight_token_budget_drops_the_oldest_turns() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let rows = store
+            .write(crate::store::Commit::Logged, |connection| {
+                for number in 0..20 {
+                    let turn =
+                        [ChatMessage::user(format!("{number} {}", "word ".repeat(100))), ChatMessage::assistant("hi")];
+                    let rows = turn.iter().map(|m| (m.role(), serde_json::to_string(m).unwrap()));
+                    messages::append(connection, "s", Uuid::now_v7(), rows)?;
+                }
+                let head = messages::session(connection, "s")?;
+                Ok(choose(connection, "s", &head, Window { messages: 100, tokens: 1_000 })?.1)
+            })
+            .await
+            .unwrap();
+        let tokens: usize = rows.iter().map(|row| estimate_tokens(&row.body)).sum();
+        assert!(tokens <= 1_000 && rows[0].role == "user" && rows.last().is_some_and(|row| row.seq == 39), "{tokens}");
+    }
+}

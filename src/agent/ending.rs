@@ -1,0 +1,143 @@
+//! The end of a turn: one commit.
+
+use std::time::Duration;
+
+use daoyou_channels::backoff::Backoff;
+use daoyou_channels::{ErrorInfo, SessionKey};
+use uuid::Uuid;
+
+use super::progress::Progress;
+use super::slash::SessionChange;
+use crate::bus::{MessageBus, OutboundBody, OutboundDraft};
+use crate::crash;
+use crate::llm::ChatMessage;
+use crate::store::inbox::{self, InboxRow, State};
+use crate::store::usage::{self, Tokens};
+use crate::store::{Commit, Connection, StoreError, messages, meta, turn_steps};
+
+/// What the turn adds to its session.
+#[derive(Clone, Debug)]
+pub enum Append {
+    Nothing,
+    /// The user's message, what the journal holds after it, with open calls closed by `reason`, and the reply. The
+    /// journal is read within the commit, so that a step written at the last moment is not missed.
+    Turn {
+        user: String,
+        reason: &'static str,
+    },
+}
+
+/// How a turn ends.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    pub turn: Uuid,
+    /// The messages it answers; the reply goes to the last one's chat.
+    pub rows: Vec<InboxRow>,
+    pub reply: String,
+    /// A stable word when it failed.
+    pub error: Option<&'static str>,
+    /// `Done`, or `Dead` when it was given up.
+    pub state: State,
+    pub append: Append,
+    pub change: SessionChange,
+    /// `PROVIDER/MODEL`, empty when none was asked.
+    pub model: String,
+}
+
+impl Ending {
+    /// Writes the end and tells who waits; a store that cannot take it is tried again until it can, and holds the
+    /// session's lane meanwhile. Answers whether the session has another message.
+    pub async fn write(self, bus: &MessageBus) -> bool {
+        let Some(last) = self.rows.last() else { return false };
+        let (session, channel) = (SessionKey::from(last.session.as_str()), last.channel.clone());
+        let ids: Vec<Uuid> = self.rows.iter().map(|row| row.id).collect();
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        let more = loop {
+            let ending = self.clone();
+            match bus.store().write(Commit::Synced, move |connection| ending.commit(connection)).await {
+                Ok(more) => break more,
+                Err(StoreError::Closed) => return std::future::pending().await,
+                Err(error) => {
+                    tracing::error!(turn = %self.turn, %session, %error, "the end of a turn could not be written; its session waits");
+                    tokio::time::sleep(backoff.next_wait()).await;
+                }
+            }
+        };
+        crash::point("end_committed", &last.content);
+        bus.inbound_ended(&session, &ids);
+        bus.outbound_written(&channel, 1);
+        more
+    }
+
+    fn commit(&self, connection: &Connection) -> Result<bool, StoreError> {
+        let Some(last) = self.rows.last() else { return Ok(false) };
+        if inbox::finish(connection, self.turn, self.state)? == 0 {
+            return Err(StoreError::Row(format!("turn {} has ended already", self.turn)));
+        }
+        if let Append::Turn { user, reason } = &self.append {
+            self.append_messages(connection, &last.session, user, reason)?;
+        }
+        match &self.change {
+            SessionChange::None => {}
+            SessionChange::NewEpoch => messages::new_epoch(connection, &last.session)?,
+            SessionChange::Model(model) => messages::set_model(connection, &last.session, model.as_deref())?,
+        }
+        self.reply_draft(last)?.insert(connection)?;
+        if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == self.turn.to_string()) {
+            meta::set(connection, meta::ALONE, "")?;
+        }
+        Ok(!inbox::open_of_session(connection, &last.session, 1)?.is_empty())
+    }
+
+    fn append_messages(
+        &self,
+        connection: &Connection,
+        session: &str,
+        user: &str,
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        let steps = turn_steps::of_turn(connection, self.turn)?;
+        // A journal that cannot be believed adds nothing but the message and what was said about it.
+        let mut progress = Progress::read(&steps).unwrap_or_default();
+        progress.close_calls(reason);
+        let mut said = vec![ChatMessage::user(user)];
+        said.extend(progress.messages);
+        said.push(ChatMessage::assistant(self.reply.as_str()));
+        for message in &mut said {
+            // What the model thought is in the journal; the session keeps what was said.
+            if let ChatMessage::Assistant { reasoning, .. } = message {
+                *reasoning = None;
+            }
+        }
+        let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+        let roles = said.iter().map(ChatMessage::role);
+        messages::append(connection, session, self.turn, roles.zip(bodies))?;
+        if !self.model.is_empty() {
+            let used = Tokens {
+                turns: 1,
+                input: progress.usage.input_tokens,
+                output: progress.usage.output_tokens,
+                cached: progress.usage.cached_tokens,
+            };
+            usage::add(connection, self.turn, session, &self.model, used)?;
+        }
+        Ok(())
+    }
+
+    fn reply_draft(&self, last: &InboxRow) -> Result<OutboundDraft, StoreError> {
+        Ok(OutboundDraft {
+            turn: self.turn,
+            slot: "reply".to_owned(),
+            channel: last.channel.clone(),
+            chat_id: last.chat_id.clone(),
+            body: OutboundBody {
+                content: self.reply.clone(),
+                session: SessionKey::from(last.session.as_str()),
+                in_reply_to: Some(last.id),
+                attachments: Vec::new(),
+                metadata: serde_json::from_str(&last.metadata)?,
+                error: self.error.map(|code| ErrorInfo { code: code.to_owned() }),
+            },
+        })
+    }
+}

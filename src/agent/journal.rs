@@ -1,0 +1,128 @@
+//! The journal of a running turn: what it has done is in the store before it goes on.
+
+use std::time::Duration;
+
+use async_channel::Sender;
+use async_trait::async_trait;
+use daoyou_channels::SessionKey;
+use daoyou_channels::backoff::Backoff;
+use uuid::Uuid;
+
+use super::progress::StepBody;
+use crate::bus::{MessageBus, OutboundBody, OutboundDraft};
+use crate::crash;
+use crate::store::{Commit, Connection, StoreError, inbox, turn_steps};
+use crate::tools::Effect;
+
+/// Keeps the steps of a turn. Each call returns when its step is kept; a store that cannot take it holds the turn.
+#[async_trait]
+pub trait Journal: Send + Sync {
+    /// Keeps a step that the process's death must not lose.
+    async fn record(&self, step: &StepBody);
+
+    /// Keeps a step that is on the disk itself before the turn goes on.
+    async fn record_synced(&self, step: &StepBody);
+
+    /// Keeps a tool's result, together with what the tool does inside daoyou.
+    async fn record_result(&self, step: &StepBody, effects: &[Effect]);
+}
+
+/// The journal in the store.
+pub struct StoreJournal<'a> {
+    pub bus: &'a MessageBus,
+    pub turn: Uuid,
+    pub session: SessionKey,
+    /// Told once the turn has got somewhere, for the loop that runs it alone.
+    pub proven: Option<Sender<SessionKey>>,
+}
+
+impl StoreJournal<'_> {
+    async fn append(&self, commit: Commit, step: &StepBody, effects: Vec<OutboundDraft>) {
+        let (kind, turn) = (step.kind(), self.turn);
+        let progressed = matches!(step, StepBody::Response { .. } | StepBody::ToolResult { .. });
+        let body = match serde_json::to_string(step) {
+            Ok(body) => body,
+            Err(error) => {
+                // Every field of a step is text, numbers or JSON; there is no way to write it otherwise.
+                tracing::error!(%turn, %error, "a step could not be written as JSON");
+                return std::future::pending().await;
+            }
+        };
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        loop {
+            let (body, effects) = (body.clone(), effects.clone());
+            let write = move |connection: &Connection| {
+                let seq = turn_steps::append(connection, turn, kind, &body)?;
+                if progressed {
+                    inbox::reset_stalled(connection, turn)?;
+                }
+                for (number, mut effect) in effects.into_iter().enumerate() {
+                    effect.slot = if number == 0 { format!("tool:{seq}") } else { format!("tool:{seq}.{number}") };
+                    effect.insert(connection)?;
+                }
+                Ok(())
+            };
+            match self.bus.store().write(commit, write).await {
+                Ok(()) => break,
+                Err(StoreError::Closed) => return std::future::pending().await,
+                Err(error) => {
+                    tracing::error!(%turn, kind, %error, "a step could not be kept; the turn waits");
+                    tokio::time::sleep(backoff.next_wait()).await;
+                }
+            }
+        }
+        if progressed && let Some(proven) = &self.proven {
+            // A loop that no longer listens has no need to know.
+            let _ = proven.try_send(self.session.clone());
+        }
+    }
+}
+
+#[async_trait]
+impl Journal for StoreJournal<'_> {
+    async fn record(&self, step: &StepBody) {
+        self.append(Commit::Logged, step, Vec::new()).await;
+        if let StepBody::Response { response, .. } = step {
+            let point = if response.tool_calls.is_empty() { "final_response_committed" } else { "response_committed" };
+            crash::point(point, &response.text);
+        }
+    }
+
+    async fn record_synced(&self, step: &StepBody) {
+        self.append(Commit::Synced, step, Vec::new()).await;
+        if let StepBody::ToolStarted { name, .. } = step {
+            crash::point("tool_started", name);
+        }
+    }
+
+    async fn record_result(&self, step: &StepBody, effects: &[Effect]) {
+        let StepBody::ToolResult { name, .. } = step else { return self.record(step).await };
+        crash::point("tool_finished", name);
+        let drafts: Vec<_> = effects.iter().map(|effect| draft_of(effect, self.turn, &self.session)).collect();
+        let commit = if drafts.is_empty() { Commit::Logged } else { Commit::Synced };
+        self.append(commit, step, drafts.clone()).await;
+        crash::point("tool_result_committed", name);
+        for draft in drafts {
+            self.bus.outbound_written(&draft.channel, 1);
+        }
+    }
+}
+
+fn draft_of(effect: &Effect, turn: Uuid, session: &SessionKey) -> OutboundDraft {
+    match effect {
+        Effect::Message { channel, chat_id, content } => OutboundDraft {
+            turn,
+            slot: String::new(),
+            channel: channel.clone(),
+            chat_id: chat_id.clone(),
+            body: OutboundBody {
+                content: content.clone(),
+                session: session.clone(),
+                in_reply_to: None,
+                attachments: Vec::new(),
+                metadata: serde_json::Map::new(),
+                error: None,
+            },
+        },
+    }
+}

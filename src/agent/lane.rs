@@ -1,0 +1,366 @@
+//! One turn of a session: from the commit that starts it to the commit that ends it.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_channel::Sender;
+use daoyou_channels::settings::Span;
+use daoyou_channels::{SessionKey, Trust, TurnEvent};
+use futures_util::FutureExt;
+use jiff::tz::TimeZone;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::context::{self, SystemPrompt, Window};
+use super::ending::{Append, Ending};
+use super::journal::{Journal, StoreJournal};
+use super::lanes::Company;
+use super::phrases::{Phrases, fill};
+use super::progress::{ContextStep, Progress, StepBody};
+use super::slash::{SessionChange, Slash, SlashCommands};
+use super::turn::{Answer, Turn, TurnLimits};
+use super::watch::Watch;
+use super::{AgentConfig, QueueMode};
+use crate::bus::MessageBus;
+use crate::crash;
+use crate::llm::{ChatMessage, ModelChoice, Models};
+use crate::store::inbox::{self, InboxRow, State};
+use crate::store::messages::{self, Session};
+use crate::store::turn_steps::{self, StepRow};
+use crate::store::{Commit, Connection, StoreError, meta};
+use crate::tools::{Executor, ToolContext};
+
+/// Messages that `collect` joins into one turn at most.
+const COLLECT_LIMIT: u32 = 50;
+
+/// The running turns that can be told to stop.
+pub type Cancels = Arc<Mutex<HashMap<Uuid, CancellationToken>>>;
+
+/// Runs turns: everything they need, shared by all lanes.
+pub struct LaneRunner {
+    pub bus: Arc<MessageBus>,
+    pub config: AgentConfig,
+    pub timezone: TimeZone,
+    pub models: Arc<Models>,
+    pub tools: Arc<Executor>,
+    pub system: SystemPrompt,
+    pub slash: Arc<SlashCommands>,
+    pub phrases: &'static Phrases,
+    pub cancels: Cancels,
+}
+
+/// A turn that has been started in the store.
+struct Started {
+    turn: Uuid,
+    rows: Vec<InboxRow>,
+    steps: Vec<StepRow>,
+    cancel: CancellationToken,
+}
+
+/// How a turn that did not fail came to its end.
+enum Outcome {
+    Answered(Answer),
+    Stopped,
+    TimedOut,
+    Panicked,
+}
+
+impl LaneRunner {
+    /// Runs the session's next message, if it has one; answers whether it has more. `proven` is told when a turn that
+    /// runs alone has got somewhere.
+    pub async fn run_next(&self, session: &SessionKey, company: Company, proven: Sender<SessionKey>) -> bool {
+        let started = match self.start(session, company).await {
+            Ok(Some(started)) => started,
+            Ok(None) => return false,
+            Err(error) => {
+                tracing::error!(%session, %error, "a turn could not be started; trying again");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                return true;
+            }
+        };
+        let turn = started.turn;
+        let proven = (company == Company::Alone).then_some(proven);
+        let ending = AssertUnwindSafe(self.run(session, &started, proven)).catch_unwind().await;
+        let ending = ending.unwrap_or_else(|_| {
+            tracing::error!(%turn, %session, "a turn panicked");
+            Ok(self.ending(&started, Outcome::Panicked, None))
+        });
+        let ending = ending.unwrap_or_else(|error| {
+            tracing::error!(%turn, %session, %error, "a turn failed");
+            self.ending(&started, Outcome::Panicked, None)
+        });
+        let (outcome, reply_bytes) = (ending.error.unwrap_or("answered"), ending.reply.len());
+        let more = ending.write(&self.bus).await;
+        self.lock_cancels().remove(&turn);
+        tracing::info!(%turn, %session, outcome, reply_bytes, "turn ended");
+        more
+    }
+
+    /// One commit, before any work: the lowest unfinished row is `running`, its start counted.
+    async fn start(&self, session: &SessionKey, company: Company) -> Result<Option<Started>, StoreError> {
+        let (key, collect) = (session.to_string(), self.config.queue == QueueMode::Collect);
+        let cancels = self.cancels.clone();
+        let started = self
+            .bus
+            .store()
+            .write(Commit::Synced, move |connection| {
+                let rows = take_rows(connection, &key, collect)?;
+                let Some(turn) = rows.first().map(|row| row.turn) else { return Ok(None) };
+                for row in &rows {
+                    inbox::start(connection, row.seq, turn)?;
+                }
+                if company == Company::Alone {
+                    meta::set(connection, meta::ALONE, &turn.to_string())?;
+                }
+                let steps = turn_steps::of_turn(connection, turn)?;
+                // Registered inside the commit: a `/stop` that comes after it finds the turn here.
+                let cancel = CancellationToken::new();
+                if rows.iter().any(|row| row.cancel) {
+                    cancel.cancel();
+                }
+                cancels.lock().unwrap_or_else(PoisonError::into_inner).insert(turn, cancel.clone());
+                Ok(Some(Started { turn, rows, steps, cancel }))
+            })
+            .await?;
+        if let Some(started) = &started {
+            let text = started.rows.first().map(|row| row.content.as_str()).unwrap_or_default();
+            crash::point("turn_started", text);
+        }
+        Ok(started)
+    }
+
+    async fn run(
+        &self,
+        session: &SessionKey,
+        started: &Started,
+        proven: Option<Sender<SessionKey>>,
+    ) -> Result<Ending, StoreError> {
+        let Some(last) = started.rows.last() else {
+            return Err(StoreError::Row("a turn without messages".to_owned()));
+        };
+        if let Some(command) = Slash::parse(&last.content) {
+            let (reply, change) = self.slash.answer(&command, session.as_str()).await?;
+            let answer = Answer { reply, error: None };
+            let ending = self.ending(started, Outcome::Answered(answer), None);
+            return Ok(Ending { append: Append::Nothing, change, ..ending });
+        }
+        let mut progress = match Progress::read(&started.steps) {
+            Ok(progress) => progress,
+            Err(damaged) => {
+                tracing::error!(turn = %started.turn, %damaged, "the journal of a turn is damaged");
+                let answer = Answer { reply: self.phrases.state_corrupted.to_owned(), error: Some("state_corrupted") };
+                return Ok(self.ending(started, Outcome::Answered(answer), None));
+            }
+        };
+        let hub = self.bus.events().clone();
+        let watch = Watch::new(hub, session.clone(), started.turn, &last.channel, &last.chat_id);
+        watch.emit(|| TurnEvent::Started);
+        let journal = StoreJournal { bus: &self.bus, turn: started.turn, session: session.clone(), proven };
+        let outcome = self.converse(session, started, last, &mut progress, &journal, &watch).await?;
+        let (model, answer) = outcome;
+        let ending = self.ending(started, answer, Some((&watch, &progress)));
+        let (reply, message) = (ending.reply.clone(), ending.reply.clone());
+        watch.emit(|| match ending.error {
+            Some(_) => TurnEvent::Error { message },
+            None => TurnEvent::Done {
+                reply,
+                input_tokens: progress.usage.input_tokens,
+                output_tokens: progress.usage.output_tokens,
+            },
+        });
+        Ok(Ending { model, ..ending })
+    }
+
+    /// Gives the model the conversation and lets the turn run, until it answers, is stopped, or its time is up.
+    async fn converse(
+        &self,
+        session: &SessionKey,
+        started: &Started,
+        last: &InboxRow,
+        progress: &mut Progress,
+        journal: &dyn Journal,
+        watch: &Watch,
+    ) -> Result<(String, Outcome), StoreError> {
+        let (head, history, from) = self.history(session, progress.context.clone()).await?;
+        let wanted = head.model.clone().unwrap_or_else(|| self.config.model.clone());
+        let model = match self.models.resolve(&wanted).await {
+            Ok(model) => model,
+            Err(error) => {
+                let reply = fill(self.phrases.no_model, &[&wanted, &error.to_string()]);
+                let answer = Answer { reply, error: Some("no_model") };
+                return Ok((String::new(), Outcome::Answered(answer)));
+            }
+        };
+        let model_name = format!("{}/{}", model.provider.name(), model.model);
+        let (system, system_hash) = self.system.current();
+        if progress.context.is_none() {
+            let step = StepBody::Context(ContextStep {
+                system: system_hash.to_string(),
+                from,
+                to: head.next_seq,
+                user: context::user_text(&started.rows, &self.timezone),
+                model: model_name.clone(),
+            });
+            journal.record(&step).await;
+            progress.apply(step);
+        }
+        let user = progress.context.as_ref().map(|context| context.user.clone()).unwrap_or_default();
+        let mut conversation = history;
+        conversation.push(ChatMessage::User { content: user });
+        let turn = self.turn(session, started, last, &model, conversation, system, journal, watch);
+        let limit = self.config.turn_timeout.0.saturating_sub(progress.active);
+        let cancel = started.cancel.clone();
+        let outcome = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Outcome::Stopped,
+            outcome = tokio::time::timeout(limit, turn.run(progress)) => match outcome {
+                Ok(answer) => Outcome::Answered(answer),
+                Err(_) => Outcome::TimedOut,
+            },
+        };
+        // Tools that still run are told to end.
+        cancel.cancel();
+        Ok((model_name, outcome))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a turn is a function of all its inputs, and this only names them")]
+    fn turn<'a>(
+        &'a self,
+        session: &SessionKey,
+        started: &Started,
+        last: &InboxRow,
+        model: &'a ModelChoice,
+        conversation: Vec<ChatMessage>,
+        system: Arc<str>,
+        journal: &'a dyn Journal,
+        watch: &'a Watch,
+    ) -> Turn<'a> {
+        Turn {
+            system,
+            conversation,
+            model,
+            temperature: self.config.temperature,
+            max_tokens: self.config.max_tokens,
+            tools: &self.tools,
+            tool_context: ToolContext {
+                session: session.clone(),
+                turn: started.turn,
+                call_id: String::new(),
+                channel: last.channel.clone(),
+                chat_id: last.chat_id.clone(),
+                trust: Trust::parse(&last.trust),
+                cancel: started.cancel.child_token(),
+            },
+            limits: TurnLimits { iterations: self.config.max_iterations, tokens: self.config.max_turn_tokens },
+            journal,
+            watch,
+            phrases: self.phrases,
+        }
+    }
+
+    /// The session's head and what of it the model is given, the same again for a turn that goes on.
+    async fn history(
+        &self,
+        session: &SessionKey,
+        context: Option<ContextStep>,
+    ) -> Result<(Session, Vec<ChatMessage>, i64), StoreError> {
+        let key = session.to_string();
+        let tokens = usize::try_from(self.config.context_tokens).unwrap_or(usize::MAX);
+        let window = Window { messages: self.config.memory_window, tokens };
+        let (head, from, rows) = self
+            .bus
+            .store()
+            .read(move |connection| {
+                let head = messages::session(connection, &key)?;
+                let (from, rows) = match &context {
+                    Some(context) => (context.from, context::choose_again(connection, &key, context)?),
+                    None => context::choose(connection, &key, &head, window)?,
+                };
+                Ok((head, from, rows))
+            })
+            .await?;
+        Ok((head, context::read_messages(&rows)?, from))
+    }
+
+    fn ending(&self, started: &Started, outcome: Outcome, run: Option<(&Watch, &Progress)>) -> Ending {
+        let (reply, error, reason) = match outcome {
+            Outcome::Answered(answer) => (answer.reply, answer.error, "not run: the turn had ended"),
+            Outcome::Stopped => {
+                let partial = run.map(|(watch, _)| watch.partial_text()).unwrap_or_default();
+                let reply = format!("{}\n\n{}", partial.trim(), self.phrases.stopped_mark).trim().to_owned();
+                (reply, Some("stopped"), "stopped by the user")
+            }
+            Outcome::TimedOut => {
+                let limit = Span(self.config.turn_timeout.0).to_string();
+                (fill(self.phrases.turn_timeout, &[&limit]), Some("turn_timeout"), "stopped: the turn's time was up")
+            }
+            Outcome::Panicked => (self.phrases.internal.to_owned(), Some("internal"), "not run: the turn had failed"),
+        };
+        let user = match run.and_then(|(_, progress)| progress.context.as_ref()) {
+            Some(context) => context.user.clone(),
+            None => context::user_text(&started.rows, &self.timezone),
+        };
+        Ending {
+            turn: started.turn,
+            rows: started.rows.clone(),
+            reply,
+            error,
+            state: State::Done,
+            append: Append::Turn { user, reason },
+            change: SessionChange::None,
+            model: String::new(),
+        }
+    }
+
+    /// Gives up a message that stopped the gateway each time; its sender is told, its session goes on.
+    pub async fn bury(&self, rows: Vec<InboxRow>) {
+        let Some(turn) = rows.first().map(|row| row.turn) else { return };
+        tracing::error!(%turn, "a message stopped the gateway each time and is set aside");
+        let ending = Ending {
+            turn,
+            rows,
+            reply: self.phrases.poison.to_owned(),
+            error: Some("poison"),
+            state: State::Dead,
+            append: Append::Nothing,
+            change: SessionChange::None,
+            model: String::new(),
+        };
+        ending.write(&self.bus).await;
+    }
+
+    pub fn lock_cancels(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, CancellationToken>> {
+        self.cancels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The session's lowest unfinished message, and with `collect` those behind it from the same sender and chat. A turn
+/// that had been started before takes the same messages again.
+fn take_rows(connection: &Connection, session: &str, collect: bool) -> Result<Vec<InboxRow>, StoreError> {
+    let limit = if collect { COLLECT_LIMIT } else { 1 };
+    let mut rows = inbox::open_of_session(connection, session, limit)?;
+    let Some(first) = rows.first().cloned() else { return Ok(Vec::new()) };
+    match first.state {
+        State::Waiting => return Ok(Vec::new()),
+        State::Running => {
+            let started = inbox::of_turn(connection, first.turn)?;
+            return Ok(started.into_iter().filter(|row| row.state == State::Running).collect());
+        }
+        _ => {}
+    }
+    let joins = |row: &InboxRow| {
+        row.state == State::Queued
+            && Slash::parse(&row.content).is_none()
+            && (&row.sender, &row.trust, &row.channel, &row.chat_id)
+                == (&first.sender, &first.trust, &first.channel, &first.chat_id)
+    };
+    let count = if Slash::parse(&first.content).is_some() {
+        1
+    } else {
+        1 + rows.iter().skip(1).take_while(|row| joins(row)).count()
+    };
+    rows.truncate(count);
+    Ok(rows)
+}

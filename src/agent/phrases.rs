@@ -1,0 +1,146 @@
+//! What daoyou itself says, in the configured language.
+
+use super::Locale;
+
+/// The words of one language. `{}` stands for what is filled in.
+#[derive(Clone, Copy, Debug)]
+pub struct Phrases {
+    pub locale: Locale,
+    pub new_session: &'static str,
+    pub stopped: &'static str,
+    pub nothing_to_stop: &'static str,
+    pub stopped_mark: &'static str,
+    pub done: &'static str,
+    pub empty_answer: &'static str,
+    pub iteration_cap: &'static str,
+    pub token_cap: &'static str,
+    pub cut_at_length: &'static str,
+    pub model_failed: &'static str,
+    pub turn_timeout: &'static str,
+    pub internal: &'static str,
+    pub state_corrupted: &'static str,
+    pub poison: &'static str,
+    pub no_model: &'static str,
+    pub unknown_command: &'static str,
+    pub help: &'static str,
+    pub model_is: &'static str,
+    pub model_set: &'static str,
+    pub model_reset: &'static str,
+    pub session_is: &'static str,
+    pub cost_is: &'static str,
+    pub status_is: &'static str,
+    pub tools_are: &'static str,
+}
+
+impl Phrases {
+    pub fn of(locale: Locale) -> &'static Self {
+        match locale {
+            Locale::En => &EN,
+            Locale::Zh => &ZH,
+        }
+    }
+}
+
+/// Puts `values` where `{}` stands, in order.
+pub fn fill(template: &str, values: &[&str]) -> String {
+    let mut filled = String::with_capacity(template.len() + 32);
+    let mut values = values.iter();
+    let mut pieces = template.split("{}").peekable();
+    while let Some(piece) = pieces.next() {
+        filled.push_str(piece);
+        if pieces.peek().is_some() {
+            filled.push_str(values.next().unwrap_or(&""));
+        }
+    }
+    filled
+}
+
+static EN: Phrases = Phrases {
+    locale: Locale::En,
+    new_session: "New session started.",
+    stopped: "Stopping.",
+    nothing_to_stop: "Nothing is running here.",
+    stopped_mark: "(stopped)",
+    done: "Done.",
+    empty_answer: "The model gave no answer. Please try again.",
+    iteration_cap: "(I stopped after {} steps, which is the limit. Ask me to go on if there is more to do.)",
+    token_cap: "(I stopped after {} tokens, which is the limit for one message. Ask me to go on if there is more to do.)",
+    cut_at_length: "(The answer was cut at the model's length limit.)",
+    model_failed: "I could not get an answer from the model: {}",
+    turn_timeout: "I stopped because this took longer than {}.",
+    internal: "Something went wrong inside daoyou while I worked on this. It has been logged; please try again.",
+    state_corrupted: "The record of this turn is damaged, so I did not go on with it. Please send your message again.",
+    poison: "This message stopped the gateway each time I worked on it, so I have set it aside. The owner can see it with `daoyou queue list`.",
+    no_model: "The model {} cannot be used: {}",
+    unknown_command: "Unknown command {}.",
+    help: "**daoyou commands**\n\
+        - `/new` - start a new session; what was said is archived\n\
+        - `/stop` - stop what is running\n\
+        - `/status` - how the gateway is\n\
+        - `/model [name]` - show or choose the model of this session\n\
+        - `/session` - show this session\n\
+        - `/cost` - tokens used\n\
+        - `/tools` - what I can use\n\
+        - `/help` - this list",
+    model_is: "Model: {}\nAvailable: {}\nChoose one with `/model NAME`, go back with `/model auto`.",
+    model_set: "This session now uses {}.",
+    model_reset: "This session uses the configured model again.",
+    session_is: "Session: {}\nMessages: {}\nSessions before this one here: {}",
+    cost_is: "This session: {} turns, {} tokens in ({} cached), {} tokens out.\nToday, all sessions: {} turns, {} tokens in, {} tokens out.",
+    status_is: "daoyou {} is up for {}.\nMessages waiting or running: {}\nReplies to deliver: {}",
+    tools_are: "Tools: {}",
+};
+
+static ZH: Phrases = Phrases {
+    locale: Locale::Zh,
+    new_session: "已开启新会话。",
+    stopped: "正在停止。",
+    nothing_to_stop: "这里没有正在运行的任务。",
+    stopped_mark: "（已停止）",
+    done: "完成。",
+    empty_answer: "模型没有给出回答，请再试一次。",
+    iteration_cap: "（已达到 {} 步的上限，我先停在这里。如需继续请告诉我。）",
+    token_cap: "（已用 {} 个 token，达到单条消息的上限，我先停在这里。如需继续请告诉我。）",
+    cut_at_length: "（回答已达到模型的长度上限而被截断。）",
+    model_failed: "无法从模型得到回答：{}",
+    turn_timeout: "处理时间超过 {}，我已停止。",
+    internal: "处理这条消息时 daoyou 内部出错，已记录到日志；请再试一次。",
+    state_corrupted: "这一轮的记录已损坏，我没有继续处理。请重新发送消息。",
+    poison: "这条消息每次处理都会使网关停止，因此已被搁置。所有者可用 `daoyou queue list` 查看。",
+    no_model: "无法使用模型 {}：{}",
+    unknown_command: "未知命令 {}。",
+    help: "**daoyou 命令**\n\
+        - `/new` - 开启新会话，归档此前的对话\n\
+        - `/stop` - 停止正在运行的任务\n\
+        - `/status` - 网关状态\n\
+        - `/model [名称]` - 查看或选择本会话的模型\n\
+        - `/session` - 查看本会话\n\
+        - `/cost` - 已用 token\n\
+        - `/tools` - 我能用的工具\n\
+        - `/help` - 显示此帮助",
+    model_is: "模型：{}\n可用：{}\n用 `/model 名称` 选择，用 `/model auto` 恢复默认。",
+    model_set: "本会话现在使用 {}。",
+    model_reset: "本会话恢复使用配置的模型。",
+    session_is: "会话：{}\n消息数：{}\n此前的会话数：{}",
+    cost_is: "本会话：{} 轮，输入 {} token（缓存 {}），输出 {} token。\n今天所有会话：{} 轮，输入 {} token，输出 {} token。",
+    status_is: "daoyou {} 已运行 {}。\n等待或处理中的消息：{}\n待投递的回复：{}",
+    tools_are: "工具：{}",
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_go_where_the_braces_stand() {
+        assert_eq!(fill("{} and {}", &["a", "b"]), "a and b");
+        assert_eq!(fill("none", &["a"]), "none");
+        assert_eq!(fill("{}{}!", &["a"]), "a!");
+    }
+
+    #[test]
+    fn both_languages_have_the_same_gaps() {
+        let gaps = |phrases: &Phrases| format!("{phrases:?}").matches("{}").count();
+        assert_eq!(gaps(&EN), gaps(&ZH));
+    }
+}

@@ -1,0 +1,246 @@
+//! How far a turn has come, read from its journal.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::llm::{ChatMessage, ChatResponse, ToolCall, Usage};
+use crate::store::turn_steps::{self, StepRow};
+use crate::tools::ToolResult;
+
+/// The result of a call that was cut off by the end of the process.
+pub const INTERRUPTED: &str = "interrupted: the gateway stopped while this ran; whether it took effect is unknown";
+
+/// What the model was given when the turn first began; a resumed turn gives it the same again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ContextStep {
+    /// SHA-256 of the system prompt.
+    pub system: String,
+    /// The session's messages that were given, by seq.
+    pub from: i64,
+    pub to: i64,
+    /// The message itself, as the model reads it.
+    pub user: String,
+    /// `PROVIDER/MODEL`.
+    pub model: String,
+}
+
+/// The bodies of steps, by kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case")]
+pub enum StepBody {
+    Context(ContextStep),
+    Response { response: ChatResponse, active_ms: u64 },
+    ToolStarted { call_id: String, name: String },
+    ToolResult { call_id: String, name: String, result: ToolResult, active_ms: u64 },
+    Note { text: String },
+}
+
+impl StepBody {
+    /// What stands in the row's `kind`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Context(_) => "context",
+            Self::Response { .. } => "response",
+            Self::ToolStarted { .. } => "tool_started",
+            Self::ToolResult { .. } => "tool_result",
+            Self::Note { .. } => "note",
+        }
+    }
+}
+
+/// A tool call of the last response that has no result yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenCall {
+    pub call: ToolCall,
+    /// It had been started when the process ended.
+    pub interrupted: bool,
+}
+
+/// What a turn has done so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    pub context: Option<ContextStep>,
+    /// What the turn added to the conversation after the user's message: answered calls only, in order.
+    pub messages: Vec<ChatMessage>,
+    /// Calls of the last response without a result, in order.
+    pub open_calls: Vec<OpenCall>,
+    /// Responses that asked for tools.
+    pub tool_rounds: u32,
+    pub usage: Usage,
+    /// Active time, over all runs of this turn.
+    pub active: Duration,
+    /// A response without tool calls: the turn only has to end.
+    pub answer: Option<ChatResponse>,
+}
+
+/// The journal cannot be believed, or not be read by this program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Damaged(String);
+
+impl Progress {
+    /// Reads a journal.
+    ///
+    /// # Errors
+    /// [`Damaged`] when the hash chain is broken or a step cannot be read. A tool result that cannot be read counts
+    /// as interrupted, never as absent.
+    pub fn read(steps: &[StepRow]) -> Result<Self, Damaged> {
+        if !turn_steps::chain_holds(steps) {
+            return Err(Damaged("the hash chain of the turn's steps is broken".to_owned()));
+        }
+        let mut progress = Self::default();
+        for step in steps {
+            let body = if step.version == turn_steps::VERSION { serde_json::from_str(&step.body).ok() } else { None };
+            match body {
+                Some(body) => progress.apply(body),
+                None if step.kind == "tool_started" || step.kind == "tool_result" => progress.interrupt_all(),
+                None => return Err(Damaged(format!("step {} ({}) cannot be read", step.seq, step.kind))),
+            }
+        }
+        Ok(progress)
+    }
+
+    /// Takes a step that has just been written.
+    pub fn apply(&mut self, step: StepBody) {
+        match step {
+            StepBody::Context(context) => self.context = Some(context),
+            StepBody::Response { response, active_ms } => self.respond(response, active_ms),
+            StepBody::ToolStarted { call_id, .. } => {
+                if let Some(open) = self.open_calls.iter_mut().find(|open| open.call.id == call_id) {
+                    open.interrupted = true;
+                }
+            }
+            StepBody::ToolResult { call_id, name, result, active_ms } => {
+                self.active = Duration::from_millis(active_ms);
+                self.open_calls.retain(|open| open.call.id != call_id);
+                self.messages.push(ChatMessage::Tool { call_id, name, content: result.render() });
+            }
+            StepBody::Note { .. } => {}
+        }
+    }
+
+    /// Gives every open call a result, so that the conversation is valid as it stands.
+    pub fn close_calls(&mut self, reason: &str) {
+        for open in std::mem::take(&mut self.open_calls) {
+            let ToolCall { id, name, .. } = open.call;
+            let reason = if open.interrupted { INTERRUPTED } else { reason };
+            let content = ToolResult::failed(reason).render();
+            self.messages.push(ChatMessage::Tool { call_id: id, name, content });
+        }
+    }
+
+    fn respond(&mut self, response: ChatResponse, active_ms: u64) {
+        self.usage += response.usage;
+        self.active = Duration::from_millis(active_ms);
+        if response.tool_calls.is_empty() {
+            self.answer = Some(response);
+            return;
+        }
+        self.tool_rounds += 1;
+        self.open_calls =
+            response.tool_calls.iter().cloned().map(|call| OpenCall { call, interrupted: false }).collect();
+        self.messages.push(ChatMessage::Assistant {
+            content: super::think::strip(&response.text),
+            reasoning: response.reasoning,
+            tool_calls: response.tool_calls,
+        });
+    }
+
+    fn interrupt_all(&mut self) {
+        for open in &mut self.open_calls {
+            open.interrupted = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str) -> ToolCall {
+        ToolCall { id: id.to_owned(), name: "exec".to_owned(), arguments: "{}".to_owned() }
+    }
+
+    fn response(calls: &[&str]) -> StepBody {
+        let tool_calls = calls.iter().map(|id| call(id)).collect();
+        StepBody::Response { response: ChatResponse { tool_calls, ..ChatResponse::default() }, active_ms: 5 }
+    }
+
+    fn result(id: &str) -> StepBody {
+        let result = ToolResult::ok("fine");
+        StepBody::ToolResult { call_id: id.to_owned(), name: "exec".to_owned(), result, active_ms: 9 }
+    }
+
+    fn started(id: &str) -> StepBody {
+        StepBody::ToolStarted { call_id: id.to_owned(), name: "exec".to_owned() }
+    }
+
+    fn rows(bodies: &[StepBody]) -> Vec<StepRow> {
+        let mut before = String::new();
+        (0..)
+            .zip(bodies)
+            .map(|(seq, body)| {
+                let text = serde_json::to_string(body).unwrap();
+                before = turn_steps::chain_hash(&before, &text);
+                StepRow {
+                    seq,
+                    kind: body.kind().to_owned(),
+                    version: turn_steps::VERSION,
+                    body: text,
+                    hash: before.clone(),
+                    at: 0,
+                }
+            })
+            .collect()
+    }
+
+    fn open(progress: &Progress) -> Vec<(&str, bool)> {
+        progress.open_calls.iter().map(|open| (open.call.id.as_str(), open.interrupted)).collect()
+    }
+
+    #[test]
+    fn a_journal_says_which_calls_are_left() {
+        type Row<'a> = (&'a [StepBody], &'a [(&'a str, bool)], usize);
+        let table: &[Row<'_>] = &[
+            (&[], &[], 0),
+            (&[response(&["a", "b"])], &[("a", false), ("b", false)], 1),
+            (&[response(&["a", "b"]), started("a")], &[("a", true), ("b", false)], 1),
+            (&[response(&["a", "b"]), started("b"), result("b")], &[("a", false)], 2),
+            (&[response(&["a"]), result("a"), response(&[])], &[], 2),
+        ];
+        for (steps, calls, messages) in table {
+            let progress = Progress::read(&rows(steps)).unwrap();
+            assert_eq!((open(&progress).as_slice(), progress.messages.len()), (*calls, *messages), "{steps:?}");
+        }
+        let done = Progress::read(&rows(&[response(&[])])).unwrap();
+        assert!(done.answer.is_some() && done.active == Duration::from_millis(5));
+    }
+
+    #[test]
+    fn closing_leaves_a_conversation_where_every_call_is_answered_once() {
+        let mut progress = Progress::read(&rows(&[response(&["a", "b"]), started("a")])).unwrap();
+        progress.close_calls("stopped");
+        let tools: Vec<_> = progress.messages[1..]
+            .iter()
+            .map(|message| match message {
+                ChatMessage::Tool { call_id, content, .. } => (call_id.as_str(), content.contains("unknown")),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(tools, [("a", true), ("b", false)]);
+    }
+
+    #[test]
+    fn a_damaged_journal_is_not_believed_and_an_unreadable_result_is_not_absent() {
+        let mut damaged = rows(&[response(&["a"]), result("a")]);
+        damaged[0].body.push(' ');
+        assert!(Progress::read(&damaged).is_err());
+
+        let mut newer = rows(&[response(&["a"]), result("a")]);
+        newer[1].version = 99;
+        assert_eq!(open(&Progress::read(&newer).unwrap()), [("a", true)]);
+        newer[0].version = 99;
+        assert!(Progress::read(&newer).is_err());
+    }
+}

@@ -1,0 +1,213 @@
+//! One turn: from the message to the answer, a function of its inputs. No transport, no tables, no screen: those are
+//! behind [`Journal`], [`Provider`](crate::llm::Provider), [`Executor`] and [`Watch`].
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use daoyou_channels::TurnEvent;
+
+use super::journal::Journal;
+use super::phrases::{Phrases, fill};
+use super::progress::{INTERRUPTED, OpenCall, Progress, StepBody};
+use super::think;
+use super::watch::Watch;
+use crate::llm::{ChatMessage, ChatRequest, ChatResponse, LlmError, ModelChoice, ToolCall, ToolSpec};
+use crate::tools::{Executor, Replay, ToolContext, ToolResult};
+
+/// How long a turn may go on.
+#[derive(Clone, Copy, Debug)]
+pub struct TurnLimits {
+    /// Responses with tool calls; then one last response without tools.
+    pub iterations: u32,
+    /// Tokens of all responses together.
+    pub tokens: u64,
+}
+
+/// Everything a turn works with.
+pub struct Turn<'a> {
+    /// The system prompt.
+    pub system: Arc<str>,
+    /// What was said before, and this message last.
+    pub conversation: Vec<ChatMessage>,
+    pub model: &'a ModelChoice,
+    pub temperature: Option<f64>,
+    pub max_tokens: Option<u32>,
+    pub tools: &'a Executor,
+    pub tool_context: ToolContext,
+    pub limits: TurnLimits,
+    pub journal: &'a dyn Journal,
+    pub watch: &'a Watch,
+    pub phrases: &'static Phrases,
+}
+
+/// How a turn ended by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// What the user is told.
+    pub reply: String,
+    /// A stable word when it failed.
+    pub error: Option<&'static str>,
+}
+
+impl Turn<'_> {
+    /// Goes on from `progress` until there is an answer. Every step is in the journal, and in `progress`, before the
+    /// next one; dropping the future anywhere leaves both fit to go on from.
+    pub async fn run(&self, progress: &mut Progress) -> Answer {
+        let clock = Clock { began: Instant::now(), before: progress.active };
+        loop {
+            if let Some(answer) = &progress.answer {
+                return self.answer(answer, progress);
+            }
+            self.run_open_calls(progress, &clock).await;
+            let used = progress.usage.input_tokens + progress.usage.output_tokens;
+            if used >= self.limits.tokens {
+                let notice = fill(self.phrases.token_cap, &[&used.to_string()]);
+                return Answer { reply: notice, error: Some("token_cap") };
+            }
+            match self.ask(progress).await {
+                Ok(response) => {
+                    let step = StepBody::Response { response, active_ms: clock.active_ms() };
+                    self.journal.record(&step).await;
+                    progress.apply(step);
+                }
+                Err(error) => return self.failed(&error),
+            }
+        }
+    }
+
+    /// One model call; the last one allowed is told of no tools.
+    async fn ask(&self, progress: &Progress) -> Result<ChatResponse, LlmError> {
+        let last_call = progress.tool_rounds >= self.limits.iterations;
+        let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs() };
+        let mut messages = self.conversation.clone();
+        messages.extend(progress.messages.iter().cloned());
+        let request = ChatRequest {
+            model: self.model.model.clone(),
+            system: self.system.clone(),
+            messages,
+            tools,
+            temperature: self.temperature,
+            max_tokens: self.max_tokens,
+        };
+        let response = self.model.provider.chat(&request, self.watch).await;
+        self.watch.end_response();
+        let mut response = response?;
+        if last_call {
+            response.tool_calls.clear();
+        }
+        make_ids_unique(&mut response.tool_calls, &progress.messages);
+        Ok(response)
+    }
+
+    async fn run_open_calls(&self, progress: &mut Progress, clock: &Clock) {
+        // The calls of one response run in the order asked for; each is answered exactly once.
+        while let Some(OpenCall { call, interrupted }) = progress.open_calls.first().cloned() {
+            let replay = self.tools.replay_of(&call.name);
+            let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
+            self.watch.emit(|| TurnEvent::ToolCall {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                arguments: Some(arguments),
+            });
+            let began = Instant::now();
+            let mut outcome = if interrupted && replay == Some(Replay::Once) {
+                ToolResult::failed(INTERRUPTED).into()
+            } else {
+                if replay == Some(Replay::Once) {
+                    let step = StepBody::ToolStarted { call_id: call.id.clone(), name: call.name.clone() };
+                    self.journal.record_synced(&step).await;
+                    progress.apply(step);
+                }
+                let context = ToolContext { call_id: call.id.clone(), ..self.tool_context.clone() };
+                self.tools.run(&call, &context).await
+            };
+            outcome.result.duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let ToolCall { id, name, .. } = call;
+            tracing::info!(tool = name, success = outcome.result.success, ms = outcome.result.duration_ms, "tool ran");
+            self.watch.emit(|| TurnEvent::ToolResult {
+                id: id.clone(),
+                name: name.clone(),
+                content: outcome.result.render(),
+                success: outcome.result.success,
+            });
+            let result = outcome.result;
+            let step = StepBody::ToolResult { call_id: id, name, result, active_ms: clock.active_ms() };
+            self.journal.record_result(&step, &outcome.effects).await;
+            progress.apply(step);
+        }
+    }
+
+    fn answer(&self, response: &ChatResponse, progress: &Progress) -> Answer {
+        let mut reply = think::strip(&response.text);
+        let mut error = None;
+        if reply.is_empty() {
+            // After tools that did what was asked, a model may rightly have nothing more to say.
+            let did_something = progress.tool_rounds > 0;
+            reply = if did_something { self.phrases.done } else { self.phrases.empty_answer }.to_owned();
+            error = (!did_something).then_some("empty_answer");
+        }
+        let mut notice = |text: &str| {
+            reply.push_str("\n\n");
+            reply.push_str(text);
+        };
+        if response.truncated {
+            notice(self.phrases.cut_at_length);
+        }
+        if progress.tool_rounds >= self.limits.iterations {
+            notice(&fill(self.phrases.iteration_cap, &[&self.limits.iterations.to_string()]));
+        }
+        Answer { reply, error }
+    }
+
+    fn failed(&self, error: &LlmError) -> Answer {
+        tracing::warn!(code = error.code(), %error, "the model call failed");
+        Answer { reply: fill(self.phrases.model_failed, &[&error.to_string()]), error: Some(error.code()) }
+    }
+}
+
+/// Active time of the turn, over all its runs.
+struct Clock {
+    began: Instant,
+    before: Duration,
+}
+
+impl Clock {
+    fn active_ms(&self) -> u64 {
+        u64::try_from((self.before + self.began.elapsed()).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Some services count their call ids anew in each response; in the journal of a turn each id means one call.
+fn make_ids_unique(calls: &mut [ToolCall], before: &[ChatMessage]) {
+    let mut used: HashSet<String> = before
+        .iter()
+        .filter_map(|message| match message {
+            ChatMessage::Tool { call_id, .. } => Some(call_id.clone()),
+            _ => None,
+        })
+        .collect();
+    for call in calls {
+        let wanted = if call.id.is_empty() { "call".to_owned() } else { call.id.clone() };
+        call.id.clone_from(&wanted);
+        let mut number = 2;
+        while !used.insert(call.id.clone()) {
+            call.id = format!("{wanted}_{number}");
+            number += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_id_means_one_call_of_the_turn() {
+        let call = |id: &str| ToolCall { id: id.to_owned(), name: "x".to_owned(), arguments: String::new() };
+        let before = [ChatMessage::Tool { call_id: "a".to_owned(), name: "x".to_owned(), content: String::new() }];
+        let mut calls = [call("a"), call("b"), call("b"), call("")];
+        make_ids_unique(&mut calls, &before);
+        assert_eq!(calls.map(|call| call.id), ["a_2", "b", "b_2", "call"]);
+    }
+}

@@ -1,0 +1,102 @@
+//! What a running turn shows to whoever watches.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use daoyou_channels::{SessionEvent, SessionKey, TurnEvent};
+use uuid::Uuid;
+
+use super::think::{Piece, ThinkFilter};
+use crate::bus::EventHub;
+use crate::llm::{Delta, DeltaSink};
+
+/// Emits the events of one turn, and remembers the text of the response under way, for a turn that is stopped.
+pub struct Watch {
+    hub: Arc<EventHub>,
+    session: SessionKey,
+    turn: Uuid,
+    channel: String,
+    chat_id: String,
+    stream: Mutex<Stream>,
+}
+
+#[derive(Default)]
+struct Stream {
+    filter: ThinkFilter,
+    text: String,
+}
+
+impl Watch {
+    pub fn new(hub: Arc<EventHub>, session: SessionKey, turn: Uuid, channel: &str, chat_id: &str) -> Self {
+        let (channel, chat_id) = (channel.to_owned(), chat_id.to_owned());
+        Self { hub, session, turn, channel, chat_id, stream: Mutex::default() }
+    }
+
+    /// Emits an event if anybody watches; otherwise it is not even built.
+    pub fn emit(&self, event: impl FnOnce() -> TurnEvent) {
+        if self.hub.is_watched() {
+            self.hub.emit(&SessionEvent {
+                session: self.session.clone(),
+                turn: self.turn,
+                channel: self.channel.clone(),
+                chat_id: self.chat_id.clone(),
+                event: event(),
+            });
+        }
+    }
+
+    /// The response is complete: shows what was held back, and forgets its text.
+    pub fn end_response(&self) {
+        let pieces = {
+            let mut stream = self.lock();
+            stream.text.clear();
+            stream.filter.finish()
+        };
+        self.show(pieces);
+    }
+
+    /// What the response under way has said so far.
+    pub fn partial_text(&self) -> String {
+        std::mem::take(&mut self.lock().text)
+    }
+
+    fn show(&self, pieces: Vec<Piece>) {
+        for piece in pieces {
+            self.emit(|| match piece {
+                Piece::Text(delta) => TurnEvent::Text { delta },
+                Piece::Thought(delta) => TurnEvent::Thinking { delta },
+            });
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Stream> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DeltaSink for Watch {
+    fn delta(&self, delta: Delta<'_>) {
+        match delta {
+            Delta::Text(text) => {
+                let pieces = {
+                    let mut stream = self.lock();
+                    let pieces = stream.filter.push(text);
+                    for piece in &pieces {
+                        if let Piece::Text(text) = piece {
+                            stream.text.push_str(text);
+                        }
+                    }
+                    pieces
+                };
+                self.show(pieces);
+            }
+            Delta::Reasoning(text) => self.emit(|| TurnEvent::Thinking { delta: text.to_owned() }),
+            Delta::ToolCall { id, name } => {
+                self.emit(|| TurnEvent::ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: None });
+            }
+            Delta::Restart => {
+                *self.lock() = Stream::default();
+                self.emit(|| TurnEvent::Restart);
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The agent's own folder, and the template that it starts from.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{Error, ErrorKind, Result, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use include_dir::{Dir, DirEntry, include_dir};
+
+static TEMPLATE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/workspace");
+
+/// Says that the template has been written here.
+const MARKER: &str = ".daoyou-template";
+const MARKER_TEXT: &str = "The template was written here once: what you delete stays deleted. Remove this file, and the \
+                           next start adds the template's missing files again.\n";
+
+/// Makes the workspace ready: creates the folder, and at the first start fills it from the template. Returns the files
+/// that were written, the template's own order.
+///
+/// Whatever exists stays as it is, were it empty, a link, or of another kind than the template's. A file that the user
+/// deletes later does not come back: once the folder has been filled, the marker file `.daoyou-template` says so, and
+/// nothing is written until the marker or the whole folder is gone. The marker comes last, so a first start that was cut
+/// off is taken up by the next; each file appears whole or not at all. New folders have mode 0700, new files 0600.
+///
+/// # Errors
+///
+/// The first folder or file that cannot be made, named in the message.
+pub fn prepare(dir: &Path) -> Result<Vec<PathBuf>> {
+    make_dir(dir)?;
+    let marker = dir.join(MARKER);
+    if exists(&marker)? {
+        return Ok(Vec::new());
+    }
+    let mut written = Vec::new();
+    fill(dir, &TEMPLATE, &mut written)?;
+    write_whole(&marker, MARKER_TEXT.as_bytes())?;
+    Ok(written)
+}
+
+/// Writes what is missing of one folder of the template, and of those below it.
+fn fill(dir: &Path, template: &Dir<'_>, written: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in template.entries() {
+        let path = dir.join(entry.path());
+        let is_there = exists(&path)?;
+        match entry {
+            // A file of the user's where the template has a folder: the user knows why.
+            DirEntry::Dir(_) if is_there && !path.is_dir() => {}
+            DirEntry::Dir(folder) => {
+                make_dir(&path)?;
+                fill(dir, folder, written)?;
+            }
+            DirEntry::File(_) if is_there => {}
+            DirEntry::File(file) => {
+                write_whole(&path, file.contents())?;
+                written.push(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is anything by this name, a link to nowhere included.
+fn exists(path: &Path) -> Result<bool> {
+    match path.symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(naming(path, &error)),
+    }
+}
+
+fn make_dir(path: &Path) -> Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| naming(path, &error))
+}
+
+/// Writes a new file beside its place and moves it there once it is on disk.
+fn write_whole(path: &Path, contents: &[u8]) -> Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let draft = path.with_file_name(format!(".{name}.new"));
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        file.write_all(contents)?;
+        file.sync_all()?;
+        std::fs::rename(&draft, path)
+    };
+    write().map_err(|error: Error| naming(path, &error))
+}
+
+fn naming(path: &Path, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn names(dir: &Path, written: &[PathBuf]) -> Vec<String> {
+        let mut names: Vec<String> =
+            written.iter().map(|path| path.strip_prefix(dir).expect("inside").display().to_string()).collect();
+        names.sort();
+        names
+    }
+
+    const FILES: [&str; 7] =
+        ["AGENTS.md", "HEARTBEAT.md", "SOUL.md", "TOOLS.md", "USER.md", "memory/MEMORY.md", "skills/README.md"];
+
+    #[test]
+    fn a_new_folder_is_filled_once() {
+        let home = tempfile::tempdir().expect("a temp folder");
+        let dir = home.path().join("a/workspace");
+        let written = prepare(&dir).expect("it can be made");
+        assert_eq!(names(&dir, &written), FILES);
+        for (path, mode) in [("", 0o700), ("memory", 0o700), ("skills", 0o700), ("AGENTS.md", 0o600), (MARKER, 0o600)] {
+            let found = fs::metadata(dir.join(path)).expect("it is there").permissions().mode();
+            assert_eq!(found & 0o777, mode, "{path}");
+        }
+        fs::remove_file(dir.join("SOUL.md")).expect("it is there");
+        assert_eq!(prepare(&dir).expect("it is made"), Vec::<PathBuf>::new());
+        assert!(!dir.join("SOUL.md").exists(), "what was deleted stays deleted");
+
+        fs::remove_file(dir.join(MARKER)).expect("it is there");
+        assert_eq!(names(&dir, &prepare(&dir).expect("it can be filled")), ["SOUL.md"]);
+    }
+
+    #[test]
+    fn what_exists_is_not_touched() {
+        let home = tempfile::tempdir().expect("a temp folder");
+        let dir = home.path();
+        fs::write(dir.join("AGENTS.md"), "mine").expect("writable");
+        fs::write(dir.join("USER.md"), "").expect("writable");
+        fs::write(dir.join("skills"), "a file of mine").expect("writable");
+        std::os::unix::fs::symlink("/nowhere/at/all", dir.join("SOUL.md")).expect("linkable");
+        // Left by a first start that was cut off while it wrote.
+        fs::write(dir.join(".TOOLS.md.new"), "# No").expect("writable");
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o750)).expect("ours");
+
+        let written = prepare(dir).expect("it can be filled");
+        assert_eq!(names(dir, &written), ["HEARTBEAT.md", "TOOLS.md", "memory/MEMORY.md"]);
+        assert_eq!(fs::read_to_string(dir.join("AGENTS.md")).expect("readable"), "mine");
+        assert_eq!(fs::read_to_string(dir.join("USER.md")).expect("readable"), "");
+        assert_eq!(fs::read_link(dir.join("SOUL.md")).expect("a link"), Path::new("/nowhere/at/all"));
+        assert_eq!(fs::metadata(dir).expect("it is there").permissions().mode() & 0o777, 0o750);
+        assert!(!dir.join(".TOOLS.md.new").exists());
+    }
+
+    #[test]
+    fn an_error_names_the_file() {
+        let home = tempfile::tempdir().expect("a temp folder");
+        let dir = home.path().join("workspace");
+        fs::write(&dir, "a file").expect("writable");
+        let error = prepare(&dir).expect_err("a file is in the way");
+        assert!(error.to_string().contains("workspace: "), "{error}");
+    }
+
+    #[test]
+    fn what_goes_with_every_request_is_short() {
+        let sent = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md"];
+        let length: usize =
+            sent.iter().map(|name| TEMPLATE.get_file(name).map_or(0, |file| file.contents().len())).sum();
+        assert!((500..2_500).contains(&length), "{length} bytes");
+    }
+}

@@ -1,0 +1,121 @@
+//! How many messages wait, counted beside the store so that an accept need not count rows.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use daoyou_channels::{Refusal, SessionKey};
+
+use super::Capacities;
+
+/// When a sender who was turned away may come back.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// The counts, and the bounds they are held to.
+pub struct Ledger {
+    bounds: Capacities,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    inbound: usize,
+    sessions: HashMap<SessionKey, usize>,
+    outbound: HashMap<String, usize>,
+}
+
+impl Ledger {
+    pub fn new(bounds: Capacities) -> Self {
+        Self { bounds, counts: Mutex::default() }
+    }
+
+    /// Takes a place for one message of `session`, before it is written.
+    pub fn take(&self, channel: &str, session: &SessionKey) -> Result<(), Refusal> {
+        let mut counts = self.lock();
+        let undelivered = counts.outbound.get(channel).copied().unwrap_or_default();
+        if undelivered >= self.bounds.outbound {
+            let channel = channel.to_owned();
+            return Err(Refusal::OutboxFull { channel, waiting: undelivered, retry_after: RETRY_AFTER });
+        }
+        if counts.inbound >= self.bounds.inbound {
+            return Err(Refusal::InboxFull { waiting: counts.inbound, retry_after: RETRY_AFTER });
+        }
+        let waiting = counts.sessions.get(session).copied().unwrap_or_default();
+        if waiting >= self.bounds.session {
+            return Err(Refusal::SessionFull { session: session.clone(), waiting, retry_after: RETRY_AFTER });
+        }
+        *counts.sessions.entry(session.clone()).or_default() += 1;
+        counts.inbound += 1;
+        Ok(())
+    }
+
+    /// Counts messages that stand in the store already.
+    pub fn add(&self, session: &SessionKey, messages: usize) {
+        let mut counts = self.lock();
+        *counts.sessions.entry(session.clone()).or_default() += messages;
+        counts.inbound += messages;
+    }
+
+    /// Gives places back: the messages are finished, or were not written after all.
+    pub fn give_back(&self, session: &SessionKey, messages: usize) {
+        let mut counts = self.lock();
+        counts.inbound = counts.inbound.saturating_sub(messages);
+        if let Some(waiting) = counts.sessions.get_mut(session) {
+            *waiting = waiting.saturating_sub(messages);
+            if *waiting == 0 {
+                counts.sessions.remove(session);
+            }
+        }
+    }
+
+    pub fn add_outbound(&self, channel: &str, messages: usize) {
+        *self.lock().outbound.entry(channel.to_owned()).or_default() += messages;
+    }
+
+    pub fn remove_outbound(&self, channel: &str) {
+        let mut counts = self.lock();
+        if let Some(waiting) = counts.outbound.get_mut(channel) {
+            *waiting = waiting.saturating_sub(1);
+            if *waiting == 0 {
+                counts.outbound.remove(channel);
+            }
+        }
+    }
+
+    /// Unfinished messages of all sessions.
+    pub fn inbound(&self) -> usize {
+        self.lock().inbound
+    }
+
+    /// Undelivered messages of all channels.
+    pub fn outbound(&self) -> usize {
+        self.lock().outbound.values().sum()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bound_answers_for_itself_and_places_come_back() {
+        let ledger = Ledger::new(Capacities { session: 2, inbound: 3, outbound: 1 });
+        let (a, b) = (SessionKey::from("x:a"), SessionKey::from("x:b"));
+        assert_eq!(ledger.take("x", &a), Ok(()));
+        assert_eq!(ledger.take("x", &a), Ok(()));
+        assert!(matches!(ledger.take("x", &a), Err(Refusal::SessionFull { waiting: 2, .. })));
+        assert_eq!(ledger.take("x", &b), Ok(()));
+        assert!(matches!(ledger.take("x", &b), Err(Refusal::InboxFull { waiting: 3, .. })));
+        ledger.give_back(&a, 2);
+        ledger.add_outbound("x", 1);
+        assert!(matches!(ledger.take("x", &a), Err(Refusal::OutboxFull { waiting: 1, .. })));
+        assert_eq!(ledger.take("y", &a), Ok(()), "another channel is not held back");
+        ledger.remove_outbound("x");
+        assert_eq!(ledger.take("x", &a), Ok(()));
+        assert_eq!((ledger.inbound(), ledger.outbound()), (3, 0));
+    }
+}

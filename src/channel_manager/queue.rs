@@ -1,0 +1,213 @@
+//! What one channel has to deliver, in order a chat. Pure: times go in and come out.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+
+use crate::store::outbox::Pending;
+
+/// From this failure on, a message lets those behind it by.
+const LETS_BY_AFTER: u32 = 2;
+
+/// The queue of a channel. One message of a chat is out at a time; the head of a chat holds the others back until its
+/// second failure.
+#[derive(Default)]
+pub struct ChatQueues {
+    chats: HashMap<String, Chat>,
+    /// When the next message of each chat that has none out is due.
+    due: BTreeSet<(i64, String)>,
+    out: HashSet<String>,
+    /// Messages that nobody was there for.
+    away: Vec<Pending>,
+}
+
+#[derive(Default)]
+struct Chat {
+    in_order: VecDeque<Pending>,
+    /// Messages that failed twice, by the time they are due.
+    aside: BTreeMap<(i64, i64), Pending>,
+}
+
+impl Chat {
+    fn next_at(&self) -> Option<i64> {
+        let head = self.in_order.front().map(|pending| pending.next_at);
+        let aside = self.aside.first_key_value().map(|((at, _), _)| *at);
+        head.into_iter().chain(aside).min()
+    }
+
+    fn take(&mut self) -> Option<Pending> {
+        let aside_first = match (self.in_order.front(), self.aside.first_key_value()) {
+            (Some(head), Some(((at, _), _))) => *at < head.next_at,
+            (None, Some(_)) => true,
+            _ => false,
+        };
+        if aside_first { self.aside.pop_first().map(|(_, pending)| pending) } else { self.in_order.pop_front() }
+    }
+}
+
+impl ChatQueues {
+    /// Adds a message behind those of its chat.
+    pub fn push(&mut self, pending: Pending) {
+        let chat_id = pending.chat_id.clone();
+        self.change(&chat_id, |chat| put(chat, pending, VecDeque::push_back));
+    }
+
+    /// Takes the next message that is due at `now`; its chat has one out from then on.
+    pub fn take_due(&mut self, now: i64) -> Option<Pending> {
+        let (at, _) = self.due.first()?;
+        if *at > now {
+            return None;
+        }
+        let (_, chat_id) = self.due.pop_first()?;
+        self.out.insert(chat_id.clone());
+        self.chats.get_mut(&chat_id)?.take()
+    }
+
+    /// The message that was out is gone for good, delivered or not.
+    pub fn finished(&mut self, chat_id: &str) {
+        self.out.remove(chat_id);
+        self.change(chat_id, |_| {});
+    }
+
+    /// The message that was out is to be tried again.
+    pub fn retry(&mut self, pending: Pending) {
+        let chat_id = pending.chat_id.clone();
+        self.out.remove(&chat_id);
+        self.change(&chat_id, |chat| put(chat, pending, VecDeque::push_front));
+    }
+
+    /// Nobody was there for the message that was out.
+    pub fn away(&mut self, pending: Pending) {
+        let chat_id = pending.chat_id.clone();
+        self.away.push(pending);
+        self.finished(&chat_id);
+    }
+
+    /// Somebody is there again: what nobody was there for is tried again, in its old order.
+    pub fn present(&mut self) {
+        let mut back = std::mem::take(&mut self.away);
+        back.sort_by_key(|pending| std::cmp::Reverse(pending.seq));
+        for pending in back {
+            let chat_id = pending.chat_id.clone();
+            self.change(&chat_id, |chat| put(chat, pending, VecDeque::push_front));
+        }
+    }
+
+    /// When something is due next.
+    pub fn next_at(&self) -> Option<i64> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// No message waits beyond `latest`: the clock has jumped.
+    pub fn bound(&mut self, latest: i64) {
+        let late: Vec<_> = self.due.iter().filter(|(at, _)| *at > latest).map(|(_, chat)| chat.clone()).collect();
+        for chat_id in late {
+            self.change(&chat_id, |chat| {
+                if let Some(head) = chat.in_order.front_mut() {
+                    head.next_at = head.next_at.min(latest);
+                }
+                let aside = std::mem::take(&mut chat.aside);
+                chat.aside = aside.into_iter().map(|((at, seq), pending)| ((at.min(latest), seq), pending)).collect();
+            });
+        }
+    }
+
+    fn change(&mut self, chat_id: &str, change: impl FnOnce(&mut Chat)) {
+        let chat = self.chats.entry(chat_id.to_owned()).or_default();
+        if let Some(at) = chat.next_at() {
+            self.due.remove(&(at, chat_id.to_owned()));
+        }
+        change(chat);
+        match chat.next_at() {
+            Some(at) if !self.out.contains(chat_id) => {
+                self.due.insert((at, chat_id.to_owned()));
+            }
+            Some(_) => {}
+            None => {
+                self.chats.remove(chat_id);
+            }
+        }
+    }
+}
+
+fn put(chat: &mut Chat, pending: Pending, into: fn(&mut VecDeque<Pending>, Pending)) {
+    if pending.tries >= LETS_BY_AFTER {
+        chat.aside.insert((pending.next_at, pending.seq), pending);
+    } else {
+        into(&mut chat.in_order, pending);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn pending(seq: i64, chat: &str) -> Pending {
+        Pending { seq, id: Uuid::from_u128(seq.unsigned_abs().into()), chat_id: chat.to_owned(), tries: 0, next_at: 0 }
+    }
+
+    fn take(queues: &mut ChatQueues, now: i64) -> Option<i64> {
+        queues.take_due(now).map(|pending| pending.seq)
+    }
+
+    #[test]
+    fn one_message_of_a_chat_is_out_at_a_time_and_chats_do_not_wait_for_each_other() {
+        let mut queues = ChatQueues::default();
+        for (seq, chat) in [(1, "a"), (2, "a"), (3, "b")] {
+            queues.push(pending(seq, chat));
+        }
+        assert_eq!((take(&mut queues, 0), take(&mut queues, 0), take(&mut queues, 0)), (Some(1), Some(3), None));
+        queues.finished("a");
+        assert_eq!((take(&mut queues, 0), take(&mut queues, 0)), (Some(2), None));
+        queues.finished("a");
+        queues.finished("b");
+        assert_eq!((queues.next_at(), queues.chats.len()), (None, 0));
+    }
+
+    #[test]
+    fn the_head_holds_the_others_back_until_its_second_failure() {
+        let mut queues = ChatQueues::default();
+        queues.push(pending(1, "a"));
+        queues.push(pending(2, "a"));
+        let mut head = queues.take_due(0).unwrap();
+        (head.tries, head.next_at) = (1, 100);
+        queues.retry(head);
+        assert_eq!((take(&mut queues, 50), queues.next_at()), (None, Some(100)));
+        let mut head = queues.take_due(100).unwrap();
+        assert_eq!(head.seq, 1);
+        (head.tries, head.next_at) = (2, 500);
+        queues.retry(head);
+        assert_eq!(take(&mut queues, 100), Some(2), "let by");
+        queues.finished("a");
+        assert_eq!((take(&mut queues, 499), take(&mut queues, 500)), (None, Some(1)));
+    }
+
+    #[test]
+    fn what_nobody_was_there_for_comes_back_in_order() {
+        let mut queues = ChatQueues::default();
+        for seq in [1, 2] {
+            queues.push(pending(seq, "a"));
+            let out = queues.take_due(0).unwrap();
+            queues.away(out);
+        }
+        assert_eq!(queues.next_at(), None);
+        queues.push(pending(3, "a"));
+        queues.present();
+        let order: Vec<_> = std::iter::from_fn(|| {
+            let seq = take(&mut queues, 0);
+            queues.finished("a");
+            seq
+        })
+        .collect();
+        assert_eq!(order, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_clock_that_jumped_back_delays_nothing_beyond_its_own_wait() {
+        let mut queues = ChatQueues::default();
+        queues.push(Pending { next_at: 1_000_000, tries: 3, ..pending(1, "a") });
+        queues.push(Pending { next_at: 1_000_000, ..pending(2, "b") });
+        queues.bound(50);
+        assert_eq!((take(&mut queues, 50), take(&mut queues, 50)), (Some(1), Some(2)));
+    }
+}

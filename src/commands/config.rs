@@ -1,0 +1,197 @@
+//! `daoyou config check|show|path`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::exit::Exit;
+use crate::cli::{ConfigCommand, Globals};
+use crate::config::{self, Fault, Loaded, Source};
+use crate::home::Home;
+
+/// The configuration of `home` as the command line, the environment and its file make it. The error is every fault.
+pub fn load(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> Result<Loaded, Vec<Fault>> {
+    let (usual, named) = (home.config(), named(globals, env));
+    let source = named.as_deref().map_or(Source::IfPresent(&usual), Source::Required);
+    let mut loaded = config::load(source, env)?;
+    if let Some(level) = &globals.log {
+        loaded.config.log.level.clone_from(level);
+        loaded.overridden("log.level", "--log");
+    }
+    if let Some(format) = globals.log_format {
+        loaded.config.log.format = format;
+        loaded.overridden("log.format", "--log-format");
+    }
+    Ok(loaded)
+}
+
+/// Writes the faults as lines, and gives the code to end with.
+pub fn report(faults: &[Fault], mut to: impl Write) -> io::Result<Exit> {
+    for fault in faults {
+        writeln!(to, "{fault}")?;
+    }
+    Ok(Exit::Config)
+}
+
+/// Runs the command. The error is that of writing to `out` or `err`.
+pub fn run(
+    command: &ConfigCommand,
+    globals: &Globals,
+    home: &Home,
+    env: &BTreeMap<String, String>,
+    mut out: impl Write,
+    mut err: impl Write,
+) -> io::Result<Exit> {
+    if let ConfigCommand::Path { json } = command {
+        path(&named(globals, env).unwrap_or_else(|| home.config()), *json, out)?;
+        return Ok(Exit::Ok);
+    }
+    let loaded = match load(globals, home, env) {
+        Ok(loaded) => loaded,
+        Err(faults) => {
+            if let ConfigCommand::Check { json: true } = command {
+                let faults: Vec<Value> = faults.iter().map(describe).collect();
+                writeln!(out, "{:#}", json!({ "ok": false, "faults": faults, "warnings": [] }))?;
+                return Ok(Exit::Config);
+            }
+            return report(&faults, err);
+        }
+    };
+    let json = match command {
+        ConfigCommand::Check { json } | ConfigCommand::Show { json } | ConfigCommand::Path { json } => *json,
+    };
+    if !json {
+        for warning in &loaded.warnings {
+            writeln!(err, "warning: {warning}")?;
+        }
+    }
+    match (command, json) {
+        (ConfigCommand::Show { .. }, true) => writeln!(out, "{:#}", show_json(&loaded))?,
+        (ConfigCommand::Show { .. }, false) => show(&loaded, out)?,
+        (_, true) => writeln!(out, "{:#}", json!({ "ok": true, "faults": [], "warnings": loaded.warnings }))?,
+        (_, false) => writeln!(out, "ok")?,
+    }
+    Ok(Exit::Ok)
+}
+
+/// The file that was asked for by name.
+fn named(globals: &Globals, env: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let variable = || env.get("DAOYOU_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+    globals.config.clone().or_else(variable)
+}
+
+fn path(path: &Path, json: bool, mut out: impl Write) -> io::Result<()> {
+    if json {
+        return writeln!(out, "{:#}", json!({ "path": path, "exists": path.exists() }));
+    }
+    writeln!(out, "{}", path.display())
+}
+
+/// Each setting as a line of TOML, with its place behind it; one that is not set as a comment.
+fn show(loaded: &Loaded, mut out: impl Write) -> io::Result<()> {
+    for setting in loaded.settings() {
+        match setting.value.map(|value| toml_text(&value)) {
+            Some(value) => writeln!(out, "{} = {value}  # from {}", setting.key, setting.place)?,
+            None => writeln!(out, "# {} is not set", setting.key)?,
+        }
+    }
+    Ok(())
+}
+
+fn show_json(loaded: &Loaded) -> Value {
+    let from = loaded.settings().into_iter().map(|setting| (setting.key, json!(setting.place)));
+    json!({ "file": loaded.file, "config": loaded.masked(), "from": Value::Object(from.collect()) })
+}
+
+fn describe(fault: &Fault) -> Value {
+    use config::Place;
+    let (file, line, variable) = match &fault.place {
+        Place::File { file, line } => (Some(file), *line, None),
+        Place::Env(name) => (None, None, Some(name)),
+        Place::Default | Place::Option(_) => (None, None, None),
+    };
+    json!({ "file": file, "line": line, "variable": variable, "key": fault.key, "wrong": fault.wrong,
+            "allowed": fault.allowed, "text": fault.to_string() })
+}
+
+/// The value as TOML writes it, on one line.
+fn toml_text(value: &Value) -> String {
+    match value {
+        Value::Array(list) => format!("[{}]", list.iter().map(toml_text).collect::<Vec<_>>().join(", ")),
+        // A text of JSON is one of TOML too, except that TOML wants the one character DEL escaped.
+        Value::String(_) => value.to_string().replace('\u{7f}', "\\u007f"),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn run_in(home: &Home, command: &ConfigCommand) -> (Exit, String, String) {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let exit = run(command, &Globals::default(), home, &BTreeMap::new(), &mut out, &mut err).unwrap();
+        (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    }
+
+    #[test]
+    fn the_commands_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::locate(Some(dir.path().join("home"))).unwrap();
+        let (check, show) = (ConfigCommand::Check { json: false }, ConfigCommand::Show { json: false });
+        assert_eq!(run_in(&home, &check), (Exit::Ok, "ok\n".into(), String::new()));
+        assert!(!home.dir().exists(), "looking makes nothing");
+        let at = format!("{}\n", home.config().display());
+        assert_eq!(run_in(&home, &ConfigCommand::Path { json: false }).1, at);
+
+        fs::create_dir(home.dir()).unwrap();
+        fs::write(home.config(), "[agent]\nlocale = \"zh\"\n[gateway]\ntoken = \"canary\"\n").unwrap();
+        let (exit, out, _) = run_in(&home, &show);
+        assert_eq!(exit, Exit::Ok);
+        for line in [
+            "agent.model = \"auto\"  # from default".to_owned(),
+            format!("agent.locale = \"zh\"  # from {}:2", home.config().display()),
+            format!("gateway.token = \"(hidden)\"  # from {}:4", home.config().display()),
+            "# agent.temperature is not set".to_owned(),
+            "tools.disabled = []  # from default".to_owned(),
+        ] {
+            assert!(out.lines().any(|one| one == line), "{line}\n{out}");
+        }
+        // What is shown is itself TOML, and right but for the hidden secret.
+        fs::write(home.config(), &out).unwrap();
+        assert_eq!(run_in(&home, &check).0, Exit::Ok);
+        let (_, out, _) = run_in(&home, &ConfigCommand::Show { json: true });
+        let shown: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(shown["config"]["agent"]["locale"], "zh");
+        assert_eq!(shown["from"]["log.level"], format!("{}:{}", home.config().display(), line_of(&home, "log.level")));
+
+        fs::write(home.config(), "[agent]\nlocale = \"de\"\nmodle = 1\n").unwrap();
+        let (exit, out, err) = run_in(&home, &ConfigCommand::Check { json: false });
+        assert_eq!((exit, out.as_str(), err.lines().count()), (Exit::Config, "", 2));
+        let (exit, out, _) = run_in(&home, &ConfigCommand::Check { json: true });
+        let report: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((exit, &report["faults"][0]["line"]), (Exit::Config, &json!(2)));
+    }
+
+    #[test]
+    fn the_file_is_the_one_that_was_named() {
+        let home = Home::locate(Some("/h".into())).unwrap();
+        let flag = Globals { config: Some("/flag".into()), ..Globals::default() };
+        let variable = BTreeMap::from([("DAOYOU_CONFIG".to_owned(), "/variable".to_owned())]);
+        for (globals, env, expected) in [
+            (&flag, &variable, "/flag: there is no such file"),
+            (&Globals::default(), &variable, "/variable: there is no such file"),
+        ] {
+            assert_eq!(load(globals, &home, env).unwrap_err()[0].to_string(), expected);
+        }
+    }
+
+    fn line_of(home: &Home, key: &str) -> usize {
+        let text = fs::read_to_string(home.config()).unwrap();
+        text.lines().position(|line| line.starts_with(key)).unwrap() + 1
+    }
+}

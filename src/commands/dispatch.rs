@@ -1,0 +1,127 @@
+//! Which command the command line asks for.
+
+use std::io::{self, Write};
+
+use anyhow::Context;
+use serde_json::Value;
+
+use super::data::{Change, Query, parse_id};
+use super::prepared::{Prepared, chats_here};
+use super::{Exit, agent, chat, gateway, show, status};
+use crate::cli::{Cli, Command, Output, QueueCommand, SessionsCommand, TurnsCommand};
+use crate::config::Faults;
+use crate::home::Home;
+
+/// Threads that run the gateway's tasks: more would only take memory, the work waits for disks and models.
+const WORKERS: usize = 2;
+
+/// Runs the command of a parsed command line.
+///
+/// # Errors
+/// What went wrong, in words for the owner.
+pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
+    match &cli.command {
+        Command::Config(command) => {
+            let home = Home::locate(cli.globals.home.clone())?;
+            let env = crate::config::environment();
+            let (out, err) = (io::stdout().lock(), io::stderr().lock());
+            Ok(Exit::of_output(super::config::run(command, &cli.globals, &home, &env, out, err))?)
+        }
+        _ => {
+            let prepared = match Prepared::new(cli)? {
+                Ok(prepared) => prepared,
+                Err(exit) => return Ok(exit),
+            };
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(WORKERS)
+                .enable_all()
+                .build()
+                .context("the runtime cannot be started")?;
+            let exit = runtime.block_on(run_prepared(cli, prepared));
+            // The thread that reads the terminal may be stuck in its read for good.
+            runtime.shutdown_background();
+            match exit {
+                Err(error) if error.is::<Faults>() => {
+                    writeln!(io::stderr(), "{error}")?;
+                    Ok(Exit::Config)
+                }
+                exit => exit,
+            }
+        }
+    }
+}
+
+async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
+    match &cli.command {
+        Command::Gateway(_) => Box::pin(gateway::run(chats_here(cli), prepared)).await,
+        Command::Chat(args) => Box::pin(chat::run(args, prepared)).await,
+        Command::Agent(args) => Box::pin(agent::run(args, prepared)).await,
+        Command::Status(output) => status::run(&prepared.home, output.json).await,
+        Command::Sessions(command) => sessions(command, &prepared.home).await,
+        Command::Turns(command) => turns(command, &prepared.home).await,
+        Command::Queue(command) => queue(command, &prepared.home).await,
+        Command::Config(_) => Ok(Exit::Usage),
+    }
+}
+
+async fn sessions(command: &SessionsCommand, home: &Home) -> anyhow::Result<Exit> {
+    match command {
+        SessionsCommand::List(output) => {
+            let list = Query::Sessions.run(home).await?;
+            print(&list, *output, |out| show::table(&list, show::SESSIONS, "no sessions yet", out))
+        }
+        SessionsCommand::Show { key, output } => {
+            let session = Query::Session(key.clone()).run(home).await?;
+            print(&session, *output, |out| show::session(&session, out))
+        }
+        SessionsCommand::Export { key } => {
+            let session = Query::Session(key.clone()).run(home).await?;
+            print(&session, Output { json: false }, |out| {
+                session["messages"].as_array().into_iter().flatten().try_for_each(|message| writeln!(out, "{message}"))
+            })
+        }
+        SessionsCommand::Clear { key, output } => changed(&Change::ClearSession(key.clone()).run(home).await?, *output),
+    }
+}
+
+async fn turns(command: &TurnsCommand, home: &Home) -> anyhow::Result<Exit> {
+    match command {
+        TurnsCommand::List(output) => {
+            let list = Query::Turns.run(home).await?;
+            print(&list, *output, |out| show::table(&list, show::TURNS, "no turns yet", out))
+        }
+        TurnsCommand::Show { id, output } => {
+            let turn = Query::Turn(parse_id(id)?).run(home).await?;
+            print(&turn, *output, |out| show::turn(&turn, out))
+        }
+    }
+}
+
+async fn queue(command: &QueueCommand, home: &Home) -> anyhow::Result<Exit> {
+    match command {
+        QueueCommand::List(output) => {
+            let list = Query::Queue.run(home).await?;
+            print(&list, *output, |out| show::table(&list, show::QUEUE, "everything is delivered", out))
+        }
+        QueueCommand::Show(item) => {
+            let entry = Query::QueueEntry(parse_id(&item.id)?).run(home).await?;
+            print(&entry, item.output, |out| show::fields(&entry, out))
+        }
+        QueueCommand::Retry(item) => changed(&Change::Retry(parse_id(&item.id)?).run(home).await?, item.output),
+        QueueCommand::Drop(item) => changed(&Change::Drop(parse_id(&item.id)?).run(home).await?, item.output),
+    }
+}
+
+fn changed(answer: &Value, output: Output) -> anyhow::Result<Exit> {
+    print(answer, output, |out| show::fields(answer, out))
+}
+
+fn print(
+    value: &Value,
+    output: Output,
+    for_people: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<Exit> {
+    let mut out = io::stdout().lock();
+    let printed = if output.json { writeln!(out, "{value:#}") } else { for_people(&mut out) };
+    Ok(Exit::of_output(printed.map(|()| Exit::Ok))?)
+}

@@ -1,0 +1,31 @@
+//! `daoyou gateway`.
+
+use daoyou_channels::cli::{Console, Front, Interrupt};
+
+use super::Exit;
+use super::prepared::{Prepared, refuse, watch_signals};
+use crate::gateway::{Gateway, Options};
+
+/// Runs the daemon in the foreground until it is told to stop, or its terminal is left.
+///
+/// # Errors
+/// It cannot be built; in words for the owner.
+pub async fn run(chats_here: bool, prepared: Prepared) -> anyhow::Result<Exit> {
+    let Prepared { home, loaded } = prepared;
+    let lock = match home.lock() {
+        Ok(lock) => lock,
+        Err(error) => return refuse(error),
+    };
+    let interrupt = Interrupt::default();
+    let shutdown = watch_signals(interrupt.clone())?;
+    let front = if chats_here && loaded.config.channels.cli.enabled {
+        let console = Console::of_process(Some(home.history()))?;
+        Some(Front { console, banner: String::new(), chat_id: "direct".to_owned(), session: None, interrupt })
+    } else {
+        None
+    };
+    let listen = loaded.config.gateway.listen.clone();
+    let gateway = Gateway::build(home, lock, &loaded, Options { alone: None, front }).await?;
+    gateway.run(shutdown, || tracing::info!(listen, "ready")).await?;
+    Ok(Exit::Ok)
+}

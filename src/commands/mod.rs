@@ -1,0 +1,19 @@
+//! The commands.
+
+mod exit;
+mod line;
+mod prepared;
+mod reach;
+mod show;
+
+mod agent;
+mod chat;
+pub mod config;
+mod data;
+mod dispatch;
+mod gateway;
+mod status;
+
+pub use dispatch::run;
+pub use exit::Exit;
+pub use line::read;

@@ -1,0 +1,103 @@
+//! What every command that touches a home needs first.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use daoyou_channels::cli::Interrupt;
+use tokio_util::sync::CancellationToken;
+
+use super::Exit;
+use crate::cli::{Cli, Command};
+use crate::config::{self, Loaded};
+use crate::home::{Home, LockError};
+use crate::logging;
+
+/// What one-shot commands log where nobody said otherwise: their output is for reading.
+const QUIET: &str = "warn";
+
+/// A home that is there, its configuration, and a log that has been started.
+pub struct Prepared {
+    pub home: Home,
+    pub loaded: Loaded,
+}
+
+impl Prepared {
+    /// Opens the home, loads the configuration, starts the log. The error is the code to end with; what is wrong has
+    /// been printed.
+    pub fn new(cli: &Cli) -> anyhow::Result<Result<Self, Exit>> {
+        let env = config::environment();
+        let home = Home::open(cli.globals.home.clone())?;
+        let mut loaded = match super::config::load(&cli.globals, &home, &env) {
+            Ok(loaded) => loaded,
+            Err(faults) => return Ok(Err(super::config::report(&faults, std::io::stderr())?)),
+        };
+        let said = cli.globals.log.is_some() || env.contains_key("DAOYOU_LOG");
+        if !said && !matches!(cli.command, Command::Gateway(_)) {
+            loaded.config.log.level = QUIET.to_owned();
+        }
+        logging::start(&loaded.config.log, log_file(cli, &home).as_deref())?;
+        if matches!(cli.command, Command::Gateway(_)) {
+            for warning in home.warnings().iter().chain(&loaded.warnings) {
+                tracing::warn!("{warning}");
+            }
+        }
+        Ok(Ok(Self { home, loaded }))
+    }
+}
+
+/// Whether this process chats at its own terminal.
+pub fn chats_here(cli: &Cli) -> bool {
+    match &cli.command {
+        Command::Gateway(args) => args.cli || (!args.no_cli && std::io::stdin().is_terminal()),
+        Command::Chat(_) => true,
+        _ => false,
+    }
+}
+
+/// A log on the screen that one chats at would break the line being typed; it goes to a file in the home then.
+fn log_file(cli: &Cli, home: &Home) -> Option<PathBuf> {
+    let shares_screen = chats_here(cli) && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+    shares_screen.then(|| home.dir().join("daoyou.log"))
+}
+
+/// The first SIGTERM or SIGINT cancels the token; a second one ends the process at once. SIGINT while a turn runs at
+/// this terminal stops the turn instead.
+pub fn watch_signals(interrupt: Interrupt) -> std::io::Result<CancellationToken> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let token = CancellationToken::new();
+    let (mut terminate, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = token.clone();
+    tokio::spawn(async move {
+        loop {
+            let signal = tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupted.recv() => {
+                    if interrupt.raise() {
+                        continue;
+                    }
+                    "SIGINT"
+                }
+            };
+            if stop.is_cancelled() {
+                tracing::warn!(signal, "stopping at once");
+                std::process::exit(1);
+            }
+            tracing::info!(signal, "asked to stop");
+            stop.cancel();
+        }
+    });
+    Ok(token)
+}
+
+/// Says that the lock was not given, and with which code that ends.
+#[expect(clippy::print_stderr, reason = "this is where the owner reads why the command ended")]
+pub fn refuse(error: LockError) -> anyhow::Result<Exit> {
+    match error {
+        LockError::Held { .. } => {
+            eprintln!("daoyou: {error}");
+            Ok(Exit::Held)
+        }
+        LockError::Home(error) => Err(error.into()),
+    }
+}

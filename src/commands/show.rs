@@ -1,0 +1,160 @@
+//! Prints what the data commands found: as JSON, or as lines for people.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+/// Columns of a list, as `(heading, key)`.
+pub type Columns = &'static [(&'static str, &'static str)];
+
+pub const SESSIONS: Columns = &[("SESSION", "session"), ("MESSAGES", "messages"), ("LAST USED", "updated_at")];
+pub const TURNS: Columns = &[
+    ("TURN", "turn"),
+    ("STATE", "state"),
+    ("SESSION", "session"),
+    ("RECEIVED", "received_at"),
+    ("MESSAGE", "content"),
+];
+pub const QUEUE: Columns = &[
+    ("ID", "id"),
+    ("STATE", "state"),
+    ("KIND", "kind"),
+    ("CHANNEL", "channel"),
+    ("TRIES", "tries"),
+    ("LAST ERROR", "last_error"),
+    ("MESSAGE", "content"),
+];
+
+/// The widest a cell gets, in characters.
+const CELL_LIMIT: usize = 48;
+
+/// A list as a table, or `nothing` where it is empty.
+pub fn table(list: &Value, columns: Columns, nothing: &str, mut out: impl Write) -> io::Result<()> {
+    let rows: Vec<Vec<String>> = list
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|row| columns.iter().map(|(_, key)| cell(&row[*key])).collect())
+        .collect();
+    if rows.is_empty() {
+        return writeln!(out, "{nothing}");
+    }
+    let heading: Vec<String> = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().chain([&heading]).map(|row| row[column].chars().count());
+        cells.max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    for row in [&heading].into_iter().chain(&rows) {
+        let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        writeln!(out, "{}", line.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+/// What was said in a session.
+pub fn session(session: &Value, mut out: impl Write) -> io::Result<()> {
+    for entry in session["messages"].as_array().into_iter().flatten() {
+        let message = &entry["message"];
+        let role = entry["role"].as_str().unwrap_or_default();
+        writeln!(out, "[{}] {role}: {}", text(&entry["at"]), text(&message["content"]))?;
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            writeln!(out, "    calls {}({})", text(&call["name"]), text(&call["arguments"]))?;
+        }
+    }
+    Ok(())
+}
+
+/// Each step of a turn.
+pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
+    for message in turn["messages"].as_array().into_iter().flatten() {
+        writeln!(
+            out,
+            "message {} [{}] from {} on {}: {}",
+            text(&message["id"]),
+            text(&message["state"]),
+            text(&message["sender"]),
+            text(&message["channel"]),
+            text(&message["content"])
+        )?;
+    }
+    for step in turn["steps"].as_array().into_iter().flatten() {
+        writeln!(
+            out,
+            "{:>4}  {}  {:13} {}",
+            text(&step["seq"]),
+            text(&step["at"]),
+            text(&step["kind"]),
+            summary(step)
+        )?;
+    }
+    if turn["intact"] == false {
+        writeln!(out, "the hash chain of these steps is broken: they were changed after they were written")?;
+    }
+    for row in turn["outbox"].as_array().into_iter().flatten() {
+        writeln!(
+            out,
+            "{} [{}] to {} {}: {}",
+            text(&row["slot"]),
+            text(&row["state"]),
+            text(&row["channel"]),
+            text(&row["chat_id"]),
+            text(&row["content"])
+        )?;
+    }
+    Ok(())
+}
+
+/// Keys and values, one a line.
+pub fn fields(value: &Value, mut out: impl Write) -> io::Result<()> {
+    let Value::Object(fields) = value else { return writeln!(out, "{}", text(value)) };
+    for (key, value) in fields {
+        writeln!(out, "{key}: {}", text(value))?;
+    }
+    Ok(())
+}
+
+fn summary(step: &Value) -> String {
+    let body = &step["body"];
+    match step["kind"].as_str() {
+        Some("context") => {
+            format!("model {}, messages {}..{}", text(&body["model"]), text(&body["from"]), text(&body["to"]))
+        }
+        Some("response") => {
+            let response = &body["response"];
+            let calls: Vec<String> = response["tool_calls"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|call| format!("{}({})", text(&call["name"]), text(&call["arguments"])))
+                .collect();
+            let usage = &response["usage"];
+            let tokens = format!("{} tokens in, {} out", text(&usage["input_tokens"]), text(&usage["output_tokens"]));
+            format!("{}{} [{tokens}]", text(&response["text"]), calls.join(", "))
+        }
+        Some("tool_started") => text(&body["name"]),
+        Some("tool_result") => {
+            let result = &body["result"];
+            let outcome = if result["success"] == true { text(&result["content"]) } else { text(&result["error"]) };
+            format!("{}: {outcome}", text(&body["name"]))
+        }
+        _ => text(body),
+    }
+}
+
+fn cell(value: &Value) -> String {
+    let line = text(value).split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= CELL_LIMIT {
+        return line;
+    }
+    let short: String = line.chars().take(CELL_LIMIT - 1).collect();
+    format!("{short}…")
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,233 @@
+//! What the kinds of the values do not say: names, addresses, and settings that do not go together.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use daoyou_channels::settings::{Secret, Span};
+use daoyou_channels::webhook::{Verify, WebhookConfig};
+use reqwest::Url;
+use reqwest::header::{HeaderName, HeaderValue};
+
+use super::fault::{Fault, Place, join, quoted};
+use super::load::nearest_place;
+use super::settings::{Config, LogConfig};
+use crate::llm::ProviderConfig;
+
+/// The longest name of a provider or webhook.
+const MAX_NAME: usize = 64;
+
+/// Every fault of `config` that is not a consequence of those that are already `known`.
+pub(super) fn check(config: &Config, places: &BTreeMap<String, Place>, known: &[Fault]) -> Vec<Fault> {
+    let mut checks = Checks { places, known, found: Vec::new() };
+    checks.agent(config);
+    checks.gateway(config);
+    for (name, provider) in &config.providers {
+        checks.provider(&join("providers", name), name, provider);
+    }
+    for (name, hook) in &config.channels.webhook {
+        checks.webhook(config, &join("channels.webhook", name), name, hook);
+    }
+    checks.owner(config);
+    checks.found
+}
+
+struct Checks<'a> {
+    places: &'a BTreeMap<String, Place>,
+    known: &'a [Fault],
+    found: Vec<Fault>,
+}
+
+impl Checks<'_> {
+    fn agent(&mut self, config: &Config) {
+        let agent = &config.agent;
+        let model = agent.model.split_once('/').is_some_and(|(provider, model)| {
+            !model.trim().is_empty() && good_name(provider) && agent.model.trim() == agent.model
+        });
+        if agent.model != "auto" && !model {
+            let wrong = format!("{} names no provider and model", quoted(&agent.model));
+            self.fault(&["agent.model"], wrong, "\"auto\", or \"PROVIDER/MODEL\" such as \"openai/gpt-5\"");
+        }
+        if !agent.timezone.is_empty() && jiff::tz::TimeZone::get(&agent.timezone).is_err() {
+            let wrong = format!("{} is no time zone that is known here", quoted(&agent.timezone));
+            self.fault(&["agent.timezone"], wrong, "an IANA name such as \"Asia/Shanghai\", or \"\" for the system's");
+        }
+        self.not_zero("agent.turn_timeout", agent.turn_timeout);
+        self.not_zero("tools.exec.timeout", config.tools.exec.timeout);
+        if let Err(wrong) = LogConfig::filter(&config.log.level) {
+            self.fault(&["log.level"], wrong, LogConfig::LEVELS);
+        }
+    }
+
+    fn gateway(&mut self, config: &Config) {
+        match config.gateway.listen_addr() {
+            Err(wrong) => {
+                let allowed =
+                    "an IP address and a port such as \"127.0.0.1:18790\", \"[::1]:18790\" or \"localhost:18790\"";
+                self.fault(&["gateway.listen"], wrong, allowed);
+            }
+            Ok(addr) if !addr.ip().is_loopback() && config.gateway.token.is_none() => {
+                let wrong = format!("{addr} can be reached from other machines, and gateway.token is not set");
+                let allowed = "an address of this machine alone such as \"127.0.0.1:18790\", or any with gateway.token";
+                self.fault(&["gateway.listen", "gateway.token"], wrong, allowed);
+            }
+            Ok(_) => {}
+        }
+        if let Some(token) = &config.gateway.token {
+            self.sendable("gateway.token", token);
+        }
+    }
+
+    fn provider(&mut self, key: &str, name: &str, provider: &ProviderConfig) {
+        self.name(key, name);
+        if let Some(url) = &provider.base_url {
+            self.url(&join(key, "base_url"), url);
+        }
+        if let Some(api_key) = &provider.api_key {
+            self.sendable(&join(key, "api_key"), api_key);
+        }
+        for (header, value) in &provider.headers {
+            let key = join(&join(key, "headers"), header);
+            if HeaderName::from_bytes(header.as_bytes()).is_err() {
+                self.fault(&[&key], format!("{} is no name of a header", quoted(header)), "a name such as X-Title");
+            }
+            self.sendable(&key, value);
+        }
+        self.not_zero(&join(key, "connect_timeout"), provider.connect_timeout);
+        self.not_zero(&join(key, "idle_timeout"), provider.idle_timeout);
+        self.not_zero(&join(key, "timeout"), provider.timeout);
+    }
+
+    fn webhook(&mut self, config: &Config, key: &str, name: &str, hook: &WebhookConfig) {
+        self.name(key, name);
+        let at = |name| join(key, name);
+        let (verify, secret_key) = (at("verify"), at("secret"));
+        if let Some(url) = &hook.callback_url {
+            self.url(&at("callback_url"), url);
+        }
+        if let Some(secret) = &hook.callback_secret {
+            self.signing(&[&at("callback_secret")], secret);
+        }
+        if !hook.enabled {
+            return;
+        }
+        match (hook.verify, &hook.secret) {
+            (Verify::Standard, Some(secret)) => self.signing(&[&secret_key, &verify], secret),
+            (Verify::Bearer, Some(secret)) => self.sendable(&secret_key, secret),
+            (Verify::Standard | Verify::Bearer, None) => {
+                let how = if hook.verify == Verify::Standard { "standard" } else { "bearer" };
+                let wrong = format!("it is not set, and verify = {how:?} needs it");
+                self.fault(
+                    &[&secret_key, &verify],
+                    wrong,
+                    "\"env:NAME\", \"file:PATH\", \"cred:NAME\", or the secret itself",
+                );
+            }
+            (Verify::None, _) => self.unverified(config, key, hook),
+        }
+        if hook.callback_url.is_some() && hook.callback_secret.is_none() && hook.secret.is_none() {
+            let wrong = "it is not set, and callbacks are signed with it or with secret";
+            self.fault(&[&at("callback_secret"), &secret_key, &verify], wrong, "a secret in the form \"whsec_…\"");
+        }
+    }
+
+    /// Whoever reaches a webhook with `verify = "none"` may write, so it takes two more settings to allow it.
+    fn unverified(&mut self, config: &Config, key: &str, hook: &WebhookConfig) {
+        let (verify, allow_from) = (join(key, "verify"), join(key, "allow_from"));
+        if hook.allow_from.is_none() {
+            let wrong = "it is not set, and verify = \"none\" needs it";
+            self.fault(&[&allow_from, &verify], wrong, "a list of senders, or [\"*\"] for everybody");
+        }
+        if config.gateway.listen_addr().is_ok_and(|addr| !addr.ip().is_loopback()) {
+            let wrong =
+                format!("\"none\" is for callers on this machine, and gateway.listen is {}", config.gateway.listen);
+            self.fault(&[&verify, "gateway.listen"], wrong, "\"standard\", \"bearer\"");
+        }
+    }
+
+    fn owner(&mut self, config: &Config) {
+        let pair =
+            |text: &str| text.split_once(':').is_some_and(|(channel, rest)| !channel.is_empty() && !rest.is_empty());
+        for (index, identity) in config.owner.identities.iter().enumerate() {
+            if !pair(identity) {
+                let wrong = format!("entry {index} is {}", quoted(identity));
+                self.fault(&["owner.identities"], wrong, "\"CHANNEL:SENDER\" such as \"webhook:phone:ann\"");
+            }
+        }
+        if !config.owner.notify.is_empty() && !pair(&config.owner.notify) {
+            let wrong = format!("{} names no channel and chat", quoted(&config.owner.notify));
+            self.fault(
+                &["owner.notify"],
+                wrong,
+                "\"CHANNEL:CHAT\" such as \"webhook:phone:ann\", or \"\" for the terminal",
+            );
+        }
+    }
+
+    fn name(&mut self, key: &str, name: &str) {
+        if !good_name(name) {
+            let wrong = format!("{} is no good name", quoted(name));
+            let allowed = format!("1 to {MAX_NAME} of the letters a-z, A-Z, digits, '-', '_' and '.'");
+            self.fault(&[key], wrong, &allowed);
+        }
+    }
+
+    fn url(&mut self, key: &str, url: &str) {
+        // The parser takes "http:example.org" and white space around for good.
+        let whole = url.starts_with("http://") || url.starts_with("https://");
+        if !whole || url.trim() != url || !Url::parse(url).is_ok_and(|url| url.has_host()) {
+            self.fault(
+                &[key],
+                "the value is no web address",
+                "an address that starts with \"https://\" or \"http://\"",
+            );
+        }
+    }
+
+    fn sendable(&mut self, key: &str, secret: &Secret) {
+        if HeaderValue::from_str(secret.expose()).is_err() {
+            let wrong = "the secret holds characters that cannot be sent in a header";
+            self.fault(&[key], wrong, "visible characters, without a line break");
+        }
+    }
+
+    /// `keys` begin with the secret's own.
+    fn signing(&mut self, keys: &[&str], secret: &Secret) {
+        let text = secret.expose().strip_prefix("whsec_").unwrap_or(secret.expose());
+        let base64 = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/';
+        let body = text.trim_end_matches('=');
+        if body.is_empty() || !body.chars().all(base64) {
+            self.fault(
+                keys,
+                "the secret cannot sign: it is not base64",
+                "\"whsec_\" and base64, or where to find such a one",
+            );
+        }
+    }
+
+    fn not_zero(&mut self, key: &str, span: Span) {
+        if span.0 == Duration::ZERO {
+            self.fault(&[key], "no time at all is not enough", "a duration above 0 such as \"90s\" or \"10m\"");
+        }
+    }
+
+    /// Notes a fault of the first of `keys`, unless one of them has a fault already: then this one may not be real.
+    fn fault(&mut self, keys: &[&str], wrong: impl Into<String>, allowed: &str) {
+        let spoilt = |key: &str| self.known.iter().any(|fault| inside(&fault.key, key) || inside(key, &fault.key));
+        if let Some(first) = keys.first()
+            && !keys.iter().any(|key| spoilt(key))
+        {
+            self.found.push(Fault::new(nearest_place(self.places, first), *first, wrong, allowed));
+        }
+    }
+}
+
+/// Whether `key` is `table` or something in it.
+fn inside(key: &str, table: &str) -> bool {
+    !table.is_empty() && key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Names stand in addresses, session keys and `PROVIDER/MODEL`, so they hold nothing that means something there.
+fn good_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(plain) && name.chars().any(|c| c != '.')
+}

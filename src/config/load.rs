@@ -1,0 +1,167 @@
+//! From file and environment to a [`Config`] that is known to be right.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::check::check;
+use super::fault::{Fault, Place};
+use super::read::Reader;
+use super::secrets::Secrets;
+use super::settings::Config;
+
+/// A configuration is some hundred lines; a larger file is a wrong path.
+const MAX_BYTES: u64 = 1_000_000;
+
+/// The file to read.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// The usual one: when there is none, the defaults serve.
+    IfPresent(&'a Path),
+    /// One that was asked for by name.
+    Required(&'a Path),
+}
+
+/// A configuration without a fault.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub config: Config,
+    /// The file that was read, if there was one.
+    pub file: Option<PathBuf>,
+    /// What is not wrong but should be mended; one line each.
+    pub warnings: Vec<String>,
+    places: BTreeMap<String, Place>,
+}
+
+impl Loaded {
+    /// Where the value of `key`, e.g. `agent.model`, comes from.
+    pub fn place(&self, key: &str) -> Place {
+        self.places.get(key).cloned().unwrap_or_default()
+    }
+
+    /// Notes that the command line's `option` set the value of `key`.
+    pub fn overridden(&mut self, key: &str, option: &'static str) {
+        self.places.insert(key.to_owned(), Place::Option(option));
+    }
+
+    /// A fault that another area found in the value of `key`, at the place where that was written.
+    pub fn fault(&self, key: &str, wrong: impl Into<String>, allowed: impl Into<String>) -> Fault {
+        Fault::new(nearest_place(&self.places, key), key, wrong, allowed)
+    }
+}
+
+/// Reads the file, lays the environment over it (`DAOYOU_AGENT__MODEL` is `agent.model`; `DAOYOU_LOG` is `log.level`),
+/// resolves the secrets and checks it all. The error holds every fault, in the order of their places.
+pub fn load(source: Source<'_>, env: &BTreeMap<String, String>) -> Result<Loaded, Vec<Fault>> {
+    let (Source::IfPresent(path) | Source::Required(path)) = source;
+    let base = path.parent().unwrap_or(Path::new(""));
+    let mut reader = Reader::new(Secrets { env, base });
+    let mut read = None;
+    match read_file(path) {
+        Ok((text, mode)) => {
+            reader.file(path, &text);
+            if reader.literal_secret && mode & 0o007 != 0 {
+                let shown = path.display();
+                reader.warnings.push(format!(
+                    "{shown}: it holds a secret, and every user of this machine can read it: chmod 600 {shown}"
+                ));
+            }
+            read = Some(path.to_owned());
+        }
+        Err(Unread::Missing) if matches!(source, Source::IfPresent(_)) => {}
+        Err(Unread::Missing) => reader.faults.push(whole_file(path, None, "there is no such file".to_owned())),
+        Err(Unread::Wrong(line, wrong)) => {
+            reader.broken = true;
+            reader.faults.push(whole_file(path, line, wrong));
+        }
+    }
+    for (name, value) in env {
+        reader.variable(name, value);
+    }
+    let Reader { values, places, mut faults, warnings, broken, .. } = reader;
+    // Only what is right of its kind is in the values, so this fails only if a type and its own schema disagree.
+    let config: Config = match serde_json::from_value(Value::Object(values)) {
+        Ok(config) => config,
+        Err(error) => {
+            faults.push(whole_file(path, None, error.to_string()));
+            faults.sort();
+            return Err(faults);
+        }
+    };
+    if !broken {
+        let more = check(&config, &places, &faults);
+        faults.extend(more);
+    }
+    if faults.is_empty() {
+        return Ok(Loaded { config, file: read, warnings, places });
+    }
+    faults.sort();
+    Err(faults)
+}
+
+/// The environment of this process, for [`load`]. A variable that is not UTF-8 is left out, as no setting can be; one
+/// that stands for a setting is kept with the broken bytes replaced, to be seen in the fault it gives.
+pub fn environment() -> BTreeMap<String, String> {
+    let readable = |(name, value): (OsString, OsString)| {
+        let name = name.into_string().ok()?;
+        match value.into_string() {
+            Ok(value) => Some((name, value)),
+            Err(value) if name.starts_with("DAOYOU_") => Some((name, value.to_string_lossy().into_owned())),
+            Err(_) => None,
+        }
+    };
+    std::env::vars_os().filter_map(readable).collect()
+}
+
+/// Where `key` was written, or else the table that it belongs in.
+pub(super) fn nearest_place(places: &BTreeMap<String, Place>, key: &str) -> Place {
+    let mut key = key;
+    loop {
+        if let Some(place) = places.get(key) {
+            return place.clone();
+        }
+        match key.rsplit_once('.') {
+            Some((table, _)) => key = table,
+            None => return Place::Default,
+        }
+    }
+}
+
+/// Why there is no text.
+enum Unread {
+    Missing,
+    /// The line, if one is to blame, and what is wrong.
+    Wrong(Option<usize>, String),
+}
+
+/// The text of the file and its mode.
+fn read_file(path: &Path) -> Result<(String, u32), Unread> {
+    let wrong = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => Unread::Missing,
+        _ => Unread::Wrong(None, format!("cannot be read: {error}")),
+    };
+    let meta = path.metadata().map_err(wrong)?;
+    if meta.is_dir() {
+        return Err(Unread::Wrong(None, "is a folder".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    File::open(path).map_err(wrong)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(wrong)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Unread::Wrong(None, format!("is larger than {MAX_BYTES} bytes")));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        Unread::Wrong(Some(line), "the text is not UTF-8".to_owned())
+    })?;
+    Ok((text, meta.permissions().mode()))
+}
+
+fn whole_file(path: &Path, line: Option<usize>, wrong: String) -> Fault {
+    Fault::new(Place::File { file: path.to_owned(), line }, "", wrong, "")
+}

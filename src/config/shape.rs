@@ -1,0 +1,226 @@
+//! What may stand in `config.toml`, read from the schema that the types of [`Config`] give.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value};
+
+use super::fault::join;
+use super::settings::Config;
+
+/// How alike (1 is the same) a key of the same table must be to be taken for what was meant.
+const ALIKE: f64 = 0.6;
+
+/// The kind of value that a key takes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// Keys fixed by the program.
+    Table(BTreeMap<String, Shape>),
+    /// Names of the user's choice, each with the same kind of value.
+    Map(Box<Shape>),
+    List(Box<Shape>),
+    Text,
+    Choice(Vec<String>),
+    Bool,
+    Int {
+        min: i128,
+        max: i128,
+    },
+    Float {
+        min: f64,
+        max: f64,
+    },
+    Duration,
+    Size,
+    Secret,
+}
+
+impl Shape {
+    /// The shape of the whole configuration.
+    pub fn config() -> &'static Self {
+        static SHAPE: OnceLock<Shape> = OnceLock::new();
+        SHAPE.get_or_init(|| {
+            let schema = schemars::schema_for!(Config).to_value();
+            Self::read(&schema, &schema).expect("the schema is fixed when the program is built, and a test reads it")
+        })
+    }
+
+    /// The kind of value in words, with what is allowed.
+    pub fn allowed(&self) -> String {
+        match self {
+            Self::Table(keys) => {
+                format!("a table with the keys {}", keys.keys().cloned().collect::<Vec<_>>().join(", "))
+            }
+            Self::Map(_) => "a table".to_owned(),
+            Self::List(item) => format!("a list, each entry {}", item.allowed()),
+            Self::Text => "a text in quotes".to_owned(),
+            Self::Choice(names) => names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "),
+            Self::Bool => "true, false".to_owned(),
+            Self::Int { min, max } => format!("a whole number from {min} to {max}"),
+            Self::Float { min, max } if min.is_finite() && max.is_finite() => format!("a number from {min} to {max}"),
+            Self::Float { .. } => "a number".to_owned(),
+            Self::Duration => "a duration such as \"90s\", \"10m\" or \"1h 30m\"".to_owned(),
+            Self::Size => "a size such as \"25MB\", \"64KB\" or \"1GiB\"".to_owned(),
+            Self::Secret => "\"env:NAME\", \"file:PATH\", \"cred:NAME\", or the secret itself in quotes".to_owned(),
+        }
+    }
+
+    fn read(schema: &Value, root: &Value) -> Result<Self, String> {
+        if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
+            let pointer = target.strip_prefix('#').ok_or("a $ref that leaves the schema")?;
+            return Self::read(root.pointer(pointer).ok_or_else(|| format!("{target} is missing"))?, root);
+        }
+        if let Some(either) = schema.get("anyOf").and_then(Value::as_array) {
+            let mut some = either.iter().filter(|one| one.get("type").and_then(Value::as_str) != Some("null"));
+            return match (some.next(), some.next()) {
+                (Some(only), None) => Self::read(only, root),
+                _ => Err(format!("more than one type: {schema}")),
+            };
+        }
+        if let Some(names) = choices(schema) {
+            return Ok(Self::Choice(names));
+        }
+        let kind = match schema.get("type") {
+            Some(Value::String(kind)) => kind.as_str(),
+            Some(Value::Array(kinds)) => {
+                kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null").unwrap_or_default()
+            }
+            _ => "",
+        };
+        match (kind, schema.get("format").and_then(Value::as_str)) {
+            ("object", _) => Self::read_object(schema, root),
+            ("array", _) => Ok(Self::List(Box::new(Self::read(schema.get("items").unwrap_or_default(), root)?))),
+            ("boolean", _) => Ok(Self::Bool),
+            ("string", None) => Ok(Self::Text),
+            ("string", Some("duration")) => Ok(Self::Duration),
+            ("string", Some("size")) => Ok(Self::Size),
+            ("string", Some("secret")) => Ok(Self::Secret),
+            ("integer", format) => {
+                let widest = if format == Some("uint32") { i128::from(u32::MAX) } else { i128::from(i64::MAX) };
+                let bound = |name| schema.get(name).and_then(Value::as_i64).map(i128::from);
+                let min = bound("minimum").unwrap_or(i128::from(i64::MIN));
+                Ok(Self::Int { min, max: bound("maximum").unwrap_or(widest) })
+            }
+            ("number", _) => {
+                let bound = |name| schema.get(name).and_then(Value::as_f64);
+                let min = bound("minimum").unwrap_or(f64::NEG_INFINITY);
+                Ok(Self::Float { min, max: bound("maximum").unwrap_or(f64::INFINITY) })
+            }
+            _ => Err(format!("unknown kind of value: {schema}")),
+        }
+    }
+
+    fn read_object(schema: &Value, root: &Value) -> Result<Self, String> {
+        match schema.get("additionalProperties") {
+            Some(each @ Value::Object(_)) => Ok(Self::Map(Box::new(Self::read(each, root)?))),
+            _ => {
+                let empty = Map::new();
+                let keys = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+                let keys = keys.iter().map(|(name, key)| Ok((name.clone(), Self::read(key, root)?)));
+                keys.collect::<Result<_, String>>().map(Self::Table)
+            }
+        }
+    }
+}
+
+/// The path of the known key that `name`, unknown in the table at `path`, was most likely meant to be: one of its
+/// table that is much alike, else one of the same name elsewhere, else the most alike of its table.
+pub(super) fn nearest(root: &Shape, path: &str, keys: &BTreeMap<String, Shape>, name: &str) -> Option<String> {
+    let name = name.to_lowercase();
+    let best = keys
+        .keys()
+        .map(|key| (strsim::normalized_damerau_levenshtein(key, &name), key))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match best {
+        Some((alike, key)) if alike >= ALIKE => Some(join(path, key)),
+        _ => elsewhere(root, "", &name).or_else(|| best.map(|(_, key)| join(path, key))),
+    }
+}
+
+/// The first key called `name` in any table, by its path.
+fn elsewhere(shape: &Shape, path: &str, name: &str) -> Option<String> {
+    match shape {
+        Shape::Table(keys) if keys.contains_key(name) => Some(join(path, name)),
+        Shape::Table(keys) => keys.iter().find_map(|(key, inner)| elsewhere(inner, &join(path, key), name)),
+        Shape::Map(each) => elsewhere(each, &join(path, "NAME"), name),
+        _ => None,
+    }
+}
+
+/// The names of an enumeration, which is written as a list of names or, with comments, as a list of constants.
+fn choices(schema: &Value) -> Option<Vec<String>> {
+    let names = match (schema.get("enum"), schema.get("oneOf")) {
+        (Some(Value::Array(names)), _) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        (_, Some(Value::Array(each))) => {
+            let mut names = Vec::new();
+            for one in each {
+                match (one.get("const"), one.get("enum")) {
+                    (Some(Value::String(name)), _) => names.push(name.clone()),
+                    (_, Some(Value::Array(some))) => {
+                        names.extend(some.iter().filter_map(Value::as_str).map(str::to_owned));
+                    }
+                    _ => return None,
+                }
+            }
+            names
+        }
+        _ => return None,
+    };
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(path: &str) -> &'static Shape {
+        path.split('.').fold(Shape::config(), |shape, name| match shape {
+            Shape::Table(keys) => &keys[name],
+            Shape::Map(each) => each,
+            other => panic!("{path}: {other:?}"),
+        })
+    }
+
+    #[test]
+    fn the_schema_is_understood() {
+        let uint = |min, max: i128| Shape::Int { min, max };
+        let table = [
+            ("agent.model", Shape::Text),
+            ("agent.temperature", Shape::Float { min: 0.0, max: 2.0 }),
+            ("agent.max_tokens", uint(1, u32::MAX.into())),
+            ("agent.max_turn_tokens", uint(1, i64::MAX.into())),
+            ("agent.queue", Shape::Choice(vec!["followup".into(), "collect".into()])),
+            ("agent.locale", Shape::Choice(vec!["en".into(), "zh".into()])),
+            ("store.reserve", Shape::Size),
+            ("store.retain.turns", Shape::Duration),
+            ("gateway.token", Shape::Secret),
+            ("providers.x.headers.h", Shape::Secret),
+            ("providers.x.retries", uint(0, 100)),
+            ("channels.webhook.x.retry", Shape::List(Box::new(Shape::Duration))),
+            ("channels.webhook.x.allow_from", Shape::List(Box::new(Shape::Text))),
+            ("tools.exec.sandbox", Shape::Bool),
+        ];
+        for (path, expected) in table {
+            assert_eq!(*at(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_key_is_named() {
+        let table = [
+            ("agent", "modle", "agent.model"),
+            ("agent", "Max_Iteration", "agent.max_iterations"),
+            ("", "model", "agent.model"),
+            ("", "api_key", "providers.NAME.api_key"),
+            ("", "gatway", "gateway"),
+            ("agent", "listen", "gateway.listen"),
+            ("log", "colour", "log.format"),
+        ];
+        for (path, name, expected) in table {
+            let Shape::Table(keys) = (if path.is_empty() { Shape::config() } else { at(path) }) else {
+                panic!("{path} is no table")
+            };
+            assert_eq!(nearest(Shape::config(), path, keys, name).as_deref(), Some(expected), "{path} {name}");
+        }
+    }
+}

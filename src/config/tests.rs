@@ -1,0 +1,193 @@
+//! Files and environments -> what is read from them, and every fault.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::fault::join;
+use super::shape::Shape;
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../config.example.toml");
+
+/// Reads `text` as `config.toml`; faults come as their lines, without the folder.
+fn read(text: &[u8], env: &[(&str, &str)]) -> Result<Loaded, Vec<String>> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.toml");
+    fs::write(&file, text).unwrap();
+    let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let folder = format!("{}/", dir.path().display());
+    load(Source::Required(&file), &env)
+        .map_err(|faults| faults.iter().map(|fault| fault.to_string().replace(&folder, "")).collect())
+}
+
+/// The example with its commented settings switched on.
+fn uncommented() -> String {
+    let on = |line: &str| match line.strip_prefix('#') {
+        Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => setting.to_owned(),
+        _ => line.to_owned(),
+    };
+    EXAMPLE.lines().map(on).collect::<Vec<_>>().join("\n")
+}
+
+/// The paths of all keys, with `NAME` for names of the user's choice.
+fn keys(shape: &Shape, path: &str, into: &mut BTreeSet<String>) {
+    match shape {
+        Shape::Table(table) => table.iter().for_each(|(name, inner)| keys(inner, &join(path, name), into)),
+        Shape::Map(each) if matches!(**each, Shape::Table(_)) => keys(each, &join(path, "NAME"), into),
+        _ => drop(into.insert(path.to_owned())),
+    }
+}
+
+#[test]
+fn the_example_is_exactly_the_defaults() {
+    let loaded = read(EXAMPLE.as_bytes(), &[]).unwrap();
+    assert_eq!(loaded.config, Config::default());
+    assert_eq!(read(b"", &[]).unwrap().config, Config::default());
+}
+
+#[test]
+fn the_example_shows_every_key_and_each_commented_one_is_right() {
+    let text = uncommented();
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let env = ["NAME_API_KEY", "DAOYOU_TOKEN", "WEBHOOK_SECRET", "CALLBACK_SECRET"].map(|name| (name, secret));
+    let loaded = read(text.as_bytes(), &env).unwrap();
+    let mut all = BTreeSet::new();
+    keys(Shape::config(), "", &mut all);
+    let shown = all.iter().filter(|key| {
+        let table = loaded.place(key) != Place::Default;
+        assert!(table, "config.example.toml does not show {key}");
+        table
+    });
+    assert!(shown.count() > 50);
+    // Where a commented key has a default, that is what is shown, beside the examples of what has none.
+    let hook = &loaded.config.channels.webhook["NAME"];
+    let plain = daoyou_channels::webhook::WebhookConfig::default();
+    assert_eq!((hook.enabled, hook.verify, &hook.retry), (plain.enabled, plain.verify, &plain.retry));
+    let provider = loaded.config.providers["NAME"].clone();
+    let unset = crate::llm::ProviderConfig { api_key: None, base_url: None, headers: [].into(), ..provider };
+    assert_eq!(unset, crate::llm::ProviderConfig::default());
+}
+
+#[test]
+fn every_setting_of_the_example_is_explained() {
+    let mut before = "";
+    for line in EXAMPLE.lines() {
+        let setting = line.strip_prefix('#').unwrap_or(line);
+        if setting.starts_with(|c: char| c.is_ascii_lowercase()) && setting.contains(" = ") {
+            assert!(before.starts_with("# "), "no explanation above {line:?}");
+        }
+        before = line;
+    }
+}
+
+#[test]
+fn values_are_read_and_their_places_known() {
+    let text = "[agent]\nlocale = \"zh\"\ntemperature = 1\n[providers.my-llm]\napi_key = \"env:KEY\"\nheaders.\"X-A\" = \"b\"\n";
+    let env = [
+        ("KEY", "sk-1"),
+        ("DAOYOU_AGENT__MODEL", "my-llm/large"),
+        ("DAOYOU_agent__Turn_Timeout", "5m"),
+        ("DAOYOU_AGENT__MAX_TOKENS", " 100 "),
+        ("DAOYOU_PROVIDERS__MY_LLM__STREAM", "false"),
+        ("DAOYOU_PROVIDERS__DEEPSEEK__API_KEY", "sk-2"),
+        ("DAOYOU_TOOLS__DISABLED", "exec, message"),
+        ("DAOYOU_TOOLS__EXEC__ENV", "[\"A\", \"B\"]"),
+        ("DAOYOU_LOG", "debug"),
+        ("DAOYOU_HOME", "/nowhere"),
+        ("DAOYOU_CRASH_AT", "accept"),
+        ("OTHER__THING", "x"),
+    ];
+    let loaded = read(text.as_bytes(), &env[..1]).unwrap();
+    assert_eq!(loaded.config.agent.temperature, Some(1.0));
+    assert!(loaded.place("agent.locale").to_string().ends_with("config.toml:2"));
+    assert_eq!(loaded.place("agent.model"), Place::Default);
+
+    let loaded = read(text.as_bytes(), &env).unwrap();
+    let config = &loaded.config;
+    assert_eq!((config.agent.model.as_str(), config.agent.max_tokens), ("my-llm/large", Some(100)));
+    let mine = &config.providers["my-llm"];
+    assert_eq!((mine.api_key.as_ref().unwrap().expose(), mine.stream), ("sk-1", false));
+    assert_eq!(mine.headers["X-A"].expose(), "b");
+    assert_eq!(config.providers["deepseek"].api_key.as_ref().unwrap().expose(), "sk-2");
+    assert_eq!(config.tools.disabled, ["exec", "message"]);
+    assert_eq!(config.tools.exec.env, ["A", "B"]);
+    assert_eq!(config.log.level, "debug");
+    assert_eq!(config.agent.turn_timeout.to_string(), "5m");
+    assert_eq!(loaded.place("log.level"), Place::Env("DAOYOU_LOG".into()));
+    assert_eq!(loaded.place("providers.my-llm.stream"), Place::Env("DAOYOU_PROVIDERS__MY_LLM__STREAM".into()));
+}
+
+/// A block of `faults.txt`: a file, variables after `$ `, the faults after `=> `; `…` at the end leaves the rest open.
+#[test]
+fn every_fault_is_one_line_that_says_what_is_allowed() {
+    let blocks: Vec<&str> = include_str!("faults.txt").split("\n\n").skip(1).collect();
+    assert!(blocks.len() > 40);
+    for block in blocks {
+        let written: Vec<&str> =
+            block.lines().filter(|line| !line.starts_with("=> ") && !line.starts_with("$ ")).collect();
+        let env: Vec<_> = block.lines().filter_map(|line| line.strip_prefix("$ ")?.split_once('=')).collect();
+        let expected: Vec<_> = block.lines().filter_map(|line| line.strip_prefix("=> ")).collect();
+        let got = read(written.join("\n").as_bytes(), &env).expect_err(block);
+        assert_eq!(got.len(), expected.len(), "{block}\n{got:#?}");
+        for (got, expected) in got.iter().zip(expected) {
+            let right = expected.strip_suffix('…').map_or(got == expected, |start| got.starts_with(start));
+            assert!(right, "{block}\ngot {got}");
+            assert!(!got.contains('\n') && !got.contains("canary"), "{got}");
+        }
+    }
+    let got = read(b"[agent]\nmodel = \"\xff\"\n", &[]).unwrap_err();
+    assert_eq!(got, ["config.toml:2: the text is not UTF-8"]);
+}
+
+#[test]
+fn only_a_file_that_was_asked_for_must_exist() {
+    let none = Path::new("/nowhere/config.toml");
+    let loaded = load(Source::IfPresent(none), &[].into()).unwrap();
+    assert_eq!((&loaded.config, &loaded.file), (&Config::default(), &None));
+    let faults = load(Source::Required(none), &[].into()).unwrap_err();
+    assert_eq!(faults[0].to_string(), "/nowhere/config.toml: there is no such file");
+    let dir = tempfile::tempdir().unwrap();
+    let faults = load(Source::IfPresent(dir.path()), &[].into()).unwrap_err();
+    assert!(faults[0].to_string().ends_with(": is a folder"), "{}", faults[0]);
+}
+
+#[test]
+fn a_secret_that_others_can_read_is_warned_about() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.toml");
+    fs::write(&file, "[providers.p]\napi_key = \"sk-canary\"\n").unwrap();
+    for (mode, warnings) in [(0o600, 0), (0o640, 0), (0o644, 1)] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let loaded = load(Source::Required(&file), &[].into()).unwrap();
+        assert_eq!(loaded.warnings.len(), warnings, "{mode:o} {:?}", loaded.warnings);
+        assert!(!format!("{loaded:?}").contains("canary"));
+    }
+}
+
+#[test]
+fn what_is_shown_holds_no_secret() {
+    let text = "[gateway]\ntoken = \"canary\"\n[providers.p]\napi_key = \"canary\"\nheaders = { X = \"canary\" }\n\
+                base_url = \"https://user:canary@example.org/v1\"\n";
+    let loaded = read(text.as_bytes(), &[]).unwrap();
+    let settings = loaded.settings();
+    let all = format!("{settings:?} {} {loaded:?}", loaded.masked());
+    assert!(!format!("{settings:?} {}", loaded.masked()).contains("canary"), "{all}");
+    let of = |key: &str| settings.iter().find(|one| one.key == key).unwrap();
+    assert_eq!(of("providers.p.headers.X").value, Some("(hidden)".into()));
+    assert_eq!(of("providers.p.base_url").value, Some("https://(hidden)@example.org/v1".into()));
+    assert_eq!((&of("agent.temperature").value, &of("agent.model").place), (&None, &Place::Default));
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "(\\[[a-z.]{0,12}\\]\n|[a-z_.\"]{1,9} = [\\[\\]{}\"a-z0-9,.'#-]{0,9}\n|\\PC{0,20}\n){0,8}") {
+        if let Err(faults) = read(text.as_bytes(), &[]) {
+            prop_assert!(!faults.is_empty());
+            prop_assert!(faults.iter().all(|fault| !fault.contains('\n')));
+        }
+    }
+}

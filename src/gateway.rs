@@ -1,0 +1,272 @@
+//! The only constructor: builds everything from the configuration, then spawns it, then drains it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use daoyou_channels::cli::{CliChannel, Front, Left};
+use daoyou_channels::webhook::Webhook;
+use daoyou_channels::{Channel, ChannelContext, SessionKey};
+use jiff::tz::TimeZone;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::{AgentLoop, LaneRunner, Phrases, SlashCommands, SystemPrompt, prepare_workspace};
+use crate::bus::{Capacities, MessageBus};
+use crate::channel_manager::{ChannelHealth, ChannelManager};
+use crate::config::{Config, Faults, Loaded};
+use crate::home::{Home, HomeLock};
+use crate::http::{self, Hub};
+use crate::llm::{Models, OfflineProvider, ProviderFault};
+use crate::store::Store;
+use crate::tools;
+
+/// How long due replies may take to go out after the last turn has ended.
+const FLUSH_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long open HTTP requests may take to end after that.
+const HTTP_LIMIT: Duration = Duration::from_secs(2);
+
+/// What kind of gateway to build.
+#[derive(Default)]
+pub struct Options {
+    /// Run this session's messages only, and open no port: for `chat` and `agent` where no gateway runs.
+    pub alone: Option<SessionKey>,
+    /// The terminal of this process.
+    pub front: Option<Front>,
+}
+
+/// A gateway, built and not yet running.
+pub struct Gateway {
+    home: Home,
+    _lock: HomeLock,
+    drain_timeout: Duration,
+    bus: Arc<MessageBus>,
+    agent: AgentLoop,
+    manager: ChannelManager,
+    cli: Arc<CliChannel>,
+    hub: Arc<Hub>,
+    server: Option<(TcpListener, axum::Router)>,
+    context: ChannelContext,
+    stop_serving: CancellationToken,
+}
+
+impl Gateway {
+    /// Builds all parts; nothing runs yet. `lock` is the home's.
+    ///
+    /// # Errors
+    /// What cannot be opened or is configured wrongly, in words for the owner; [`Faults`] where the configuration is to
+    /// blame.
+    pub async fn build(home: Home, lock: HomeLock, loaded: &Loaded, options: Options) -> anyhow::Result<Self> {
+        let config = &loaded.config;
+        let workspace = home.workspace(&config.agent.workspace);
+        prepare_workspace(&workspace)
+            .with_context(|| format!("the workspace {} cannot be prepared", workspace.display()))?;
+        // The commands on the control socket need no token; it is made for those who will come by TCP.
+        home.token()?;
+        let models = Models::build(&config.providers, |name| std::env::var(name).ok(), Arc::new(OfflineProvider));
+        let fault = |fault: ProviderFault| loaded.fault(&fault.key, fault.message, "");
+        let models = Arc::new(models.map_err(|faults| Faults(faults.into_iter().map(fault).collect()))?);
+        let (bus, runner) = build_agent(&home, config, &workspace, models.clone()).await?;
+
+        let front = match options.front {
+            Some(front) => Some(Front { banner: banner(&model_name(&models, config).await, &workspace), ..front }),
+            None => None,
+        };
+        let cli = Arc::new(CliChannel::new(front));
+        let is_alone = options.alone.is_some();
+        let Channels { running, resting } = build_channels(config, cli.clone(), is_alone)?;
+        let context = ChannelContext {
+            inbox: bus.clone(),
+            events: bus.events().clone(),
+            shutdown: CancellationToken::new(),
+            started: Arc::new(|| {}),
+        };
+        let health = Arc::new(ChannelHealth::default());
+        let stop_serving = CancellationToken::new();
+        let hub = Arc::new(Hub {
+            bus: bus.clone(),
+            channels: health.clone(),
+            cli: cli.clone(),
+            models,
+            model: config.agent.model.clone(),
+            started: Instant::now(),
+            shutdown: stop_serving.clone(),
+        });
+        let server = if is_alone {
+            None
+        } else {
+            let routes = running.iter().filter_map(|channel| channel.routes(&context)).collect();
+            let listen = config.gateway.listen_addr().map_err(anyhow::Error::msg)?;
+            Some((http::bind(listen).await.map_err(anyhow::Error::msg)?, http::router(hub.clone(), routes)))
+        };
+        Ok(Self {
+            home,
+            _lock: lock,
+            drain_timeout: config.gateway.drain_timeout.0,
+            agent: AgentLoop::new(Arc::new(runner), options.alone),
+            manager: ChannelManager::new(bus.clone(), running, resting, health),
+            bus,
+            cli,
+            hub,
+            server,
+            context,
+            stop_serving,
+        })
+    }
+
+    /// What the routes and the commands of this process work with.
+    pub fn hub(&self) -> Arc<Hub> {
+        self.hub.clone()
+    }
+
+    /// Runs until `shutdown`, or until whoever sits at its terminal leaves; then drains. `on_ready` is called when
+    /// messages are taken.
+    ///
+    /// # Errors
+    /// What the last run left cannot be read, or the control socket cannot be made.
+    pub async fn run(mut self, shutdown: CancellationToken, on_ready: impl FnOnce()) -> anyhow::Result<()> {
+        self.agent.recover().await?;
+        self.manager.recover().await?;
+        let control = http::control(self.hub.clone());
+        let socket = self.home.socket();
+        http::serve_control(&socket, control, self.stop_serving.clone())
+            .await
+            .with_context(|| format!("the control socket {} cannot be made", socket.display()))?;
+        let server: Option<JoinHandle<()>> = self
+            .server
+            .take()
+            .map(|(listener, router)| tokio::spawn(http::serve(listener, router, self.stop_serving.clone())));
+        let stop_turns = CancellationToken::new();
+        let agent = tokio::spawn(self.agent.run(stop_turns.clone(), self.drain_timeout));
+        let flush = CancellationToken::new();
+        let receiving = self.context.shutdown.clone();
+        let manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
+        on_ready();
+
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            left = self.cli.left() => if left != Left::Shutdown {
+                tracing::info!("the terminal was left");
+            },
+        }
+        tracing::info!("stopping");
+        self.bus.close_intake();
+        receiving.cancel();
+        stop_turns.cancel();
+        ended("the agent loop", agent.await);
+        flush.cancel();
+        match tokio::time::timeout(FLUSH_LIMIT, manager).await {
+            Ok(result) => ended("the channel manager", result),
+            Err(_) => tracing::warn!("some replies did not go out in time; they go out at the next start"),
+        }
+        self.stop_serving.cancel();
+        if let Some(server) = server {
+            // A client that keeps its connection open is not waited for.
+            let _ = tokio::time::timeout(HTTP_LIMIT, server).await;
+        }
+        self.bus.store().close().await;
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+/// What stands above the first prompt.
+pub fn banner(model: &str, workspace: &Path) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "daoyou {version} · model {model} · workspace {}\n/help lists the commands, /exit leaves.",
+        workspace.display()
+    )
+}
+
+async fn model_name(models: &Models, config: &Config) -> String {
+    match models.resolve(&config.agent.model).await {
+        Ok(choice) => choice.to_string(),
+        Err(error) => format!("none ({error})"),
+    }
+}
+
+fn ended(part: &str, result: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = result {
+        tracing::error!(part, %error, "ended unexpectedly");
+    }
+}
+
+fn capacities(config: &Config) -> Capacities {
+    let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
+    Capacities {
+        session: size(config.gateway.session_capacity),
+        inbound: size(config.gateway.inbound_capacity),
+        outbound: size(config.gateway.outbound_capacity),
+    }
+}
+
+fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
+    match config.agent.timezone.as_str() {
+        "" => Ok(TimeZone::system()),
+        name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),
+    }
+}
+
+/// The bus over the home's store, and what runs turns.
+async fn build_agent(
+    home: &Home,
+    config: &Config,
+    workspace: &Path,
+    models: Arc<Models>,
+) -> anyhow::Result<(Arc<MessageBus>, LaneRunner)> {
+    let store = Store::open(&home.database())?;
+    let phrases = Phrases::of(config.agent.locale);
+    // Not the file's path: the program may be replaced on disk while it runs.
+    let exe = PathBuf::from("/proc/self/exe");
+    let tools = Arc::new(tools::build(&config.tools, workspace, home.dir(), exe)?);
+    let timezone = timezone(config)?;
+    let slash = Arc::new(SlashCommands {
+        phrases,
+        models: models.clone(),
+        tools: tools.clone(),
+        store: store.clone(),
+        timezone: timezone.clone(),
+        started: Instant::now(),
+        configured_model: config.agent.model.clone(),
+    });
+    let (reserve, drain) = (config.store.reserve.0.0, config.gateway.drain_timeout.0);
+    let bus = Arc::new(MessageBus::new(store, capacities(config), reserve, drain, slash.clone()));
+    bus.recount().await?;
+    let runner = LaneRunner {
+        bus: bus.clone(),
+        config: config.agent.clone(),
+        timezone,
+        models,
+        tools,
+        system: SystemPrompt::new(workspace.to_owned()),
+        slash,
+        phrases,
+        cancels: Arc::default(),
+    };
+    Ok((bus, runner))
+}
+
+struct Channels {
+    running: Vec<Arc<dyn Channel>>,
+    /// The names of those that are configured but rest.
+    resting: BTreeSet<String>,
+}
+
+fn build_channels(config: &Config, cli: Arc<CliChannel>, is_alone: bool) -> anyhow::Result<Channels> {
+    let mut channels = Channels { running: vec![cli], resting: BTreeSet::new() };
+    let listen = config.gateway.listen_addr().map_err(anyhow::Error::msg)?;
+    for (name, webhook) in &config.channels.webhook {
+        if webhook.enabled && !is_alone {
+            let webhook = Webhook::new(name, webhook.clone(), listen.ip().is_loopback()).map_err(anyhow::Error::msg)?;
+            channels.running.push(Arc::new(webhook));
+        } else {
+            channels.resting.insert(format!("webhook:{name}"));
+        }
+    }
+    Ok(channels)
+}

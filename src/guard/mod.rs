@@ -1,0 +1,13 @@
+//! What protects: the paths that file tools may reach, and the sandbox and supervisor of commands.
+
+mod jail;
+#[cfg(test)]
+mod jail_tests;
+mod roots;
+mod sandbox;
+mod supervisor;
+
+pub use jail::{Jail, JailError, Opened};
+pub use roots::{protected_paths, readable_paths};
+pub use sandbox::{Policy, SandboxStatus, status};
+pub use supervisor::{EXEC_WORD, Ending, Order, Report, exec_main, sweep_temp};

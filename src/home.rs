@@ -1,0 +1,376 @@
+//! The home: the one folder that holds all of a gateway, the lock that gives it to one process, and its token.
+
+use std::fmt::Write as _;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use daoyou_channels::settings::Secret;
+use rustix::fs::{Access, access};
+use rustix::process::{Pid, test_kill_process};
+
+use crate::config::expand;
+
+/// Bytes of randomness in the token.
+const TOKEN_BYTES: usize = 32;
+
+/// A pid is written right after its lock is taken; a reader in between looks again, so often and after so long.
+const PID_LOOKS: u32 = 10;
+const PID_WAIT: Duration = Duration::from_millis(20);
+
+/// What is wrong with the home, as one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    #[error("there is no home: neither --home, nor DAOYOU_HOME, nor HOME is set")]
+    Unknown,
+    #[error("{}: {what}: {error}; {advice}", path.display())]
+    Io { path: PathBuf, what: &'static str, error: io::Error, advice: &'static str },
+    #[error("{}: it is not a folder; choose another with --home or DAOYOU_HOME", _0.display())]
+    NotAFolder(PathBuf),
+    #[error("{}: it holds no token; delete it, and a new one is made", _0.display())]
+    BadToken(PathBuf),
+}
+
+/// Why the lock was not given.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process has it. The pid is absent only if that one has not written it yet.
+    #[error("another gateway{} holds {}; stop it first, or choose another home with --home",
+        pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(), home.display())]
+    Held { home: PathBuf, pid: Option<u32> },
+    #[error(transparent)]
+    Home(#[from] HomeError),
+}
+
+/// The folder, and the names in it.
+#[derive(Clone, Debug)]
+pub struct Home {
+    dir: PathBuf,
+    warnings: Vec<String>,
+}
+
+impl Home {
+    /// Where the home is, without touching it: `dir` (what `--home` says), else `$DAOYOU_HOME`, else `~/.daoyou`.
+    pub fn locate(dir: Option<PathBuf>) -> Result<Self, HomeError> {
+        Self::choose(dir, std::env::var_os("DAOYOU_HOME").map(PathBuf::from), std::env::home_dir())
+    }
+
+    /// [`Self::locate`], then makes the folder if it is not there, open to its owner alone, and sees that it can be used.
+    pub fn open(dir: Option<PathBuf>) -> Result<Self, HomeError> {
+        let mut home = Self::locate(dir)?;
+        home.prepare()?;
+        Ok(home)
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.dir.join("config.toml")
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.dir.join("daoyou.db")
+    }
+
+    /// The agent's own folder: what `agent.workspace` says (`~/` is the user's folder, a relative path starts in the
+    /// home), else `workspace` in the home.
+    pub fn workspace(&self, configured: &str) -> PathBuf {
+        match configured {
+            "" => self.dir.join("workspace"),
+            path => expand(path, &self.dir, std::env::home_dir().as_deref()),
+        }
+    }
+
+    pub fn lock_file(&self) -> PathBuf {
+        self.dir.join("daoyou.lock")
+    }
+
+    /// The control socket.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("daoyou.sock")
+    }
+
+    pub fn token_file(&self) -> PathBuf {
+        self.dir.join("token")
+    }
+
+    /// What was typed at the terminal.
+    pub fn history(&self) -> PathBuf {
+        self.dir.join("history")
+    }
+
+    /// What is not wrong but should be mended; one line each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Takes the home for this process, until the lock is dropped or the process ends, however it ends.
+    pub fn lock(&self) -> Result<HomeLock, LockError> {
+        let path = self.lock_file();
+        let failed = |error| HomeError::Io {
+            path: path.clone(),
+            what: "cannot be locked",
+            error,
+            advice: "the home must be a folder of this user's on a local disk",
+        };
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(LockError::Held { home: self.dir.clone(), pid: holder(&path) });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error).into()),
+        }
+        file.set_len(0).map_err(failed)?;
+        writeln!(file, "{}", std::process::id()).map_err(failed)?;
+        Ok(HomeLock { file })
+    }
+
+    /// The token that callers of the API show, made at first use: 256 random bits in hexadecimal.
+    pub fn token(&self) -> Result<Secret, HomeError> {
+        match self.read_token()? {
+            Some(token) => Ok(token),
+            None => {
+                self.make_token()?;
+                self.read_token()?.ok_or_else(|| HomeError::BadToken(self.token_file()))
+            }
+        }
+    }
+
+    fn choose(dir: Option<PathBuf>, named: Option<PathBuf>, user: Option<PathBuf>) -> Result<Self, HomeError> {
+        let set = |dir: &PathBuf| !dir.as_os_str().is_empty();
+        let dir = dir
+            .filter(set)
+            .or_else(|| named.filter(set))
+            .or_else(|| user.filter(set).map(|user| user.join(".daoyou")))
+            .ok_or(HomeError::Unknown)?;
+        let dir = std::path::absolute(&dir).map_err(|error| unusable(&dir, error))?;
+        Ok(Self { dir, warnings: Vec::new() })
+    }
+
+    fn prepare(&mut self) -> Result<(), HomeError> {
+        match DirBuilder::new().recursive(true).mode(0o700).create(&self.dir) {
+            Err(_) if self.dir.exists() && !self.dir.is_dir() => return Err(HomeError::NotAFolder(self.dir.clone())),
+            Err(error) => {
+                return Err(HomeError::Io {
+                    path: self.dir.clone(),
+                    what: "cannot be made",
+                    error,
+                    advice: "make it, or choose another with --home or DAOYOU_HOME",
+                });
+            }
+            Ok(()) => {}
+        }
+        let mode = fs::metadata(&self.dir).map_err(|error| unusable(&self.dir, error))?.permissions().mode() & 0o777;
+        access(&self.dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(|error| unusable(&self.dir, error.into()))?;
+        if mode & 0o077 != 0 {
+            let dir = self.dir.display();
+            self.warnings.push(format!("{dir}: other users of this machine can look into it: chmod 700 {dir}"));
+        }
+        Ok(())
+    }
+
+    fn read_token(&self) -> Result<Option<Secret>, HomeError> {
+        /// A token of the owner's own may be longer than ours, but not without end.
+        const MAX_BYTES: u64 = 4_096;
+        let path = self.token_file();
+        let wrong = |error| HomeError::Io {
+            path: path.clone(),
+            what: "cannot be read",
+            error,
+            advice: "make it a file of this user's, or delete it and a new one is made",
+        };
+        let mut text = String::new();
+        match File::open(&path) {
+            Ok(file) => file.take(MAX_BYTES).read_to_string(&mut text).map_err(wrong)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(wrong(error)),
+        };
+        match text.trim() {
+            "" => Err(HomeError::BadToken(path)),
+            token => Ok(Some(Secret::new(token))),
+        }
+    }
+
+    /// Writes a new token beside its place and links it in, so that it is there whole or not at all, and one that another
+    /// process made meanwhile stays.
+    fn make_token(&self) -> Result<(), HomeError> {
+        let path = self.token_file();
+        let wrong = |error: io::Error| HomeError::Io {
+            path: path.clone(),
+            what: "cannot be written",
+            error,
+            advice: "the home must be writable, with space left",
+        };
+        let mut bytes = [0; TOKEN_BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| wrong(error.into()))?;
+        let mut token = String::with_capacity(2 * TOKEN_BYTES + 1);
+        for byte in bytes {
+            write!(token, "{byte:02x}").map_err(|error| wrong(io::Error::other(error)))?;
+        }
+        token.push('\n');
+        let fresh = self.dir.join(format!("token.{}", &token[..16]));
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).and_then(|mut file| {
+            file.write_all(token.as_bytes())?;
+            file.sync_all()?;
+            match fs::hard_link(&fresh, &path) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+                _ => Ok(()),
+            }
+        });
+        // A file that could not be made need not be removed, and one left over by a failure does no harm.
+        let removed = fs::remove_file(&fresh);
+        made.and(removed).map_err(wrong)?;
+        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(wrong)
+    }
+}
+
+/// The lock of a home; letting go of it is letting go of the home.
+#[derive(Debug)]
+pub struct HomeLock {
+    file: File,
+}
+
+impl Drop for HomeLock {
+    fn drop(&mut self) {
+        // So that nobody takes this pid for that of the next holder. The lock itself ends with the file.
+        if let Err(error) = self.file.set_len(0) {
+            tracing::debug!(%error, "the lock file was not cleared");
+        }
+    }
+}
+
+/// The pid of the living process that holds the lock.
+fn holder(path: &Path) -> Option<u32> {
+    for look in 0..PID_LOOKS {
+        if look > 0 {
+            thread::sleep(PID_WAIT);
+        }
+        let pid = fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<i32>().ok());
+        if let Some(pid) = pid.and_then(Pid::from_raw)
+            // One of another user is refused to us, but lives.
+            && test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+        {
+            return u32::try_from(pid.as_raw_nonzero().get()).ok();
+        }
+    }
+    None
+}
+
+fn unusable(dir: &Path, error: io::Error) -> HomeError {
+    HomeError::Io {
+        path: dir.to_owned(),
+        what: "cannot be used",
+        error,
+        advice: "make it readable and writable for this user, or choose another with --home or DAOYOU_HOME",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn the_home_is_what_is_said_first() {
+        let path = |text: &str| Some(PathBuf::from(text));
+        let table = [
+            (path("/a"), path("/b"), path("/c"), Some("/a")),
+            (None, path("/b"), path("/c"), Some("/b")),
+            (None, path(""), path("/c"), Some("/c/.daoyou")),
+            (None, None, path(""), None),
+            (None, None, None, None),
+        ];
+        for (dir, named, user, expected) in table {
+            let home = Home::choose(dir, named, user).ok();
+            assert_eq!(home.as_ref().map(Home::dir), expected.map(Path::new));
+        }
+        assert!(Home::choose(path("here"), None, None).unwrap().dir().is_absolute());
+    }
+
+    #[test]
+    fn the_workspace_is_where_it_is_said_to_be() {
+        let home = Home::choose(Some("/h".into()), None, None).unwrap();
+        for (configured, expected) in [("", "/h/workspace"), ("/w", "/w"), ("mine", "/h/mine")] {
+            assert_eq!(home.workspace(configured), Path::new(expected));
+        }
+    }
+
+    #[test]
+    fn a_new_home_is_private_and_an_open_one_is_warned_about() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/home");
+        let home = Home::open(Some(path.clone())).unwrap();
+        assert_eq!((mode(&path), home.warnings().len()), (0o700, 0));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let home = Home::open(Some(path.clone())).unwrap();
+        assert!(home.warnings()[0].contains("chmod 700"), "{:?}", home.warnings());
+        assert_eq!(mode(&path), 0o755);
+    }
+
+    #[test]
+    fn a_home_that_cannot_be_used_says_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        for (path, part) in [
+            (file.clone(), "file: it is not a folder; choose another with --home"),
+            (file.join("home"), "file/home: cannot be made: "),
+            ("/proc/daoyou".into(), "/proc/daoyou: cannot be made: "),
+            ("/proc/self/fdinfo".into(), "cannot be used: "),
+        ] {
+            // The last is about a right that root is not asked for.
+            match Home::open(Some(path.clone())) {
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(text.contains(part) && !text.contains('\n'), "{text}");
+                }
+                Ok(_) => assert!(path.starts_with("/proc/self"), "{}", path.display()),
+            }
+        }
+    }
+
+    #[test]
+    fn one_process_holds_the_lock_and_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(dir.path().to_owned())).unwrap();
+        // What a killed gateway left behind is no lock.
+        fs::write(home.lock_file(), "4194304\n").unwrap();
+        let lock = home.lock().unwrap();
+        let error = home.lock().unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, LockError::Held { pid: Some(pid), .. } if pid == std::process::id()), "{text}");
+        assert!(text.contains(&format!("(pid {})", std::process::id())), "{text}");
+        drop(lock);
+        assert!(home.lock().is_ok());
+    }
+
+    #[test]
+    fn the_token_is_made_once_and_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(dir.path().to_owned())).unwrap();
+        let tokens: Vec<String> = thread::scope(|scope| {
+            let each: Vec<_> = (0..8).map(|_| scope.spawn(|| home.token().unwrap().expose().to_owned())).collect();
+            each.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert!(tokens.iter().all(|token| *token == tokens[0]));
+        assert!(tokens[0].len() == 64 && tokens[0].chars().all(|c| c.is_ascii_hexdigit()));
+        assert_eq!(mode(&home.token_file()), 0o600);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        fs::write(home.token_file(), " \n").unwrap();
+        assert!(home.token().unwrap_err().to_string().contains("delete it"));
+        fs::write(home.token_file(), "my own\n").unwrap();
+        assert_eq!(home.token().unwrap().expose(), "my own");
+    }
+}

@@ -1,0 +1,291 @@
+//! Puts an answer together from its pieces. No IO: what comes in is the data of events, in order.
+
+use serde_json::Value;
+
+use super::fault::{Fault, shorten};
+use super::wire::{ToolNames, WireAnswer, WireCall, WireMessage, is_json_object};
+use super::{ChatResponse, Delta, DeltaSink, LlmErrorKind, Reasoning, ToolCall, Usage};
+
+/// The most calls that one answer may hold.
+const CALLS_LIMIT: usize = 256;
+
+/// An answer in the making.
+pub(super) struct Assembler<'a> {
+    names: &'a ToolNames,
+    /// The most bytes of text, reasoning and arguments together.
+    limit: usize,
+    size: usize,
+    text: String,
+    reasoning: Option<Reasoning>,
+    calls: Vec<Call>,
+    model: String,
+    usage: Usage,
+    has_choice: bool,
+    finish: Option<Finish>,
+    done: bool,
+}
+
+/// Why the model stopped.
+#[derive(Clone, Copy, PartialEq)]
+enum Finish {
+    Stop,
+    Length,
+    Filter,
+}
+
+/// How a list of calls is meant.
+#[derive(Clone, Copy, PartialEq)]
+enum CallPieces {
+    /// Each entry is a part of a call.
+    Parts,
+    /// Each entry is a call.
+    Whole,
+}
+
+struct Call {
+    /// Where the service says it stands, if it does.
+    index: Option<u64>,
+    /// As the service named it; empty if it did not.
+    sent_id: String,
+    /// Ours, unique.
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl<'a> Assembler<'a> {
+    pub(super) fn new(names: &'a ToolNames, limit: usize) -> Self {
+        Self {
+            names,
+            limit,
+            size: 0,
+            text: String::new(),
+            reasoning: None,
+            calls: Vec::new(),
+            model: String::new(),
+            usage: Usage::default(),
+            has_choice: false,
+            finish: None,
+            done: false,
+        }
+    }
+
+    /// Takes one piece of a stream, and tells the sink what is new in it.
+    pub(super) fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), Fault> {
+        if piece.trim() == "[DONE]" {
+            self.done = true;
+            return Ok(());
+        }
+        let answer: WireAnswer<'_> = serde_json::from_str(piece).map_err(|error| unreadable(&error, piece))?;
+        check_error(&answer, piece)?;
+        if self.model.is_empty() && !answer.model.is_empty() {
+            answer.model.as_str().clone_into(&mut self.model);
+        }
+        self.count(&answer.usage);
+        // Nobody asked for a second choice.
+        let choices = answer.choices.unwrap_or_default().into_iter();
+        for choice in choices.filter(|choice| choice.index.as_u64().is_none_or(|index| index == 0)) {
+            self.has_choice = true;
+            self.count(&choice.usage);
+            if let Some(message) = &choice.delta {
+                self.add(message, CallPieces::Parts, sink)?;
+            } else if let Some(message) = &choice.message {
+                self.add(message, CallPieces::Whole, sink)?;
+            }
+            if !choice.finish_reason.is_empty() {
+                self.finish = Some(read_finish(choice.finish_reason.as_str())?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a whole answer, that of a request without streaming.
+    pub(super) fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), Fault> {
+        self.push(&String::from_utf8_lossy(body), sink)?;
+        self.done = true;
+        Ok(())
+    }
+
+    /// Nothing more will come.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The model has said all; the count of tokens may still come.
+    pub(super) fn is_complete(&self) -> bool {
+        self.done || self.finish.is_some()
+    }
+
+    /// The answer, if it is complete. `asked` is the model's name for services that do not tell theirs.
+    pub(super) fn into_response(mut self, asked: &str) -> Result<ChatResponse, Fault> {
+        if !self.is_complete() {
+            return Err(Fault::new(LlmErrorKind::Connection, "the connection ended before the answer was complete"));
+        }
+        if !self.has_choice {
+            return Err(Fault::new(LlmErrorKind::Parse, "there is no answer in what the service sent"));
+        }
+        let truncated = self.finish == Some(Finish::Length);
+        if truncated {
+            // The length limit may have cut the last call: whoever runs half a command does harm.
+            self.calls.retain(|call| !call.name.is_empty() && is_json_object(&call.arguments));
+        }
+        if self.calls.iter().any(|call| call.name.is_empty()) {
+            return Err(Fault::new(LlmErrorKind::Parse, "a tool call came without a name"));
+        }
+        if self.finish == Some(Finish::Filter) && self.text.is_empty() && self.calls.is_empty() {
+            return Err(Fault::new(LlmErrorKind::BadRequest, "the service's content filter withheld the answer"));
+        }
+        Ok(ChatResponse {
+            text: self.text,
+            reasoning: self.reasoning,
+            tool_calls: self.calls.into_iter().map(Call::finish).collect(),
+            model: if self.model.is_empty() { asked.to_owned() } else { self.model },
+            usage: self.usage,
+            latency_ms: 0,
+            truncated,
+        })
+    }
+
+    fn add(&mut self, message: &WireMessage<'_>, pieces: CallPieces, sink: &dyn DeltaSink) -> Result<(), Fault> {
+        // Some services send the same thought under both names.
+        for (field, text) in [("reasoning_content", &message.reasoning_content), ("reasoning", &message.reasoning)] {
+            if !text.is_empty() && self.reasoning.as_ref().is_none_or(|reasoning| reasoning.field == field) {
+                self.grow(text.as_str().len())?;
+                let empty = || Reasoning { field: field.to_owned(), text: String::new() };
+                self.reasoning.get_or_insert_with(empty).text.push_str(text.as_str());
+                sink.delta(Delta::Reasoning(text.as_str()));
+            }
+        }
+        // A refusal is what the model has to say.
+        for text in [&message.content, &message.refusal].into_iter().filter(|text| !text.is_empty()) {
+            self.grow(text.as_str().len())?;
+            self.text.push_str(text.as_str());
+            sink.delta(Delta::Text(text.as_str()));
+        }
+        for call in message.tool_calls.iter().flatten() {
+            self.add_call(call, pieces, sink)?;
+        }
+        Ok(())
+    }
+
+    fn add_call(&mut self, piece: &WireCall<'_>, pieces: CallPieces, sink: &dyn DeltaSink) -> Result<(), Fault> {
+        let (name, arguments) =
+            piece.function.as_ref().map_or(("", ""), |function| (function.name.as_str(), function.arguments.as_str()));
+        self.grow(name.len() + arguments.len())?;
+        let (index, id) = (piece.index.as_u64(), piece.id.as_str());
+        let place = match self.place_of(index, id, name, arguments) {
+            Some(place) if pieces == CallPieces::Parts => place,
+            _ => self.begin_call(index, id)?,
+        };
+        let call = &mut self.calls[place];
+        call.arguments.push_str(arguments);
+        if call.name.is_empty() && !name.is_empty() {
+            self.names.meant(name).clone_into(&mut call.name);
+            sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
+        }
+        Ok(())
+    }
+
+    /// Which call a piece belongs to; `None` if it begins a new one. The index says so, else the id, else it is the
+    /// last. But some services give all calls the same index (Gemini), or the same id: then a name with arguments begins
+    /// a new call where the call before is whole.
+    fn place_of(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
+        let place = match index {
+            Some(index) => self.calls.iter().rposition(|call| call.index == Some(index))?,
+            None if !id.is_empty() => self.calls.iter().rposition(|call| call.sent_id == id)?,
+            None => self.calls.len().checked_sub(1)?,
+        };
+        let call = &self.calls[place];
+        if name.is_empty() || call.name.is_empty() {
+            return Some(place);
+        }
+        let is_other = (!id.is_empty() && !call.sent_id.is_empty() && id != call.sent_id)
+            || self.names.meant(name) != call.name
+            || (!arguments.is_empty() && is_json_object(&call.arguments));
+        (!is_other).then_some(place)
+    }
+
+    fn begin_call(&mut self, index: Option<u64>, sent_id: &str) -> Result<usize, Fault> {
+        if self.calls.len() >= CALLS_LIMIT {
+            let message = format!("the answer holds more than {CALLS_LIMIT} tool calls");
+            return Err(Fault::new(LlmErrorKind::Parse, message));
+        }
+        let is_taken = |id: &str| self.calls.iter().any(|call| call.id == id);
+        let id = if sent_id.is_empty() || is_taken(sent_id) {
+            (self.calls.len() + 1..).map(|number| format!("call_{number}")).find(|id| !is_taken(id)).unwrap_or_default()
+        } else {
+            sent_id.to_owned()
+        };
+        self.calls.push(Call { index, sent_id: sent_id.to_owned(), id, name: String::new(), arguments: String::new() });
+        Ok(self.calls.len() - 1)
+    }
+
+    fn grow(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.size += bytes;
+        if self.size > self.limit {
+            let message = format!("the answer is longer than {} bytes", self.limit);
+            return Err(Fault::new(LlmErrorKind::Parse, message));
+        }
+        Ok(())
+    }
+
+    /// Some count in every piece, what holds is the last count; an empty one says nothing.
+    fn count(&mut self, usage: &Value) {
+        let first = |paths: &[&str]| paths.iter().find_map(|path| usage.pointer(path)?.as_u64()).unwrap_or_default();
+        let counted = Usage {
+            input_tokens: first(&["/prompt_tokens", "/input_tokens"]),
+            output_tokens: first(&["/completion_tokens", "/output_tokens"]),
+            cached_tokens: first(&[
+                "/prompt_tokens_details/cached_tokens",
+                "/prompt_cache_hit_tokens",
+                "/cached_tokens",
+            ]),
+        };
+        if counted != Usage::default() {
+            self.usage = counted;
+        }
+    }
+}
+
+impl Call {
+    fn finish(self) -> ToolCall {
+        let arguments = if self.arguments.trim().is_empty() { "{}".to_owned() } else { self.arguments };
+        ToolCall { id: self.id, name: self.name, arguments }
+    }
+}
+
+fn unreadable(error: &serde_json::Error, piece: &str) -> Fault {
+    Fault::new(LlmErrorKind::Parse, format!("unreadable answer ({error}): {}", shorten(piece)))
+}
+
+fn check_error(answer: &WireAnswer<'_>, piece: &str) -> Result<(), Fault> {
+    let has_error = match &answer.error {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
+    };
+    if has_error {
+        return Err(Fault::from_object(&answer.error));
+    }
+    if answer.object.as_str() == "error" {
+        return Err(Fault::from_object(&serde_json::from_str(piece).unwrap_or(Value::Null)));
+    }
+    Ok(())
+}
+
+fn read_finish(reason: &str) -> Result<Finish, Fault> {
+    match reason {
+        "length" | "max_tokens" | "model_length" => Ok(Finish::Length),
+        "content_filter" | "sensitive" => Ok(Finish::Filter),
+        // OpenRouter; Zhipu; DeepSeek.
+        "error" | "network_error" | "insufficient_system_resource" => {
+            Err(Fault::new(LlmErrorKind::Server, format!("the service broke off: {reason}")))
+        }
+        _ => Ok(Finish::Stop),
+    }
+}
+
+#[cfg(test)]
+#[path = "assemble_tests.rs"]
+mod tests;

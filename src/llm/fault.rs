@@ -1,0 +1,244 @@
+//! What went wrong in one attempt, and what a service's refusal means.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+
+use super::{LlmError, LlmErrorKind};
+
+/// The most characters of a service's own words that are passed on.
+const WORDS_LIMIT: usize = 500;
+
+/// One failed attempt; with the provider's name it becomes an [`LlmError`].
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Fault {
+    pub kind: LlmErrorKind,
+    pub message: String,
+    pub retry_after: Option<Duration>,
+}
+
+impl Fault {
+    pub(super) fn new(kind: LlmErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retry_after: None }
+    }
+
+    /// An answer with a status that is no success.
+    pub(super) fn from_status(status: u16, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Self {
+        let said = Said::read(body);
+        let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
+        let mut message = format!("HTTP {status}{words}");
+        if (300..400).contains(&status) {
+            let to = headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or("another place");
+            message = format!("HTTP {status}: moved to {}; base_url must name that place", shorten(to));
+        }
+        Self { kind: said.kind(status), message, retry_after: retry_after(headers, now) }
+    }
+
+    /// An error object inside an answer that began well.
+    pub(super) fn from_object(error: &Value) -> Self {
+        let said = Said::of(error);
+        let status = said.code.parse().ok().filter(|status| (400..600).contains(status)).unwrap_or(500);
+        let words = if said.words.is_empty() { "no reason given".to_owned() } else { said.words.clone() };
+        Self::new(said.kind(status), format!("the service broke off: {words}"))
+    }
+
+    /// `secrets` are struck out of the words: a service may have repeated a key.
+    pub(super) fn into_error<'a>(self, provider: &str, secrets: impl Iterator<Item = &'a str>) -> LlmError {
+        let mut message = self.message;
+        for secret in secrets.filter(|secret| secret.len() >= 8 && message.contains(secret)).collect::<Vec<_>>() {
+            message = message.replace(secret, "(hidden)");
+        }
+        LlmError { kind: self.kind, provider: provider.to_owned(), message, retry_after: self.retry_after }
+    }
+}
+
+/// Makes one line of at most [`WORDS_LIMIT`] characters.
+pub(super) fn shorten(words: &str) -> String {
+    let mut line: String = String::new();
+    for (count, char) in words.split_whitespace().flat_map(|word| word.chars().chain([' '])).enumerate() {
+        if count >= WORDS_LIMIT - 1 {
+            line.push('…');
+            return line;
+        }
+        line.push(char);
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+/// What a service said of an error, in whichever of the usual forms.
+struct Said {
+    words: String,
+    /// `code` and `type` of the error, in words or a number; empty if none.
+    code: String,
+    type_: String,
+}
+
+impl Said {
+    fn read(body: &[u8]) -> Self {
+        match serde_json::from_slice::<Value>(body) {
+            Ok(value) => {
+                // Gemini puts its error into a list.
+                let value = value.get(0).unwrap_or(&value);
+                Self::of(value.get("error").filter(|error| !error.is_null()).unwrap_or(value))
+            }
+            // A proxy's page helps nobody.
+            Err(_) if body.trim_ascii_start().starts_with(b"<") => Self::words(""),
+            Err(_) => Self::words(&String::from_utf8_lossy(body)),
+        }
+    }
+
+    fn of(error: &Value) -> Self {
+        let field = |name: &str| match error.get(name) {
+            Some(Value::String(text)) => text.clone(),
+            Some(value @ (Value::Number(_) | Value::Object(_) | Value::Array(_))) => value.to_string(),
+            _ => String::new(),
+        };
+        let words = match error {
+            Value::String(text) => text.clone(),
+            _ => ["message", "detail", "msg", "error"]
+                .into_iter()
+                .map(field)
+                .find(|text| !text.is_empty())
+                .unwrap_or_default(),
+        };
+        Self { code: field("code"), type_: field("type"), ..Self::words(&words) }
+    }
+
+    fn words(words: &str) -> Self {
+        Self { words: shorten(words), code: String::new(), type_: String::new() }
+    }
+
+    fn kind(&self, status: u16) -> LlmErrorKind {
+        if self.is_context_too_long(status) {
+            return LlmErrorKind::ContextTooLong;
+        }
+        match status {
+            401..=403 => LlmErrorKind::Auth,
+            408 => LlmErrorKind::Timeout,
+            // Waiting brings no credit back.
+            429 if [&self.code, &self.type_].iter().any(|word| word.contains("insufficient_quota")) => {
+                LlmErrorKind::Auth
+            }
+            429 => LlmErrorKind::RateLimit,
+            500.. => LlmErrorKind::Server,
+            _ => LlmErrorKind::BadRequest,
+        }
+    }
+
+    /// Services agree on no word for it; these are what they say.
+    fn is_context_too_long(&self, status: u16) -> bool {
+        const PHRASES: [&str; 10] = [
+            "context length",
+            "context window",
+            "context size",
+            "maximum context",
+            "context_length",
+            "prompt is too long",
+            "input is too long",
+            "too many tokens",
+            "range of input length",
+            "input token count",
+        ];
+        if [&self.code, &self.type_].iter().any(|word| word.contains("context_length") || word.contains("context_size"))
+        {
+            return true;
+        }
+        let words = self.words.to_lowercase();
+        matches!(status, 400 | 413 | 422 | 500) && PHRASES.iter().any(|phrase| words.contains(phrase))
+    }
+}
+
+/// `Retry-After` in seconds or as a date (RFC 9110, section 10.2.3), or OpenAI's `retry-after-ms`.
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let number = |name: &str| text(name)?.parse::<f64>().ok();
+    if let Some(millis) = number("retry-after-ms") {
+        return Duration::try_from_secs_f64(millis / 1_000.0).ok();
+    }
+    if let Some(seconds) = number("retry-after") {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text("retry-after")?).ok()?;
+    Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_and_their_meaning() {
+        use LlmErrorKind::*;
+        let table = [
+            (
+                400,
+                r#"{"error":{"message":"Unknown parameter","code":null}}"#,
+                BadRequest,
+                "HTTP 400: Unknown parameter",
+            ),
+            (
+                400,
+                r#"{"error":{"message":"This model's maximum context length is 8192 tokens."}}"#,
+                ContextTooLong,
+                "HTTP 400: This model's maximum context length is 8192 tokens.",
+            ),
+            (400, r#"{"error":{"message":"No","code":"context_length_exceeded"}}"#, ContextTooLong, "HTTP 400: No"),
+            (401, r#"{"error":"bad key"}"#, Auth, "HTTP 401: bad key"),
+            (402, r#"{"error":{"message":"Insufficient Balance"}}"#, Auth, "HTTP 402: Insufficient Balance"),
+            (403, r#"[{"error":{"message":"No access","code":403}}]"#, Auth, "HTTP 403: No access"),
+            (404, r#"{"detail":"Not Found"}"#, BadRequest, "HTTP 404: Not Found"),
+            (408, "", Timeout, "HTTP 408"),
+            (422, r#"{"detail":[{"loc":["body"]}]}"#, BadRequest, r#"HTTP 422: [{"loc":["body"]}]"#),
+            (429, r#"{"message":"slow  down\n please"}"#, RateLimit, "HTTP 429: slow down please"),
+            (429, r#"{"error":{"message":"No credit","type":"insufficient_quota"}}"#, Auth, "HTTP 429: No credit"),
+            (500, "plain words", Server, "HTTP 500: plain words"),
+            (502, "<html>Bad gateway</html>", Server, "HTTP 502"),
+            (529, "{}", Server, "HTTP 529"),
+        ];
+        for (status, body, kind, message) in table {
+            let fault = Fault::from_status(status, &HeaderMap::new(), body.as_bytes(), Timestamp::UNIX_EPOCH);
+            assert_eq!((fault.kind, fault.message.as_str()), (kind, message), "{status} {body}");
+        }
+        for (error, kind) in [
+            (r#"{"message":"The server had an error","type":"server_error"}"#, Server),
+            (r#"{"message":"Rate limit","code":429}"#, RateLimit),
+            (r#"{"message":"too long","code":"context_length_exceeded"}"#, ContextTooLong),
+            (r#""words""#, Server),
+        ] {
+            assert_eq!(Fault::from_object(&serde_json::from_str(error).unwrap()).kind, kind, "{error}");
+        }
+    }
+
+    #[test]
+    fn long_words_are_cut_and_keys_struck_out() {
+        let fault = Fault::from_status(401, &HeaderMap::new(), "界".repeat(2_000).as_bytes(), Timestamp::UNIX_EPOCH);
+        assert_eq!(fault.message.chars().count(), "HTTP 401: ".len() + WORDS_LIMIT);
+        let error = Fault::new(LlmErrorKind::Auth, "wrong key: sk-canary-1")
+            .into_error("acme", ["sk-canary-1", ""].into_iter());
+        assert_eq!(error.to_string(), "acme: wrong key: (hidden)");
+    }
+
+    #[test]
+    fn retry_after_is_read_in_each_form() {
+        let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
+        for (name, value, millis) in [
+            ("retry-after", "7", Some(7_000)),
+            ("retry-after", "0.5", Some(500)),
+            ("retry-after-ms", "250", Some(250)),
+            ("retry-after", "Sat, 21 Nov 2026 10:00:30 GMT", Some(30_000)),
+            ("retry-after", "Sat, 21 Nov 2026 09:00:00 GMT", Some(0)),
+            ("retry-after", "soon", None),
+            ("retry-after", "-1", None),
+            ("retry-after", "inf", None),
+        ] {
+            let headers = HeaderMap::from_iter([(
+                reqwest::header::HeaderName::from_static(name),
+                reqwest::header::HeaderValue::from_static(value),
+            )]);
+            assert_eq!(retry_after(&headers, now), millis.map(Duration::from_millis), "{name}: {value}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+use async_trait::async_trait;
+
+use super::*;
+use crate::llm::fake_service::{FakeService, status};
+use crate::llm::{ChatRequest, ChatResponse, DeltaSink, LlmError};
+
+struct Offline;
+
+#[async_trait]
+impl Provider for Offline {
+    fn name(&self) -> &str {
+        OFFLINE
+    }
+
+    async fn chat(&self, _: &ChatRequest, _: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
+        Ok(ChatResponse::default())
+    }
+}
+
+fn configs(list: &[(&str, &str, &str)]) -> BTreeMap<String, ProviderConfig> {
+    let filled = |text: &str| Some(text).filter(|text| !text.is_empty()).map(str::to_owned);
+    let config = |key: &str, base_url: &str| ProviderConfig {
+        api_key: filled(key).map(Secret::new),
+        base_url: filled(base_url),
+        ..ProviderConfig::default()
+    };
+    list.iter().map(|(name, key, base_url)| ((*name).to_owned(), config(key, base_url))).collect()
+}
+
+fn build(configs: &BTreeMap<String, ProviderConfig>, environment: &[&str]) -> Result<Models, Vec<ProviderFault>> {
+    let env = |name: &str| environment.contains(&name).then(|| "sk-from-environment".to_owned());
+    Models::build(configs, env, Arc::new(Offline))
+}
+
+/// As [`build`], and nothing answers on this machine.
+fn alone(configs: &BTreeMap<String, ProviderConfig>, environment: &[&str]) -> Models {
+    let mut models = build(configs, environment).unwrap();
+    models.local = Mutex::new(Some((Instant::now(), None)));
+    models
+}
+
+async fn shown(models: &Models, wanted: &str) -> String {
+    match models.resolve(wanted).await {
+        Ok(choice) => choice.to_string(),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+#[tokio::test]
+async fn auto_takes_configured_then_environment_then_offline() {
+    let own = ("own", "", "http://h.example/v1");
+    for (list, environment, expected) in [
+        (&[][..], &[][..], "offline"),
+        (&[], &["DASHSCOPE_API_KEY", "DEEPSEEK_API_KEY"], "deepseek/deepseek-v4-flash"),
+        (&[("qwen", "key", "")], &["OPENAI_API_KEY"], "qwen/qwen-plus"),
+        (&[("offline", "", "")], &["OPENAI_API_KEY"], "offline"),
+        (&[("offline", "", ""), ("qwen", "", "")], &["DASHSCOPE_API_KEY"], "qwen/qwen-plus"),
+    ] {
+        assert_eq!(shown(&alone(&configs(list), environment), "auto").await, expected, "{list:?} {environment:?}");
+    }
+    let mut with_model = configs(&[own]);
+    with_model.get_mut("own").unwrap().model = "a/b".to_owned();
+    assert_eq!(shown(&alone(&with_model, &[]), "").await, "own/a/b");
+}
+
+#[tokio::test]
+async fn names_and_what_they_mean() {
+    let one = alone(&configs(&[("openrouter", "key", "")]), &[]);
+    let two = alone(&configs(&[("own", "", "http://h.example/v1")]), &["DEEPSEEK_API_KEY"]);
+    for (models, wanted, expected) in [
+        (&one, "openrouter/meta/llama-4", "openrouter/meta/llama-4"),
+        (&one, "openrouter", "openrouter/openrouter/auto"),
+        (&one, "some-model", "openrouter/some-model"),
+        (&one, "offline", "offline"),
+        (&one, "offline/rules", "offline"),
+        (&one, "ollama/qwen3:8b", "ollama/qwen3:8b"),
+        (&two, "deepseek/deepseek-v4-pro", "deepseek/deepseek-v4-pro"),
+        (&two, "deepseek-v4-flash", "deepseek/deepseek-v4-flash"),
+        (&two, "x", "error: \"x\" may be a model of several providers; write one of own/x, deepseek/x"),
+        (
+            &two,
+            "groq/x",
+            "error: groq has no key: set providers.groq.api_key, or the environment variable GROQ_API_KEY",
+        ),
+    ] {
+        assert_eq!(shown(models, wanted).await, expected);
+    }
+    let unknown = shown(&two, "opnai/x").await;
+    assert!(
+        unknown.starts_with("error: no provider is called \"opnai\"; there are anthropic, deepseek, "),
+        "{unknown}"
+    );
+    assert!(unknown.contains(", offline, ") && unknown.contains(", own, "), "{unknown}");
+    let nobody = shown(&alone(&configs(&[]), &[]), "x").await;
+    assert_eq!(nobody, "error: \"x\" needs its provider, as no single one is set up: write PROVIDER/x");
+}
+
+#[test]
+fn all_faults_are_told_at_once() {
+    let list = [
+        ("a/b", "", ""),
+        ("deepseek", "", ""),
+        ("groq", "your-api-key", ""),
+        ("mine", "", ""),
+        ("offline", "", "http://h/v1"),
+        ("qwen", "k\ney", ""),
+        ("vllm", "", "localhost:8000"),
+        ("zhipu", "", "http://proxy.example/v1"),
+    ];
+    let faults: Vec<String> = build(&configs(&list), &[]).err().unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        faults.iter().map(|fault| fault.split(" (").next().unwrap_or_default()).collect::<Vec<_>>(),
+        [
+            "providers.\"a/b\": is no name for a provider: \"auto\" and names with \"/\" mean something else",
+            "providers.deepseek.api_key: is missing: set it, or the environment variable DEEPSEEK_API_KEY",
+            "providers.groq.api_key: is missing: set it, or the environment variable GROQ_API_KEY",
+            "providers.mine.base_url: is needed, as mine is none of the known services",
+            "providers.offline.base_url: offline is the responder inside this program; choose another name",
+            "providers.qwen.api_key: holds characters that no header may hold",
+            "providers.vllm.base_url: localhost:8000 must begin with http:// or https://",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_key_of_the_environment_goes_to_its_service_alone() {
+    let mut service = FakeService::start([status(200, "", r#"{"data":[{"id":"bge-m3"},{"id":"m"}]}"#)]).await;
+    let mut own = configs(&[("deepseek", "", &service.url)]);
+    let models = alone(&own, &["DEEPSEEK_API_KEY"]);
+    let Backend::Openai(provider) = &models.entries["deepseek"].backend else { panic!("offline") };
+    assert_eq!(provider.models(LIST_DEADLINE).await.unwrap(), ["bge-m3", "m"]);
+    assert!(!service.next_request().await.contains("authorization"));
+    own.get_mut("deepseek").unwrap().base_url = None;
+    assert!(build(&own, &["DEEPSEEK_API_KEY"]).is_ok());
+}
+
+#[tokio::test]
+async fn a_server_that_lists_its_models_needs_none_configured() {
+    let listing = r#"{"data":[{"id":"nomic-embed-text"},{"id":"qwen3:8b"},{"id":"other"}]}"#;
+    let service = FakeService::start([status(200, "", listing)]).await;
+    let models = alone(&configs(&[("vllm", "", &service.url)]), &[]);
+    assert_eq!(shown(&models, "auto").await, "vllm/qwen3:8b");
+    assert_eq!(shown(&models, "vllm").await, "vllm/qwen3:8b", "asked once");
+    let list = [("vllm", "qwen3:8b"), (OFFLINE, OFFLINE)].map(|(name, model)| (name.to_owned(), model.to_owned()));
+    assert_eq!(models.list().await, list);
+    let silent = FakeService::start([status(500, "", "")]).await;
+    let models = alone(&configs(&[("vllm", "", &silent.url)]), &[]);
+    assert_eq!(
+        shown(&models, "auto").await,
+        "error: vllm did not say which models it has (HTTP 500); set providers.vllm.model"
+    );
+}
+
+#[tokio::test]
+async fn a_model_server_of_this_machine_is_found() {
+    let tags = r#"{"models":[{"name":"nomic-embed-text:latest"},{"name":"qwen3:8b"}]}"#;
+    let mut service = FakeService::start([status(200, "", tags)]).await;
+    let mut models = build(&configs(&[]), &[]).unwrap();
+    let config = ProviderConfig { base_url: Some(service.url.clone()), ..ProviderConfig::default() };
+    models.entries.insert(OLLAMA.to_owned(), Entry::new(OLLAMA, &config, &models.clients).unwrap());
+    assert_eq!(shown(&models, "auto").await, "ollama/qwen3:8b");
+    assert_eq!(shown(&models, "auto").await, "ollama/qwen3:8b", "asked once");
+    assert!(service.next_request().await.starts_with("GET /api/tags "));
+}

@@ -1,0 +1,113 @@
+//! The runtime context that a user's message ends with: taken off its text, and read for the time.
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Zoned};
+
+const MARK: &str = "\n\n[Runtime Context]\n";
+
+/// The time at which the user wrote, to the minute, as the message's context tells it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Now {
+    pub at: DateTime,
+    /// As written: an IANA name, `UTC`, an offset.
+    pub zone: String,
+}
+
+/// What the user wrote, and when. Only the last mark counts: an earlier one is the user's own text.
+pub(super) fn split(content: &str) -> (&str, Option<Now>) {
+    match content.rfind(MARK) {
+        Some(at) => (&content[..at], content[at + MARK.len()..].lines().find_map(read_time)),
+        None => (content, None),
+    }
+}
+
+/// Reads `Current Time: YYYY-MM-DD HH:mm (ZONE)`.
+fn read_time(line: &str) -> Option<Now> {
+    let written = line.strip_prefix("Current Time: ")?;
+    let (time, zone) = written.trim_end().split_once(" (")?;
+    let at = DateTime::strptime("%Y-%m-%d %H:%M", time).ok()?;
+    Some(Now { at, zone: zone.strip_suffix(')')?.to_owned() })
+}
+
+impl Now {
+    /// The zone as jiff knows it; none for a name that is not in the tz database, such as `CST`.
+    fn time_zone(&self) -> Option<TimeZone> {
+        if matches!(self.zone.as_str(), "UTC" | "Z" | "GMT") {
+            return Some(TimeZone::UTC);
+        }
+        if let Some(east) = self.zone.strip_prefix('+') {
+            return fixed_zone(1, east);
+        }
+        if let Some(west) = self.zone.strip_prefix('-') {
+            return fixed_zone(-1, west);
+        }
+        TimeZone::get(&self.zone).ok()
+    }
+
+    /// Whether the zone is a name that a scheduler can take.
+    pub fn has_named_zone(&self) -> bool {
+        !self.zone.starts_with(['+', '-']) && self.time_zone().is_some()
+    }
+
+    /// That many seconds later, on the clock of the zone.
+    pub fn after(&self, seconds: i64) -> Option<DateTime> {
+        let wait = SignedDuration::from_secs(seconds);
+        match self.time_zone() {
+            Some(zone) => Some(zone.to_ambiguous_zoned(self.at).compatible().ok()?.checked_add(wait).ok()?.datetime()),
+            None => self.at.checked_add(wait).ok(),
+        }
+    }
+
+    /// RFC 3339 with the zone's offset; without an offset where the zone is not known.
+    pub fn stamp(&self, at: DateTime) -> String {
+        let zoned: Option<Zoned> = self.time_zone().and_then(|zone| zone.to_ambiguous_zoned(at).compatible().ok());
+        match zoned {
+            Some(zoned) => zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+            None => at.strftime("%Y-%m-%dT%H:%M:%S").to_string(),
+        }
+    }
+}
+
+/// `HH:MM` or `HH` east of Greenwich, or west of it where `sign` is -1.
+fn fixed_zone(sign: i32, offset: &str) -> Option<TimeZone> {
+    let (hours, minutes) = offset.split_once(':').unwrap_or((offset, "0"));
+    let hours: i32 = hours.parse().ok().filter(|hours| (0..24).contains(hours))?;
+    let minutes: i32 = minutes.parse().ok().filter(|minutes| (0..60).contains(minutes))?;
+    let offset = jiff::tz::Offset::from_seconds(sign * (hours * 3_600 + minutes * 60)).ok()?;
+    Some(TimeZone::fixed(offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_context_comes_off_and_gives_the_time() {
+        let content = "a\n\n[Runtime Context]\nfake\n\n[Runtime Context]\nCurrent Time: 2026-11-21 14:05 \
+                       (Asia/Shanghai)\nChannel: cli\nChat ID: direct";
+        let (text, now) = split(content);
+        assert_eq!(text, "a\n\n[Runtime Context]\nfake");
+        let now = now.expect("the context holds a time");
+        assert_eq!(now.zone, "Asia/Shanghai");
+        assert_eq!(now.stamp(now.at), "2026-11-21T14:05:00+08:00");
+        assert_eq!(split("no context"), ("no context", None));
+        assert_eq!(split("a\n\n[Runtime Context]\nCurrent Time: soon").1, None);
+    }
+
+    #[test]
+    fn stamps_carry_the_zones_offset() {
+        let cases = [
+            ("UTC", "2026-11-21T14:05:00+00:00"),
+            ("America/New_York", "2026-11-21T14:05:00-05:00"),
+            ("+05:30", "2026-11-21T14:05:00+05:30"),
+            ("-03", "2026-11-21T14:05:00-03:00"),
+            ("+99999999", "2026-11-21T14:05:00"),
+            ("Nowhere", "2026-11-21T14:05:00"),
+        ];
+        for (zone, expected) in cases {
+            let now = Now { at: jiff::civil::date(2026, 11, 21).at(14, 5, 0, 0), zone: zone.to_owned() };
+            assert_eq!(now.stamp(now.at), expected, "{zone}");
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The embedded default: a rule-based responder in English and Chinese that lets a fresh machine run the whole gateway
+//! without any account. It goes through the same loop, tools and journal as a model.
+
+mod arithmetic;
+mod context;
+mod outcome;
+mod pattern;
+mod phrases;
+mod plan;
+mod provider;
+mod reminder;
+mod respond;
+mod rules;
+mod slots;
+mod understand;
+mod when;
+mod when_en;
+mod when_zh;
+
+pub use provider::OfflineProvider;

@@ -1,0 +1,96 @@
+//! The responder as a [`Provider`].
+
+use async_trait::async_trait;
+
+use super::respond::respond;
+use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
+
+/// A text is streamed in at most about this many pieces.
+const MAX_PIECES: usize = 64;
+
+/// The rule-based responder inside this program: no account, no network, no model. It never fails.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OfflineProvider;
+
+#[async_trait]
+impl Provider for OfflineProvider {
+    fn name(&self) -> &'static str {
+        "offline"
+    }
+
+    async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
+        let response = respond(request);
+        for piece in pieces(&response.text) {
+            sink.delta(Delta::Text(piece));
+        }
+        for call in &response.tool_calls {
+            sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
+        }
+        Ok(response)
+    }
+}
+
+/// The text in pieces of about a word, larger ones where it is long.
+fn pieces(text: &str) -> Vec<&str> {
+    let size = (text.chars().count() / MAX_PIECES).max(6);
+    let mut pieces = Vec::new();
+    let (mut start, mut chars) = (0, 0);
+    for (at, c) in text.char_indices() {
+        chars += 1;
+        if chars >= size && (c == ' ' || !c.is_ascii() || chars >= 2 * size) {
+            let end = at + c.len_utf8();
+            pieces.push(&text[start..end]);
+            (start, chars) = (end, 0);
+        }
+    }
+    if start < text.len() {
+        pieces.push(&text[start..]);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::llm::{ChatMessage, ToolSpec};
+
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<String>>);
+
+    impl DeltaSink for Seen {
+        fn delta(&self, delta: Delta<'_>) {
+            let seen = match delta {
+                Delta::Text(text) => text.to_owned(),
+                Delta::ToolCall { id, name } => format!("<{id} {name}>"),
+                Delta::Reasoning(_) | Delta::Restart => panic!("the responder neither thinks nor starts again"),
+            };
+            self.0.lock().expect("no other holder panics").push(seen);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_streamed_is_the_response() {
+        let list_dir =
+            ToolSpec { name: "list_dir".into(), description: String::new(), parameters: serde_json::json!({}) };
+        for text in ["hello", "你能做什么", "list files", "2 + 3\nlist files"] {
+            let request = ChatRequest {
+                model: "offline".into(),
+                system: "".into(),
+                messages: vec![ChatMessage::user(text)],
+                tools: vec![list_dir.clone()].into(),
+                temperature: None,
+                max_tokens: None,
+            };
+            let seen = Seen::default();
+            let response = OfflineProvider.chat(&request, &seen).await.expect("it never fails");
+            let calls = response.tool_calls.iter().map(|call| format!("<{} {}>", call.id, call.name));
+            let expected = response.text.clone() + &calls.collect::<String>();
+            let deltas = seen.0.into_inner().expect("no other holder panics");
+            assert_eq!(deltas.concat(), expected);
+            assert!(response.text.len() < 40 || deltas.len() > 3, "{text}: streamed in {} pieces", deltas.len());
+            assert!(deltas.len() <= MAX_PIECES + 2);
+        }
+    }
+}

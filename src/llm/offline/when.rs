@@ -1,0 +1,135 @@
+//! When a reminder is due, as the user said it.
+
+use jiff::civil::{Date, DateTime, Time, Weekday};
+
+use super::context::Now;
+
+pub(super) const MINUTE: u64 = 60;
+pub(super) const HOUR: u64 = 60 * MINUTE;
+pub(super) const DAY: u64 = 24 * HOUR;
+pub(super) const WEEK: u64 = 7 * DAY;
+/// The longest wait or interval that is understood, in seconds: ten years.
+const MAX_SECONDS: u64 = 3_650 * DAY;
+/// Shorter waits than this are rounded up: the message's time is to the minute, and none should end too early.
+const SHORT: u64 = 5 * MINUTE;
+
+/// A time as it was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// After so many seconds.
+    In(u64),
+    At {
+        day: Day,
+        clock: Time,
+    },
+    /// Every so many seconds.
+    Every(u64),
+    /// Each day, or each such day of the week.
+    Weekly {
+        weekday: Option<Weekday>,
+        clock: Time,
+    },
+}
+
+/// The day that was said with a clock time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Day {
+    /// None was: the next time the clock shows it.
+    Next,
+    /// So many days from today.
+    Ahead(i32),
+    /// The next such day, today only if the time is still to come.
+    Weekday(Weekday),
+    On(Date),
+}
+
+/// When it is due, worked out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    At(DateTime),
+    /// It lies behind us.
+    Past,
+    /// Every so many seconds.
+    Every(u64),
+    /// Minute, hour, day of month, month, day of week.
+    Cron(String),
+}
+
+/// The hour that a day without one means.
+pub(super) fn morning() -> Time {
+    Time::constant(9, 0, 0, 0)
+}
+
+/// So many of a unit; none when it is nothing, or longer than anybody waits.
+pub(super) fn seconds(count: u64, unit: u64) -> Option<u64> {
+    count.checked_mul(unit).filter(|seconds| (1..=MAX_SECONDS).contains(seconds))
+}
+
+impl When {
+    /// Works out when it is due. `None` when the clock is needed and not known, or runs out of years.
+    pub fn due(self, now: Option<&Now>) -> Option<Due> {
+        match self {
+            Self::In(seconds) => {
+                let rounded = if seconds < SHORT { seconds.div_ceil(MINUTE) * MINUTE + MINUTE } else { seconds };
+                Some(Due::At(now?.after(i64::try_from(rounded).ok()?)?))
+            }
+            Self::Every(seconds) => Some(Due::Every(seconds)),
+            Self::Weekly { weekday, clock } => {
+                let day = weekday.map_or_else(|| "*".to_owned(), |day| day.to_sunday_zero_offset().to_string());
+                Some(Due::Cron(format!("{} {} * * {day}", clock.minute(), clock.hour())))
+            }
+            Self::At { day, clock } => at(day, clock, now?.at),
+        }
+    }
+}
+
+fn at(day: Day, clock: Time, now: DateTime) -> Option<Due> {
+    let today = now.date();
+    let passed = clock <= now.time();
+    let date = match day {
+        Day::Next if passed => today.tomorrow().ok()?,
+        Day::Next => today,
+        Day::Ahead(days) => today.checked_add(jiff::Span::new().days(days)).ok()?,
+        Day::Weekday(weekday) if today.weekday() == weekday && !passed => today,
+        Day::Weekday(weekday) => today.nth_weekday(1, weekday).ok()?,
+        Day::On(date) => date,
+    };
+    let due = date.to_datetime(clock);
+    Some(if due <= now { Due::Past } else { Due::At(due) })
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::civil::{date, time};
+
+    use super::*;
+
+    #[test]
+    fn due_times() {
+        // A Saturday.
+        let now = Now { at: date(2026, 11, 21).at(14, 5, 0, 0), zone: "UTC".into() };
+        let at = |day, hour, minute| When::At { day, clock: time(hour, minute, 0, 0) };
+        let on = |day, hour, minute| Due::At(date(2026, 11, day).at(hour, minute, 0, 0));
+        let cases = [
+            (When::In(600), on(21, 14, 15)),
+            (When::In(30), on(21, 14, 7)),
+            (When::In(60), on(21, 14, 7)),
+            (at(Day::Next, 15, 0), on(21, 15, 0)),
+            (at(Day::Next, 14, 5), on(22, 14, 5)),
+            (at(Day::Ahead(0), 9, 0), Due::Past),
+            (at(Day::Ahead(2), 9, 0), on(23, 9, 0)),
+            (at(Day::Weekday(Weekday::Saturday), 15, 0), on(21, 15, 0)),
+            (at(Day::Weekday(Weekday::Saturday), 14, 0), on(28, 14, 0)),
+            (at(Day::Weekday(Weekday::Monday), 9, 0), on(23, 9, 0)),
+            (at(Day::On(date(2026, 11, 1)), 9, 0), Due::Past),
+            (When::Weekly { weekday: None, clock: time(9, 30, 0, 0) }, Due::Cron("30 9 * * *".into())),
+            (When::Weekly { weekday: Some(Weekday::Sunday), clock: time(9, 0, 0, 0) }, Due::Cron("0 9 * * 0".into())),
+            (When::Every(7_200), Due::Every(7_200)),
+        ];
+        for (when, expected) in cases {
+            assert_eq!(when.due(Some(&now)), Some(expected), "{when:?}");
+        }
+        assert_eq!(When::In(600).due(None), None);
+        assert_eq!(When::Every(60).due(None), Some(Due::Every(60)));
+    }
+}

@@ -1,0 +1,362 @@
+//! A service that speaks OpenAI's chat completions.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use daoyou_channels::settings::Secret;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Request, Response, Url};
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout_at};
+use uuid::Uuid;
+
+use super::assemble::Assembler;
+use super::body::{AnswerBody, read_capped};
+use super::client::{HttpClients, Reach};
+use super::fault::{Fault, shorten};
+use super::wire::{LimitField, ToolNames, WireRequest};
+use super::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, LlmErrorKind, Provider, ProviderConfig};
+
+/// The most bytes of one whole answer.
+const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
+/// The most bytes of an error's body that are read.
+const ERROR_LIMIT: usize = 64 * 1024;
+/// The most bytes of a list of models: OpenRouter's is over one megabyte.
+const MODELS_LIMIT: usize = 8 * 1024 * 1024;
+/// How long the count of tokens may lag behind the end of an answer.
+const USAGE_GRACE: Duration = Duration::from_secs(2);
+/// How long a connection may take to end after the last word, to be used again.
+const DRAIN: Duration = Duration::from_millis(20);
+/// The first wait before another try, doubled with each; half of each is left to chance.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(8);
+/// The longest wait that a service may ask for; for a longer one nobody sits there waiting.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// One configured service. Connections are shared with all others through [`HttpClients`].
+pub struct OpenaiProvider {
+    name: String,
+    base_url: Url,
+    chat_url: Url,
+    models_url: Url,
+    headers: HeaderMap,
+    /// What must not show in an error.
+    secrets: Vec<Secret>,
+    clients: Arc<HttpClients>,
+    /// Made with the first request, as a service that nobody asks should cost nothing.
+    client: OnceLock<Client>,
+    reach: Reach,
+    limit_field: LimitField,
+    stream: bool,
+    connect_timeout: Duration,
+    idle_timeout: Duration,
+    timeout: Duration,
+    retries: u32,
+    first_wait: Duration,
+}
+
+impl OpenaiProvider {
+    /// `config` is resolved: its `base_url` is set, and `api_key` unless none is needed. The error says which key is
+    /// wrong and why, e.g. `base_url: …`.
+    pub fn new(name: &str, config: &ProviderConfig, clients: Arc<HttpClients>) -> Result<Self, String> {
+        let base = config.base_url.as_deref().unwrap_or_default();
+        let base = Url::parse(base).map_err(|error| format!("base_url: {base:?} is no URL ({error})"))?;
+        if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
+            return Err(format!("base_url: {base} must begin with http:// or https://"));
+        }
+        let connect_timeout = config.connect_timeout.0;
+        let is_openai = base.host_str() == Some("api.openai.com");
+        Ok(Self {
+            name: name.to_owned(),
+            chat_url: below(&base, &["chat", "completions"]),
+            models_url: below(&base, &["models"]),
+            reach: Reach::of(&base, connect_timeout),
+            base_url: base,
+            headers: headers(config)?,
+            secrets: config.api_key.iter().chain(config.headers.values()).cloned().collect(),
+            clients,
+            client: OnceLock::new(),
+            limit_field: if is_openai { LimitField::MaxCompletionTokens } else { LimitField::MaxTokens },
+            stream: config.stream,
+            connect_timeout,
+            idle_timeout: config.idle_timeout.0,
+            timeout: config.timeout.0,
+            retries: config.retries,
+            first_wait: FIRST_WAIT,
+        })
+    }
+
+    pub fn base_url(&self) -> &Url {
+        &self.base_url
+    }
+
+    /// The names of the models that the service says it has, within `deadline`; asked once, without retries.
+    pub async fn models(&self, deadline: Duration) -> Result<Vec<String>, LlmError> {
+        self.list_models(Instant::now() + deadline).await.map_err(|fault| self.error(fault))
+    }
+
+    async fn list_models(&self, until: Instant) -> Result<Vec<String>, Fault> {
+        let mut request = Request::new(Method::GET, self.models_url.clone());
+        request.headers_mut().clone_from(&self.headers);
+        let late = |_| Fault::new(LlmErrorKind::Timeout, "the list of models did not come in time");
+        let response = timeout_at(until, self.client()?.execute(request)).await.map_err(late)?;
+        let response = self.check_status(response.map_err(|error| self.connection_fault(error))?, until).await?;
+        let body = timeout_at(until, read_capped(response, MODELS_LIMIT)).await.map_err(late)?;
+        let list: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let Some(models) = list["data"].as_array() else {
+            return Err(Fault::new(LlmErrorKind::Parse, "the list of models could not be read"));
+        };
+        Ok(models.iter().filter_map(|model| model["id"].as_str()).map(str::to_owned).collect())
+    }
+
+    fn prepare(&self, chat: &ChatRequest, names: &ToolNames) -> Result<Request, Fault> {
+        let body = serde_json::to_vec(&WireRequest::new(chat, names, self.stream, self.limit_field))
+            .map_err(|error| Fault::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}")))?;
+        let mut request = Request::new(Method::POST, self.chat_url.clone());
+        request.headers_mut().clone_from(&self.headers);
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        *request.body_mut() = Some(body.into());
+        Ok(request)
+    }
+
+    /// One request and its answer, within the deadlines.
+    async fn attempt(
+        &self,
+        request: Request,
+        asked: &str,
+        names: &ToolNames,
+        sink: &dyn DeltaSink,
+    ) -> Result<ChatResponse, Fault> {
+        let client = self.client()?;
+        let mut silence = Silence::new(self);
+        let response = match timeout_at(silence.until(), client.execute(request)).await {
+            Err(_) => return Err(silence.fault()),
+            Ok(Err(error)) => return Err(self.connection_fault(error)),
+            Ok(Ok(response)) => response,
+        };
+        let mut response = self.check_status(response, silence.until()).await?;
+        let mut assembler = Assembler::new(names, ANSWER_LIMIT);
+        let mut body = AnswerBody::new(ANSWER_LIMIT);
+        while !assembler.is_done() {
+            match timeout_at(silence.until(), response.chunk()).await {
+                Ok(Ok(Some(bytes))) => {
+                    if body.push(&bytes, &mut assembler, sink)? {
+                        silence.end(assembler.is_complete());
+                    }
+                }
+                Ok(Ok(None)) => {
+                    body.end(&mut assembler, sink)?;
+                    break;
+                }
+                // All was said; only the count of tokens is lost.
+                _ if assembler.is_complete() => break,
+                Ok(Err(error)) => return Err(self.connection_fault(error)),
+                Err(_) => return Err(silence.fault()),
+            }
+        }
+        if assembler.is_done() {
+            drain(&mut response).await;
+        }
+        assembler.into_response(asked)
+    }
+
+    async fn check_status(&self, response: Response, until: Instant) -> Result<Response, Fault> {
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let headers = response.headers().clone();
+        // Without its words a refusal still says enough.
+        let body = timeout_at(until, read_capped(response, ERROR_LIMIT)).await.unwrap_or_default();
+        Err(Fault::from_status(status.as_u16(), &headers, &body, jiff::Timestamp::now()))
+    }
+
+    fn client(&self) -> Result<&Client, Fault> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let made = self.clients.get(self.reach).map_err(|error| {
+            Fault::new(LlmErrorKind::Connection, format!("cannot set up TLS: {}", cause(&error.without_url())))
+        })?;
+        Ok(self.client.get_or_init(|| made))
+    }
+
+    fn connection_fault(&self, error: reqwest::Error) -> Fault {
+        let host = self.chat_url.host_str().unwrap_or_default();
+        let place = self.chat_url.port().map_or(host.to_owned(), |port| format!("{host}:{port}"));
+        if error.is_timeout() {
+            let within = self.connect_timeout;
+            return Fault::new(
+                LlmErrorKind::Timeout,
+                format!("no connection to {place} within {within:?} (connect_timeout)"),
+            );
+        }
+        let what = if error.is_connect() { "cannot connect to" } else { "the connection broke to" };
+        Fault::new(LlmErrorKind::Connection, format!("{what} {place}: {}", cause(&error.without_url())))
+    }
+
+    /// How long to wait before the next try; `None`: there is none.
+    fn wait_before_retry(&self, fault: &Fault, retries: u32) -> Option<Duration> {
+        if retries >= self.retries || !fault.kind.is_retryable() {
+            return None;
+        }
+        let asked = fault.retry_after.unwrap_or_default();
+        if asked > LONGEST_RETRY_AFTER {
+            return None;
+        }
+        let full = self.first_wait.saturating_mul(1 << retries.min(16)).min(LONGEST_WAIT);
+        // Many turns that failed at once do not come back at once.
+        let chance = (Uuid::new_v4().as_u128() & 0xffff) as f64 / 65_536.0;
+        Some(full.mul_f64(0.5 + 0.5 * chance).max(asked))
+    }
+
+    fn error(&self, fault: Fault) -> LlmError {
+        fault.into_error(&self.name, self.secrets.iter().map(Secret::expose))
+    }
+}
+
+#[async_trait]
+impl Provider for OpenaiProvider {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
+        let started = Instant::now();
+        let names = ToolNames::of(&request.tools);
+        let prepared = self.prepare(request, &names).map_err(|fault| self.error(fault))?;
+        let mut retries = 0;
+        loop {
+            // A body of plain bytes can always be cloned, and is shared, not copied.
+            let Some(again) = prepared.try_clone() else {
+                return Err(self.error(Fault::new(LlmErrorKind::BadRequest, "the request cannot be sent twice")));
+            };
+            let watch = Watch { sink, has_seen: AtomicBool::new(false) };
+            let mut fault = match self.attempt(again, &request.model, &names, &watch).await {
+                Ok(mut response) => {
+                    response.latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+                    return Ok(response);
+                }
+                Err(fault) => fault,
+            };
+            let Some(wait) = self.wait_before_retry(&fault, retries) else {
+                fault.message += &why_given_up(&fault, retries);
+                return Err(self.error(fault));
+            };
+            if watch.has_seen.into_inner() {
+                sink.delta(Delta::Restart);
+            }
+            retries += 1;
+            let error = self.error(fault);
+            tracing::warn!(provider = self.name, code = error.code(), retries, wait_ms = wait.as_millis() as u64, %error, "model call failed, trying again");
+            sleep(wait).await;
+        }
+    }
+}
+
+/// Notices whether anything has been streamed.
+struct Watch<'a> {
+    sink: &'a dyn DeltaSink,
+    has_seen: AtomicBool,
+}
+
+impl DeltaSink for Watch<'_> {
+    fn delta(&self, delta: Delta<'_>) {
+        self.has_seen.store(true, Ordering::Relaxed);
+        self.sink.delta(delta);
+    }
+}
+
+/// When an attempt is given up: at the total deadline, or when no data came for too long.
+struct Silence {
+    idle: Duration,
+    timeout: Duration,
+    total: Instant,
+    idle_until: Instant,
+}
+
+impl Silence {
+    fn new(provider: &OpenaiProvider) -> Self {
+        let now = Instant::now();
+        let total = now + provider.timeout;
+        // Without streaming there is silence until the answer is written: only the total deadline can stand.
+        let idle_until = if provider.stream { now + provider.idle_timeout } else { total };
+        Self { idle: provider.idle_timeout, timeout: provider.timeout, total, idle_until }
+    }
+
+    fn until(&self) -> Instant {
+        self.idle_until.min(self.total)
+    }
+
+    /// Data has come.
+    fn end(&mut self, answer_is_complete: bool) {
+        let next = if answer_is_complete { self.idle.min(USAGE_GRACE) } else { self.idle };
+        self.idle_until = Instant::now() + next;
+    }
+
+    fn fault(&self) -> Fault {
+        let message = if self.idle_until < self.total {
+            format!("the service sent no data for {:?} (idle_timeout)", self.idle)
+        } else {
+            format!("the answer was not complete within {:?} (timeout)", self.timeout)
+        };
+        Fault::new(LlmErrorKind::Timeout, message)
+    }
+}
+
+/// Reads what is left after the last word, so that the connection can be used again.
+async fn drain(response: &mut Response) {
+    let until = Instant::now() + DRAIN;
+    while let Ok(Ok(Some(_))) = timeout_at(until, response.chunk()).await {}
+}
+
+fn why_given_up(fault: &Fault, retries: u32) -> String {
+    match fault.retry_after {
+        Some(asked) if asked > LONGEST_RETRY_AFTER => format!(" (the service asks to wait for {} s)", asked.as_secs()),
+        _ if retries > 0 => format!(" (after {} tries)", retries + 1),
+        _ => String::new(),
+    }
+}
+
+fn headers(config: &ProviderConfig) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    let mut insert = |key: &str, name: HeaderName, value: String| {
+        let mut value =
+            HeaderValue::try_from(value).map_err(|_| format!("{key}: holds characters that no header may hold"))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+        Ok::<(), String>(())
+    };
+    if let Some(key) = &config.api_key {
+        insert("api_key", AUTHORIZATION, format!("Bearer {}", key.expose()))?;
+    }
+    for (name, value) in &config.headers {
+        let key = format!("headers.{name}");
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| format!("{key}: is no name of a header"))?;
+        insert(&key, name, value.expose().to_owned())?;
+    }
+    Ok(headers)
+}
+
+fn below(base: &Url, path: &[&str]) -> Url {
+    let mut url = base.clone();
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(path);
+    }
+    url
+}
+
+/// The innermost cause of an error: what stands around it says only where it passed through.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    shorten(&cause.to_string())
+}
+
+#[cfg(test)]
+#[path = "openai_tests.rs"]
+mod tests;

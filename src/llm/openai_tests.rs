@@ -1,0 +1,297 @@
+use std::sync::Mutex;
+
+use daoyou_channels::settings::Span;
+use serde_json::json;
+
+use super::*;
+use crate::llm::fake_service::{FakeService, Seen, Step, Then, broken_stream, status, stream};
+use crate::llm::{ChatMessage, NoDeltas, ToolSpec};
+
+const KEY: &str = "sk-canary-0123456789";
+const HELLO: &[&str] = &[r#"{"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}"#, "[DONE]"];
+const HALF: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
+
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl DeltaSink for Notes {
+    fn delta(&self, delta: Delta<'_>) {
+        self.0.lock().unwrap().push(format!("{delta:?}"));
+    }
+}
+
+/// A provider for `url`, with no waits between tries and short deadlines where `change` says so.
+fn provider(url: &str, change: impl FnOnce(&mut ProviderConfig)) -> OpenaiProvider {
+    let mut config =
+        ProviderConfig { base_url: Some(url.to_owned()), api_key: Some(Secret::new(KEY)), ..ProviderConfig::default() };
+    change(&mut config);
+    let mut provider = OpenaiProvider::new("acme", &config, Arc::default()).unwrap();
+    provider.first_wait = Duration::ZERO;
+    provider
+}
+
+fn request() -> ChatRequest {
+    ChatRequest {
+        model: "m".to_owned(),
+        system: "".into(),
+        messages: vec![ChatMessage::user("hi")],
+        tools: Arc::new([]),
+        temperature: None,
+        max_tokens: None,
+    }
+}
+
+async fn ask(script: impl IntoIterator<Item = Step>) -> (Result<ChatResponse, LlmError>, Vec<String>, Vec<Seen>) {
+    let mut service = FakeService::start(script).await;
+    let notes = Notes::default();
+    let result = provider(&service.url, |_| {}).chat(&request(), &notes).await;
+    (result, notes.0.into_inner().unwrap(), service.seen_so_far())
+}
+
+fn requests(seen: &[Seen]) -> usize {
+    seen.iter().filter(|seen| matches!(seen, Seen::Request(_))).count()
+}
+
+#[tokio::test]
+async fn an_answer_is_streamed_and_the_connection_used_again() {
+    let mut service = FakeService::start([stream(HELLO), stream(HELLO), stream(HELLO)]).await;
+    let provider = provider(&service.url, |config| {
+        config.headers.insert("x-title".to_owned(), Secret::new("daoyou"));
+    });
+    for _ in 0..3 {
+        assert_eq!(provider.chat(&request(), &NoDeltas).await.unwrap().text, "Hello");
+    }
+    let seen = service.seen_so_far();
+    assert_eq!(seen.iter().filter(|seen| **seen == Seen::Connection).count(), 1);
+    let Seen::Request(request) = &seen[1] else { panic!("{seen:?}") };
+    assert!(request.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains(&format!("authorization: Bearer {KEY}\r\n")), "{request}");
+    assert!(request.contains("x-title: daoyou\r\n"), "{request}");
+    assert!(request.ends_with(r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}"#));
+}
+
+#[tokio::test]
+async fn whole_answers_are_read_whether_asked_for_or_not() {
+    let whole = || {
+        let body = json!({"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}).to_string();
+        status(200, "content-type: text/plain\r\n", &format!("\n\n {body}"))
+    };
+    for (stream_asked, script) in [(true, whole()), (false, whole()), (false, stream(HELLO))] {
+        let mut service = FakeService::start([script]).await;
+        let provider = provider(&service.url, |config| config.stream = stream_asked);
+        assert_eq!(provider.chat(&request(), &NoDeltas).await.unwrap().text, "Hello");
+        assert_eq!(service.next_request().await.contains("\"stream\":true"), stream_asked);
+    }
+}
+
+#[tokio::test]
+async fn what_may_pass_is_tried_again_and_what_streamed_is_void() {
+    let table: Vec<(Step, bool)> = vec![
+        (status(429, "retry-after: 0\r\n", "{}"), false),
+        (status(500, "", "oops"), false),
+        (status(502, "", "<html>"), false),
+        (status(200, "content-type: text/html\r\n", "<html>"), false),
+        (stream(&["not json"]), false),
+        (stream(&[r#"{"error":{"message":"overloaded"}}"#]), false),
+        (stream(&[]), false),
+        (Step { bytes: Vec::new(), then: Then::Close }, false),
+        (broken_stream("", Then::Close), false),
+        (broken_stream(HALF, Then::Close), true),
+        (stream(&[&HALF[6..HALF.len() - 2]]), true),
+    ];
+    for (index, (step, restarts)) in table.into_iter().enumerate() {
+        let (result, notes, seen) = ask([step, stream(HELLO)]).await;
+        assert_eq!(result.unwrap().text, "Hello", "row {index}");
+        let expected: &[&str] =
+            if restarts { &["Text(\"Hel\")", "Restart", "Text(\"Hello\")"] } else { &["Text(\"Hello\")"] };
+        assert_eq!(notes, expected, "row {index}");
+        assert_eq!(requests(&seen), 2, "row {index}");
+    }
+}
+
+#[tokio::test]
+async fn what_will_not_pass_is_not_tried_again() {
+    use LlmErrorKind::*;
+    for (step, kind, words) in [
+        (status(400, "", r#"{"error":{"message":"bad"}}"#), BadRequest, "acme: HTTP 400: bad"),
+        (status(400, "", r#"{"error":{"code":"context_length_exceeded"}}"#), ContextTooLong, "acme: HTTP 400"),
+        (status(401, "", &format!(r#"{{"error":"no {KEY}"}}"#)), Auth, "acme: HTTP 401: no (hidden)"),
+        (status(404, "", ""), BadRequest, "acme: HTTP 404"),
+        (status(422, "", ""), BadRequest, "acme: HTTP 422"),
+        (
+            status(307, "location: http://else/\r\n", ""),
+            BadRequest,
+            "acme: HTTP 307: moved to http://else/; base_url must name that place",
+        ),
+        (status(429, "retry-after: 3600\r\n", ""), RateLimit, "acme: HTTP 429 (the service asks to wait for 3600 s)"),
+    ] {
+        let (result, _, seen) = ask([step]).await;
+        let error = result.unwrap_err();
+        assert_eq!((error.kind, error.to_string().as_str(), requests(&seen)), (kind, words, 1));
+    }
+}
+
+#[tokio::test]
+async fn tries_are_counted_and_the_last_error_is_told() {
+    let (result, _, seen) = ask((0..9).map(|_| status(503, "", "{\"error\":\"busy\"}"))).await;
+    assert_eq!(
+        (result.unwrap_err().to_string().as_str(), requests(&seen)),
+        ("acme: HTTP 503: busy (after 4 tries)", 4)
+    );
+}
+
+#[tokio::test]
+async fn deadlines_end_each_kind_of_silence() {
+    let short = Span::from_millis(60);
+    let drip = "data: {\"choices\":[{\"delta\":{\"content\":\".\"}}]}\n\n";
+    let drip_chunk: &'static [u8] = format!("{:x}\r\n{drip}\r\n", drip.len()).leak().as_bytes();
+    let table: Vec<(Step, bool, &str)> = vec![
+        (Step { bytes: Vec::new(), then: Then::Hang }, true, "no data for 60ms (idle_timeout)"),
+        (broken_stream("", Then::Hang), true, "no data for 60ms (idle_timeout)"),
+        (broken_stream(HALF, Then::Hang), true, "no data for 60ms (idle_timeout)"),
+        (broken_stream(HALF, Then::Repeat(b"8\r\n: ping\n\n\r\n")), true, "no data for 60ms (idle_timeout)"),
+        (broken_stream("", Then::Repeat(b"1\r\n\n\r\n")), true, "no data for 60ms (idle_timeout)"),
+        (broken_stream("", Then::Repeat(drip_chunk)), false, "not complete within 60ms (timeout)"),
+    ];
+    for (index, (step, idle, words)) in table.into_iter().enumerate() {
+        let service = FakeService::start([step]).await;
+        let provider = provider(&service.url, |config| {
+            *(if idle { &mut config.idle_timeout } else { &mut config.timeout }) = short;
+            config.retries = 0;
+        });
+        let error = provider.chat(&request(), &NoDeltas).await.unwrap_err();
+        assert_eq!(error.kind, LlmErrorKind::Timeout, "row {index}: {error}");
+        assert!(error.message.contains(words), "row {index}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn without_streaming_the_total_deadline_alone_counts() {
+    let service = FakeService::start([Step { bytes: Vec::new(), then: Then::Hang }]).await;
+    let provider = provider(&service.url, |config| {
+        (config.stream, config.retries) = (false, 0);
+        (config.idle_timeout, config.timeout) = (Span::from_millis(1), Span::from_millis(60));
+    });
+    let error = provider.chat(&request(), &NoDeltas).await.unwrap_err();
+    assert_eq!(error.to_string(), "acme: the answer was not complete within 60ms (timeout)");
+}
+
+#[tokio::test]
+async fn a_handshake_that_never_ends_meets_the_connect_deadline() {
+    // Connections are taken by the kernel, and nobody ever speaks TLS to them.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/v1", listener.local_addr().unwrap());
+    let provider = provider(&url, |config| {
+        config.connect_timeout = Span::from_millis(60);
+        config.retries = 0;
+    });
+    let error = provider.chat(&request(), &NoDeltas).await.unwrap_err();
+    assert_eq!(error.kind, LlmErrorKind::Timeout, "{error}");
+    assert!(error.message.ends_with("within 60ms (connect_timeout)"), "{error}");
+}
+
+#[tokio::test]
+async fn no_service_there_is_said_in_plain_words() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let provider = provider(&format!("http://{address}/v1"), |config| config.retries = 0);
+    let error = provider.chat(&request(), &NoDeltas).await.unwrap_err();
+    assert_eq!(error.kind, LlmErrorKind::Connection);
+    assert!(error.message.starts_with(&format!("cannot connect to {address}: ")), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_without_its_count_is_an_answer() {
+    for then in [Then::Close, Then::Hang] {
+        let service = FakeService::start([broken_stream(&format!("data: {}\n\n", HELLO[0]), then)]).await;
+        let provider = provider(&service.url, |config| config.idle_timeout = Span::from_millis(500));
+        assert_eq!(provider.chat(&request(), &NoDeltas).await.unwrap().text, "Hello");
+    }
+}
+
+#[tokio::test]
+async fn dropping_the_call_closes_the_connection() {
+    for step in [Step { bytes: Vec::new(), then: Then::Hang }, broken_stream(HALF, Then::Hang)] {
+        let mut service = FakeService::start([step]).await;
+        let provider = provider(&service.url, |_| {});
+        let request = request();
+        tokio::select! {
+            result = provider.chat(&request, &NoDeltas) => panic!("{result:?}"),
+            _ = service.next_request() => {}
+        }
+        assert_eq!(service.seen.recv().await, Some(Seen::Closed));
+    }
+}
+
+#[tokio::test]
+async fn tools_go_by_clean_names_and_come_back_under_their_own() {
+    let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"mail_send","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#;
+    let mut service = FakeService::start([stream(&[call, "[DONE]"])]).await;
+    let notes = Notes::default();
+    let mut request = request();
+    let tool =
+        ToolSpec { name: "mail.send".to_owned(), description: String::new(), parameters: json!({"type": "object"}) };
+    request.tools = Arc::new([tool]);
+    let response = provider(&service.url, |_| {}).chat(&request, &notes).await.unwrap();
+    assert_eq!(response.tool_calls[0].name, "mail.send");
+    assert_eq!(*notes.0.lock().unwrap(), [r#"ToolCall { id: "a", name: "mail.send" }"#]);
+    assert!(service.next_request().await.contains(r#""name":"mail_send""#));
+}
+
+#[tokio::test]
+async fn models_are_listed() {
+    let script =
+        [status(200, "", r#"{"data":[{"id":"a"},{"id":"b/c"},{}]}"#), status(401, "", "{}"), status(200, "", "[]")];
+    let mut service = FakeService::start(script).await;
+    let provider = provider(&service.url, |_| {});
+    let second = Duration::from_secs(1);
+    assert_eq!(provider.models(second).await.unwrap(), ["a", "b/c"]);
+    assert!(service.next_request().await.starts_with("GET /v1/models HTTP/1.1\r\n"));
+    assert_eq!(provider.models(second).await.unwrap_err().kind, LlmErrorKind::Auth);
+    assert_eq!(provider.models(second).await.unwrap_err().kind, LlmErrorKind::Parse);
+}
+
+#[test]
+fn waits_double_with_chance_and_never_undercut_what_is_asked() {
+    let mut provider = provider("http://localhost/v1", |config| config.retries = 9);
+    provider.first_wait = FIRST_WAIT;
+    let mut fault = Fault::new(LlmErrorKind::RateLimit, "slow down");
+    for (retries, low, high) in [(0, 250, 500), (1, 500, 1_000), (4, 4_000, 8_000), (8, 4_000, 8_000)] {
+        let wait = provider.wait_before_retry(&fault, retries).unwrap();
+        assert!((low..=high).contains(&wait.as_millis()), "{retries}: {wait:?}");
+    }
+    assert_eq!(provider.wait_before_retry(&fault, 9), None);
+    fault.retry_after = Some(Duration::from_secs(30));
+    assert_eq!(provider.wait_before_retry(&fault, 0), fault.retry_after);
+}
+
+#[test]
+fn addresses_and_keys_that_cannot_be_used_are_named() {
+    let wrong = |change: &dyn Fn(&mut ProviderConfig)| {
+        let mut config =
+            ProviderConfig { base_url: Some("https://a.example/v1".to_owned()), ..ProviderConfig::default() };
+        change(&mut config);
+        OpenaiProvider::new("acme", &config, Arc::default()).err().unwrap_or_default()
+    };
+    assert_eq!(wrong(&|_| {}), "");
+    assert_eq!(
+        wrong(&|config| config.api_key = Some(Secret::new("a\nb"))),
+        "api_key: holds characters that no header may hold"
+    );
+    assert_eq!(
+        wrong(&|config| drop(config.headers.insert("a b".to_owned(), Secret::new("c")))),
+        "headers.a b: is no name of a header"
+    );
+    for url in ["", "nonsense", "ftp://a.example/v1"] {
+        assert!(wrong(&|config| config.base_url = Some(url.to_owned())).starts_with("base_url: "), "{url}");
+    }
+    for (base, chat) in [
+        ("http://h/v1", "http://h/v1/chat/completions"),
+        ("http://h/v1/", "http://h/v1/chat/completions"),
+        ("http://h", "http://h/chat/completions"),
+        ("http://h/openai?api-version=1", "http://h/openai/chat/completions?api-version=1"),
+    ] {
+        assert_eq!(below(&Url::parse(base).unwrap(), &["chat", "completions"]).as_str(), chat);
+    }
+}

@@ -1,0 +1,35 @@
+//! What can go wrong with the store.
+
+use std::path::PathBuf;
+
+/// A failed read or write, or a store that could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("database: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// What stands in a row cannot be read back.
+    #[error("database: {0}")]
+    Row(String),
+    #[error("the group of writes this belonged to was rolled back: {0}")]
+    Group(String),
+    #[error(
+        "{path} was written by a newer daoyou (format {found}; this one knows up to {known}): update daoyou, or restore a backup"
+    )]
+    Newer { path: PathBuf, found: i64, known: i64 },
+    #[error("{path} cannot be opened: {reason}")]
+    Open { path: PathBuf, reason: String },
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl From<serde_json::Error> for StoreError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Row(error.to_string())
+    }
+}
+
+impl From<uuid::Error> for StoreError {
+    fn from(error: uuid::Error) -> Self {
+        Self::Row(error.to_string())
+    }
+}

@@ -1,0 +1,271 @@
+//! Accepted messages: `queued → running ⇄ waiting → done | dead`. `seq` is the order of acceptance.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use super::StoreError;
+
+/// A row to be accepted.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    pub id: Uuid,
+    pub channel: String,
+    pub external_id: String,
+    pub session: String,
+    pub chat_id: String,
+    pub sender: String,
+    pub trust: &'static str,
+    pub content: String,
+    /// JSON array.
+    pub attachments: String,
+    /// JSON object.
+    pub metadata: String,
+    pub received_at: i64,
+    /// `queued`, or `done` for what is answered at once.
+    pub state: State,
+}
+
+/// Where a message stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Queued,
+    Running,
+    Waiting,
+    Done,
+    Dead,
+}
+
+impl State {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Done => "done",
+            Self::Dead => "dead",
+        }
+    }
+
+    fn parse(word: &str) -> Result<Self, StoreError> {
+        [Self::Queued, Self::Running, Self::Waiting, Self::Done, Self::Dead]
+            .into_iter()
+            .find(|state| state.as_str() == word)
+            .ok_or_else(|| StoreError::Row(format!("inbox state {word:?}")))
+    }
+}
+
+/// A row as it stands.
+#[derive(Clone, Debug)]
+pub struct InboxRow {
+    pub seq: i64,
+    pub id: Uuid,
+    pub channel: String,
+    pub external_id: String,
+    pub session: String,
+    pub chat_id: String,
+    pub sender: String,
+    pub trust: String,
+    pub content: String,
+    pub attachments: String,
+    pub metadata: String,
+    pub received_at: i64,
+    pub turn: Uuid,
+    pub state: State,
+    pub stalled: i64,
+    pub cancel: bool,
+}
+
+const COLUMNS: &str = "seq, id, channel, external_id, session, chat_id, sender, trust, content, attachments, metadata,
+    received_at, turn, state, stalled, cancel";
+
+const OPEN: &str = "state IN ('queued', 'running', 'waiting')";
+
+/// What became of an [`insert`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    New,
+    /// `(channel, external_id)` stands already, as this message.
+    Known {
+        id: Uuid,
+        session: String,
+    },
+}
+
+/// Adds a row unless its `(channel, external_id)` is known.
+pub fn insert(connection: &Connection, message: &NewMessage) -> Result<Inserted, StoreError> {
+    let id = message.id.to_string();
+    let added = connection
+        .prepare_cached(
+            "INSERT INTO inbox (id, channel, external_id, session, chat_id, sender, trust, content, attachments,
+                metadata, received_at, turn, state)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, ?12)
+             ON CONFLICT (channel, external_id) DO NOTHING",
+        )?
+        .execute(params![
+            id,
+            message.channel,
+            message.external_id,
+            message.session,
+            message.chat_id,
+            message.sender,
+            message.trust,
+            message.content,
+            message.attachments,
+            message.metadata,
+            message.received_at,
+            message.state.as_str(),
+        ])?;
+    if added == 1 {
+        return Ok(Inserted::New);
+    }
+    match find_external(connection, &message.channel, &message.external_id)? {
+        Some(row) => Ok(Inserted::Known { id: row.id, session: row.session }),
+        None => Err(StoreError::Row(format!("message id {id} stands already"))),
+    }
+}
+
+pub fn find(connection: &Connection, id: Uuid) -> Result<Option<InboxRow>, StoreError> {
+    one(connection, "id = ?1", params![id.to_string()])
+}
+
+pub fn find_external(
+    connection: &Connection,
+    channel: &str,
+    external_id: &str,
+) -> Result<Option<InboxRow>, StoreError> {
+    one(connection, "channel = ?1 AND external_id = ?2", params![channel, external_id])
+}
+
+/// The rows that a turn answers, in order.
+pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<InboxRow>, StoreError> {
+    many(connection, "turn = ?1 ORDER BY seq", params![turn.to_string()])
+}
+
+/// The session's unfinished rows in order, at most `limit`.
+pub fn open_of_session(connection: &Connection, session: &str, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
+    many(connection, &format!("session = ?1 AND {OPEN} ORDER BY seq LIMIT ?2"), params![session, limit])
+}
+
+/// Every session with unfinished rows: its key, how many, and the oldest one's seq.
+pub fn open_sessions(connection: &Connection) -> Result<Vec<(String, usize, i64)>, StoreError> {
+    let sql = format!("SELECT session, count(*), min(seq) FROM inbox WHERE {OPEN} GROUP BY session ORDER BY min(seq)");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Unfinished rows that were started again and again without getting anywhere, the oldest first.
+pub fn suspects(connection: &Connection, stalled: i64) -> Result<Vec<InboxRow>, StoreError> {
+    many(connection, &format!("{OPEN} AND stalled >= ?1 ORDER BY seq"), params![stalled])
+}
+
+/// Unfinished rows whose turn is to be cancelled.
+pub fn cancelled(connection: &Connection) -> Result<Vec<InboxRow>, StoreError> {
+    many(connection, &format!("{OPEN} AND cancel = 1 ORDER BY seq"), params![])
+}
+
+/// Rows that were given up, the newest first.
+pub fn dead(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
+    many(connection, "state = 'dead' ORDER BY seq DESC LIMIT ?1", params![limit])
+}
+
+/// The newest rows.
+pub fn newest(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
+    many(connection, "TRUE ORDER BY seq DESC LIMIT ?1", params![limit])
+}
+
+/// `queued` or `running` → `running`, counts the start, and lets the row be answered by `turn`.
+pub fn start(connection: &Connection, seq: i64, turn: Uuid) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE inbox SET state = 'running', stalled = stalled + 1, turn = ? WHERE seq = ?")?
+        .execute(params![turn.to_string(), seq])?;
+    Ok(())
+}
+
+/// The turn got somewhere.
+pub fn reset_stalled(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE inbox SET stalled = 0 WHERE turn = ? AND stalled > 0")?
+        .execute([turn.to_string()])?;
+    Ok(())
+}
+
+/// Takes back the count of a start that an orderly stop cut off.
+pub fn undo_start(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE inbox SET stalled = max(0, stalled - 1) WHERE turn = ? AND state = 'running'")?
+        .execute([turn.to_string()])?;
+    Ok(())
+}
+
+/// Ends the unfinished rows of a turn; answers how many there were.
+pub fn finish(connection: &Connection, turn: Uuid, state: State) -> Result<usize, StoreError> {
+    let sql = format!("UPDATE inbox SET state = ?, cancel = 0 WHERE turn = ? AND {OPEN}");
+    Ok(connection.prepare_cached(&sql)?.execute(params![state.as_str(), turn.to_string()])?)
+}
+
+/// Marks the session's current row, running or next to run, as to be cancelled; answers its turn.
+pub fn cancel_current(connection: &Connection, session: &str) -> Result<Option<Uuid>, StoreError> {
+    let Some(row) = open_of_session(connection, session, 1)?.into_iter().next() else { return Ok(None) };
+    connection.prepare_cached("UPDATE inbox SET cancel = 1 WHERE seq = ?")?.execute([row.seq])?;
+    Ok(Some(row.turn))
+}
+
+/// A dead row is queued again; answers its session, or `None` when it is not dead.
+pub fn revive(connection: &Connection, id: Uuid) -> Result<Option<String>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "UPDATE inbox SET state = 'queued', stalled = 0, cancel = 0 WHERE id = ? AND state = 'dead' RETURNING session",
+        )?
+        .query_row([id.to_string()], |row| row.get(0))
+        .optional()?)
+}
+
+/// A dead row is put away for good; answers whether there was one.
+pub fn drop_dead(connection: &Connection, id: Uuid) -> Result<bool, StoreError> {
+    let sql = "UPDATE inbox SET state = 'done' WHERE id = ? AND state = 'dead'";
+    Ok(connection.prepare_cached(sql)?.execute([id.to_string()])? == 1)
+}
+
+fn one(
+    connection: &Connection,
+    filter: &str,
+    parameters: &[&dyn rusqlite::ToSql],
+) -> Result<Option<InboxRow>, StoreError> {
+    Ok(many(connection, filter, parameters)?.into_iter().next())
+}
+
+fn many(
+    connection: &Connection,
+    filter: &str,
+    parameters: &[&dyn rusqlite::ToSql],
+) -> Result<Vec<InboxRow>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM inbox WHERE {filter}"))?;
+    let mut rows = statement.query(parameters)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read_row(row)?);
+    }
+    Ok(found)
+}
+
+fn read_row(row: &Row<'_>) -> Result<InboxRow, StoreError> {
+    Ok(InboxRow {
+        seq: row.get(0)?,
+        id: row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?.parse()?,
+        channel: row.get(2)?,
+        external_id: row.get(3)?,
+        session: row.get(4)?,
+        chat_id: row.get(5)?,
+        sender: row.get(6)?,
+        trust: row.get(7)?,
+        content: row.get(8)?,
+        attachments: row.get(9)?,
+        metadata: row.get(10)?,
+        received_at: row.get(11)?,
+        turn: row.get_ref(12)?.as_str().map_err(rusqlite::Error::from)?.parse()?,
+        state: State::parse(row.get_ref(13)?.as_str().map_err(rusqlite::Error::from)?)?,
+        stalled: row.get(14)?,
+        cancel: row.get(15)?,
+    })
+}

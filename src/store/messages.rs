@@ -1,0 +1,139 @@
+//! What was said, by session: append only. `/new` begins a new epoch; a seq is never used again.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use super::{StoreError, now_ms};
+
+/// A session's head.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    pub epoch: i64,
+    /// The first seq of this epoch.
+    pub first_seq: i64,
+    /// The seq that the next message gets.
+    pub next_seq: i64,
+    /// Chosen by `/model`.
+    pub model: Option<String>,
+}
+
+/// One message of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageRow {
+    pub epoch: i64,
+    pub seq: i64,
+    pub role: String,
+    /// JSON.
+    pub body: String,
+    pub turn: String,
+    /// UTC milliseconds.
+    pub at: i64,
+}
+
+/// One line of a list of sessions.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct SessionSummary {
+    pub session: String,
+    pub epoch: i64,
+    /// Messages since the last `/new`.
+    pub messages: i64,
+    pub model: Option<String>,
+    pub created_at: i64,
+    pub updated_at: i64,
+}
+
+/// The head of a session; an unknown one is new.
+pub fn session(connection: &Connection, session: &str) -> Result<Session, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT epoch, first_seq, next_seq, model FROM sessions WHERE session = ?")?;
+    let head = statement
+        .query_row([session], |row| {
+            Ok(Session { epoch: row.get(0)?, first_seq: row.get(1)?, next_seq: row.get(2)?, model: row.get(3)? })
+        })
+        .optional()?;
+    Ok(head.unwrap_or_default())
+}
+
+/// The messages of `from..to` in order.
+pub fn range(connection: &Connection, session: &str, from: i64, to: i64) -> Result<Vec<MessageRow>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT epoch, seq, role, body, turn, at FROM messages WHERE session = ? AND seq >= ? AND seq < ? ORDER BY seq",
+    )?;
+    let rows = statement.query_map(params![session, from, to], |row| {
+        Ok(MessageRow {
+            epoch: row.get(0)?,
+            seq: row.get(1)?,
+            role: row.get(2)?,
+            body: row.get(3)?,
+            turn: row.get(4)?,
+            at: row.get(5)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Appends `(role, body)` messages of one turn to the session.
+pub fn append<'a>(
+    connection: &Connection,
+    session: &str,
+    turn: Uuid,
+    messages: impl Iterator<Item = (&'a str, String)>,
+) -> Result<(), StoreError> {
+    let head = self::session(connection, session)?;
+    let (turn, at) = (turn.to_string(), now_ms());
+    let mut seq = head.next_seq;
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO messages (session, epoch, seq, role, body, turn, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    )?;
+    for (role, body) in messages {
+        insert.execute(params![session, head.epoch, seq, role, body, turn, at])?;
+        seq += 1;
+    }
+    touch(connection, session, at)?;
+    connection.prepare_cached("UPDATE sessions SET next_seq = ? WHERE session = ?")?.execute(params![seq, session])?;
+    Ok(())
+}
+
+/// Begins a new epoch: what was said stays in the log and leaves the window.
+pub fn new_epoch(connection: &Connection, session: &str) -> Result<(), StoreError> {
+    touch(connection, session, now_ms())?;
+    connection
+        .prepare_cached("UPDATE sessions SET epoch = epoch + 1, first_seq = next_seq WHERE session = ?")?
+        .execute([session])?;
+    Ok(())
+}
+
+pub fn set_model(connection: &Connection, session: &str, model: Option<&str>) -> Result<(), StoreError> {
+    touch(connection, session, now_ms())?;
+    connection.prepare_cached("UPDATE sessions SET model = ? WHERE session = ?")?.execute(params![model, session])?;
+    Ok(())
+}
+
+/// The sessions used last, the newest first.
+pub fn list(connection: &Connection, limit: u32) -> Result<Vec<SessionSummary>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT session, epoch, next_seq - first_seq, model, created_at, updated_at
+         FROM sessions ORDER BY updated_at DESC, session LIMIT ?",
+    )?;
+    let rows = statement.query_map([limit], |row| {
+        Ok(SessionSummary {
+            session: row.get(0)?,
+            epoch: row.get(1)?,
+            messages: row.get(2)?,
+            model: row.get(3)?,
+            created_at: row.get(4)?,
+            updated_at: row.get(5)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn touch(connection: &Connection, session: &str, at: i64) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO sessions (session, created_at, updated_at) VALUES (?1, ?2, ?2)
+             ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at",
+        )?
+        .execute(params![session, at])?;
+    Ok(())
+}

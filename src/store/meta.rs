@@ -1,0 +1,25 @@
+//! Facts about the store itself, by name.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::StoreError;
+
+/// `yes` while no gateway runs on this file, or the last one stopped in order.
+pub const CLEAN: &str = "clean";
+
+/// The turn that runs alone because it may be what stopped the gateway; empty when none does.
+pub const ALONE: &str = "alone";
+
+pub fn get(connection: &Connection, key: &str) -> Result<Option<String>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?")?;
+    Ok(statement.query_row([key], |row| row.get(0)).optional()?)
+}
+
+pub fn set(connection: &Connection, key: &str, value: &str) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        )?
+        .execute(params![key, value])?;
+    Ok(())
+}

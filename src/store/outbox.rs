@@ -1,0 +1,272 @@
+//! What is to be delivered: `pending → sending → sent | unknown | dead`, `unknown → pending | dead`.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use super::{StoreError, now_ms};
+
+/// The namespace of outbox ids (UUIDv5, RFC 9562).
+const NAMESPACE: Uuid = Uuid::from_u128(0x9d0e_6a52_7c1b_5f43_8a1e_3d5b_60f2_c7a4);
+
+/// A thing to deliver.
+#[derive(Clone, Debug)]
+pub struct NewOutbound {
+    pub turn: Uuid,
+    /// `reply`, `tool:<step>` or `notice:<kind>`: one row each a turn.
+    pub slot: String,
+    pub channel: String,
+    pub chat_id: String,
+    /// JSON.
+    pub body: String,
+}
+
+/// A row as it stands.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct OutboxRow {
+    pub seq: i64,
+    pub id: Uuid,
+    pub turn: Uuid,
+    pub slot: String,
+    pub attempt: i64,
+    pub channel: String,
+    pub chat_id: String,
+    pub body: String,
+    pub state: String,
+    pub tries: u32,
+    pub next_at: i64,
+    pub provider_id: Option<String>,
+    pub last_error: Option<String>,
+    pub created_at: i64,
+}
+
+/// What the deliverer keeps of a pending row in memory.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    pub seq: i64,
+    pub id: Uuid,
+    pub chat_id: String,
+    pub tries: u32,
+    pub next_at: i64,
+}
+
+const COLUMNS: &str = "seq, id, turn, slot, attempt, channel, chat_id, body, state, tries, next_at, provider_id,
+    last_error, created_at";
+
+/// The id of one delivery: the same turn, attempt and slot give the same id, whatever happened in between.
+pub fn id_of(turn: Uuid, attempt: i64, slot: &str) -> Uuid {
+    Uuid::new_v5(&NAMESPACE, format!("{turn}/{attempt}/{slot}").as_bytes())
+}
+
+/// Adds a row as `pending`; answers its id. A slot that stands already (a turn that was revived) is written anew as
+/// its next attempt, under a new id.
+pub fn insert(connection: &Connection, new: &NewOutbound) -> Result<Uuid, StoreError> {
+    let turn = new.turn.to_string();
+    let before: Option<i64> = connection
+        .prepare_cached("SELECT attempt FROM outbox WHERE turn = ? AND slot = ?")?
+        .query_row(params![turn, new.slot], |row| row.get(0))
+        .optional()?;
+    let attempt = before.map_or(0, |attempt| attempt + 1);
+    let id = id_of(new.turn, attempt, &new.slot);
+    if before.is_some() {
+        connection
+            .prepare_cached("DELETE FROM outbox WHERE turn = ? AND slot = ?")?
+            .execute(params![turn, new.slot])?;
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, created_at)
+             VALUES (?, ?, ?, ?, ?, ?, ?, 'pending', ?)",
+        )?
+        .execute(params![id.to_string(), turn, new.slot, attempt, new.channel, new.chat_id, new.body, now_ms()])?;
+    Ok(id)
+}
+
+/// `pending → sending`, counted as a try; answers the row, or `None` when it is no longer pending. `resend` is what
+/// this delivery gets if it is cut off.
+pub fn claim(connection: &Connection, id: Uuid, resend: &str) -> Result<Option<OutboxRow>, StoreError> {
+    let sql = format!(
+        "UPDATE outbox SET state = 'sending', tries = tries + 1, resend = ? WHERE id = ? AND state = 'pending' RETURNING {COLUMNS}"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![resend, id.to_string()])?;
+    let claimed = rows.next()?.map(read_row).transpose()?;
+    // Stepping to the end is what makes SQLite finish the update.
+    while rows.next()?.is_some() {}
+    Ok(claimed)
+}
+
+pub fn mark_sent(connection: &Connection, id: Uuid, provider_id: Option<&str>) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "UPDATE outbox SET state = 'sent', provider_id = ?, last_error = NULL WHERE id = ? AND state = 'sending'",
+        )?
+        .execute(params![provider_id, id.to_string()])?;
+    Ok(())
+}
+
+/// `sending → pending`, due at `next_at`.
+pub fn mark_retry(connection: &Connection, id: Uuid, next_at: i64, error: &str) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "UPDATE outbox SET state = 'pending', next_at = ?, last_error = ? WHERE id = ? AND state = 'sending'",
+        )?
+        .execute(params![next_at, error, id.to_string()])?;
+    Ok(())
+}
+
+/// `sending → pending` as if it had not been tried: nobody was there.
+pub fn mark_away(connection: &Connection, id: Uuid) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE outbox SET state = 'pending', tries = tries - 1 WHERE id = ? AND state = 'sending'")?
+        .execute([id.to_string()])?;
+    Ok(())
+}
+
+/// `sending → unknown` for good, or `→ dead`.
+pub fn mark_ended(connection: &Connection, id: Uuid, state: &str, error: &str) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE outbox SET state = ?, last_error = ? WHERE id = ? AND state IN ('sending', 'pending')")?
+        .execute(params![state, error, id.to_string()])?;
+    Ok(())
+}
+
+/// After a start: what was `sending` when the process died becomes `unknown`, then by the rule written in the row.
+/// Answers how many rows there were.
+pub fn recover(connection: &Connection) -> Result<usize, StoreError> {
+    let cut_off = "the gateway stopped while this was being sent; whether it arrived is unknown";
+    let changed = connection
+        .prepare_cached("UPDATE outbox SET state = 'unknown', last_error = ?1 WHERE state = 'sending'")?
+        .execute([cut_off])?;
+    connection
+        .prepare_cached(
+            "UPDATE outbox SET state = 'pending', next_at = 0
+             WHERE state = 'unknown' AND last_error = ?1 AND resend IN ('same_id', 'again')",
+        )?
+        .execute([cut_off])?;
+    Ok(changed)
+}
+
+/// No row waits longer than `longest_ms` from now: the clock may have jumped.
+pub fn bound_waits(connection: &Connection, longest_ms: i64) -> Result<(), StoreError> {
+    let latest = now_ms() + longest_ms;
+    connection
+        .prepare_cached("UPDATE outbox SET next_at = ?1 WHERE state IN ('pending', 'sending') AND next_at > ?1")?
+        .execute([latest])?;
+    Ok(())
+}
+
+/// The channel's pending rows after `seq`, in order.
+pub fn pending_after(connection: &Connection, channel: &str, seq: i64, limit: u32) -> Result<Vec<Pending>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, id, chat_id, tries, next_at FROM outbox
+         WHERE channel = ? AND seq > ? AND state = 'pending' AND state IN ('pending', 'sending') ORDER BY seq LIMIT ?",
+    )?;
+    let mut rows = statement.query(params![channel, seq, limit])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(Pending {
+            seq: row.get(0)?,
+            id: uuid(row, 1)?,
+            chat_id: row.get(2)?,
+            tries: row.get(3)?,
+            next_at: row.get(4)?,
+        });
+    }
+    Ok(found)
+}
+
+/// Channels with undelivered rows, and how many.
+pub fn open_by_channel(connection: &Connection) -> Result<Vec<(String, usize)>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT channel, count(*) FROM outbox WHERE state IN ('pending', 'sending') GROUP BY channel",
+    )?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub fn find(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, StoreError> {
+    Ok(many(connection, "id = ?1", params![id.to_string()])?.into_iter().next())
+}
+
+/// The rows that a turn produced, in order.
+pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<OutboxRow>, StoreError> {
+    many(connection, "turn = ?1 ORDER BY seq", params![turn.to_string()])
+}
+
+/// The turn's reply.
+pub fn reply(connection: &Connection, turn: Uuid) -> Result<Option<OutboxRow>, StoreError> {
+    Ok(many(connection, "turn = ?1 AND slot = 'reply'", params![turn.to_string()])?.into_iter().next())
+}
+
+/// What is not delivered: pending, sending, unknown, dead; the oldest first.
+pub fn undelivered(connection: &Connection, limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
+    let mut rows = many(connection, "state IN ('pending', 'sending') ORDER BY seq LIMIT ?1", params![limit])?;
+    rows.extend(many(connection, "state IN ('unknown', 'dead') ORDER BY seq LIMIT ?1", params![limit])?);
+    rows.sort_by_key(|row| row.seq);
+    Ok(rows)
+}
+
+/// How many rows there are in `unknown` and `dead`.
+pub fn stuck(connection: &Connection) -> Result<usize, StoreError> {
+    let sql = "SELECT count(*) FROM outbox WHERE state IN ('unknown', 'dead')";
+    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+}
+
+/// A dead or unknown row is sent again as its next attempt, under a new id; answers it, or `None` when it is neither.
+pub fn retry(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, StoreError> {
+    let Some(row) = find(connection, id)?.filter(|row| matches!(row.state.as_str(), "dead" | "unknown")) else {
+        return Ok(None);
+    };
+    let attempt = row.attempt + 1;
+    let new_id = id_of(row.turn, attempt, &row.slot);
+    connection
+        .prepare_cached(
+            "UPDATE outbox SET id = ?, attempt = ?, state = 'pending', tries = 0, next_at = 0, last_error = NULL,
+                seq = (SELECT max(seq) + 1 FROM outbox) WHERE seq = ?",
+        )?
+        .execute(params![new_id.to_string(), attempt, row.seq])?;
+    find(connection, new_id)
+}
+
+/// A row that is not delivered is given up for good; answers whether there was one.
+pub fn remove(connection: &Connection, id: Uuid) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM outbox WHERE id = ? AND state IN ('pending', 'unknown', 'dead')";
+    Ok(connection.prepare_cached(sql)?.execute([id.to_string()])? == 1)
+}
+
+fn many(
+    connection: &Connection,
+    filter: &str,
+    parameters: &[&dyn rusqlite::ToSql],
+) -> Result<Vec<OutboxRow>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM outbox WHERE {filter}"))?;
+    let mut rows = statement.query(parameters)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read_row(row)?);
+    }
+    Ok(found)
+}
+
+fn read_row(row: &Row<'_>) -> Result<OutboxRow, StoreError> {
+    Ok(OutboxRow {
+        seq: row.get(0)?,
+        id: uuid(row, 1)?,
+        turn: uuid(row, 2)?,
+        slot: row.get(3)?,
+        attempt: row.get(4)?,
+        channel: row.get(5)?,
+        chat_id: row.get(6)?,
+        body: row.get(7)?,
+        state: row.get(8)?,
+        tries: row.get(9)?,
+        next_at: row.get(10)?,
+        provider_id: row.get(11)?,
+        last_error: row.get(12)?,
+        created_at: row.get(13)?,
+    })
+}
+
+fn uuid(row: &Row<'_>, at: usize) -> Result<Uuid, StoreError> {
+    Ok(row.get_ref(at)?.as_str().map_err(rusqlite::Error::from)?.parse()?)
+}

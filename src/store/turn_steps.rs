@@ -1,0 +1,95 @@
+//! The journal of turns, append only. Each step's hash covers its body and the hash before it, so that a damaged
+//! journal is noticed and never believed.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::{StoreError, now_ms};
+
+/// The format of the bodies that this program writes.
+pub const VERSION: i64 = 1;
+
+/// One step of a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepRow {
+    pub seq: i64,
+    /// `context`, `response`, `tool_started`, `tool_result` or `note`.
+    pub kind: String,
+    pub version: i64,
+    /// JSON.
+    pub body: String,
+    pub hash: String,
+    /// UTC milliseconds.
+    pub at: i64,
+}
+
+/// Adds a step after the last one; answers its seq.
+pub fn append(connection: &Connection, turn: Uuid, kind: &str, body: &str) -> Result<i64, StoreError> {
+    let turn = turn.to_string();
+    let last: Option<(i64, String)> = connection
+        .prepare_cached("SELECT seq, hash FROM turn_steps WHERE turn = ? ORDER BY seq DESC LIMIT 1")?
+        .query_row([&turn], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let (seq, before) = last.map_or((0, String::new()), |(seq, hash)| (seq + 1, hash));
+    connection
+        .prepare_cached("INSERT INTO turn_steps (turn, seq, kind, v, body, hash, at) VALUES (?, ?, ?, ?, ?, ?, ?)")?
+        .execute(params![turn, seq, kind, VERSION, body, chain_hash(&before, body), now_ms()])?;
+    Ok(seq)
+}
+
+/// The steps of a turn, in order.
+pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<StepRow>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT seq, kind, v, body, hash, at FROM turn_steps WHERE turn = ? ORDER BY seq")?;
+    let rows = statement.query_map([turn.to_string()], |row| {
+        Ok(StepRow {
+            seq: row.get(0)?,
+            kind: row.get(1)?,
+            version: row.get(2)?,
+            body: row.get(3)?,
+            hash: row.get(4)?,
+            at: row.get(5)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Whether every hash is what its body and the one before say.
+pub fn chain_holds(steps: &[StepRow]) -> bool {
+    let mut before = "";
+    steps.iter().zip(0..).all(|(step, seq)| {
+        let holds = step.seq == seq && chain_hash(before, &step.body) == step.hash;
+        before = &step.hash;
+        holds
+    })
+}
+
+/// Deletes the steps of finished turns that began before `before_ms`, at most `limit` rows; answers how many.
+pub fn prune(connection: &Connection, before_ms: i64, limit: u32) -> Result<usize, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "DELETE FROM turn_steps WHERE (turn, seq) IN (
+                SELECT s.turn, s.seq FROM turn_steps s
+                WHERE s.at < ?1 AND NOT EXISTS (
+                    SELECT 1 FROM inbox i WHERE i.turn = s.turn AND i.state IN ('queued', 'running', 'waiting'))
+                LIMIT ?2)",
+        )?
+        .execute(params![before_ms, limit])?)
+}
+
+/// SHA-256 over the hash before and the body, in hexadecimal.
+pub fn chain_hash(before: &str, body: &str) -> String {
+    let digest = Sha256::new().chain_update(before.as_bytes()).chain_update(body.as_bytes()).finalize();
+    hex(&digest)
+}
+
+/// Lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes
+        .iter()
+        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+        .map(char::from)
+        .collect()
+}

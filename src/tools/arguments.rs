@@ -1,0 +1,303 @@
+//! From the text that a model wrote as a call's arguments to a value that passed the tool's schema.
+
+use serde_json::{Map, Value};
+
+use crate::llm::ToolSpec;
+
+/// Names under which models write the arguments of ours, where a tool has the second and not the first.
+const ALIASES: &[(&str, &str)] = &[
+    ("file_path", "path"),
+    ("filepath", "path"),
+    ("filePath", "path"),
+    ("file", "path"),
+    ("filename", "path"),
+    ("directory", "path"),
+    ("dir", "path"),
+    ("dir_path", "path"),
+    ("oldStr", "old_text"),
+    ("old_str", "old_text"),
+    ("old_string", "old_text"),
+    ("oldString", "old_text"),
+    ("oldText", "old_text"),
+    ("search", "old_text"),
+    ("newStr", "new_text"),
+    ("new_str", "new_text"),
+    ("new_string", "new_text"),
+    ("newString", "new_text"),
+    ("newText", "new_text"),
+    ("replace", "new_text"),
+    ("replaceAll", "replace_all"),
+    ("cmd", "command"),
+    ("script", "command"),
+    ("text", "content"),
+    ("message", "content"),
+    ("contents", "content"),
+    ("chatId", "chat_id"),
+    ("q", "query"),
+];
+
+/// The longest word of a model's that an error repeats, in characters.
+const ECHO_CHARS: usize = 80;
+/// Faults that one error names.
+const FAULTS: usize = 20;
+/// Objects within arrays within objects that are looked at.
+const DEPTH: u32 = 16;
+
+/// Reads, mends what is harmless ("5" for 5), and checks.
+///
+/// # Errors
+/// All faults at once, in words for the model.
+pub fn parse_arguments(spec: &ToolSpec, text: &str) -> Result<Value, String> {
+    let wrong = |what: String| format!("Invalid params for tool {:?}: {what}", spec.name);
+    let mut arguments = object(text).map_err(wrong)?;
+    let none = Map::new();
+    let properties = spec.parameters.get("properties").and_then(Value::as_object).unwrap_or(&none);
+    for (alias, name) in ALIASES {
+        if properties.contains_key(*name)
+            && !properties.contains_key(*alias)
+            && !arguments.contains_key(*name)
+            && let Some(value) = arguments.remove(*alias)
+        {
+            arguments.insert((*name).to_owned(), value);
+        }
+    }
+    let mut arguments = Value::Object(arguments);
+    let mut faults = Vec::new();
+    mend(&mut arguments, &spec.parameters, "", &mut faults, DEPTH);
+    if faults.is_empty() {
+        return Ok(arguments);
+    }
+    let more = faults.len().saturating_sub(FAULTS);
+    faults.truncate(FAULTS);
+    if more > 0 {
+        faults.push(format!("{more} more"));
+    }
+    Err(wrong(faults.join("; ")))
+}
+
+fn object(text: &str) -> Result<Map<String, Value>, String> {
+    if text.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    let mut value: Value = serde_json::from_str(text).map_err(|error| format!("not valid JSON: {error}"))?;
+    // Some models write the object as a string once more.
+    if let Value::String(inner) = &value
+        && let Ok(inner) = serde_json::from_str(inner)
+    {
+        value = inner;
+    }
+    match value {
+        Value::Object(arguments) => Ok(arguments),
+        Value::Null => Ok(Map::new()),
+        other => Err(format!("expected a JSON object, got {}", kind(&other))),
+    }
+}
+
+/// Checks `value` against `schema` and changes what can only mean one thing.
+fn mend(value: &mut Value, schema: &Value, at: &str, faults: &mut Vec<String>, depth: u32) {
+    if depth == 0 {
+        return faults.push(format!("{at}: nested too deeply"));
+    }
+    if let Some(Value::Array(choices)) = schema.get("anyOf").or_else(|| schema.get("oneOf")) {
+        return choose(value, choices, at, faults, depth);
+    }
+    let wanted = schema.get("type").and_then(Value::as_str).unwrap_or("");
+    coerce(value, wanted);
+    let fits = match wanted {
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        _ => true,
+    };
+    if !fits {
+        return faults.push(format!("{}expected {wanted}, got {}", prefix(at), kind(value)));
+    }
+    if let Some(Value::Array(allowed)) = schema.get("enum")
+        && !allowed.contains(value)
+    {
+        let allowed: Vec<_> = allowed.iter().map(ToString::to_string).collect();
+        return faults.push(format!("{}{} is not one of {}", prefix(at), shown(value), allowed.join(", ")));
+    }
+    let low = schema.get("minimum").and_then(Value::as_f64).filter(|low| value.as_f64().is_some_and(|got| got < *low));
+    let high = schema.get("maximum").and_then(Value::as_f64).filter(|top| value.as_f64().is_some_and(|got| got > *top));
+    if let Some(low) = low {
+        faults.push(format!("{}must be at least {low}", prefix(at)));
+    }
+    if let Some(high) = high {
+        faults.push(format!("{}must be at most {high}", prefix(at)));
+    }
+    match value {
+        Value::Array(items) => {
+            if let Some(schema) = schema.get("items") {
+                for (place, item) in items.iter_mut().enumerate() {
+                    mend(item, schema, &format!("{at}[{place}]"), faults, depth - 1);
+                }
+            }
+        }
+        Value::Object(fields) => mend_fields(fields, schema, at, faults, depth),
+        _ => {}
+    }
+}
+
+fn mend_fields(fields: &mut Map<String, Value>, schema: &Value, at: &str, faults: &mut Vec<String>, depth: u32) {
+    let none = Map::new();
+    let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
+    // `null` is how many models leave an argument out.
+    fields.retain(|name, value| !(value.is_null() && properties.contains_key(name)));
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let missing: Vec<_> = required.filter(|name| !fields.contains_key(*name)).collect();
+    if !missing.is_empty() {
+        faults.push(format!("{}missing: {}", prefix(at), missing.join(", ")));
+    }
+    if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
+        let unknown = fields.keys().filter(|name| !properties.contains_key(*name));
+        let unknown: Vec<_> = unknown.take(FAULTS).map(|name| clipped(name)).collect();
+        if !unknown.is_empty() {
+            let known: Vec<_> = properties.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            faults.push(format!("{}unknown: {} (known: {known})", prefix(at), unknown.join(", ")));
+        }
+    }
+    for (name, schema) in properties {
+        if let Some(value) = fields.get_mut(name) {
+            let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+            mend(value, schema, &at, faults, depth - 1);
+        }
+    }
+}
+
+/// Takes the first choice that fits.
+fn choose(value: &mut Value, choices: &[Value], at: &str, faults: &mut Vec<String>, depth: u32) {
+    let mut first = Vec::new();
+    for (place, choice) in choices.iter().enumerate() {
+        let mut tried = value.clone();
+        let mut found = Vec::new();
+        mend(&mut tried, choice, at, &mut found, depth - 1);
+        if found.is_empty() {
+            *value = tried;
+            return;
+        }
+        if place == 0 {
+            first = found;
+        }
+    }
+    faults.append(&mut first);
+}
+
+fn coerce(value: &mut Value, wanted: &str) {
+    let better = match (wanted, &*value) {
+        ("integer", Value::String(text)) => text.trim().parse::<i64>().ok().map(Value::from),
+        // 5.0 is an integer in JSON Schema.
+        ("integer", Value::Number(number)) if number.is_f64() => {
+            number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e15).map(|n| Value::from(n as i64))
+        }
+        ("number", Value::String(text)) => {
+            text.trim().parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number)
+        }
+        ("boolean", Value::String(text)) => text.trim().to_ascii_lowercase().parse::<bool>().ok().map(Value::Bool),
+        ("string", Value::Number(number)) => Some(Value::String(number.to_string())),
+        ("string", Value::Bool(word)) => Some(Value::String(word.to_string())),
+        ("array", Value::String(text)) => serde_json::from_str(text).ok().filter(Value::is_array),
+        ("object", Value::String(text)) => serde_json::from_str(text).ok().filter(Value::is_object),
+        _ => None,
+    };
+    if let Some(better) = better {
+        *value = better;
+    }
+}
+
+fn prefix(at: &str) -> String {
+    if at.is_empty() { String::new() } else { format!("{at}: ") }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn shown(value: &Value) -> String {
+    clipped(&value.to_string())
+}
+
+fn clipped(text: &str) -> String {
+    let mut short: String = text.chars().take(ECHO_CHARS).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec() -> ToolSpec {
+        let parameters = json!({
+            "type": "object", "additionalProperties": false, "required": ["path"],
+            "properties": {
+                "path": { "type": "string" }, "offset": { "type": "integer", "minimum": 1 },
+                "all": { "type": "boolean" }, "tags": { "type": "array", "items": { "type": "string" } },
+                "mode": { "type": "string", "enum": ["a", "b"] },
+            },
+        });
+        ToolSpec { name: "x".to_owned(), description: String::new(), parameters }
+    }
+
+    #[test]
+    fn what_can_only_mean_one_thing_is_understood() {
+        for (text, expected) in [
+            (r#"{"path":"p"}"#, json!({ "path": "p" })),
+            (r#"{"file_path":"p","offset":"5"}"#, json!({ "path": "p", "offset": 5 })),
+            (r#"{"path":7,"offset":5.0,"all":"True"}"#, json!({ "path": "7", "offset": 5, "all": true })),
+            (r#"{"path":"p","offset":null,"tags":"[\"t\"]"}"#, json!({ "path": "p", "tags": ["t"] })),
+            (r#""{\"path\":\"p\"}""#, json!({ "path": "p" })),
+        ] {
+            assert_eq!(parse_arguments(&spec(), text).as_ref(), Ok(&expected), "{text}");
+        }
+        let empty = ToolSpec { parameters: json!({ "type": "object", "properties": {} }), ..spec() };
+        for text in ["", "  ", "{}", "null"] {
+            assert_eq!(parse_arguments(&empty, text), Ok(json!({})), "{text}");
+        }
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        for (text, expected) in [
+            (
+                r#"{"foo":1,"offset":"five"}"#,
+                "missing: path; unknown: foo (known: all, mode, offset, path, tags); offset: expected integer, got string",
+            ),
+            (
+                r#"{"path":"p","offset":0,"mode":"c"}"#,
+                r#"mode: "c" is not one of "a", "b"; offset: must be at least 1"#,
+            ),
+            (r#"{"path":"p","tags":["a",{}]}"#, "tags[1]: expected string, got object"),
+            (r#"{"path":"p","file_path":"q"}"#, "unknown: file_path (known: all, mode, offset, path, tags)"),
+            (r#"[1]"#, "expected a JSON object, got array"),
+            (r#"{"path":"#, "not valid JSON: EOF while parsing a value at line 1 column 8"),
+        ] {
+            let error = parse_arguments(&spec(), text).unwrap_err();
+            assert_eq!(error, format!("Invalid params for tool \"x\": {expected}"), "{text}");
+        }
+    }
+
+    #[test]
+    fn hostile_arguments_give_short_errors() {
+        let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
+        let many: String = (0..5_000).map(|n| format!("\"k{n}\":1,")).collect();
+        for text in [deep, format!("{{{many}\"path\":1}}"), format!("{{\"{}\":1}}", "k".repeat(100_000))] {
+            assert!(parse_arguments(&spec(), &text).unwrap_err().len() < 4_000);
+        }
+    }
+}

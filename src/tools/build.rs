@@ -1,0 +1,77 @@
+//! The tools that daoyou has of its own, over one workspace.
+
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::exec::ExecTool;
+use super::executor::open_spill;
+use super::files::{EditFile, ListDir, ReadFile, WriteFile};
+use super::message::MessageTool;
+use super::{Executor, Registry, RegistryError, Tool, ToolsConfig};
+use crate::guard::{Jail, protected_paths, sweep_temp};
+
+/// Ends a call of a tool that has no limit of its own.
+const TIMEOUT: Duration = Duration::from_secs(600);
+/// What a command's own limit is given to end in order.
+const EXEC_SLACK: Duration = Duration::from_secs(15);
+/// Below the home: the private temp folders of commands.
+const TEMP: &str = "tmp";
+
+/// Why there are no tools.
+#[derive(Debug, Error)]
+pub enum BuildError {
+    #[error("the workspace {path}: {error}")]
+    Workspace { path: PathBuf, error: io::Error },
+    #[error("the workspace {workspace} holds daoyou's own folder {home}; choose one inside it or elsewhere")]
+    AroundHome { workspace: PathBuf, home: PathBuf },
+    #[error("the folder for temporary files {path}: {error}")]
+    Temp { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
+/// Builds read_file, write_file, edit_file, list_dir, exec and message over `workspace`, which must exist, as `home` must.
+/// `exe` is this program; `/proc/self/exe` is right also after it was replaced on disk.
+///
+/// # Errors
+/// When a folder cannot be used; each names the folder.
+pub fn build(config: &ToolsConfig, workspace: &Path, home: &Path, exe: PathBuf) -> Result<Executor, BuildError> {
+    let failed = |error| BuildError::Workspace { path: workspace.to_owned(), error };
+    let protected = protected_paths(home);
+    let jail = Jail::open(workspace, config.restrict_to_workspace, protected.clone(), config.max_file_size.0);
+    let jail = Arc::new(jail.map_err(failed)?);
+    let root = jail.root().to_owned();
+    if std::fs::canonicalize(home).is_ok_and(|home| home.starts_with(&root)) {
+        return Err(BuildError::AroundHome { workspace: root, home: home.to_owned() });
+    }
+    let temp = prepare_temp(home)?;
+    let spill = open_spill(&root, config.max_file_size.0).map_err(failed)?;
+    let exec = ExecTool::new(config.exec.clone(), &root, temp, protected, exe, Arc::clone(&spill));
+    let mut registry = Registry::new(&config.disabled);
+    let tools: [Arc<dyn Tool>; 6] = [
+        Arc::new(ReadFile::new(Arc::clone(&jail))),
+        Arc::new(WriteFile::new(Arc::clone(&jail))),
+        Arc::new(EditFile::new(Arc::clone(&jail))),
+        Arc::new(ListDir::new(jail)),
+        Arc::new(exec),
+        Arc::new(MessageTool::new()),
+    ];
+    for tool in tools {
+        registry.register(tool)?;
+    }
+    Ok(Executor::new(registry, spill, TIMEOUT.max(config.exec.timeout.0.saturating_add(EXEC_SLACK))))
+}
+
+fn prepare_temp(home: &Path) -> Result<PathBuf, BuildError> {
+    let path = home.join(TEMP);
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+    let real = made.and_then(|()| std::fs::canonicalize(&path));
+    let real = real.map_err(|error| BuildError::Temp { path, error })?;
+    sweep_temp(&real);
+    Ok(real)
+}

@@ -1,0 +1,178 @@
+//! Cutting what is too long for a model: head and tail stay, the middle goes, and a marker says how much it was.
+
+use super::OutputLimit;
+
+/// How much text there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    pub chars: usize,
+    /// Line breaks, and one more when the last line has none.
+    pub lines: usize,
+}
+
+impl Extent {
+    pub fn of(text: &str) -> Self {
+        let breaks = text.bytes().filter(|byte| *byte == b'\n').count();
+        let open = usize::from(!text.is_empty() && !text.ends_with('\n'));
+        Self { chars: text.chars().count(), lines: breaks + open }
+    }
+
+    pub fn fits(self, limit: OutputLimit) -> bool {
+        self.chars <= limit.chars && self.lines <= limit.lines
+    }
+}
+
+/// `text` as it is when it fits `limit`; otherwise its head and tail around a marker, within the limit and never longer
+/// than it was. `whole` is where the model can read all of it.
+pub fn cut(text: &str, limit: OutputLimit, whole: Option<&str>) -> String {
+    cut_between(text, text, Extent::of(text), limit, whole)
+}
+
+/// [`cut`] of a text of which only the start and the end were kept: `front` and `back` may overlap or leave a gap, but
+/// each must be as long as the limit or the text.
+pub fn cut_between(front: &str, back: &str, total: Extent, limit: OutputLimit, whole: Option<&str>) -> String {
+    if total.fits(limit) {
+        return front.to_owned();
+    }
+    // The marker shrinks before the text does: tiny limits and short texts have no room for words.
+    let place = whole.map(|path| format!("; the whole output: {path}")).unwrap_or_default();
+    let words = |chars: usize, lines: usize| format!("[... {chars} characters, {lines} lines cut{place} ...]");
+    let room = words(total.chars, total.lines).chars().count();
+    if let Some((head, tail)) = halves(front, back, total, limit, room) {
+        let kept = Extent::of(head).lines + Extent::of(tail).lines;
+        let chars = total.chars - head.chars().count() - tail.chars().count();
+        return framed(head, &words(chars, total.lines.saturating_sub(kept)), tail);
+    }
+    for marker in ["[...]", "..."] {
+        if let Some((head, tail)) = halves(front, back, total, limit, marker.len()) {
+            return framed(head, marker, tail);
+        }
+    }
+    prefix(front, limit.chars, limit.lines).to_owned()
+}
+
+/// The marker on a line of its own.
+fn framed(head: &str, marker: &str, tail: &str) -> String {
+    let before = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
+    format!("{head}{before}{marker}\n{tail}")
+}
+
+/// Head and tail beside a marker of `marker` characters and its line breaks, when these leave more than half of the
+/// limit, and the result is not longer than the text.
+fn halves<'a>(
+    front: &'a str,
+    back: &'a str,
+    total: Extent,
+    limit: OutputLimit,
+    marker: usize,
+) -> Option<(&'a str, &'a str)> {
+    let chars = limit.chars.min(total.chars).checked_sub(marker + 2)?;
+    let lines = limit.lines.checked_sub(1)?;
+    if chars <= marker || lines < 2 {
+        return None;
+    }
+    let head = whole_lines_of_head(prefix(front, chars - chars / 2, lines - lines / 2));
+    let tail = whole_lines_of_tail(suffix(back, chars / 2, lines / 2));
+    Some((head, tail))
+}
+
+/// The longest start of `text` within both bounds.
+fn prefix(text: &str, chars: usize, lines: usize) -> &str {
+    let by_chars = text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
+    if lines == 0 {
+        return "";
+    }
+    let by_lines = text.match_indices('\n').nth(lines - 1).map_or(text.len(), |(at, _)| at + 1);
+    &text[..by_chars.min(by_lines)]
+}
+
+/// The longest end of `text` within both bounds.
+fn suffix(text: &str, chars: usize, lines: usize) -> &str {
+    if chars == 0 || lines == 0 {
+        return "";
+    }
+    let by_chars = text.char_indices().rev().nth(chars - 1).map_or(0, |(at, _)| at);
+    // The break that ends the text ends its last line; it starts none.
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    let by_lines = body.rmatch_indices('\n').nth(lines - 1).map_or(0, |(at, _)| at + 1);
+    &text[by_chars.max(by_lines)..]
+}
+
+/// Ends at a line break when that costs less than half.
+fn whole_lines_of_head(head: &str) -> &str {
+    match head.rfind('\n') {
+        Some(at) if at + 1 >= head.len() / 2 => &head[..=at],
+        _ => head,
+    }
+}
+
+/// Starts after a line break when that costs less than half. A tail that already starts a line cannot be told from one
+/// that does not; it loses one line at most.
+fn whole_lines_of_tail(tail: &str) -> &str {
+    match tail.find('\n') {
+        Some(at) if at < tail.len() / 2 => &tail[at + 1..],
+        _ => tail,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_middle_goes_and_the_marker_says_how_much() {
+        let numbered: String = (1..=100).map(|n| format!("line {n}\n")).collect();
+        let got = cut(&numbered, OutputLimit { chars: 8_000, lines: 11 }, Some("spill/x.txt"));
+        assert!(got.starts_with("line 1\nline 2\nline 3\nline 4\nline 5\n[... "), "{got}");
+        assert!(got.contains(" lines cut; the whole output: spill/x.txt ...]\n"), "{got}");
+        assert!(got.ends_with("line 99\nline 100\n"), "{got}");
+        let long = "x".repeat(300);
+        for (text, chars, lines, expected) in [
+            ("abc", 3, 1, "abc"),
+            ("abc\n", 4, 1, "abc\n"),
+            ("", 0, 0, ""),
+            ("abcd", 3, 1, "abc"),
+            ("a\nb\nc\nd", 100, 3, "a\nb\nc\n"),
+            (long.as_str(), 20, 9, "xxxxxxx\n[...]\nxxxxxx"),
+            ("abc", 0, 5, ""),
+        ] {
+            assert_eq!(cut(text, OutputLimit { chars, lines }, None), expected, "{text:?} {chars} {lines}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_text_is_within_its_limit_and_not_longer_and_keeps_both_ends(
+            text in "([a-c界🦀\r\n]{0,30}|[a-z ]{0,80}\n){0,40}",
+            chars in 0_usize..900,
+            lines in 0_usize..40,
+            named: bool,
+        ) {
+            let limit = OutputLimit { chars, lines };
+            let got = cut(&text, limit, named.then_some("a/b.txt"));
+            let extent = Extent::of(&got);
+            prop_assert!(extent.chars <= chars && extent.lines <= lines || got == text && extent.fits(limit), "{got:?}");
+            prop_assert!(got.len() <= text.len() && extent.chars <= Extent::of(&text).chars, "{got:?}");
+            if Extent::of(&text).fits(limit) {
+                prop_assert_eq!(&got, &text);
+            } else if let Some((head, rest)) = got.split_once("[... ") {
+                let (_, tail) = rest.split_once(" ...]\n").unwrap();
+                prop_assert!(text.starts_with(head) || text.starts_with(head.strip_suffix('\n').unwrap()));
+                prop_assert!(text.ends_with(tail));
+            }
+        }
+
+        #[test]
+        fn kept_ends_cut_as_the_whole_does(text in "([a-c界]{0,12}\n?){0,60}", chars in 1_usize..120, lines in 1_usize..12) {
+            let limit = OutputLimit { chars, lines };
+            let total = Extent::of(&text);
+            let end = text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
+            let start = text.char_indices().rev().nth(chars).map_or(0, |(at, _)| at);
+            if !total.fits(limit) {
+                prop_assert_eq!(cut_between(&text[..end], &text[start..], total, limit, None), cut(&text, limit, None));
+            }
+        }
+    }
+}

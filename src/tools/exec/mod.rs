@@ -1,0 +1,7 @@
+//! The tool that runs commands.
+
+mod capture;
+mod run;
+mod tool;
+
+pub use tool::ExecTool;

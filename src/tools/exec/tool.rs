@@ -1,0 +1,185 @@
+//! `exec`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::capture::Capture;
+use super::run::{Ended, run};
+use crate::guard::{self, Ending, Order, Policy};
+use crate::llm::ToolSpec;
+use crate::tools::executor::SPILL_KEY;
+use crate::tools::{ExecConfig, OutputLimit, Replay, Spill, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+
+/// The longest command, in bytes: one argument of a program has at most 128 KiB on Linux (execve(2)).
+const COMMAND_BYTES: usize = 100_000;
+/// What stands before the output of a failed command, in characters and lines.
+const HEAD: OutputLimit = OutputLimit { chars: 120, lines: 2 };
+/// What of the gateway's environment commands see, beside `LC_*` and what the configuration names.
+const PASSED: [&str; 5] = ["PATH", "LANG", "TERM", "TZ", "USER"];
+/// Where the gateway has no PATH of its own.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+#[derive(Deserialize, JsonSchema)]
+struct Args {
+    /// For sh -c.
+    command: String,
+    /// Seconds.
+    #[schemars(range(min = 1))]
+    timeout: Option<u64>,
+}
+
+/// Runs shell commands below a supervisor, in the sandbox unless the configuration says otherwise.
+pub struct ExecTool {
+    spec: ToolSpec,
+    config: ExecConfig,
+    workspace: PathBuf,
+    temp: PathBuf,
+    protected: Vec<PathBuf>,
+    exe: PathBuf,
+    spill: Arc<Spill>,
+}
+
+impl ExecTool {
+    /// `temp` holds the private temp folders; `exe` is this program, which is started again as the supervisor.
+    pub fn new(
+        config: ExecConfig,
+        workspace: &Path,
+        temp: PathBuf,
+        protected: Vec<PathBuf>,
+        exe: PathBuf,
+        spill: Arc<Spill>,
+    ) -> Self {
+        let held = match (config.sandbox, config.network) {
+            (true, true) => " Sandboxed: only the workspace and $TMPDIR can be written.",
+            (true, false) => " Sandboxed: only the workspace and $TMPDIR can be written, no network.",
+            (false, _) => "",
+        };
+        let limit = config.timeout.0.as_secs();
+        let description = format!(
+            "Run a shell command in the workspace, at most {limit} s.{held} Background processes end with the command."
+        );
+        let spec = tool_spec::<Args>("exec", description);
+        Self { spec, config, workspace: workspace.to_owned(), temp, protected, exe, spill }
+    }
+
+    fn order(&self, command: String) -> Result<Order, String> {
+        let sandbox = match self.config.sandbox {
+            true => Some(self.policy()?),
+            false => None,
+        };
+        Ok(Order { command, folder: self.workspace.clone(), temp: self.temp.clone(), sandbox })
+    }
+
+    fn policy(&self) -> Result<Policy, String> {
+        let status = guard::status();
+        if !status.is_enough() {
+            return Err(format!(
+                "Commands are off: this machine cannot sandbox them ({status}). The owner can run them without protection \
+                 by `sandbox = false` in [tools.exec]"
+            ));
+        }
+        // Landlock cannot take back a part of a folder that it allows.
+        if let Some(secret) = self.protected.iter().find(|secret| secret.starts_with(&self.workspace)) {
+            return Err(format!(
+                "Commands are off: the workspace holds {}, which no command may read. Choose a workspace of its own",
+                secret.display()
+            ));
+        }
+        Ok(Policy {
+            read: guard::readable_paths(&self.config.read_paths, &self.protected),
+            write: vec![self.workspace.clone()],
+            network: self.config.network,
+        })
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        let passed = |name: &str| {
+            let named = self.config.env.iter().any(|extra| extra == name);
+            (PASSED.contains(&name) || name.starts_with("LC_") || named) && !["HOME", "TMPDIR"].contains(&name)
+        };
+        let mut environment: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| passed(name))
+            .collect();
+        if !environment.iter().any(|(name, _)| name == "PATH") {
+            environment.push(("PATH".to_owned(), USUAL_PATH.to_owned()));
+        }
+        environment.push(("HOME".to_owned(), self.workspace.display().to_string()));
+        environment
+    }
+
+    async fn run(&self, args: Args, context: &ToolContext) -> Result<ToolOutcome, String> {
+        if args.command.trim().is_empty() {
+            return Err("command is empty".to_owned());
+        }
+        if args.command.len() > COMMAND_BYTES || args.command.contains('\0') {
+            return Err(format!(
+                "a command has at most {COMMAND_BYTES} bytes and no NUL; write longer scripts to a file first"
+            ));
+        }
+        let limit =
+            args.timeout.map_or(self.config.timeout.0, |secs| Duration::from_secs(secs).min(self.config.timeout.0));
+        let order = self.order(args.command)?;
+        let mut capture = Capture::new(Arc::clone(&self.spill), context.turn, &context.call_id);
+        let ended = run(&self.exe, &self.environment(), &order, limit, &context.cancel, &mut capture).await;
+        let ended = ended.map_err(|error| format!("The command could not be run to its end: {error}"))?;
+        let whole = self.output_limit();
+        let inner = OutputLimit { chars: whole.chars - HEAD.chars, lines: whole.lines - HEAD.lines };
+        let (content, spill) = capture.finish(inner);
+        let mut result = told(ended, limit);
+        result.content = content;
+        if let Some(path) = spill {
+            result.metadata.insert(SPILL_KEY.to_owned(), Value::from(path));
+        }
+        Ok(result.into())
+    }
+}
+
+/// The result but for its output.
+fn told(ended: Ended, limit: Duration) -> ToolResult {
+    let code = match &ended {
+        Ended::By(Ending::Code(code)) => Some(*code),
+        _ => None,
+    };
+    let mut result = match ended {
+        Ended::By(Ending::Code(0)) => ToolResult::ok(""),
+        Ended::By(Ending::Code(code)) => ToolResult::failed(format!("Exit code: {code}")),
+        Ended::By(Ending::Signal(signal)) => ToolResult::failed(format!("Killed by signal {signal}")),
+        Ended::TimedOut => ToolResult::failed(format!("Command timed out after {} seconds", limit.as_secs())),
+        Ended::Cancelled => ToolResult::failed("Cancelled; the command was killed"),
+        Ended::Refused(reason) => ToolResult::failed(format!("The command was not started: {reason}")),
+    };
+    if let Some(code) = code {
+        result.metadata.insert("exit_code".to_owned(), Value::from(code));
+    }
+    result
+}
+
+#[async_trait]
+impl Tool for ExecTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn aliases(&self) -> &'static [&'static str] {
+        &["bash", "run_command", "shell", "sh", "execute", "execute_command", "run_shell_command", "run", "terminal"]
+    }
+
+    fn replay(&self) -> Replay {
+        Replay::Once
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let done = match serde_json::from_value(arguments) {
+            Ok(args) => self.run(args, context).await,
+            Err(error) => Err(error.to_string()),
+        };
+        done.unwrap_or_else(|error| ToolResult::failed(error).into())
+    }
+}

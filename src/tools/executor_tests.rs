@@ -1,0 +1,264 @@
+//! The executor and the file tools as a model sees them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::testing::{World, context};
+use super::*;
+use crate::llm::{ToolCall, ToolSpec};
+
+/// Does what a test says.
+struct Fake {
+    spec: ToolSpec,
+    limit: OutputLimit,
+    act: fn() -> ToolResult,
+    hangs: bool,
+}
+
+impl Fake {
+    fn new(name: &str, act: fn() -> ToolResult) -> Self {
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            parameters: plain_schema(&json!({ "type": "object" })),
+        };
+        Self { spec, limit: OutputLimit { chars: 300, lines: 20 }, act, hangs: false }
+    }
+}
+
+#[async_trait]
+impl Tool for Fake {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn replay(&self) -> Replay {
+        Replay::Idempotent
+    }
+
+    fn output_limit(&self) -> OutputLimit {
+        self.limit
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> ToolOutcome {
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        (self.act)().into()
+    }
+}
+
+fn call(name: &str, arguments: &str) -> ToolCall {
+    ToolCall { id: "call-1".to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }
+}
+
+fn fresh() -> World {
+    World::new(&ToolsConfig::default())
+}
+
+#[test]
+fn the_tools_are_small_strict_and_the_same_each_time() {
+    let world = fresh();
+    let specs = world.executor.specs();
+    let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(names, ["read_file", "write_file", "edit_file", "list_dir", "exec", "message"]);
+    for spec in specs.iter() {
+        assert_eq!(schema_faults(&spec.parameters), Vec::<String>::new(), "{}", spec.name);
+        assert!(spec.parameters.get("additionalProperties") == Some(&json!(false)));
+    }
+    let bytes = serde_json::to_string(&*specs).unwrap();
+    assert_eq!(bytes, serde_json::to_string(&*fresh().executor.specs()).unwrap());
+    assert!(bytes.len() < 2_600, "tools cost tokens in every request: {} bytes\n{bytes}", bytes.len());
+}
+
+#[test]
+fn tools_are_found_by_what_models_call_them() {
+    let registry = |disabled: &[&str]| {
+        let disabled = disabled.iter().map(|name| (*name).to_owned()).collect();
+        World::new(&ToolsConfig { disabled, ..ToolsConfig::default() })
+    };
+    let world = registry(&[]);
+    for (name, found) in [
+        ("exec", Some("exec")),
+        ("bash", Some("exec")),
+        ("run_command", Some("exec")),
+        ("edit", Some("edit_file")),
+        ("search_replace", Some("edit_file")),
+        ("list_files", Some("list_dir")),
+        ("ls", Some("list_dir")),
+        ("Read_File", Some("read_file")),
+        (" exec ", Some("exec")),
+        ("rm", None),
+        ("", None),
+    ] {
+        let got = world.executor.registry().get(name).map(|tool| tool.spec().name.clone());
+        assert_eq!(got.as_deref(), found, "{name}");
+    }
+    let replays = ["read_file", "write_file", "edit_file", "list_dir", "exec", "message", "x"]
+        .map(|name| world.executor.replay_of(name));
+    use Replay::{Atomic, Idempotent, Once};
+    assert_eq!(
+        replays,
+        [Some(Idempotent), Some(Idempotent), Some(Once), Some(Idempotent), Some(Once), Some(Atomic), None]
+    );
+    let fewer = registry(&["exec", "edit"]);
+    assert_eq!(fewer.executor.specs().len(), 4);
+    assert!(fewer.executor.registry().get("bash").is_none());
+}
+
+#[tokio::test]
+async fn wrong_calls_are_answered_with_what_is_right() {
+    let world = fresh();
+    for (name, arguments, expected) in [
+        (
+            "frobnicate",
+            "{}",
+            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, list_dir, exec, message\n\n\
+             [Please analyze the error above and try a different approach.]",
+        ),
+        (
+            "read_file",
+            r#"{"foo":1,"offset":"x"}"#,
+            "Error: Invalid params for tool \"read_file\": missing: path; unknown: foo (known: limit, offset, path); \
+             offset: expected integer, got string\n\n[Please analyze the error above and try a different approach.]",
+        ),
+        (
+            "read_file",
+            r#"{"path":"#,
+            "Error: Invalid params for tool \"read_file\": not valid JSON: EOF while parsing a value at line 1 column 8\n\n\
+             [Please analyze the error above and try a different approach.]",
+        ),
+    ] {
+        let outcome = world.executor.run(&call(name, arguments), &context()).await;
+        assert!(!outcome.result.success && outcome.effects.is_empty());
+        assert_eq!(outcome.result.render(), expected);
+    }
+}
+
+#[tokio::test]
+async fn files_are_written_read_edited_and_listed() {
+    let world = fresh();
+    let numbers: String = (1..=450).map(|n| format!("{n}\n")).collect();
+    for (name, arguments, expected) in [
+        ("write_file", json!({ "path": "notes/a.txt", "content": "one\ntwo\n" }), "Wrote 8 bytes to notes/a.txt"),
+        ("read_file", json!({ "file_path": "notes/a.txt" }), "one\ntwo\n"),
+        (
+            "edit_file",
+            json!({ "path": "notes/a.txt", "oldStr": "two", "newStr": "2" }),
+            "Replaced 1 occurrence in notes/a.txt, line 2",
+        ),
+        ("read_file", json!({ "path": "notes/a.txt", "offset": 2 }), "2\n[lines 2-2 of 2]"),
+        ("write_file", json!({ "path": "empty", "content": "" }), "Wrote 0 bytes to empty"),
+        ("read_file", json!({ "path": "empty" }), "(the file is empty)"),
+        ("write_file", json!({ "path": "n", "content": numbers }), "Wrote 1692 bytes to n"),
+        ("list_dir", json!({}), "empty (0 B)\nn (1692 B)\nnotes/"),
+        ("ls", json!({ "directory": "notes" }), "a.txt (6 B)"),
+    ] {
+        assert_eq!(world.says(name, arguments.clone()).await, expected, "{name} {arguments}");
+    }
+    let page = world.says("read_file", json!({ "path": "n", "offset": "201" })).await;
+    assert!(page.starts_with("201\n") && page.ends_with("400\n[lines 201-400 of 450; continue with offset=401]"));
+    let page = world.says("read_file", json!({ "path": "n", "limit": 5_000 })).await;
+    assert_eq!(page, numbers);
+    for (name, arguments, expected) in [
+        ("read_file", json!({ "path": "../config.toml" }), "outside the workspace"),
+        ("edit_file", json!({ "path": "n", "old_text": "nowhere", "new_text": "x" }), "nothing was changed"),
+        ("edit_file", json!({ "path": "none", "old_text": "a", "new_text": "x" }), "no such file"),
+        ("list_dir", json!({ "path": "n" }), "is not a folder"),
+        ("write_file", json!({ "path": "/etc/daoyou", "content": "x" }), "outside the workspace"),
+    ] {
+        let got = world.says(name, arguments).await;
+        assert!(got.starts_with("Error: ") && got.contains(expected), "{got}");
+    }
+    std::fs::write(world.path("bin"), b"\x7fELF\0\0").unwrap();
+    assert!(world.says("read_file", json!({ "path": "bin" })).await.contains("binary file of 6 bytes"));
+    std::fs::write(world.path("latin"), b"caf\xe9\n").unwrap();
+    assert!(world.says("read_file", json!({ "path": "latin" })).await.starts_with("caf\u{fffd}\n[not UTF-8"));
+}
+
+#[tokio::test]
+async fn a_large_folder_is_listed_in_part() {
+    let world = fresh();
+    for n in 0..520 {
+        std::fs::write(world.path(&format!("f{n:04}")), "").unwrap();
+    }
+    let got = world.says("list_dir", json!({ "path": "." })).await;
+    assert_eq!(got.lines().count(), 501);
+    assert!(got.starts_with("f0000 (0 B)\n") && got.ends_with("f0499 (0 B)\n[20 more entries, not shown]"), "{got}");
+}
+
+#[tokio::test]
+async fn edits_side_by_side_all_stay() {
+    let world = fresh();
+    let lines: String = (0..20).map(|n| format!("[{n}]\n")).collect();
+    std::fs::write(world.path("f"), lines).unwrap();
+    let edits = (0..20).map(|n| {
+        world.says("edit_file", json!({ "path": "f", "old_text": format!("[{n}]"), "new_text": format!("done {n}") }))
+    });
+    futures_util::future::join_all(edits).await;
+    let expected: String = (0..20).map(|n| format!("done {n}\n")).collect();
+    assert_eq!(std::fs::read_to_string(world.path("f")).unwrap(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_panics_hangs_or_is_cancelled_gives_a_result() {
+    let mut world = fresh();
+    let panics = Fake::new("panics", || panic!("on purpose"));
+    let hangs = Fake { hangs: true, ..Fake::new("hangs", || ToolResult::ok("never")) };
+    for tool in [panics, hangs] {
+        world.executor.register(Arc::new(tool)).unwrap();
+    }
+    let got = world.executor.run(&call("panics", ""), &context()).await.result.render();
+    assert!(got.starts_with("Error: The tool failed inside daoyou"), "{got}");
+    let got = world.executor.run(&call("hangs", ""), &context()).await.result.render();
+    assert!(got.starts_with("Error: The tool timed out after 600 seconds"), "{got}");
+    let context = context();
+    let cancel = context.cancel.clone();
+    let hanging = call("hangs", "");
+    let (outcome, ()) = tokio::join!(world.executor.run(&hanging, &context), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        cancel.cancel();
+    });
+    assert_eq!(outcome.result.render(), "Error: Cancelled while it ran; whether it took effect is unknown");
+    let got = world.executor.run(&call("panics", ""), &context).await.result.render();
+    assert_eq!(got, "Error: Cancelled before it started");
+}
+
+#[tokio::test]
+async fn what_is_too_long_is_cut_and_kept_where_read_file_finds_it() {
+    let mut world = fresh();
+    let long = || ToolResult::ok((0..500).map(|n| format!("line {n}\n")).collect::<String>());
+    let wrong = || ToolResult { content: "out\n".repeat(900), ..ToolResult::failed("e".repeat(900)) };
+    for (name, act) in [("long", long as fn() -> ToolResult), ("wrong", wrong)] {
+        world.executor.register(Arc::new(Fake::new(name, act))).unwrap();
+    }
+    let got = world.says("long", json!({})).await;
+    assert!(Extent::of(&got).fits(OutputLimit { chars: 300, lines: 20 }));
+    assert!(got.starts_with("line 0\n") && got.ends_with("line 499\n"), "{got}");
+    let path = got.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
+    assert!(path.starts_with(".daoyou/spill/"), "{path}");
+    let page = world.says("read_file", json!({ "path": path, "offset": 300, "limit": 2 })).await;
+    assert_eq!(page, "line 299\nline 300\n[lines 300-301 of 500; continue with offset=302]");
+    let got = world.says("wrong", json!({})).await;
+    assert!(got.starts_with("Error: eee") && got.ends_with("out\n"), "{got}");
+    assert!(Extent::of(&got).fits(OutputLimit { chars: 300, lines: 20 }), "{got}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn arguments_of_any_kind_give_a_result(text in "\\PC{0,60}|\\{\"[a-z_]{0,9}\":[0-9\"\\[\\]{}a-z,:]{0,30}\\}") {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let world = fresh();
+        runtime.block_on(async {
+            for name in ["read_file", "edit_file", "list_dir", "message"] {
+                let outcome = world.executor.run(&call(name, &text), &context()).await;
+                assert!(!outcome.result.render().is_empty());
+            }
+        });
+    }
+}

@@ -1,0 +1,55 @@
+//! `write_file`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::on_disk;
+use crate::guard::Jail;
+use crate::llm::ToolSpec;
+use crate::tools::{Replay, Tool, ToolContext, ToolOutcome, tool_spec};
+
+#[derive(Deserialize, JsonSchema)]
+struct Args {
+    path: String,
+    content: String,
+}
+
+/// Replaces a file whole, or makes it.
+pub struct WriteFile {
+    spec: ToolSpec,
+    jail: Arc<Jail>,
+}
+
+impl WriteFile {
+    pub fn new(jail: Arc<Jail>) -> Self {
+        let description = "Write a whole file, replacing what was there. Makes missing folders.";
+        Self { spec: tool_spec::<Args>("write_file", description), jail }
+    }
+}
+
+#[async_trait]
+impl Tool for WriteFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn aliases(&self) -> &'static [&'static str] {
+        &["write", "create_file", "save_file"]
+    }
+
+    fn replay(&self) -> Replay {
+        Replay::Idempotent
+    }
+
+    async fn call(&self, arguments: Value, _: &ToolContext) -> ToolOutcome {
+        on_disk(&self.jail, arguments, |jail, args: Args| {
+            let shown = jail.write(&args.path, args.content.as_bytes()).map_err(|error| error.to_string())?;
+            Ok(format!("Wrote {} bytes to {shown}", args.content.len()))
+        })
+        .await
+    }
+}

@@ -1,0 +1,93 @@
+//! The tools there are, by name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use thiserror::Error;
+
+use super::schema::schema_faults;
+use super::{Replay, Tool};
+use crate::llm::ToolSpec;
+
+/// The longest name that services take.
+const NAME_CHARS: usize = 64;
+
+/// Why a tool is not taken.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum RegistryError {
+    #[error("tool name {0:?}: 1 to 64 of letters, digits, _ and - are allowed")]
+    Name(String),
+    #[error("there is a tool {0:?} already")]
+    Duplicate(String),
+    #[error("tool {name:?}: its schema: {faults}")]
+    Schema { name: String, faults: String },
+}
+
+/// The tools in the order of their registration, which is the order that models see: same bytes from turn to turn.
+#[derive(Default)]
+pub struct Registry {
+    tools: IndexMap<String, Arc<dyn Tool>>,
+    /// Lower case, to the name.
+    aliases: HashMap<String, String>,
+    disabled: Vec<String>,
+    specs: Arc<[ToolSpec]>,
+}
+
+impl Registry {
+    /// `disabled` tools are not registered; an alias disables too.
+    pub fn new(disabled: &[String]) -> Self {
+        Self { disabled: disabled.iter().map(|name| name.to_lowercase()).collect(), ..Self::default() }
+    }
+
+    /// Adds a tool, unless it is disabled.
+    ///
+    /// # Errors
+    /// When a model's service would refuse it, or its name is taken.
+    pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
+        let spec = tool.spec();
+        let name = spec.name.clone();
+        let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.is_empty() || name.len() > NAME_CHARS || !name.chars().all(safe) {
+            return Err(RegistryError::Name(name));
+        }
+        if self.tools.contains_key(&name) {
+            return Err(RegistryError::Duplicate(name));
+        }
+        let faults = schema_faults(&spec.parameters);
+        if !faults.is_empty() {
+            return Err(RegistryError::Schema { name, faults: faults.join("; ") });
+        }
+        let off = |word: &str| self.disabled.iter().any(|disabled| disabled.eq_ignore_ascii_case(word));
+        if off(&name) || tool.aliases().iter().any(|alias| off(alias)) {
+            return Ok(());
+        }
+        for alias in std::iter::once(name.as_str()).chain(tool.aliases().iter().copied()) {
+            self.aliases.entry(alias.to_lowercase()).or_insert_with(|| name.clone());
+        }
+        self.tools.insert(name, tool);
+        self.specs = self.tools.values().map(|tool| tool.spec().clone()).collect();
+        Ok(())
+    }
+
+    /// What models are told; shared, not copied.
+    pub fn specs(&self) -> Arc<[ToolSpec]> {
+        Arc::clone(&self.specs)
+    }
+
+    /// By name, else by alias, whatever the case.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        let name = name.trim();
+        self.tools.get(name).or_else(|| self.tools.get(self.aliases.get(&name.to_lowercase())?))
+    }
+
+    /// What a restart does with an interrupted call of this tool; absent for an unknown one.
+    pub fn replay_of(&self, name: &str) -> Option<Replay> {
+        self.get(name).map(|tool| tool.replay())
+    }
+
+    /// In order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(String::as_str)
+    }
+}

@@ -1,0 +1,239 @@
+//! The JSON Schema that an arguments struct gives, made small and plain: it is sent with every request, and services that
+//! check strictly refuse what schemars adds.
+
+use schemars::JsonSchema;
+use serde_json::{Map, Value, json};
+
+use crate::llm::ToolSpec;
+
+/// References within references that are followed.
+const DEPTH: u32 = 8;
+
+/// What a model is told of a tool whose arguments are `Args`. Doc comments of the fields become their descriptions.
+pub fn tool_spec<Args: JsonSchema>(name: &str, description: impl Into<String>) -> ToolSpec {
+    let parameters = plain_schema(schemars::schema_for!(Args).as_value());
+    ToolSpec { name: name.to_owned(), description: description.into(), parameters }
+}
+
+/// Makes any schema of an object plain: references resolved, optional fields without `null`, no titles, number formats or
+/// versions, nothing beyond the named properties.
+pub fn plain_schema(schema: &Value) -> Value {
+    let definitions = schema.get("$defs").or_else(|| schema.get("definitions")).cloned().unwrap_or_default();
+    let mut root = match plain(schema, &definitions, DEPTH) {
+        Value::Object(root) => root,
+        _ => Map::new(),
+    };
+    root.remove("description");
+    root.entry("type").or_insert_with(|| json!("object"));
+    root.entry("properties").or_insert_with(|| json!({}));
+    root.entry("required").or_insert_with(|| json!([]));
+    root.entry("additionalProperties").or_insert_with(|| json!(false));
+    Value::Object(root)
+}
+
+/// What a strictly checking service would refuse in the schema of a tool's arguments; empty when all is well.
+pub fn schema_faults(schema: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
+    if schema.get("type") != Some(&json!("object")) {
+        faults.push("the root is not an object".to_owned());
+    }
+    check(schema, "", &mut faults);
+    faults
+}
+
+fn plain(schema: &Value, definitions: &Value, depth: u32) -> Value {
+    let Value::Object(given) = schema else { return schema.clone() };
+    let mut given = given.clone();
+    if let Some(target) = given.remove("$ref").as_ref().and_then(Value::as_str).and_then(|at| at.rsplit('/').next()) {
+        // A type that holds itself ends here as "anything".
+        let found =
+            definitions.get(target).filter(|_| depth > 0).and_then(Value::as_object).cloned().unwrap_or_default();
+        let own = std::mem::take(&mut given);
+        given = found;
+        given.extend(own);
+        return plain(&Value::Object(given), definitions, depth.saturating_sub(1));
+    }
+    for key in ["$schema", "$defs", "definitions", "title"] {
+        given.remove(key);
+    }
+    let number = |format: &Value| format.as_str().is_some_and(|f| f.starts_with("int") || f.starts_with("uint"));
+    if given.get("format").is_some_and(|format| number(format) || format == "double" || format == "float") {
+        given.remove("format");
+        if given.get("minimum") == Some(&json!(0)) {
+            given.remove("minimum");
+        }
+    }
+    if given.get("default") == Some(&Value::Null) {
+        given.remove("default");
+    }
+    given = without_null(given);
+    given = joined_constants(given);
+    if given.contains_key("$ref") {
+        return plain(&Value::Object(given), definitions, depth);
+    }
+    for key in ["properties", "patternProperties"] {
+        if let Some(Value::Object(properties)) = given.get_mut(key) {
+            properties.values_mut().for_each(|property| *property = plain(property, definitions, depth));
+        }
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(inner) = given.get_mut(key) {
+            *inner = plain(inner, definitions, depth);
+        }
+    }
+    for key in ["anyOf", "oneOf", "allOf"] {
+        if let Some(Value::Array(choices)) = given.get_mut(key) {
+            choices.iter_mut().for_each(|choice| *choice = plain(choice, definitions, depth));
+        }
+    }
+    if given.contains_key("properties") {
+        given.entry("additionalProperties").or_insert_with(|| json!(false));
+    }
+    Value::Object(given)
+}
+
+/// Absent is how an argument is left out; `null` as a further type only confuses.
+fn without_null(mut schema: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|kind| kind != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            schema.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
+    for key in ["anyOf", "oneOf"] {
+        let Some(Value::Array(choices)) = schema.get_mut(key) else { continue };
+        choices.retain(|choice| choice.get("type") != Some(&json!("null")));
+        if let [Value::Object(only)] = choices.as_slice() {
+            let mut only = only.clone();
+            schema.remove(key);
+            // What is said at the field is nearer than what is said at its type.
+            only.extend(schema);
+            return without_null(only);
+        }
+    }
+    schema
+}
+
+/// An enum whose variants have doc comments comes as one schema a variant.
+fn joined_constants(mut schema: Map<String, Value>) -> Map<String, Value> {
+    let constants: Option<Vec<Value>> = schema.get("oneOf").and_then(Value::as_array).and_then(|choices| {
+        let words = choices.iter().map(|choice| match (choice.get("const"), choice.get("enum")) {
+            (Some(word), _) => Some(vec![word.clone()]),
+            (None, Some(Value::Array(words))) => Some(words.clone()),
+            _ => None,
+        });
+        words.collect::<Option<Vec<_>>>().map(|words| words.concat())
+    });
+    if let Some(words) = constants.filter(|words| words.iter().all(Value::is_string)) {
+        schema.remove("oneOf");
+        schema.insert("type".to_owned(), json!("string"));
+        schema.insert("enum".to_owned(), Value::Array(words));
+    }
+    schema
+}
+
+fn check(schema: &Value, at: &str, faults: &mut Vec<String>) {
+    let Value::Object(fields) = schema else {
+        return faults.push(format!("{at}: not a schema"));
+    };
+    for key in ["$ref", "$schema", "$defs", "nullable"] {
+        if fields.contains_key(key) {
+            faults.push(format!("{at}: has {key}"));
+        }
+    }
+    match fields.get("type") {
+        Some(Value::String(_)) => {}
+        Some(_) => faults.push(format!("{at}: more than one type")),
+        None if ["anyOf", "oneOf", "allOf", "enum", "const"].iter().any(|key| fields.contains_key(*key)) => {}
+        None => faults.push(format!("{at}: no type")),
+    }
+    if fields.get("type") == Some(&json!("array")) {
+        match fields.get("items") {
+            Some(items) => check(items, &format!("{at}[]"), faults),
+            None => faults.push(format!("{at}: an array without items")),
+        }
+    }
+    let none = Map::new();
+    let properties = fields.get("properties").and_then(Value::as_object).unwrap_or(&none);
+    for (name, property) in properties {
+        check(property, &format!("{at}.{name}"), faults);
+    }
+    for name in fields.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        if !properties.contains_key(name) {
+            faults.push(format!("{at}: requires {name}, which it does not have"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    /// Not shown.
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Args {
+        /// What to do.
+        action: Action,
+        #[serde(default)]
+        title: Option<String>,
+        /// How often.
+        count: Option<u32>,
+        ratio: Option<f64>,
+        tags: Vec<String>,
+        nested: Option<Inner>,
+        format: String,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Action {
+        /// One more.
+        Add,
+        List,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Inner {
+        again: Option<Box<Inner>>,
+        action: Option<Action>,
+    }
+
+    #[test]
+    fn a_struct_gives_a_small_and_strict_schema() {
+        let spec = tool_spec::<Args>("x", "d");
+        let properties = &spec.parameters["properties"];
+        let mut words: Vec<_> = properties["action"]["enum"].as_array().unwrap().clone();
+        words.sort_by_key(ToString::to_string);
+        assert_eq!(words, [json!("add"), json!("list")]);
+        assert_eq!(properties["count"], json!({ "type": "integer", "description": "How often." }));
+        assert_eq!(properties["title"], json!({ "type": "string" }));
+        assert_eq!(properties["format"], json!({ "type": "string" }));
+        assert_eq!(properties["ratio"], json!({ "type": "number" }));
+        assert_eq!(properties["tags"], json!({ "type": "array", "items": { "type": "string" } }));
+        assert_eq!(properties["nested"]["properties"]["action"]["type"], "string");
+        assert_eq!(spec.parameters["required"], json!(["action", "tags", "format"]));
+        assert_eq!(spec.parameters["additionalProperties"], json!(false));
+        assert!(spec.parameters.get("description").is_none() && !spec.parameters.to_string().contains("$"));
+    }
+
+    #[test]
+    fn what_a_service_would_refuse_is_found() {
+        for (schema, faults) in [
+            (json!({ "type": "object", "properties": {} }), 0),
+            (json!({ "type": "string" }), 1),
+            (json!({ "type": "object", "properties": { "a": { "type": "array" } } }), 1),
+            (json!({ "type": "object", "properties": { "a": { "type": ["string", "null"] }, "b": {} } }), 2),
+            (json!({ "type": "object", "required": ["a"], "properties": { "b": { "$ref": "#/x" } } }), 3),
+        ] {
+            assert_eq!(schema_faults(&schema).len(), faults, "{schema}: {:?}", schema_faults(&schema));
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What the tests of this area share.
+
+use std::path::PathBuf;
+
+use daoyou_channels::{SessionKey, Trust};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{Executor, ToolContext, ToolsConfig, build};
+use crate::llm::ToolCall;
+
+pub(super) fn context() -> ToolContext {
+    ToolContext {
+        session: SessionKey::of_chat("cli", "direct"),
+        turn: Uuid::nil(),
+        call_id: "call-1".to_owned(),
+        channel: "cli".to_owned(),
+        chat_id: "direct".to_owned(),
+        trust: Trust::Owner,
+        cancel: CancellationToken::new(),
+    }
+}
+
+/// A home with its workspace, and the tools over it.
+pub(super) struct World {
+    pub home: tempfile::TempDir,
+    pub executor: Executor,
+}
+
+impl World {
+    pub fn new(config: &ToolsConfig) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let workspace = home.path().join("workspace");
+        std::fs::create_dir(&workspace).unwrap();
+        let executor = build(config, &workspace, home.path(), PathBuf::from("/proc/self/exe")).unwrap();
+        Self { home, executor }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join("workspace").join(name)
+    }
+
+    /// What the model reads of a call.
+    pub async fn says(&self, name: &str, arguments: serde_json::Value) -> String {
+        let call = ToolCall { id: "call-1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
+        self.executor.run(&call, &context()).await.result.render()
+    }
+}

@@ -1,0 +1,412 @@
+//! Commands, through the real supervisor and the real kernel.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use daoyou::guard;
+use daoyou::llm::ToolCall;
+use daoyou::tools::{ExecConfig, Executor, ToolContext, ToolsConfig, build};
+use daoyou_channels::settings::Span;
+use daoyou_channels::{SessionKey, Trust};
+use seccompiler::{SeccompAction, SeccompFilter};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_daoyou");
+const CANARY: &str = "canary-51b2";
+
+/// A home with a secret, the workspace inside it, and the tools.
+struct World {
+    home: tempfile::TempDir,
+    executor: Executor,
+}
+
+impl World {
+    fn new(exec: ExecConfig) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join("token"), CANARY).unwrap();
+        let workspace = home.path().join("workspace");
+        fs::create_dir(&workspace).unwrap();
+        let config = ToolsConfig { exec, ..ToolsConfig::default() };
+        let executor = build(&config, &workspace, home.path(), PathBuf::from(BINARY)).unwrap();
+        Self { home, executor }
+    }
+
+    fn workspace(&self) -> PathBuf {
+        fs::canonicalize(self.home.path().join("workspace")).unwrap()
+    }
+
+    async fn run(&self, command: &str) -> String {
+        self.call(json!({ "command": command }), &CancellationToken::new()).await
+    }
+
+    async fn call(&self, arguments: Value, cancel: &CancellationToken) -> String {
+        let call = ToolCall { id: "call-1".to_owned(), name: "exec".to_owned(), arguments: arguments.to_string() };
+        self.executor.run(&call, &context(cancel)).await.result.render()
+    }
+}
+
+fn context(cancel: &CancellationToken) -> ToolContext {
+    ToolContext {
+        session: SessionKey::of_chat("cli", "direct"),
+        turn: Uuid::nil(),
+        call_id: "call-1".to_owned(),
+        channel: "cli".to_owned(),
+        chat_id: "direct".to_owned(),
+        trust: Trust::Owner,
+        cancel: cancel.clone(),
+    }
+}
+
+fn unprotected() -> ExecConfig {
+    ExecConfig { sandbox: false, ..ExecConfig::default() }
+}
+
+/// Without Landlock what needs it is left out, aloud.
+fn sandboxed() -> Option<World> {
+    if guard::status().is_enough() {
+        return Some(World::new(ExecConfig::default()));
+    }
+    println!("left out: {}", guard::status());
+    None
+}
+
+/// Whether a process runs whose command line holds `mark`.
+fn alive(mark: &str) -> bool {
+    let me = std::process::id().to_string();
+    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        entry.file_name().to_str() != Some(&me) && String::from_utf8_lossy(&line).contains(mark)
+    })
+}
+
+/// A length of sleep that no other run of these tests uses, so that it can be told from theirs in the process list.
+fn long(n: u32) -> String {
+    format!("{n}.{}", std::process::id())
+}
+
+/// Waits for a state, bounded.
+fn wait_for(what: &str, reached: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !reached() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
+async fn a_command_gives_its_output_in_order_and_its_code() {
+    let world = World::new(unprotected());
+    let workspace = world.workspace().display().to_string();
+    for (command, expected) in [
+        ("echo out; echo err >&2; echo out", "out\nerr\nout\n".to_owned()),
+        ("true", "(done, no output)".to_owned()),
+        ("echo broken; exit 3", "Error: Exit code: 3\nbroken\n".to_owned()),
+        ("echo gone; kill -9 $$", "Error: Killed by signal 9\ngone\n".to_owned()),
+        ("pwd; echo $HOME", format!("{workspace}\n{workspace}\n")),
+        ("cat; echo end", "end\n".to_owned()),
+        ("echo x > f; cat f; echo $TMPDIR | grep -c /tmp/exec-", "x\n1\n".to_owned()),
+    ] {
+        assert_eq!(world.run(command).await, expected, "{command}");
+    }
+    assert_eq!(fs::read_dir(world.home.path().join("tmp")).unwrap().count(), 0, "private temp folders are removed");
+}
+
+#[tokio::test]
+async fn only_named_variables_reach_a_command() {
+    let world = World::new(ExecConfig { env: vec!["CARGO_MANIFEST_DIR".to_owned()], ..unprotected() });
+    let got = world.run("env | cut -d= -f1 | sort").await;
+    let allowed =
+        ["CARGO_MANIFEST_DIR", "HOME", "LANG", "PATH", "PWD", "SHLVL", "TERM", "TMPDIR", "TZ", "USER", "_", "OLDPWD"];
+    let extra: Vec<_> = got.lines().filter(|name| !allowed.contains(name) && !name.starts_with("LC_")).collect();
+    assert_eq!(extra, Vec::<&str>::new());
+    assert!(got.contains("CARGO_MANIFEST_DIR\n") && !got.contains("CARGO_PKG_NAME"), "{got}");
+}
+
+#[tokio::test]
+async fn time_up_ends_all_that_a_command_started() {
+    let long = long(9871);
+    let worlds: Vec<_> = std::iter::once(World::new(unprotected())).chain(sandboxed()).collect();
+    for command in [
+        "echo started; sleep LONG & sleep LONG",
+        "trap '' TERM; echo started; (trap '' TERM HUP; setsid sleep LONG) & while :; do sleep LONG; done",
+        "echo started; setsid sh -c 'setsid sleep LONG & sleep LONG' & sleep LONG",
+    ] {
+        let command = command.replace("LONG", &long);
+        for world in &worlds {
+            let got = world.call(json!({ "command": command, "timeout": 1 }), &CancellationToken::new()).await;
+            assert_eq!(got, "Error: Command timed out after 1 seconds\nstarted\n", "{command}");
+            assert!(!alive(&long), "{command}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_runs_on_ends_with_its_command() {
+    let world = World::new(unprotected());
+    let begun = Instant::now();
+    let long = long(9873);
+    assert_eq!(world.run(&format!("setsid sleep {long} & nohup sleep {long} & echo done")).await, "done\n");
+    assert!(begun.elapsed() < Duration::from_secs(20) && !alive(&long));
+}
+
+#[tokio::test]
+async fn cancelled_and_dropped_commands_end() {
+    let world = World::new(unprotected());
+    let cancel = CancellationToken::new();
+    let (first, other) = (long(9874), long(9875));
+    let running = world.call(json!({ "command": format!("echo begun; touch begun; sleep {first}") }), &cancel);
+    let begun = world.workspace().join("begun");
+    let cancelling = async {
+        while !begun.exists() {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel();
+    };
+    let (got, ()) = tokio::join!(running, cancelling);
+    assert_eq!(got, "Error: Cancelled; the command was killed\nbegun\n");
+    assert!(!alive(&first));
+
+    let second = world.workspace().join("second");
+    let cancel = CancellationToken::new();
+    let running =
+        world.call(json!({ "command": format!("touch second; setsid sleep {other}; sleep {other}") }), &cancel);
+    tokio::select! {
+        got = running => panic!("{got}"),
+        () = async { while !(second.exists() && alive(&other)) { tokio::task::yield_now().await; } } => {}
+    }
+    wait_for("a dropped command ends", || !alive(&other));
+}
+
+#[tokio::test]
+async fn endless_output_is_bounded_in_memory_and_on_disk() {
+    let world = World::new(unprotected());
+    let got = world.call(json!({ "command": "yes", "timeout": 1 }), &CancellationToken::new()).await;
+    assert!(got.starts_with("Error: Command timed out after 1 seconds\ny\ny\n"), "{got}");
+    assert!(got.chars().count() <= 8_000 && got.lines().count() <= 500);
+    let path = got.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
+    assert_eq!(fs::metadata(world.workspace().join(path)).unwrap().len(), 10_000_000);
+    let peak = fs::read_to_string("/proc/self/status").unwrap();
+    let peak =
+        peak.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim().trim_end_matches(" kB").to_owned();
+    assert!(peak.parse::<u64>().unwrap() < 200_000, "peak of {peak} kB");
+}
+
+/// Fault 3: the gateway is killed while a command runs.
+#[test]
+fn a_killed_gateway_leaves_no_command_behind() {
+    const ROLE: &str = "DAOYOU_TEST_GATEWAY_HOME";
+    if let Some(home) = std::env::var_os(ROLE) {
+        return hold_a_command(Path::new(&home));
+    }
+    let long = long(9876);
+    let home = tempfile::tempdir().unwrap();
+    fs::create_dir(home.path().join("workspace")).unwrap();
+    let name = "exec::a_killed_gateway_leaves_no_command_behind";
+    let mut gateway = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(ROLE, home.path())
+        .env("LONG", &long)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the command runs", || alive(&long));
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    wait_for("the command is gone", || !alive(&long));
+    wait_for("its temp folder is gone", || fs::read_dir(home.path().join("tmp")).unwrap().count() == 0);
+}
+
+fn hold_a_command(home: &Path) {
+    let config = ToolsConfig { exec: unprotected(), ..ToolsConfig::default() };
+    let executor = build(&config, &home.join("workspace"), home, PathBuf::from(BINARY)).unwrap();
+    let command = "trap '' TERM HUP; setsid sleep LONG & sleep LONG; sleep LONG";
+    let command = command.replace("LONG", &std::env::var("LONG").unwrap());
+    let arguments = json!({ "command": command }).to_string();
+    let call = ToolCall { id: "c".to_owned(), name: "exec".to_owned(), arguments };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(executor.run(&call, &context(&CancellationToken::new())));
+}
+
+#[tokio::test]
+async fn the_sandbox_lets_through_what_work_needs() {
+    let Some(world) = sandboxed() else { return };
+    for (command, expected) in [
+        ("echo a > a && mkdir d && mv a d/a && cat d/a && rm -r d", "a\n"),
+        ("echo t > $TMPDIR/t && cat $TMPDIR/t", "t\n"),
+        ("printf '#!/bin/sh\\necho ran\\n' > s && chmod +x s && ./s", "ran\n"),
+        ("printf 'b\\na\\n' | sort | tr a-z A-Z", "A\nB\n"),
+        ("head -c 3 /dev/zero | wc -c; echo gone > /dev/null", "3\n"),
+        ("ls /usr > /dev/null && test -r /etc/passwd && echo ok", "ok\n"),
+    ] {
+        assert_eq!(world.run(command).await, expected, "{command}");
+    }
+}
+
+/// Fault 32: no pattern is looked at, the kernel is the boundary.
+#[tokio::test]
+async fn the_sandbox_holds_against_every_way_of_writing_a_command() {
+    let Some(world) = sandboxed() else { return };
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret"), CANARY).unwrap();
+    let out = outside.path().display();
+    let home = fs::canonicalize(world.home.path()).unwrap();
+    let home = home.display();
+    let encoded = "base64 -d | sh";
+    let corpus = [
+        format!("cat {out}/secret"),
+        format!("cat {home}/token"),
+        "cat ../token".to_owned(),
+        format!("echo $(cat {out}/secret)"),
+        format!("true; cat {out}/secret # harmless"),
+        format!("printf 'cat {out}/secret' | base64 | {encoded}"),
+        format!("printf 'all:\\n\\tcat {out}/secret\\n' > Makefile; make; sh -c 'cat {out}/secret'"),
+        format!("ln -s {out}/secret link; cat link"),
+        format!("ln {out}/secret hard; cat hard"),
+        format!("cp {out}/secret here; cat here"),
+        format!("exec 3< {out}/secret; cat <&3"),
+        format!("env -i /bin/cat {out}/secret"),
+        format!("setsid cat {out}/secret"),
+        format!("(cd {out} && cat secret)"),
+        format!("tar cf - {out} 2>/dev/null | tar xf - ; find . -type f | xargs cat"),
+        "cat /proc/$PPID/environ /proc/1/environ".to_owned(),
+        "cat /proc/$PPID/root/etc/shadow ~root/.ssh/id_rsa /etc/shadow".to_owned(),
+        "cat /dev/mem /proc/kcore /dev/tty".to_owned(),
+    ];
+    let free = World::new(unprotected());
+    let mut leaks = 0;
+    for command in &corpus {
+        let got = world.run(command).await;
+        assert!(!got.contains(CANARY), "{command}: {got}");
+        leaks += usize::from(free.run(command).await.contains(CANARY));
+    }
+    assert!(leaks >= 12, "only {leaks} of the ways work without a sandbox: the others prove nothing");
+    for command in [
+        format!("echo x > {out}/new"),
+        format!("echo x >> {out}/secret"),
+        format!(": > {out}/secret"),
+        format!("rm -f {out}/secret"),
+        format!("mv {out}/secret ."),
+        format!("truncate -s 0 {out}/secret"),
+        format!("mkdir {out}/d"),
+        format!("touch {home}/config.toml"),
+        format!("rm -rf {home}/token"),
+        "touch /tmp/daoyou-test-escape /usr/daoyou-test-escape".to_owned(),
+        "kill -9 $PPID".to_owned(),
+    ] {
+        let got = world.run(&command).await;
+        assert!(got.starts_with("Error: Exit code: "), "{command}: {got}");
+        assert_eq!(fs::read_to_string(outside.path().join("secret")).unwrap(), CANARY, "{command}");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "{command}");
+    }
+    assert_eq!(fs::read_to_string(world.home.path().join("token")).unwrap(), CANARY);
+    assert!(!world.home.path().join("config.toml").exists() && !Path::new("/tmp/daoyou-test-escape").exists());
+}
+
+#[tokio::test]
+async fn the_sandbox_has_no_network_unless_it_is_asked_for() {
+    let Some(closed) = sandboxed() else { return };
+    let has_python = Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success());
+    if !has_python {
+        println!("left out: no python3");
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let open = World::new(ExecConfig { network: true, ..ExecConfig::default() });
+    let socket = closed.home.path().join("daoyou.sock");
+    let _control = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let python = |script: &str| format!("python3 -c 'import socket; {script}; print(\"open\")' 2>&1 | tail -n 1");
+    let tcp = format!("socket.create_connection((\"127.0.0.1\", {port}))");
+    let unix = format!("s = socket.socket(socket.AF_UNIX); s.connect(\"{}\")", socket.display());
+    let pair = "socket.socketpair()";
+    let datagrams = "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)";
+    let udp = "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b\"x\", (\"127.0.0.1\", 9))";
+    for (script, in_closed, in_open) in [
+        (tcp.as_str(), false, true),
+        (udp, false, true),
+        (unix.as_str(), false, false),
+        (datagrams, false, false),
+        (pair, true, true),
+    ] {
+        for (world, expected) in [(&closed, in_closed), (&open, in_open)] {
+            let got = world.run(&python(script)).await;
+            assert_eq!(got == "open\n", expected, "{script}: {got}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn more_folders_are_read_when_the_owner_names_them() {
+    if sandboxed().is_none() {
+        return;
+    }
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("tool"), "useful").unwrap();
+    let read_paths = vec![outside.path().display().to_string()];
+    let world = World::new(ExecConfig { read_paths, ..ExecConfig::default() });
+    let path = outside.path().join("tool");
+    assert_eq!(world.run(&format!("cat {}", path.display())).await, "useful");
+    assert!(world.run(&format!("echo x > {}", path.display())).await.starts_with("Error: Exit code: "));
+}
+
+/// In a process of its own, from which Landlock's system calls are hidden.
+#[test]
+fn without_landlock_commands_are_refused_in_words() {
+    const ROLE: &str = "DAOYOU_TEST_NO_LANDLOCK";
+    if std::env::var_os(ROLE).is_none() {
+        let name = "exec::without_landlock_commands_are_refused_in_words";
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let output = child.args(["--exact", name, "--nocapture"]).env(ROLE, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let hidden = [(libc::SYS_landlock_create_ruleset, Vec::new())].into_iter().collect();
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let filter = SeccompFilter::new(hidden, SeccompAction::Allow, missing, arch).unwrap();
+    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+    assert_eq!((guard::status().landlock, guard::status().is_enough()), (0, false));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let got = World::new(ExecConfig::default()).run("echo ran > ran; echo ran").await;
+        assert!(got.contains("Commands are off") && got.contains("sandbox = false") && !got.contains("ran\n"), "{got}");
+        assert_eq!(World::new(unprotected()).run("echo ran").await, "ran\n");
+    });
+    // A supervisor that is told to hold a command and cannot starts nothing either.
+    let (mut child, mut stream) = supervisor(&json!({
+        "command": "echo ran", "folder": "/", "temp": std::env::temp_dir(),
+        "sandbox": { "read": ["/usr"], "write": [], "network": true },
+    }));
+    let mut report = String::new();
+    stream.read_to_string(&mut report).unwrap();
+    child.wait().unwrap();
+    assert!(report.contains("refused") && report.contains("no Landlock"), "{report}");
+}
+
+/// Starts a supervisor by hand and gives it an order.
+fn supervisor(order: &Value) -> (Child, UnixStream) {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let mut child = Command::new(BINARY);
+    let child = child.arg(guard::EXEC_WORD).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
+    ours.write_all(format!("{order}\n").as_bytes()).unwrap();
+    (child, ours)
+}
+
+#[tokio::test]
+async fn a_command_may_ask_for_less_time_but_not_for_more() {
+    let world = World::new(ExecConfig { timeout: Span::from_secs(1), ..unprotected() });
+    let got = world.call(json!({ "command": "sleep 987", "timeout": 500 }), &CancellationToken::new()).await;
+    assert!(got.starts_with("Error: Command timed out after 1 seconds"), "{got}");
+    for (command, words) in [("", "empty"), ("a\0b", "no NUL"), (&"x".repeat(100_001), "at most 100000 bytes")] {
+        let got = world.run(command).await;
+        assert!(got.contains(words), "{got}");
+    }
+}
