@@ -254,7 +254,7 @@ fn is_test_file(path: &Path) -> bool {
 /// Whether `code` holds `#[cfg(test)] mod NAME;`.
 fn declares_test_module(code: &str, name: &str) -> bool {
     let declared = |item: &str| item.split_once(';').is_some_and(|(head, _)| head.ends_with(&format!("mod {name}")));
-    code.split("#[cfg(test)]").skip(1).any(|item| declared(item))
+    code.split("#[cfg(test)]").skip(1).any(declared)
 }
 
 /// The parts of a file's module path below `src`: `src/agent/turn.rs` is `agent`, `turn`.
