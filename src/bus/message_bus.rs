@@ -1,5 +1,6 @@
 //! Publish and consume, inbound and outbound.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,14 +8,14 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender, TrySendError};
 use async_trait::async_trait;
 use daoyou_channels::{
-    Acceptance, Cursor, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, Reply, SessionKey,
+    Acceptance, Cursor, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, Reply, SessionKey, Trust,
 };
 use uuid::Uuid;
 
 use super::capacity::Ledger;
 use super::disk::DiskReserve;
 use super::waiters::Waiters;
-use super::{Capacities, EventHub, OutboundBody, OutboundDraft};
+use super::{BusSettings, EventHub, Notices, OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::store::inbox::{self, InboxRow, Inserted, NewMessage, State};
 use crate::store::{Commit, Connection, Store, StoreError, cursors, outbox};
@@ -56,6 +57,8 @@ pub trait PastLane: Send + Sync {
 pub struct MessageBus {
     store: Store,
     past_lane: Arc<dyn PastLane>,
+    owners: HashSet<String>,
+    notices: Option<Notices>,
     ledger: Ledger,
     disk: DiskReserve,
     waiters: Waiters,
@@ -99,25 +102,21 @@ impl<T> Wake<T> {
 }
 
 impl MessageBus {
-    /// Builds the bus over `store`. `drain_for` is what callers are told to wait when the gateway stops;
-    /// `reserve` the bytes of disk below which nothing is accepted.
-    pub fn new(
-        store: Store,
-        capacities: Capacities,
-        reserve: u64,
-        drain_for: Duration,
-        past_lane: Arc<dyn PastLane>,
-    ) -> Self {
+    /// Builds the bus over `store`.
+    pub fn new(store: Store, settings: BusSettings, past_lane: Arc<dyn PastLane>) -> Self {
         let folder = store.path().parent().unwrap_or(store.path()).to_owned();
+        let BusSettings { capacities, reserve, drain_timeout, owners, notices } = settings;
         Self {
             store,
             past_lane,
+            owners,
+            notices,
             ledger: Ledger::new(capacities),
             disk: DiskReserve::new(folder, reserve),
             waiters: Waiters::default(),
             events: Arc::default(),
             draining: AtomicBool::new(false),
-            drain_for,
+            drain_for: drain_timeout,
             inbound: Wake::new(capacities.inbound),
             outbound: Wake::new(1_024),
         }
@@ -144,7 +143,7 @@ impl MessageBus {
     /// The [`Refusal`] that the sender is to be told; nothing is kept then.
     pub async fn publish_inbound(
         &self,
-        message: InboundMessage,
+        mut message: InboundMessage,
         cursor: Option<Cursor>,
     ) -> Result<Acceptance, Refusal> {
         if message.external_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > EXTERNAL_ID_LIMIT) {
@@ -154,6 +153,9 @@ impl MessageBus {
             return Err(Refusal::Draining { retry_after: self.drain_for });
         }
         self.disk.check().map_err(|reason| Refusal::Store { reason, retry_after: self.drain_for })?;
+        if self.owners.contains(&format!("{}:{}", message.channel, message.sender)) {
+            message.trust = Trust::Owner;
+        }
         match self.past_lane.order(&message) {
             Some(order) => self.carry_out(order, message).await,
             None => self.queue(message, cursor).await,
@@ -267,6 +269,32 @@ impl MessageBus {
         let id = self.store.write(Commit::Synced, move |connection| draft.insert(connection)).await?;
         self.outbound_written(&channel, 1);
         Ok(id)
+    }
+
+    /// Tells the owner that a message to `channel` was given up, where he wants to be told. A notice that is given up
+    /// itself, or that would go the same way, is in the log alone.
+    pub async fn notify_dead_letter(&self, turn: Uuid, slot: &str, channel: &str, id: Uuid, reason: &str) {
+        let Some(notices) = self.notices.as_ref().filter(|to| to.channel != channel && !slot.starts_with("notice:"))
+        else {
+            return;
+        };
+        let mut content = notices.dead_letter.to_owned();
+        for value in [channel, &id.to_string(), reason] {
+            content = content.replacen("{}", value, 1);
+        }
+        let body = OutboundBody {
+            content,
+            session: SessionKey::of_chat(&notices.channel, &notices.chat_id),
+            in_reply_to: None,
+            attachments: Vec::new(),
+            metadata: serde_json::Map::new(),
+            error: None,
+        };
+        let (channel, chat_id) = (notices.channel.clone(), notices.chat_id.clone());
+        let draft = OutboundDraft { turn, slot: format!("notice:dead:{id}"), channel, chat_id, body };
+        if let Err(error) = self.publish_outbound(draft).await {
+            tracing::error!(%id, %error, "the owner could not be told of a dead letter");
+        }
     }
 
     /// Waits for the next channel with something to deliver; `None` asks to look at all. For the one consumer.

@@ -15,7 +15,7 @@ mod message_bus;
 mod waiters;
 
 pub use body::{OutboundBody, OutboundDraft, message_of};
-pub use config::Capacities;
+pub use config::{BusSettings, Capacities, Notices};
 pub use events::EventHub;
 pub use health::{ChannelHealth, ChannelState};
 pub use message_bus::{Inbound, MessageBus, Order, PastLane};
