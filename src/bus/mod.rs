@@ -6,12 +6,14 @@
 
 mod config;
 
+mod accept;
 mod body;
 mod capacity;
 mod disk;
 mod events;
 mod health;
 mod message_bus;
+mod states;
 mod waiters;
 
 pub use body::{OutboundBody, OutboundDraft, message_of};
