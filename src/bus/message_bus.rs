@@ -203,6 +203,11 @@ impl MessageBus {
         self.draining.store(true, Ordering::SeqCst);
     }
 
+    /// No turn runs any more: whoever waits for a message is told how it stands.
+    pub fn release_waiters(&self) {
+        self.waiters.wake_all();
+    }
+
     /// Unfinished inbound and undelivered outbound messages.
     pub fn depths(&self) -> (usize, usize) {
         (self.ledger.inbound(), self.ledger.outbound())

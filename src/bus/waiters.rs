@@ -32,6 +32,15 @@ impl Waiters {
         }
     }
 
+    /// Nothing more will end: all are told to look for themselves.
+    pub fn wake_all(&self) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for waiter in waiting.drain().flat_map(|(_, of_message)| of_message) {
+            // Whoever gave up waiting has dropped his end.
+            let _ = waiter.send(());
+        }
+    }
+
     /// The messages have ended.
     pub fn wake(&self, messages: &[Uuid]) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use daoyou_channels::cli::Interrupt;
-use daoyou_channels::{InboundMessage, Inbox, MessageState, MessageStatus, SessionKey, Trust};
+use daoyou_channels::{InboundMessage, Inbox, MessageState, MessageStatus, Refusal, SessionKey, Trust};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -15,35 +15,35 @@ use super::prepared::{Prepared, watch_signals};
 use super::reach::Reach;
 use crate::cli::AgentArgs;
 use crate::gateway::{Gateway, Options};
+use crate::home::HomeLock;
 
 /// How long one look waits for the message to end; then it looks again.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Sends the message through the gateway that runs, or answers it here where none does.
+/// How often a message is handed over anew when the gateway that had it goes away.
+const TRIES: u32 = 5;
+
+/// Sends the message through the gateway that runs, or answers it here where none does. When that gateway stops before
+/// the reply is there, the message is on disk, and the next one is asked, or it is answered here after all.
 ///
 /// # Errors
 /// The message was not taken.
-pub async fn run(args: &AgentArgs, prepared: Prepared) -> anyhow::Result<Exit> {
+pub async fn run(args: &AgentArgs, prepared: &Prepared) -> anyhow::Result<Exit> {
     if args.message.trim().is_empty() {
         bail!("the message is empty");
     }
     let message = one_shot(&args.message, args.session.as_deref());
-    let state = match Reach::find(&prepared.home).await? {
-        Reach::Running(client) => ask(&client, message).await?,
-        Reach::Alone(lock) => {
-            let shutdown = watch_signals(Interrupt::default())?;
-            let alone = Some(message.session_key());
-            let Prepared { home, loaded } = prepared;
-            let gateway = Gateway::build(home, lock, &loaded, Options { alone, front: None }).await?;
-            let inbox: Arc<dyn Inbox> = gateway.hub().bus.clone();
-            let running = tokio::spawn(gateway.run(shutdown.clone(), || {}));
-            let state = tokio::select! {
-                state = ask(inbox.as_ref(), message) => state,
-                () = shutdown.cancelled() => Ok(None),
-            };
-            shutdown.cancel();
-            running.await??;
-            state?
+    let mut tries = 0;
+    let state = loop {
+        tries += 1;
+        match Reach::find(&prepared.home).await? {
+            Reach::Running(client) => match ask(&client, message.clone()).await {
+                Ok(state) => break state,
+                Err(error) if tries >= TRIES => return Err(error.into()),
+                Err(Refusal::Store { .. } | Refusal::Draining { .. }) => {}
+                Err(error) => return Err(error.into()),
+            },
+            Reach::Alone(lock) => break answer_here(message, lock, prepared).await?,
         }
     };
     let Some(state) = state else {
@@ -70,10 +70,31 @@ fn one_shot(content: &str, session: Option<&str>) -> InboundMessage {
     let mut message = InboundMessage::text("cli", chat_id, "owner", Trust::Owner, content);
     message.session = session.map(SessionKey::from);
     message.metadata.insert("pickup".to_owned(), json!(true));
+    // Handed over twice, it is still one message.
+    message.external_id = Some(Uuid::now_v7().to_string());
     message
 }
 
-async fn ask(inbox: &dyn Inbox, message: InboundMessage) -> anyhow::Result<Option<MessageState>> {
+async fn answer_here(
+    message: InboundMessage,
+    lock: HomeLock,
+    prepared: &Prepared,
+) -> anyhow::Result<Option<MessageState>> {
+    let shutdown = watch_signals(Interrupt::default())?;
+    let options = Options { alone: Some(message.session_key()), front: None };
+    let gateway = Gateway::build(prepared.home.clone(), lock, &prepared.loaded, options).await?;
+    let inbox: Arc<dyn Inbox> = gateway.inbox();
+    let running = tokio::spawn(gateway.run(shutdown.clone(), || {}));
+    let state = tokio::select! {
+        state = ask(inbox.as_ref(), message) => state,
+        () = shutdown.cancelled() => Ok(None),
+    };
+    shutdown.cancel();
+    running.await??;
+    Ok(state?)
+}
+
+async fn ask(inbox: &dyn Inbox, message: InboundMessage) -> Result<Option<MessageState>, Refusal> {
     let id: Uuid = inbox.accept(message, None).await?.id();
     loop {
         match inbox.wait(id, WAIT).await? {

@@ -56,7 +56,7 @@ async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
     match &cli.command {
         Command::Gateway(_) => Box::pin(gateway::run(chats_here(cli), prepared)).await,
         Command::Chat(args) => Box::pin(chat::run(args, prepared)).await,
-        Command::Agent(args) => Box::pin(agent::run(args, prepared)).await,
+        Command::Agent(args) => Box::pin(agent::run(args, &prepared)).await,
         Command::Status(output) => changed(&status(&prepared.home).await?, *output),
         Command::Sessions(command) => sessions(command, &prepared.home).await,
         Command::Turns(command) => turns(command, &prepared.home).await,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use daoyou_channels::cli::{CliChannel, Front};
 use daoyou_channels::webhook::Webhook;
-use daoyou_channels::{Channel, ChannelContext, SessionKey};
+use daoyou_channels::{Channel, ChannelContext, Inbox, SessionKey};
 use jiff::tz::TimeZone;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -114,9 +114,9 @@ impl Gateway {
         })
     }
 
-    /// What the routes and the commands of this process work with.
-    pub fn hub(&self) -> Arc<Hub> {
-        self.hub.clone()
+    /// Where the commands of this process hand over messages.
+    pub fn inbox(&self) -> Arc<dyn Inbox> {
+        self.bus.clone()
     }
 }
 

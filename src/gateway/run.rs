@@ -56,6 +56,7 @@ impl Gateway {
         receiving.cancel();
         stop_turns.cancel();
         ended("the agent loop", agent.await);
+        self.bus.release_waiters();
         flush.cancel();
         match tokio::time::timeout(FLUSH_LIMIT, manager).await {
             Ok(result) => ended("the channel manager", result),
