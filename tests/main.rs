@@ -13,5 +13,6 @@ mod tidy;
 
 mod crash;
 mod exec;
+mod lanes;
 mod soak;
 mod webhook;
