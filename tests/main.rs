@@ -11,6 +11,7 @@ mod support;
 
 mod tidy;
 
+mod commands;
 mod crash;
 mod exec;
 mod lanes;
