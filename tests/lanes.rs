@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::gateway::{Answered, Message};
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::model::user_text;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
 fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
@@ -189,5 +189,9 @@ async fn full_queues_turn_away_and_places_come_back() {
         ids.push(gateway.accept("in", &message(chat, id)).await);
     }
     wait_settled(&gateway.database()).await;
+    until("all places to be free", async || {
+        gateway.ask("in", "c", "/status").await.contains("waiting or running: 0").then_some(())
+    })
+    .await;
     check(&gateway.database(), &Witness { accepted: &ids, ..Witness::default() });
 }

@@ -147,20 +147,23 @@ impl Turn<'_> {
     fn answer(&self, response: &ChatResponse, progress: &Progress) -> Answer {
         let mut reply = think::strip(&response.text);
         let mut error = None;
-        if reply.is_empty() {
+        let capped = progress.tool_rounds >= self.limits.iterations;
+        // At the limit the notice below is the answer.
+        if reply.is_empty() && !capped {
             // After tools that did what was asked, a model may rightly have nothing more to say.
             let did_something = progress.tool_rounds > 0;
             reply = if did_something { self.phrases.done } else { self.phrases.empty_answer }.to_owned();
             error = (!did_something).then_some("empty_answer");
         }
         let mut notice = |text: &str| {
-            reply.push_str("\n\n");
+            let gap = if reply.is_empty() { "" } else { "\n\n" };
+            reply.push_str(gap);
             reply.push_str(text);
         };
         if response.truncated {
             notice(self.phrases.cut_at_length);
         }
-        if progress.tool_rounds >= self.limits.iterations {
+        if capped {
             notice(&fill(self.phrases.iteration_cap, &[&self.limits.iterations.to_string()]));
         }
         Answer { reply, error }

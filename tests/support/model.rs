@@ -36,7 +36,7 @@ pub struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn new(n: usize, body: &'a Value) -> Self {
+    pub fn new(n: usize, body: &'a Value) -> Self {
         let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
         let role = |message: &Value, role: &str| message["role"] == role;
         let last = messages.iter().rposition(|message| role(message, "user"));
