@@ -190,3 +190,29 @@ async fn stop_ends_a_running_command() {
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness { accepted: &[work], ..Witness::default() });
 }
+
+/// A turn that was told to stop does not go on after a kill: it ends as stopped, and the model is not asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_outlives_a_kill() {
+    let model = Model::start().await;
+    model.on("work", [Reply::tool("exec", &json!({"command": "touch started.txt; sleep 1000"}))]);
+    let mut gateway = Gateway::new(setup(&model));
+    gateway.crash_at("tool_finished=exec").up().await;
+    let work = gateway.accept("in", &Message::new("work").chat("c")).await;
+    let started = gateway.workspace().join("started.txt");
+    until("the command to start", async || started.exists().then_some(())).await;
+    let stop = gateway.try_post("in", "", &Message::new("/stop").chat("c").id("stop")).await;
+    gateway.wait_crash().await;
+    gateway.up().await;
+    let again = gateway.post("in", "", &Message::new("/stop").chat("c").id("stop")).await;
+    assert_eq!(again.text("status"), "duplicate", "{again:?}");
+    assert!(stop.is_none_or(|first| first.text("id") == again.text("id")));
+    let state = gateway.wait_done("in", &work).await;
+    assert_eq!((state.text("reply"), model.count()), ("(stopped)", 1), "{state:?}");
+    gateway.ask("in", "c", "and now?").await;
+    let requests = model.requests_about("and now?");
+    assert!(contents(&requests[0], "tool")[0].contains("whether it took effect is unknown"), "{requests:?}");
+    assert_eq!(model.refused(), Vec::<String>::new());
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[work], ..Witness::default() });
+}

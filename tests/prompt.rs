@@ -76,3 +76,37 @@ async fn an_edited_workspace_file_is_in_the_next_request() {
     assert_eq!(systems[3], systems[0]);
     assert!(messages(&requests[3])[1..].starts_with(&messages(&requests[0])[1..]));
 }
+
+/// A window or a budget of tokens that is too small for what was said leaves whole turns out, never half of one; the
+/// message itself always stands in the request.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_window_leaves_whole_turns_out() {
+    for (key, bound) in [("agent.memory_window", 8), ("agent.context_tokens", 400)] {
+        let model = Model::start().await;
+        let calls = Reply::tool("list_dir", &json!({"path": "."})).and_tool("list_dir", &json!({"path": "memory"}));
+        model.on("look", [calls.clone(), calls, Reply::text("looked")]);
+        let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set(key, bound);
+        let gateway = Gateway::start(setup).await;
+        let long = "long ".repeat(2_000);
+        for text in ["one", "look", "two", "look", "three", "four", &long, "five", "six", "seven", "eight"] {
+            gateway.ask("in", "c", text).await;
+            let requests = model.requests();
+            let last = messages(requests.last().expect("it was asked"));
+            assert!(last.iter().any(|message| user_text(message["content"].as_str().unwrap_or_default()) == text));
+        }
+        assert_eq!(model.refused(), Vec::<String>::new(), "{key}");
+        let requests = model.requests();
+        if key == "agent.memory_window" {
+            // The system prompt, the window, this message, and what its own turn adds.
+            let longest = requests.iter().map(|request| messages(request).len()).max();
+            assert!(longest <= Some(1 + 8 + 1 + 6), "{longest:?}");
+        }
+        let knows_long = model.requests_about("five")[0].to_string().contains(&long);
+        assert_eq!(knows_long, key == "agent.memory_window", "what costs more than the budget is left out");
+        for request in &requests {
+            assert_eq!(messages(request)[1]["role"], "user", "{key}: {request}");
+        }
+        let last = messages(requests.last().expect("it was asked"));
+        assert!(last.len() > 2, "{key}: what fits is given: {last:?}");
+    }
+}

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::model::Asked;
-use crate::support::{Gateway, Hook, Model, Reply, Setup};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup};
 
 fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
@@ -254,5 +254,29 @@ async fn a_turn_ends_when_its_time_is_up() {
     let request = model.requests_about("behind").pop().expect("it was asked");
     let result = messages(&request).iter().find(|message| message["role"] == "tool").expect("the command's result");
     assert_eq!(result["content"], "Error: Cancelled; the command was killed\nbegun\n");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// A journal that was changed from outside is not gone on with: the sender is told, and the session goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_journal_is_not_believed() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    let list = Reply::tool("list_dir", &json!({"path": "."}));
+    model.on("work", [list, Reply::text("never said").held_by(&gate)]);
+    let mut gateway = Gateway::start(setup(&model)).await;
+    let id = gateway.accept("in", &Message::new("work").chat("c")).await;
+    gate.wait_arrived(1).await;
+    gateway.kill9().await;
+    let store = rusqlite::Connection::open(gateway.database()).unwrap();
+    let changed = store.execute("UPDATE turn_steps SET body = replace(body, 'list_dir', 'exec')", []).unwrap();
+    assert!(changed > 0);
+    drop(store);
+    gateway.up().await;
+    let state = gateway.wait_done("in", &id).await;
+    assert_eq!((&state.body["error"]["code"], model.count()), (&json!("state_corrupted"), 2), "{state:?}");
+    assert!(state.text("reply").contains("damaged"), "{state:?}");
+    assert_eq!(gateway.json(&["turns", "show", &id]).await["intact"], false);
+    assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
     assert_eq!(model.refused(), Vec::<String>::new());
 }
