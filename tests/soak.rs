@@ -24,7 +24,7 @@ const POINTS: &[&str] = &[
     "sent_unmarked",
 ];
 const CHATS: usize = 6;
-const MESSAGES: usize = 8;
+const MESSAGES: usize = 20;
 
 /// SplitMix64: small, and the same everywhere.
 struct Random(u64);
@@ -80,6 +80,7 @@ async fn one_round(mut random: Random) {
         senders.spawn(sender);
     }
     let begun = Instant::now();
+    let mut deaths = 0;
     while !senders.is_empty() {
         assert!(begun.elapsed() < Duration::from_secs(180), "the gateway makes no headway between its deaths");
         let point = format!("{}:{}", POINTS[random.below(POINTS.len())], 1 + random.below(12));
@@ -87,7 +88,7 @@ async fn one_round(mut random: Random) {
             gateway.crash_at(&point);
         }
         gateway.spawn();
-        let kill_at = model.count() + 1 + random.below(12);
+        let kill_at = model.count() + 1 + random.below(8);
         let deadline = Instant::now() + Duration::from_secs(5);
         while gateway.try_exit().is_none() {
             while let Some(sender) = senders.try_join_next() {
@@ -99,7 +100,9 @@ async fn one_round(mut random: Random) {
             }
             tokio::time::sleep(POLL).await;
         }
+        deaths += 1;
     }
+    assert!(deaths >= 2, "the gateway died only {deaths} times: this was no soak");
     gateway.recover().await;
     let accepted = accepted.lock().expect("no sender panicked").clone();
     assert_eq!((accepted.len(), model.refused()), (CHATS * MESSAGES, Vec::new()));

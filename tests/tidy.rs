@@ -237,12 +237,23 @@ fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// Test code that is a file of its own.
+/// Test code that is a file of its own: by its name or folder, or by a neighbour's `#[cfg(test)] mod NAME;`.
 fn is_test_file(path: &Path) -> bool {
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    name.ends_with("tests")
-        || matches!(&*name, "testing" | "fake_service")
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let folder = path.parent().unwrap_or(path);
+    stem == "tests"
+        || stem.ends_with("_tests")
         || path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "conformance")
+        || rust_files(folder)
+            .iter()
+            .filter(|file| file.parent() == Some(folder))
+            .any(|file| declares_test_module(&fs::read_to_string(file).expect("a file that was listed"), stem))
+}
+
+/// Whether `code` holds `#[cfg(test)] mod NAME;`.
+fn declares_test_module(code: &str, name: &str) -> bool {
+    let declared = |item: &str| item.split_once(';').is_some_and(|(head, _)| head.ends_with(&format!("mod {name}")));
+    code.split("#[cfg(test)]").skip(1).any(declared)
 }
 
 /// The parts of a file's module path below `src`: `src/agent/turn.rs` is `agent`, `turn`.
@@ -348,6 +359,8 @@ fn last() { other_crate::a(); crate::tools::run() }
     assert_eq!(found, ["bus", "llm", "skills", "store", "tools"]);
     assert_eq!(imports(&code, 2)["tools"], 11, "lines are those of the file");
     assert!(!code.contains("unwrap"));
+    assert!(declares_test_module("mod a;\n#[cfg(test)]\npub(crate) mod fake;\nmod b;", "fake"));
+    assert!(!declares_test_module("mod fake;\n#[cfg(test)]\nmod tests;\nmod b;", "fake"));
 
     let edges = |list: &[(&str, &[&str])]| {
         list.iter().map(|(from, to)| ((*from).to_owned(), to.iter().map(|to| (*to).to_owned()).collect())).collect()

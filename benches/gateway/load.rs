@@ -10,10 +10,11 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::support::gateway::resident_bytes;
 use crate::support::{Gateway, Sink};
 
 /// How long the driver waits for the last reply before it counts what is missing as lost.
-const LAST_REPLY: Duration = Duration::from_secs(120);
+const LAST_REPLY: Duration = Duration::from_secs(30);
 
 /// What one run came to.
 pub struct Measured {
@@ -109,6 +110,7 @@ impl Load<'_> {
         let complete = tokio::time::timeout(LAST_REPLY, all).await.is_ok();
         let wall = begun.elapsed();
         let cpu = cpu_time(self.gateway.pid()).saturating_sub(cpu_before);
+        assert!(resident_bytes(self.gateway.pid()) > 0, "the gateway has died under the load");
         if complete {
             // A duplicate would come after; this is the only place that waits for nothing to happen.
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -26,11 +26,8 @@ impl Report {
     }
 
     /// The page, in Markdown.
-    pub fn page(&self, quick: bool) -> String {
+    pub fn page(&self) -> String {
         let mut page = String::from("# Benchmarks\n\nWritten by `cargo xtask bench`");
-        if quick {
-            page += " `--quick`: few turns, so the numbers are rough";
-        }
         page += ".\n\nThe driver posts messages to a webhook and reads the signed callbacks; a scripted model server answers \
                  after 0 or 50 ms.\nDriver, model server and gateway share the machine. *Overhead* is the time from when a \
                  message was due to be posted until its\ncallback was read, less the model's time. *CPU* is the gateway's \

@@ -30,6 +30,7 @@ did not work. Each message ends with a runtime context (time, channel, chat) tha
 /// The system prompt, read again when one of its files has changed.
 pub struct SystemPrompt {
     workspace: PathBuf,
+    owner: String,
     cached: Mutex<Option<Cached>>,
 }
 
@@ -42,8 +43,9 @@ struct Cached {
 type Stamps = [Option<(SystemTime, u64)>; BOOTSTRAP_FILES.len()];
 
 impl SystemPrompt {
-    pub fn new(workspace: PathBuf) -> Self {
-        Self { workspace, cached: Mutex::default() }
+    /// The prompt for the agent of `owner`, who may be unnamed.
+    pub fn new(workspace: PathBuf, owner: &str) -> Self {
+        Self { workspace, owner: owner.to_owned(), cached: Mutex::default() }
     }
 
     /// The text, and its SHA-256.
@@ -65,6 +67,9 @@ impl SystemPrompt {
 
     fn compose(&self) -> String {
         let mut prompt = format!("{IDENTITY}\nYour own folder, the workspace, is {}.", self.workspace.display());
+        if !self.owner.is_empty() {
+            prompt.push_str(&format!("\nYour owner is {}.", self.owner));
+        }
         for name in BOOTSTRAP_FILES {
             // A file that is not there, or no text, has nothing to say.
             let Ok(text) = std::fs::read_to_string(self.workspace.join(name)) else { continue };

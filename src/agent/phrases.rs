@@ -30,6 +30,7 @@ pub struct Phrases {
     pub cost_is: &'static str,
     pub status_is: &'static str,
     pub tools_are: &'static str,
+    pub dead_letter: &'static str,
 }
 
 impl Phrases {
@@ -89,6 +90,7 @@ static EN: Phrases = Phrases {
     cost_is: "This session: {} turns, {} tokens in ({} cached), {} tokens out.\nToday, all sessions: {} turns, {} tokens in, {} tokens out.",
     status_is: "daoyou {} is up for {}.\nMessages waiting or running: {}\nReplies to deliver: {}",
     tools_are: "Tools: {}",
+    dead_letter: "A message on {} could not be delivered (`daoyou queue show {}`): {}",
 };
 
 static ZH: Phrases = Phrases {
@@ -125,6 +127,7 @@ static ZH: Phrases = Phrases {
     cost_is: "本会话：{} 轮，输入 {} token（缓存 {}），输出 {} token。\n今天所有会话：{} 轮，输入 {} token，输出 {} token。",
     status_is: "daoyou {} 已运行 {}。\n等待或处理中的消息：{}\n待投递的回复：{}",
     tools_are: "工具：{}",
+    dead_letter: "{} 上有一条消息无法投递（`daoyou queue show {}`）：{}",
 };
 
 #[cfg(test)]

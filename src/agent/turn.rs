@@ -130,7 +130,9 @@ impl Turn<'_> {
             };
             outcome.result.duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             let ToolCall { id, name, .. } = call;
-            tracing::info!(tool = name, success = outcome.result.success, ms = outcome.result.duration_ms, "tool ran");
+            let ToolContext { turn, session, .. } = &self.tool_context;
+            let ToolResult { success, duration_ms: ms, .. } = outcome.result;
+            tracing::info!(%turn, %session, tool = name, success, ms, "tool ran");
             self.watch.emit(|| TurnEvent::ToolResult {
                 id: id.clone(),
                 name: name.clone(),
@@ -170,7 +172,8 @@ impl Turn<'_> {
     }
 
     fn failed(&self, error: &LlmError) -> Answer {
-        tracing::warn!(code = error.code(), %error, "the model call failed");
+        let ToolContext { turn, session, .. } = &self.tool_context;
+        tracing::warn!(%turn, %session, code = error.code(), %error, "the model call failed");
         Answer { reply: fill(self.phrases.model_failed, &[&error.to_string()]), error: Some(error.code()) }
     }
 }

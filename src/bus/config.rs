@@ -1,4 +1,29 @@
-//! The capacities in `[gateway]`.
+//! What the bus is told: the capacities of `[gateway]`, the reserve of `[store]`, whose gateway this is.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// The settings of a bus.
+#[derive(Clone, Debug)]
+pub struct BusSettings {
+    pub capacities: Capacities,
+    /// Free bytes on disk below which nothing is accepted.
+    pub reserve: u64,
+    /// What callers are told to wait when the gateway stops.
+    pub drain_timeout: Duration,
+    /// `CHANNEL:SENDER` of those who are the owner.
+    pub owners: HashSet<String>,
+    pub notices: Option<Notices>,
+}
+
+/// Where the owner is told what nobody else would see.
+#[derive(Clone, Debug)]
+pub struct Notices {
+    pub channel: String,
+    pub chat_id: String,
+    /// Says that a message could not be delivered; `{}` stands for its channel, its id and the reason.
+    pub dead_letter: &'static str,
+}
 
 /// How much may wait, and what a full queue answers. Only messages from outside are counted.
 #[derive(Clone, Copy, Debug)]

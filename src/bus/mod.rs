@@ -6,16 +6,18 @@
 
 mod config;
 
+mod accept;
 mod body;
 mod capacity;
 mod disk;
 mod events;
 mod health;
 mod message_bus;
+mod states;
 mod waiters;
 
 pub use body::{OutboundBody, OutboundDraft, message_of};
-pub use config::Capacities;
+pub use config::{BusSettings, Capacities, Notices};
 pub use events::EventHub;
 pub use health::{ChannelHealth, ChannelState};
 pub use message_bus::{Inbound, MessageBus, Order, PastLane};

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::{Channel, Receipt, Resend, SendError};
+use daoyou_channels::{Channel, OutboundMessage, Receipt, Resend, SendError};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::queue::ChatQueues;
 use crate::bus::{MessageBus, message_of};
@@ -145,69 +146,82 @@ async fn deliver(channel: &dyn Channel, bus: &MessageBus, pending: &Pending) -> 
     };
     let claimed = bus.store().write(Commit::Synced, move |connection| outbox::claim(connection, id, resend)).await?;
     let Some(row) = claimed else { return Ok(Next::Ended) };
-    let (tries, slot) = (row.tries, row.slot.clone());
-    let message = match message_of(row) {
-        Ok(message) => message,
-        Err(error) => return end(bus, id, "dead", format!("the row cannot be read: {error}")).await,
-    };
-    crash::point("sending_committed", &message.content);
-    let name = channel.name();
-    let (turn, session) = (message.turn, message.session.clone());
-    match channel.send(&message).await {
-        Ok(Receipt { provider_id }) => {
-            crash::point("sent_unmarked", &message.content);
-            tracing::info!(channel = name, %id, %turn, %session, slot, "sent");
-            let sent = move |connection: &_| outbox::mark_sent(connection, id, provider_id.as_deref());
-            bus.store().write(Commit::Logged, sent).await?;
-            Ok(Next::Ended)
-        }
-        Err(SendError::Away) => {
-            bus.store().write(Commit::Logged, move |connection| outbox::mark_away(connection, id)).await?;
-            Ok(Next::Away)
-        }
-        Err(SendError::Permanent { reason }) => {
-            tracing::warn!(channel = name, %id, %turn, %session, reason, "cannot be delivered: dead letter");
-            end(bus, id, "dead", reason).await
-        }
-        Err(SendError::Unknown { reason }) if channel.capabilities().resend == Resend::Never => {
-            tracing::warn!(channel = name, %id, %turn, %session, reason, "whether it arrived is unknown");
-            end(bus, id, "unknown", reason).await
-        }
-        Err(SendError::Unknown { reason }) => again(channel, bus, id, tries, None, reason).await,
-        Err(SendError::Retry { after, reason }) => again(channel, bus, id, tries, after, reason).await,
+    let delivery = Delivery { channel, bus, id, turn: row.turn, slot: row.slot.clone(), tries: row.tries };
+    match message_of(row) {
+        Ok(message) => delivery.send(&message).await,
+        Err(error) => delivery.end("dead", format!("the row cannot be read: {error}")).await,
     }
 }
 
-/// `sending → pending` after `tries` failures, or a dead letter when the channel's table is used up.
-async fn again(
-    channel: &dyn Channel,
-    bus: &MessageBus,
-    id: uuid::Uuid,
+/// One try of one message, claimed.
+struct Delivery<'a> {
+    channel: &'a dyn Channel,
+    bus: &'a MessageBus,
+    id: Uuid,
+    turn: Uuid,
+    slot: String,
+    /// This one included.
     tries: u32,
-    after: Option<Duration>,
-    reason: String,
-) -> Result<Next, StoreError> {
-    let name = channel.name();
-    let Some(wait) = channel.retry().wait_after(tries) else {
-        tracing::warn!(channel = name, %id, tries, reason, "given up: dead letter");
-        return end(bus, id, "dead", format!("given up after {tries} tries: {reason}")).await;
-    };
-    // The other side may ask for patience, but not for more than the table would ever wait.
-    let wait = after.map_or(wait, |after| after.min(channel.retry().longest())).max(Duration::from_millis(1));
-    let at = now_ms() + millis(wait.mul_f64(1.0 + jitter(id)));
-    tracing::info!(channel = name, %id, tries, ?wait, reason, "not delivered; trying again");
-    bus.store().write(Commit::Logged, move |connection| outbox::mark_retry(connection, id, at, &reason)).await?;
-    Ok(Next::Retry { at })
 }
 
-async fn end(bus: &MessageBus, id: uuid::Uuid, state: &'static str, reason: String) -> Result<Next, StoreError> {
-    let write = move |connection: &_| outbox::mark_ended(connection, id, state, &reason);
-    bus.store().write(Commit::Synced, write).await?;
-    Ok(Next::Ended)
+impl Delivery<'_> {
+    async fn send(&self, message: &OutboundMessage) -> Result<Next, StoreError> {
+        crash::point("sending_committed", &message.content);
+        let id = self.id;
+        match self.channel.send(message).await {
+            Ok(Receipt { provider_id }) => {
+                crash::point("sent_unmarked", &message.content);
+                let (channel, turn, session, slot) =
+                    (self.channel.name(), self.turn, &message.session, self.slot.as_str());
+                tracing::info!(channel, %id, %turn, %session, slot, "sent");
+                let sent = move |connection: &_| outbox::mark_sent(connection, id, provider_id.as_deref());
+                self.bus.store().write(Commit::Logged, sent).await?;
+                Ok(Next::Ended)
+            }
+            Err(SendError::Away) => {
+                self.bus.store().write(Commit::Logged, move |connection| outbox::mark_away(connection, id)).await?;
+                Ok(Next::Away)
+            }
+            Err(SendError::Permanent { reason }) => self.end("dead", reason).await,
+            Err(SendError::Unknown { reason }) if self.channel.capabilities().resend == Resend::Never => {
+                self.end("unknown", reason).await
+            }
+            Err(SendError::Unknown { reason }) => self.again(None, reason).await,
+            Err(SendError::Retry { after, reason }) => self.again(after, reason).await,
+        }
+    }
+
+    /// `sending → pending`, or a dead letter when the channel's table is used up.
+    async fn again(&self, after: Option<Duration>, reason: String) -> Result<Next, StoreError> {
+        let (id, turn, tries, table) = (self.id, self.turn, self.tries, self.channel.retry());
+        let Some(wait) = table.wait_after(tries) else {
+            return self.end("dead", format!("given up after {tries} tries: {reason}")).await;
+        };
+        // The other side may ask for patience, but not for more than the table would ever wait.
+        let wait = after.map_or(wait, |after| after.min(table.longest())).max(Duration::from_millis(1));
+        let at = now_ms() + millis(wait.mul_f64(1.0 + jitter(id)));
+        tracing::info!(channel = self.channel.name(), %id, %turn, tries, ?wait, reason, "not delivered; trying again");
+        let write = move |connection: &_| outbox::mark_retry(connection, id, at, &reason);
+        self.bus.store().write(Commit::Logged, write).await?;
+        Ok(Next::Retry { at })
+    }
+
+    /// `sending → dead`, or `unknown` for good.
+    async fn end(&self, state: &'static str, reason: String) -> Result<Next, StoreError> {
+        let (channel, id, turn) = (self.channel.name(), self.id, self.turn);
+        tracing::warn!(channel, %id, %turn, state, reason, "not delivered, and not tried again");
+        let told = reason.clone();
+        let write = move |connection: &_| outbox::mark_ended(connection, id, state, &reason);
+        self.bus.store().write(Commit::Synced, write).await?;
+        if state == "dead" {
+            self.bus.notify_dead_letter(turn, &self.slot, channel, id, &told).await;
+        }
+        Ok(Next::Ended)
+    }
 }
 
 /// Up to a tenth more, so that what failed together does not come back together.
-fn jitter(id: uuid::Uuid) -> f64 {
+fn jitter(id: Uuid) -> f64 {
     f64::from(id.as_bytes()[15]) / 2_550.0
 }
 

@@ -88,10 +88,11 @@ pub struct ChannelsConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OwnerConfig {
+    /// What the agent calls its owner; empty is nothing.
     pub name: String,
     /// `CHANNEL:SENDER`, each one the owner.
     pub identities: Vec<String>,
-    /// `CHANNEL:CHAT` where notices go; empty is the terminal.
+    /// `CHANNEL:CHAT` where dead letters are told of; empty: the log alone tells.
     pub notify: String,
 }
 

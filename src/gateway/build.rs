@@ -14,13 +14,13 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{AgentLoop, LaneRunner, Phrases, SlashCommands, SystemPrompt, prepare_workspace};
-use crate::bus::{Capacities, ChannelHealth, MessageBus};
+use crate::bus::{BusSettings, Capacities, ChannelHealth, MessageBus, Notices};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Faults, Loaded};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, Hub};
 use crate::llm::{Models, OfflineProvider, ProviderFault};
-use crate::store::Store;
+use crate::store::{RetainConfig, Store};
 use crate::tools;
 
 /// What kind of gateway to build.
@@ -37,6 +37,7 @@ pub struct Gateway {
     pub(super) home: Home,
     pub(super) _lock: HomeLock,
     pub(super) drain_timeout: Duration,
+    pub(super) retain: RetainConfig,
     pub(super) bus: Arc<MessageBus>,
     pub(super) agent: AgentLoop,
     pub(super) manager: ChannelManager,
@@ -101,6 +102,7 @@ impl Gateway {
             home,
             _lock: lock,
             drain_timeout: config.gateway.drain_timeout.0,
+            retain: config.store.retain.clone(),
             agent: AgentLoop::new(Arc::new(runner), options.alone),
             manager: ChannelManager::new(bus.clone(), running, resting, health),
             bus,
@@ -143,6 +145,16 @@ fn capacities(config: &Config) -> Capacities {
     }
 }
 
+fn notices(config: &Config, phrases: &Phrases) -> Option<Notices> {
+    let (channel, chat_id) = config.owner.notify.split_once(':')?;
+    // A webhook's name holds a colon itself: `webhook:NAME:CHAT`.
+    let (channel, chat_id) = match (channel, chat_id.split_once(':')) {
+        ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id),
+        _ => (channel.to_owned(), chat_id),
+    };
+    Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter: phrases.dead_letter })
+}
+
 fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
     match config.agent.timezone.as_str() {
         "" => Ok(TimeZone::system()),
@@ -172,8 +184,14 @@ async fn build_agent(
         started: Instant::now(),
         configured_model: config.agent.model.clone(),
     });
-    let (reserve, drain) = (config.store.reserve.0.0, config.gateway.drain_timeout.0);
-    let bus = Arc::new(MessageBus::new(store, capacities(config), reserve, drain, slash.clone()));
+    let settings = BusSettings {
+        capacities: capacities(config),
+        reserve: config.store.reserve.0.0,
+        drain_timeout: config.gateway.drain_timeout.0,
+        owners: config.owner.identities.iter().cloned().collect(),
+        notices: notices(config, phrases),
+    };
+    let bus = Arc::new(MessageBus::new(store, settings, slash.clone()));
     bus.recount().await?;
     let runner = LaneRunner {
         bus: bus.clone(),
@@ -181,7 +199,7 @@ async fn build_agent(
         timezone,
         models,
         tools,
-        system: SystemPrompt::new(workspace.to_owned()),
+        system: SystemPrompt::new(workspace.to_owned(), &config.owner.name),
         slash,
         phrases,
         cancels: Arc::default(),

@@ -3,6 +3,7 @@
 mod at_rest;
 mod build;
 mod run;
+mod upkeep;
 
 pub use at_rest::{change, look, status_at_rest};
 pub use build::{Gateway, Options, banner};

@@ -36,6 +36,8 @@ impl Gateway {
             .server
             .take()
             .map(|(listener, router)| tokio::spawn(http::serve(listener, router, self.stop_serving.clone())));
+        let upkeep = super::upkeep::run(self.bus.store().clone(), self.retain, self.context.shutdown.clone());
+        tokio::spawn(upkeep);
         let stop_turns = CancellationToken::new();
         let agent = tokio::spawn(self.agent.run(stop_turns.clone(), self.drain_timeout));
         let flush = CancellationToken::new();

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::{StoreError, migrations};
@@ -33,6 +34,8 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
         .map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(64);
+    // Without it, each new value bound in a query that a partial index might serve has the statement compiled again.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // 1 MiB a connection: the window of a session is a few pages, and an idle daemon is to stay small.
     connection.pragma_update(None, "cache_size", -1024)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;

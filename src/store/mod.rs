@@ -16,6 +16,7 @@ pub mod inbox;
 pub mod messages;
 pub mod meta;
 pub mod outbox;
+pub mod retention;
 pub mod turn_steps;
 pub mod usage;
 

@@ -1,4 +1,7 @@
 //! What is to be delivered: `pending → sending → sent | unknown | dead`, `unknown → pending | dead`.
+//!
+//! A condition such as `state = 'pending' AND state IN ('pending', 'sending')` says the same twice: SQLite uses a
+//! partial index only where the index's own condition stands in the query.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
@@ -135,12 +138,16 @@ pub fn mark_ended(connection: &Connection, id: Uuid, state: &str, error: &str) -
 pub fn recover(connection: &Connection) -> Result<usize, StoreError> {
     let cut_off = "the gateway stopped while this was being sent; whether it arrived is unknown";
     let changed = connection
-        .prepare_cached("UPDATE outbox SET state = 'unknown', last_error = ?1 WHERE state = 'sending'")?
+        .prepare_cached(
+            "UPDATE outbox SET state = 'unknown', last_error = ?1
+             WHERE state = 'sending' AND state IN ('pending', 'sending')",
+        )?
         .execute([cut_off])?;
     connection
         .prepare_cached(
             "UPDATE outbox SET state = 'pending', next_at = 0
-             WHERE state = 'unknown' AND last_error = ?1 AND resend IN ('same_id', 'again')",
+             WHERE state = 'unknown' AND state IN ('unknown', 'dead')
+                AND last_error = ?1 AND resend IN ('same_id', 'again')",
         )?
         .execute([cut_off])?;
     Ok(changed)

@@ -65,19 +65,6 @@ pub fn chain_holds(steps: &[StepRow]) -> bool {
     })
 }
 
-/// Deletes the steps of finished turns that began before `before_ms`, at most `limit` rows; answers how many.
-pub fn prune(connection: &Connection, before_ms: i64, limit: u32) -> Result<usize, StoreError> {
-    Ok(connection
-        .prepare_cached(
-            "DELETE FROM turn_steps WHERE (turn, seq) IN (
-                SELECT s.turn, s.seq FROM turn_steps s
-                WHERE s.at < ?1 AND NOT EXISTS (
-                    SELECT 1 FROM inbox i WHERE i.turn = s.turn AND i.state IN ('queued', 'running', 'waiting'))
-                LIMIT ?2)",
-        )?
-        .execute(params![before_ms, limit])?)
-}
-
 /// SHA-256 over the hash before and the body, in hexadecimal.
 pub fn chain_hash(before: &str, body: &str) -> String {
     let digest = Sha256::new().chain_update(before.as_bytes()).chain_update(body.as_bytes()).finalize();

@@ -289,6 +289,11 @@ async fn answer(reply: &Reply, n: usize, body: &Value, prompt_chars: usize, mut 
 /// Sends `chunks` at the pace and with the accidents that `reply` asks for.
 fn stream(reply: Reply, chunks: Vec<Vec<u8>>, mut caller: Caller) -> Body {
     let accidents = reply.one_byte || reply.drop_after.is_some() || reply.gate_after_chunks.is_some();
+    if let [whole] = chunks.as_slice()
+        && !accidents
+    {
+        return Body::from(whole.clone());
+    }
     if !accidents && reply.chunk_delay.is_zero() {
         caller.has_all();
         return Body::from_stream(futures_util::stream::iter(chunks.into_iter().map(Ok::<_, Infallible>)));

@@ -26,6 +26,10 @@ impl Terminal {
         if let Some(directory) = shaped.get_current_dir() {
             command.current_dir(directory);
         }
+        Self::spawn(command)
+    }
+
+    fn spawn(command: std::process::Command) -> Self {
         let patience = u64::try_from(PATIENCE.as_millis()).expect("half a minute fits");
         Self { session: spawn_command(command, Some(patience)).expect("the program starts at a terminal") }
     }
@@ -54,5 +58,21 @@ impl Terminal {
             Ok(_) => None,
             Err(fault) => panic!("waiting for the exit: {fault}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_sees_a_terminal() {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "test -t 0 && test -t 1 && printf 'You> ' && read line && echo \"Bot> $line\"; exit 3"]);
+        let mut terminal = Terminal::spawn(command);
+        terminal.expect("You> ");
+        terminal.line("hello");
+        terminal.expect("Bot> hello");
+        assert_eq!(terminal.wait_exit(), Some(3));
     }
 }

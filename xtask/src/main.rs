@@ -12,7 +12,7 @@ usage: cargo xtask CHORE
 
   test [ARGS…]                   everything that must pass; with CI=true the checks of `ci` first. ARGS go to the runner
   ci                             formatting, lints, the ban on a second TLS provider, then the tests
-  bench [--quick]                builds the release and measures it; writes docs/benchmarks.md
+  bench [--quick]                builds the release and measures it; writes docs/benchmarks.md, unless quick
   soak [--minutes N] [--seed S]  random messages and kills for N minutes (default 10), from seed S
 ";
 

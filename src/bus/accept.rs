@@ -1,0 +1,250 @@
+//! Taking messages in: a row first, then a wake-up.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use daoyou_channels::{Acceptance, Cursor, InboundMessage, Refusal, SessionKey, Trust};
+use uuid::Uuid;
+
+use super::message_bus::{Inbound, MessageBus, Order};
+use super::states::state_of;
+use super::{OutboundBody, OutboundDraft};
+use crate::crash;
+use crate::store::inbox::{self, Inserted, NewMessage, State};
+use crate::store::{Commit, Connection, StoreError, cursors};
+
+/// The longest external id, in bytes; beyond it a sender would fill the index.
+const EXTERNAL_ID_LIMIT: usize = 1_024;
+
+impl MessageBus {
+    /// Accepts a message: one commit holds its row and, with a cursor, the cursor. Then the consumer is woken.
+    ///
+    /// # Errors
+    /// The [`Refusal`] that the sender is to be told; nothing is kept then.
+    pub async fn publish_inbound(
+        &self,
+        mut message: InboundMessage,
+        cursor: Option<Cursor>,
+    ) -> Result<Acceptance, Refusal> {
+        if message.external_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > EXTERNAL_ID_LIMIT) {
+            return Err(Refusal::Invalid(format!("the message's id must have 1 to {EXTERNAL_ID_LIMIT} bytes")));
+        }
+        if self.draining.load(Ordering::SeqCst) {
+            return Err(Refusal::Draining { retry_after: self.drain_for });
+        }
+        self.disk.check().map_err(|reason| Refusal::Store { reason, retry_after: self.drain_for })?;
+        if self.owners.contains(&format!("{}:{}", message.channel, message.sender)) {
+            message.trust = Trust::Owner;
+        }
+        match self.past_lane.order(&message) {
+            Some(order) => self.carry_out(order, message).await,
+            None => self.queue(message, cursor).await,
+        }
+    }
+
+    async fn queue(&self, message: InboundMessage, cursor: Option<Cursor>) -> Result<Acceptance, Refusal> {
+        let session = message.session_key();
+        if let Err(refusal) = self.ledger.take(&message.channel, &session) {
+            // What was accepted before is no new message, and its sender is not to be turned away.
+            let known = self.known(&message).await?;
+            return known.ok_or(refusal);
+        }
+        let row = new_row(&message, &session, State::Queued).map_err(|error| refuse(&error))?;
+        let id = row.id;
+        let written = self
+            .store
+            .write(Commit::Synced, move |connection| {
+                let inserted = inbox::insert(connection, &row)?;
+                if let Some(cursor) = cursor {
+                    cursors::set(connection, &cursor.channel, &cursor.source, &cursor.position)?;
+                }
+                crash::point("accept_before_commit", &row.content);
+                Ok(inserted)
+            })
+            .await;
+        match written {
+            Ok(Inserted::New) => {
+                crash::point("accept_committed", &message.content);
+                tracing::info!(turn = %id, %session, channel = message.channel, "accepted");
+                self.inbound.wake(Inbound::Work(session.clone()));
+                Ok(Acceptance::Accepted { id, session })
+            }
+            Ok(Inserted::Known { .. }) => {
+                self.ledger.give_back(&session, 1);
+                let known = self.known(&message).await?;
+                known.ok_or_else(|| refuse(&StoreError::Row("a known message is gone".to_owned())))
+            }
+            Err(error) => {
+                self.ledger.give_back(&session, 1);
+                tracing::error!(%session, %error, "a message could not be accepted");
+                Err(refuse(&error))
+            }
+        }
+    }
+
+    /// `/stop` and `/status`: the row is done from the start, its reply in the same commit.
+    async fn carry_out(&self, order: Order, message: InboundMessage) -> Result<Acceptance, Refusal> {
+        let session = message.session_key();
+        let row = new_row(&message, &session, State::Done).map_err(|error| refuse(&error))?;
+        let id = row.id;
+        let status = match order {
+            Order::Status => Some(self.past_lane.status(self).await),
+            Order::Stop => None,
+        };
+        let past_lane = self.past_lane.clone();
+        let channel = message.channel.clone();
+        let known = message.clone();
+        let answer = move |connection: &Connection| {
+            if inbox::insert(connection, &row)? != Inserted::New {
+                return Ok(None);
+            }
+            let cancelled = match order {
+                Order::Stop => inbox::cancel_current(connection, &row.session)?,
+                Order::Status => None,
+            };
+            let content = status.unwrap_or_else(|| past_lane.stopped(cancelled.is_some()));
+            reply_to(id, message, content).insert(connection)?;
+            Ok(Some(cancelled))
+        };
+        match self.store.write(Commit::Synced, answer).await.map_err(|error| refuse(&error))? {
+            Some(cancelled) => {
+                self.outbound_written(&channel, 1);
+                if let Some(turn) = cancelled {
+                    tracing::info!(%session, %turn, "asked to stop");
+                    self.inbound.wake(Inbound::Cancel(turn));
+                    self.inbound.wake(Inbound::Work(session.clone()));
+                }
+                Ok(Acceptance::Accepted { id, session })
+            }
+            None => {
+                let known = self.known(&known).await?;
+                known.ok_or_else(|| refuse(&StoreError::Row("a known message is gone".to_owned())))
+            }
+        }
+    }
+
+    /// The first acceptance of a message, if there was one.
+    async fn known(&self, message: &InboundMessage) -> Result<Option<Acceptance>, Refusal> {
+        let Some(external_id) = message.external_id.clone() else { return Ok(None) };
+        let channel = message.channel.clone();
+        let found = self
+            .store
+            .read(move |connection| {
+                let row = inbox::find_external(connection, &channel, &external_id)?;
+                row.map(|row| state_of(connection, row)).transpose()
+            })
+            .await
+            .map_err(|error| refuse(&error))?;
+        Ok(found.map(|state| Acceptance::Duplicate { id: state.id, session: state.session, reply: state.reply }))
+    }
+}
+
+fn new_row(message: &InboundMessage, session: &SessionKey, state: State) -> Result<NewMessage, StoreError> {
+    let id = Uuid::now_v7();
+    Ok(NewMessage {
+        id,
+        channel: message.channel.clone(),
+        external_id: message.external_id.clone().unwrap_or_else(|| id.to_string()),
+        session: session.to_string(),
+        chat_id: message.chat_id.clone(),
+        sender: message.sender.clone(),
+        trust: message.trust.as_str(),
+        content: message.content.clone(),
+        attachments: serde_json::to_string(&message.attachments)?,
+        metadata: serde_json::to_string(&message.metadata)?,
+        received_at: message.received_at.as_millisecond(),
+        state,
+    })
+}
+
+fn reply_to(turn: Uuid, message: InboundMessage, content: String) -> OutboundDraft {
+    let session = message.session_key();
+    OutboundDraft {
+        turn,
+        slot: "reply".to_owned(),
+        channel: message.channel,
+        chat_id: message.chat_id,
+        body: OutboundBody {
+            content,
+            session,
+            in_reply_to: Some(turn),
+            attachments: Vec::new(),
+            metadata: message.metadata,
+            error: None,
+        },
+    }
+}
+
+/// What a sender is told when the store cannot take or tell something.
+pub(super) fn refuse(error: &StoreError) -> Refusal {
+    Refusal::Store { reason: error.to_string(), retry_after: Duration::from_secs(5) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use daoyou_channels::Inbox;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bus::{BusSettings, Capacities, PastLane};
+    use crate::store::Store;
+
+    struct NoOrders;
+
+    #[async_trait]
+    impl PastLane for NoOrders {
+        fn order(&self, _: &InboundMessage) -> Option<Order> {
+            None
+        }
+
+        fn stopped(&self, _: bool) -> String {
+            String::new()
+        }
+
+        async fn status(&self, _: &MessageBus) -> String {
+            String::new()
+        }
+    }
+
+    fn bus(folder: &tempfile::TempDir) -> MessageBus {
+        let settings = BusSettings {
+            capacities: Capacities { session: 100, inbound: 100, outbound: 100 },
+            reserve: 0,
+            drain_timeout: Duration::from_secs(1),
+            owners: HashSet::new(),
+            notices: None,
+        };
+        MessageBus::new(Store::open(&folder.path().join("daoyou.db")).unwrap(), settings, Arc::new(NoOrders))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+        /// Whatever is sent however often, in any order and at once: each `(channel, external id)` is one message.
+        #[test]
+        fn the_same_message_is_accepted_once(sent in prop::collection::vec((0u8..2, 0u8..6), 1..40)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let distinct: HashSet<_> = sent.iter().copied().collect();
+            let (first, ids) = runtime.block_on(async {
+                let bus = bus(&folder);
+                let accepts = sent.iter().map(|(channel, id)| {
+                    let mut message = InboundMessage::text(&format!("c{channel}"), "chat", "ann", Trust::Known, "hi");
+                    message.external_id = Some(format!("id{id}"));
+                    bus.accept(message, None)
+                });
+                let answers = futures_util::future::join_all(accepts).await;
+                let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+                let first = answers.iter().filter(|answer| matches!(answer, Acceptance::Accepted { .. })).count();
+                let ids: HashSet<_> = answers.iter().map(Acceptance::id).collect();
+                assert_eq!(bus.depths().0, ids.len(), "places are given back");
+                bus.store().close().await;
+                (first, ids.len())
+            });
+            prop_assert_eq!((first, ids), (distinct.len(), distinct.len()));
+        }
+    }
+}

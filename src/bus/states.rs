@@ -1,0 +1,96 @@
+//! The bus as a channel's inbox: accept, and how far an accepted message has come.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use daoyou_channels::{Acceptance, Cursor, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, Reply};
+use uuid::Uuid;
+
+use super::accept::refuse;
+use super::{MessageBus, OutboundBody};
+use crate::store::inbox::{self, InboxRow, State};
+use crate::store::{Commit, Connection, StoreError, cursors, outbox};
+
+#[async_trait]
+impl Inbox for MessageBus {
+    async fn accept(&self, message: InboundMessage, cursor: Option<Cursor>) -> Result<Acceptance, Refusal> {
+        self.publish_inbound(message, cursor).await
+    }
+
+    async fn skip(&self, cursor: Cursor, reason: &str) -> Result<(), Refusal> {
+        let reason = reason.to_owned();
+        let Cursor { channel, source, position } = cursor;
+        self.store
+            .write(Commit::Synced, move |connection| cursors::skip(connection, &channel, &source, &position, &reason))
+            .await
+            .map_err(|error| refuse(&error))
+    }
+
+    async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {
+        let (channel, source) = (channel.to_owned(), source.to_owned());
+        self.store
+            .read(move |connection| {
+                let position = cursors::get(connection, &channel, &source)?;
+                Ok(position.map(|position| Cursor { channel, source, position }))
+            })
+            .await
+            .map_err(|error| refuse(&error))
+    }
+
+    async fn state(&self, channel: &str, id: &str) -> Result<Option<MessageState>, Refusal> {
+        let (channel, id) = (channel.to_owned(), id.to_owned());
+        self.store
+            .read(move |connection| {
+                let by_id = match id.parse() {
+                    Ok(uuid) => inbox::find(connection, uuid)?.filter(|row| row.channel == channel),
+                    Err(_) => None,
+                };
+                let row = match by_id {
+                    Some(row) => Some(row),
+                    None => inbox::find_external(connection, &channel, &id)?,
+                };
+                row.map(|row| state_of(connection, row)).transpose()
+            })
+            .await
+            .map_err(|error| refuse(&error))
+    }
+
+    async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal> {
+        let ended = self.waiters.register(id);
+        let look = || {
+            self.store
+                .read(move |connection| inbox::find(connection, id)?.map(|row| state_of(connection, row)).transpose())
+        };
+        let state = look().await.map_err(|error| refuse(&error))?;
+        let open = |state: &MessageState| !matches!(state.status, MessageStatus::Done | MessageStatus::Dead);
+        if !state.as_ref().is_some_and(open) {
+            return Ok(state);
+        }
+        // Whether it ended or the time is up, the store says how it stands.
+        let _ = tokio::time::timeout(limit, ended).await;
+        self.waiters.forget_gone(id);
+        look().await.map_err(|error| refuse(&error))
+    }
+}
+
+/// A row as it is seen from outside.
+pub(super) fn state_of(connection: &Connection, row: InboxRow) -> Result<MessageState, StoreError> {
+    let status = match row.state {
+        State::Queued => MessageStatus::Queued,
+        State::Running => MessageStatus::Running,
+        State::Waiting => MessageStatus::Waiting,
+        State::Done => MessageStatus::Done,
+        State::Dead => MessageStatus::Dead,
+    };
+    let reply = match status {
+        MessageStatus::Done | MessageStatus::Dead => outbox::reply(connection, row.turn)?,
+        _ => None,
+    };
+    let reply = reply.map(|reply| serde_json::from_str::<OutboundBody>(&reply.body)).transpose()?;
+    Ok(MessageState {
+        id: row.id,
+        session: row.session.into(),
+        status,
+        reply: reply.map(|body| Reply { content: body.content, error: body.error }),
+    })
+}

@@ -1,0 +1,82 @@
+//! What is finished is kept as long as the owner says, and not longer. Deleted in small pieces, so that nobody waits.
+
+use rusqlite::{Connection, params};
+
+use super::StoreError;
+
+/// Rows that one piece deletes at most.
+pub const PIECE: u32 = 500;
+
+/// Steps of finished turns older than `before_ms`; answers how many were deleted.
+pub fn prune_turn_steps(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "DELETE FROM turn_steps WHERE (turn, seq) IN (
+                SELECT s.turn, s.seq FROM turn_steps s
+                WHERE s.at < ?1 AND NOT EXISTS (
+                    SELECT 1 FROM inbox i WHERE i.turn = s.turn AND i.state IN ('queued', 'running', 'waiting', 'dead'))
+                LIMIT ?2)",
+        )?
+        .execute(params![before_ms, PIECE])?)
+}
+
+/// Delivered and given-up outbound messages older than `before_ms`.
+pub fn prune_outbox(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "DELETE FROM outbox WHERE seq IN (
+                SELECT seq FROM outbox WHERE state IN ('sent', 'unknown', 'dead') AND created_at < ?1 LIMIT ?2)",
+        )?
+        .execute(params![before_ms, PIECE])?)
+}
+
+/// Messages of sessions that nobody has used since `before_ms`.
+pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "DELETE FROM messages WHERE (session, seq) IN (
+                SELECT m.session, m.seq FROM sessions s JOIN messages m ON m.session = s.session
+                WHERE s.updated_at < ?1 LIMIT ?2)",
+        )?
+        .execute(params![before_ms, PIECE])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::store::outbox::NewOutbound;
+    use crate::store::{Commit, Store, messages, now_ms, outbox, turn_steps};
+
+    #[tokio::test]
+    async fn only_what_is_finished_and_old_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let left = store
+            .write(Commit::Logged, |connection| {
+                let turn = Uuid::now_v7();
+                turn_steps::append(connection, turn, "note", "{}")?;
+                messages::append(connection, "s", turn, [("user", "{}".to_owned())].into_iter())?;
+                for slot in ["reply", "tool:1"] {
+                    let (slot, text) = (slot.to_owned(), String::new());
+                    let (channel, chat_id, body) = (text.clone(), text.clone(), text);
+                    outbox::insert(connection, &NewOutbound { turn, slot, channel, chat_id, body })?;
+                }
+                let sent = outbox::id_of(turn, 0, "reply");
+                outbox::claim(connection, sent, "again")?;
+                outbox::mark_sent(connection, sent, None)?;
+                let prune = |before: i64| -> Result<_, StoreError> {
+                    Ok([
+                        prune_turn_steps(connection, before)?,
+                        prune_outbox(connection, before)?,
+                        prune_sessions(connection, before)?,
+                    ])
+                };
+                Ok((prune(now_ms() - 60_000)?, prune(now_ms() + 60_000)?))
+            })
+            .await
+            .unwrap();
+        assert_eq!(left, ([0, 0, 0], [1, 1, 1]), "too young, then old enough; what is pending stays");
+    }
+}
