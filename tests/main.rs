@@ -11,7 +11,14 @@ mod support;
 
 mod tidy;
 
+mod commands;
 mod crash;
 mod exec;
+mod lanes;
+mod message_tool;
+mod offline;
+mod prompt;
+mod provider;
 mod soak;
+mod turn;
 mod webhook;

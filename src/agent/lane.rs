@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -211,18 +212,16 @@ impl LaneRunner {
         conversation.push(ChatMessage::User { content: user });
         let turn = self.turn(session, started, last, &model, conversation, system, journal, watch);
         let limit = self.config.turn_timeout.0.saturating_sub(progress.active);
-        let cancel = started.cancel.clone();
-        let outcome = tokio::select! {
+        let mut running = pin!(turn.run(progress));
+        let cut_off = tokio::select! {
             biased;
-            () = cancel.cancelled() => Outcome::Stopped,
-            outcome = tokio::time::timeout(limit, turn.run(progress)) => match outcome {
-                Ok(answer) => Outcome::Answered(answer),
-                Err(_) => Outcome::TimedOut,
-            },
+            () = started.cancel.cancelled() => Outcome::Stopped,
+            () = tokio::time::sleep(limit) => Outcome::TimedOut,
+            answer = &mut running => return Ok((model_name, answer.map_or(Outcome::Stopped, Outcome::Answered))),
         };
-        // Tools that still run are told to end.
-        cancel.cancel();
-        Ok((model_name, outcome))
+        // The model is left at once; a tool that runs is told to end, and within its grace says what it had done.
+        started.cancel.cancel();
+        Ok((model_name, running.await.map_or(cut_off, Outcome::Answered)))
     }
 
     #[expect(clippy::too_many_arguments, reason = "a turn is a function of all its inputs, and this only names them")]

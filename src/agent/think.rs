@@ -16,11 +16,13 @@ pub struct ThinkFilter {
     held: String,
     closing: Option<&'static str>,
     at_line_start: bool,
+    /// A block has just ended: the line breaks that follow belong to it.
+    after_block: bool,
 }
 
 impl Default for ThinkFilter {
     fn default() -> Self {
-        Self { held: String::new(), closing: None, at_line_start: true }
+        Self { held: String::new(), closing: None, at_line_start: true, after_block: false }
     }
 }
 
@@ -52,9 +54,7 @@ impl ThinkFilter {
                     self.emit(pieces, &thought[..at]);
                     self.closing = None;
                     self.at_line_start = true;
-                    // The line break after a block belongs to the block.
-                    let skipped = self.held.len() - self.held.trim_start_matches(['\n', '\r']).len();
-                    self.held.drain(..skipped);
+                    self.after_block = true;
                     true
                 }
                 None => {
@@ -62,6 +62,14 @@ impl ThinkFilter {
                     false
                 }
             };
+        }
+        if self.after_block {
+            let skipped = self.held.len() - self.held.trim_start_matches(['\n', '\r']).len();
+            self.held.drain(..skipped);
+            if self.held.is_empty() {
+                return false;
+            }
+            self.after_block = false;
         }
         let opening = self.find_opening();
         match opening {
@@ -162,6 +170,17 @@ mod tests {
         ] {
             assert_eq!(strip(text), answer, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_line_break_that_comes_late_still_belongs_to_the_block() {
+        let mut filter = ThinkFilter::default();
+        let mut pieces = Vec::new();
+        for delta in ["a\n<think>", "x</think>", "\n", "b\n", "c"] {
+            pieces.extend(filter.push(delta));
+        }
+        let text: String = pieces.iter().map(|piece| if let Piece::Text(text) = piece { text } else { "" }).collect();
+        assert_eq!(text, "a\nb\nc");
     }
 
     proptest! {

@@ -51,27 +51,29 @@ pub struct Answer {
 }
 
 impl Turn<'_> {
-    /// Goes on from `progress` until there is an answer. Every step is in the journal, and in `progress`, before the
-    /// next one; dropping the future anywhere leaves both fit to go on from.
-    pub async fn run(&self, progress: &mut Progress) -> Answer {
+    /// Goes on from `progress` until there is an answer; `None` when the context's `cancel` came first. Every step is
+    /// in the journal, and in `progress`, before the next one; dropping the future anywhere leaves both fit to go on
+    /// from.
+    pub async fn run(&self, progress: &mut Progress) -> Option<Answer> {
         let clock = Clock { began: Instant::now(), before: progress.active };
+        let cancel = &self.tool_context.cancel;
         loop {
             if let Some(answer) = &progress.answer {
-                return self.answer(answer, progress);
+                return Some(self.answer(answer, progress));
             }
             self.run_open_calls(progress, &clock).await;
             let used = progress.usage.input_tokens + progress.usage.output_tokens;
             if used >= self.limits.tokens {
                 let notice = fill(self.phrases.token_cap, &[&used.to_string()]);
-                return Answer { reply: notice, error: Some("token_cap") };
+                return Some(Answer { reply: notice, error: Some("token_cap") });
             }
-            match self.ask(progress).await {
+            match cancel.run_until_cancelled(self.ask(progress)).await? {
                 Ok(response) => {
                     let step = StepBody::Response { response, active_ms: clock.active_ms() };
                     self.journal.record(&step).await;
                     progress.apply(step);
                 }
-                Err(error) => return self.failed(&error),
+                Err(error) => return Some(self.failed(&error)),
             }
         }
     }
@@ -100,9 +102,13 @@ impl Turn<'_> {
         Ok(response)
     }
 
+    /// Runs what the last response asked for. A call that runs when the turn is cancelled still says what it had done;
+    /// those behind it stay open.
     async fn run_open_calls(&self, progress: &mut Progress, clock: &Clock) {
         // The calls of one response run in the order asked for; each is answered exactly once.
-        while let Some(OpenCall { call, interrupted }) = progress.open_calls.first().cloned() {
+        while !self.tool_context.cancel.is_cancelled()
+            && let Some(OpenCall { call, interrupted }) = progress.open_calls.first().cloned()
+        {
             let replay = self.tools.replay_of(&call.name);
             let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
             self.watch.emit(|| TurnEvent::ToolCall {
@@ -143,20 +149,23 @@ impl Turn<'_> {
     fn answer(&self, response: &ChatResponse, progress: &Progress) -> Answer {
         let mut reply = think::strip(&response.text);
         let mut error = None;
-        if reply.is_empty() {
+        let capped = progress.tool_rounds >= self.limits.iterations;
+        // At the limit the notice below is the answer.
+        if reply.is_empty() && !capped {
             // After tools that did what was asked, a model may rightly have nothing more to say.
             let did_something = progress.tool_rounds > 0;
             reply = if did_something { self.phrases.done } else { self.phrases.empty_answer }.to_owned();
             error = (!did_something).then_some("empty_answer");
         }
         let mut notice = |text: &str| {
-            reply.push_str("\n\n");
+            let gap = if reply.is_empty() { "" } else { "\n\n" };
+            reply.push_str(gap);
             reply.push_str(text);
         };
         if response.truncated {
             notice(self.phrases.cut_at_length);
         }
-        if progress.tool_rounds >= self.limits.iterations {
+        if capped {
             notice(&fill(self.phrases.iteration_cap, &[&self.limits.iterations.to_string()]));
         }
         Answer { reply, error }

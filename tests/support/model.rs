@@ -36,7 +36,7 @@ pub struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn new(n: usize, body: &'a Value) -> Self {
+    pub fn new(n: usize, body: &'a Value) -> Self {
         let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
         let role = |message: &Value, role: &str| message["role"] == role;
         let last = messages.iter().rposition(|message| role(message, "user"));
@@ -86,11 +86,29 @@ struct Shared {
     options: ModelOptions,
     record: Mutex<Record>,
     count: watch::Sender<usize>,
+    left: watch::Sender<usize>,
 }
 
 impl Shared {
     fn record(&self) -> MutexGuard<'_, Record> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whoever asked; counts as having left when dropped before the answer was whole.
+struct Caller(Option<Arc<Shared>>);
+
+impl Caller {
+    fn has_all(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.left.send_modify(|count| *count += 1);
+        }
     }
 }
 
@@ -115,7 +133,7 @@ impl Model {
 
     pub async fn with(options: ModelOptions) -> Self {
         let record = Mutex::new(Record::default());
-        let shared = Arc::new(Shared { options, record, count: watch::Sender::new(0) });
+        let shared = Arc::new(Shared { options, record, count: watch::Sender::new(0), left: watch::Sender::new(0) });
         let app = Router::new()
             .route("/v1/chat/completions", post(complete))
             .route("/v1/models", get(models))
@@ -180,6 +198,13 @@ impl Model {
         let what = format!("{count} requests to the model");
         deadline(&what, seen.wait_for(|n| *n >= count)).await.expect("the server lives");
     }
+
+    /// Returns when `count` callers have closed their connection before they had the whole answer.
+    pub async fn wait_left(&self, count: usize) {
+        let mut left = self.shared.left.subscribe();
+        let what = format!("{count} callers to leave");
+        deadline(&what, left.wait_for(|n| *n >= count)).await.expect("the server lives");
+    }
 }
 
 async fn models() -> Response {
@@ -219,7 +244,7 @@ async fn complete(State(shared): State<Arc<Shared>>, bytes: Bytes) -> Response {
     if !shared.options.latency.is_zero() {
         tokio::time::sleep(shared.options.latency).await;
     }
-    answer(&reply, n, &body, bytes.len()).await
+    answer(&reply, n, &body, bytes.len(), Caller(Some(shared))).await
 }
 
 fn refuse(shared: &Shared, body: Value, fault: &str) -> Response {
@@ -230,7 +255,7 @@ fn refuse(shared: &Shared, body: Value, fault: &str) -> Response {
     error(400, fault)
 }
 
-async fn answer(reply: &Reply, n: usize, body: &Value, prompt_chars: usize) -> Response {
+async fn answer(reply: &Reply, n: usize, body: &Value, prompt_chars: usize, mut caller: Caller) -> Response {
     if let Some(gate) = &reply.gate {
         gate.pass().await;
     }
@@ -241,6 +266,7 @@ async fn answer(reply: &Reply, n: usize, body: &Value, prompt_chars: usize) -> R
         std::future::pending::<Infallible>().await;
     }
     if let Some(status) = reply.status {
+        caller.has_all();
         let mut response = error(status, "scripted failure");
         if let Some(value) = &reply.retry_after {
             let value = HeaderValue::from_str(value).expect("a script's header is one");
@@ -257,11 +283,11 @@ async fn answer(reply: &Reply, n: usize, body: &Value, prompt_chars: usize) -> R
     } else {
         ("application/json", vec![rendered.plain().to_string().into_bytes()])
     };
-    ([(header::CONTENT_TYPE, kind)], stream(reply.clone(), chunks)).into_response()
+    ([(header::CONTENT_TYPE, kind)], stream(reply.clone(), chunks, caller)).into_response()
 }
 
 /// Sends `chunks` at the pace and with the accidents that `reply` asks for.
-fn stream(reply: Reply, chunks: Vec<Vec<u8>>) -> Body {
+fn stream(reply: Reply, chunks: Vec<Vec<u8>>, mut caller: Caller) -> Body {
     let accidents = reply.one_byte || reply.drop_after.is_some() || reply.gate_after_chunks.is_some();
     if let [whole] = chunks.as_slice()
         && !accidents
@@ -269,13 +295,18 @@ fn stream(reply: Reply, chunks: Vec<Vec<u8>>) -> Body {
         return Body::from(whole.clone());
     }
     if !accidents && reply.chunk_delay.is_zero() {
+        caller.has_all();
         return Body::from_stream(futures_util::stream::iter(chunks.into_iter().map(Ok::<_, Infallible>)));
     }
     let (sender, receiver) = mpsc::channel(1);
     // The only error is that the client has gone, and then there is nobody to tell.
     tokio::spawn(async move { pace(reply, chunks, sender).await.ok() });
-    Body::from_stream(futures_util::stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|item| (item, receiver))
+    Body::from_stream(futures_util::stream::unfold((receiver, caller), |(mut receiver, mut caller)| async move {
+        let Some(item) = receiver.recv().await else {
+            caller.has_all();
+            return None;
+        };
+        Some((item, (receiver, caller)))
     }))
 }
 

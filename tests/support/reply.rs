@@ -124,6 +124,12 @@ impl Reply {
         self
     }
 
+    /// Text beside the tool calls.
+    pub fn saying(mut self, text: &str) -> Self {
+        self.text = text.to_owned();
+        self
+    }
+
     /// Thoughts, sent before the text as `reasoning_content`.
     pub fn reasoning(mut self, text: &str) -> Self {
         self.reasoning = text.to_owned();

@@ -1,0 +1,218 @@
+//! Slash commands: answered without the model, by any channel; and `/stop`.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
+
+fn setup(model: &Model) -> Setup {
+    Setup::new().model(model).hook(Hook::bearer("in"))
+}
+
+/// How many messages stand in a request, the system prompt not counted.
+fn length(request: &Value) -> usize {
+    request["messages"].as_array().expect("a request that was not refused").len() - 1
+}
+
+/// The contents of the messages of one role.
+fn contents<'a>(request: &'a Value, role: &str) -> Vec<&'a str> {
+    let messages = request["messages"].as_array().expect("a request that was not refused").iter();
+    let of_role = messages.filter(|message| message["role"] == role);
+    of_role.filter_map(|message| message["content"].as_str()).collect()
+}
+
+/// What is asked, and all that must stand in the answer.
+type Table = &'static [(&'static str, &'static [&'static str])];
+
+const COMMANDS: &[&str] = &["/new", "/stop", "/status", "/model", "/session", "/cost", "/tools", "/help"];
+
+const ENGLISH: Table = &[
+    ("/help", COMMANDS),
+    ("  /HELP  me please", COMMANDS),
+    ("/status", &["daoyou ", " is up for ", "waiting or running: 0"]),
+    ("/model", &["Model: scripted/scripted", "offline"]),
+    ("/model nowhere/x", &["nowhere", "scripted", "offline"]),
+    ("/session", &["webhook:in:c", "Messages: 2"]),
+    ("/cost", &["1 turns", "100 tokens in", "7 tokens out"]),
+    ("/tools", &["read_file", "exec", "message"]),
+    ("/stop", &["Nothing is running here."]),
+    ("/nonsense", &["Unknown command `/nonsense`", "/help", "/new"]),
+    ("/new", &["New session started."]),
+    ("/session", &["Messages: 0", "before this one here: 1"]),
+];
+
+const CHINESE: Table = &[
+    ("/help", COMMANDS),
+    ("/status", &["已运行", "等待或处理中的消息：0"]),
+    ("/model", &["模型：scripted/scripted"]),
+    ("/model nowhere/x", &["无法使用模型 nowhere/x"]),
+    ("/session", &["会话：webhook:in:c", "消息数：2"]),
+    ("/cost", &["本会话：1 轮", "输入 100 token"]),
+    ("/tools", &["工具：", "read_file"]),
+    ("/stop", &["这里没有正在运行的任务。"]),
+    ("/nonsense", &["未知命令 `/nonsense`", "显示此帮助"]),
+    ("/new", &["已开启新会话。"]),
+    ("/session", &["消息数：0", "此前的会话数：1"]),
+];
+
+async fn answered_without_the_model(locale: &str, table: Table) {
+    let model = Model::start().await;
+    model.on("hello", [Reply::text("hello to you").usage(100, 7)]);
+    let gateway = Gateway::start(setup(&model).set("agent.locale", locale)).await;
+    gateway.ask("in", "c", "hello").await;
+    for (command, words) in table {
+        let answer = gateway.ask("in", "c", command).await;
+        let missing: Vec<_> = words.iter().filter(|word| !answer.contains(**word)).collect();
+        assert!(missing.is_empty(), "{command}: {missing:?} is missing in {answer}");
+    }
+    assert_eq!(model.count(), 1, "a command needs no model");
+
+    // The history is gone for the model, a command never stood in it, and a path is no command.
+    assert!(gateway.ask("in", "c", "/etc/hosts is missing").await.starts_with("echo: /etc/hosts"));
+    let request = &model.requests()[1];
+    assert_eq!((length(request), model.refused()), (1, Vec::new()), "{request}");
+    wait_settled(&gateway.database()).await;
+    let journal = check(&gateway.database(), &Witness::default());
+    let epochs: Vec<_> = journal.messages.iter().map(|said| (said.epoch, said.role.as_str())).collect();
+    assert_eq!(epochs, [(0, "user"), (0, "assistant"), (1, "user"), (1, "assistant")], "nothing said is deleted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_are_answered_without_the_model() {
+    answered_without_the_model("en", ENGLISH).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_are_answered_in_chinese() {
+    answered_without_the_model("zh", CHINESE).await;
+}
+
+/// A session's model is its own, outlives a kill, and goes back with `auto`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_chooses_its_model() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::start(setup(&model)).await;
+    assert!(gateway.ask("in", "c", "/model scripted/other").await.contains("scripted/other"));
+    gateway.ask("in", "c", "one").await;
+    gateway.ask("in", "d", "two").await;
+    gateway.restart().await;
+    assert!(gateway.ask("in", "c", "/model").await.contains("Model: scripted/other"));
+    gateway.ask("in", "c", "/model nowhere/x").await;
+    gateway.ask("in", "c", "three").await;
+    gateway.ask("in", "c", "/new").await;
+    gateway.ask("in", "c", "four").await;
+    gateway.ask("in", "c", "/model auto").await;
+    gateway.ask("in", "c", "five").await;
+    let asked: Vec<_> = model.requests().iter().map(|request| request["model"].clone()).collect();
+    assert_eq!(asked, ["other", "scripted", "other", "other", "scripted"]);
+}
+
+/// `/stop` while the model is silent: its connection closes, the turn ends, and what is queued behind goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_ends_a_silent_model() {
+    let model = Model::start().await;
+    model.on("hang", [Reply::hang()]);
+    let gateway = Gateway::start(setup(&model)).await;
+    let hangs = gateway.accept("in", &Message::new("hang").chat("c")).await;
+    let elsewhere = gateway.accept("in", &Message::new("hang").chat("d")).await;
+    model.wait_requests(2).await;
+    let behind = gateway.accept("in", &Message::new("behind").chat("c")).await;
+    assert_eq!(gateway.ask("in", "c", "/stop").await, "Stopping.");
+    model.wait_left(1).await;
+    let state = gateway.wait_done("in", &hangs).await;
+    assert_eq!((state.text("status"), state.text("reply")), ("done", "(stopped)"));
+    assert_eq!(state.body["error"]["code"], "stopped");
+    assert_eq!(gateway.wait_done("in", &behind).await.text("reply"), "echo: behind");
+    assert_eq!(gateway.state("in", &elsewhere).await.text("status"), "running", "another session is not stopped");
+    let request = &model.requests_about("behind")[0];
+    assert_eq!(contents(request, "assistant"), ["(stopped)"]);
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// `/stop` in the middle of an answer: what had been streamed is the reply, without what the model thought.
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_keeps_what_was_said() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    let answer = "<think>secret thoughts</think>\nThe first half. The second half.";
+    let half = answer.find("The second").expect("it is there") + 1;
+    model.on("tell", [Reply::text(answer).chunk_chars(1).stalls_after(half, &gate)]);
+    let gateway = Gateway::start(setup(&model)).await;
+    let told = gateway.accept("in", &Message::new("tell").chat("c")).await;
+    gate.wait_arrived(1).await;
+    let after = gateway.accept("in", &Message::new("after").chat("c")).await;
+    // What lies in the socket is read while another turn goes from end to end.
+    gateway.ask("in", "d", "meanwhile").await;
+    gateway.ask("in", "c", "/stop").await;
+    model.wait_left(1).await;
+    let reply = gateway.wait_done("in", &told).await.text("reply").to_owned();
+    assert_eq!(reply, "The first half.\n\n(stopped)");
+    gateway.wait_done("in", &after).await;
+    assert_eq!(contents(&model.requests_about("after")[0], "assistant"), [reply]);
+}
+
+/// Whether a process runs whose command line holds `mark`.
+fn is_running(mark: &str) -> bool {
+    let holds = |path: &Path| {
+        let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == mark.as_bytes())
+    };
+    std::fs::read_dir("/proc").expect("this is Linux").flatten().any(|entry| holds(&entry.path()))
+}
+
+/// `/stop` while a command runs: its processes are gone, and the history says that it was stopped.
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_ends_a_running_command() {
+    let model = Model::start().await;
+    let seconds = format!("{}", 100_000 + std::process::id());
+    let command = json!({"command": format!("echo halfway; touch started.txt; sleep {seconds}")});
+    let calls = Reply::tool("exec", &command).and_tool("exec", &json!({"command": "touch second.txt"}));
+    model.on("work", [calls]);
+    let gateway = Gateway::start(setup(&model)).await;
+    let work = gateway.accept("in", &Message::new("work").chat("c")).await;
+    let started = gateway.workspace().join("started.txt");
+    until("the command to start", async || (started.exists() && is_running(&seconds)).then_some(())).await;
+    gateway.ask("in", "c", "/stop").await;
+    let state = gateway.wait_done("in", &work).await;
+    assert_eq!((state.text("reply"), &state.body["error"]["code"]), ("(stopped)", &json!("stopped")));
+    until("the command to be gone", async || (!is_running(&seconds)).then_some(())).await;
+    assert!(!gateway.workspace().join("second.txt").exists(), "what had not begun is not begun");
+
+    assert_eq!(gateway.ask("in", "c", "and now?").await, "echo: and now?");
+    let request = &model.requests_about("and now?")[0];
+    let results = contents(request, "tool");
+    let told = ["Error: Cancelled; the command was killed\nhalfway\n", "Error: stopped by the user"];
+    assert_eq!(results, told);
+    assert_eq!(model.refused(), Vec::<String>::new());
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[work], ..Witness::default() });
+}
+
+/// A turn that was told to stop does not go on after a kill: it ends as stopped, and the model is not asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_outlives_a_kill() {
+    let model = Model::start().await;
+    model.on("work", [Reply::tool("exec", &json!({"command": "touch started.txt; sleep 1000"}))]);
+    let mut gateway = Gateway::new(setup(&model));
+    gateway.crash_at("tool_finished=exec").up().await;
+    let work = gateway.accept("in", &Message::new("work").chat("c")).await;
+    let started = gateway.workspace().join("started.txt");
+    until("the command to start", async || started.exists().then_some(())).await;
+    let stop = gateway.try_post("in", "", &Message::new("/stop").chat("c").id("stop")).await;
+    gateway.wait_crash().await;
+    gateway.up().await;
+    let again = gateway.post("in", "", &Message::new("/stop").chat("c").id("stop")).await;
+    assert_eq!(again.text("status"), "duplicate", "{again:?}");
+    assert!(stop.is_none_or(|first| first.text("id") == again.text("id")));
+    let state = gateway.wait_done("in", &work).await;
+    assert_eq!((state.text("reply"), model.count()), ("(stopped)", 1), "{state:?}");
+    gateway.ask("in", "c", "and now?").await;
+    let requests = model.requests_about("and now?");
+    assert!(contents(&requests[0], "tool")[0].contains("whether it took effect is unknown"), "{requests:?}");
+    assert_eq!(model.refused(), Vec::<String>::new());
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[work], ..Witness::default() });
+}

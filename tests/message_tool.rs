@@ -1,0 +1,68 @@
+//! The `message` tool: what the agent says besides its reply.
+
+use serde_json::json;
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config};
+
+/// Its message goes out once, under an id of its own, before the reply, also when the process dies around it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_goes_out_once_under_an_id_of_its_own() {
+    // The message is sent while the model is asked for more: what dies then may have to ask again.
+    for (point, asked) in [
+        ("", 2..=2),
+        ("tool_finished=message", 2..=2),
+        ("tool_result_committed=message", 2..=2),
+        ("sending_committed=on my way", 2..=3),
+    ] {
+        let model = Model::start().await;
+        model.on("work", [Reply::tool("message", &json!({"content": "on my way"})), Reply::text("finished")]);
+        let sink = Sink::start(Some(&config::callback_secret())).await;
+        let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
+        if !point.is_empty() {
+            gateway.crash_at(point);
+        }
+        gateway.up().await;
+        let id = gateway.accept("in", &Message::new("work").chat("c").id("m1")).await;
+        if !point.is_empty() {
+            gateway.wait_crash().await;
+            gateway.up().await;
+        }
+        sink.wait_reply(&id).await;
+        wait_settled(&gateway.database()).await;
+        let posts = sink.posts();
+        let said: Vec<_> = posts.iter().map(|post| (post.data("chat_id"), post.data("content"))).collect();
+        assert_eq!(said, [("c", "on my way"), ("c", "finished")], "{point}");
+        assert_ne!(posts[0].id(), posts[1].id());
+        assert!(asked.contains(&model.count()) && model.refused().is_empty(), "{point}: asked {}", model.count());
+        let witness = Witness { accepted: &[id], sink: Some(&sink), strict_order: true };
+        let journal = check(&gateway.database(), &witness);
+        assert_eq!(
+            (&journal.outbox[0].id, journal.outbox[0].slot.starts_with("tool:")),
+            (&posts[0].id().to_owned(), true)
+        );
+    }
+}
+
+/// A message to a channel that does not exist becomes a dead letter that can be seen; the turn goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_to_nowhere_is_a_dead_letter() {
+    let model = Model::start().await;
+    let lost = json!({"content": "anybody?", "channel": "pigeon", "chat_id": "loft"});
+    let unaddressed = json!({"content": "anybody?", "channel": "pigeon"});
+    model.on("call", [Reply::tool("message", &lost).and_tool("message", &unaddressed), Reply::text("called")]);
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let id = gateway.accept("in", &Message::new("call").chat("c")).await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "called");
+    wait_settled(&gateway.database()).await;
+    let queue = gateway.json(&["queue", "list"]).await;
+    let rows = queue.as_array().expect("a list");
+    assert_eq!(rows.len(), 1, "{queue}");
+    let seen = ["state", "channel", "chat_id", "content"].map(|key| rows[0][key].as_str().unwrap_or_default());
+    assert_eq!(seen, ["dead", "pigeon", "loft", "anybody?"]);
+    assert!(rows[0]["last_error"].as_str().is_some_and(|error| error.contains("no channel")), "{queue}");
+    let told = model.requests()[1]["messages"].to_string();
+    assert!(told.contains("needs a chat_id"), "{told}");
+    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+}

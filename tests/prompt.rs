@@ -1,0 +1,112 @@
+//! What the model is given: the same bytes from request to request, so that its service's cache hits.
+
+use serde_json::{Value, json};
+
+use crate::support::model::{RUNTIME_CONTEXT, user_text};
+use crate::support::{Gateway, Hook, Model, Reply, Setup};
+
+fn messages(request: &Value) -> &[Value] {
+    request["messages"].as_array().expect("a request that was not refused")
+}
+
+fn system(request: &Value) -> &str {
+    let first = &messages(request)[0];
+    assert_eq!(first["role"], "system");
+    first["content"].as_str().unwrap_or_default()
+}
+
+/// Each request of a session begins with all of the one before, across turns, tools, failures, commands and a kill.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_request_begins_with_the_one_before() {
+    let model = Model::start().await;
+    let list = Reply::tool("list_dir", &json!({"path": "."})).saying("<think>hm</think>I look.").reasoning("hm");
+    let wrong = Reply::raw_tool("no such", "{\"x").call_id("").and_tool("list_dir", &json!({"path": "/nowhere"}));
+    model.on("look", [list, wrong, Reply::text("<think>hm</think>\nDone looking.")]);
+    model.on("fail", [Reply::status(400)]);
+    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let texts = ["first", "look", "  spaces around\n", "/session", "fail", "look again", "last"];
+    for (n, text) in texts.iter().enumerate() {
+        if n == 3 {
+            gateway.restart().await;
+        }
+        gateway.ask("in", "other", "something else").await;
+        gateway.ask("in", "c", text).await;
+    }
+    let requests: Vec<_> =
+        model.requests().into_iter().filter(|request| !request.to_string().contains("something else")).collect();
+    assert_eq!((requests.len(), model.refused()), (10, Vec::new()));
+    for (n, pair) in requests.windows(2).enumerate() {
+        let (before, after) = (messages(&pair[0]), messages(&pair[1]));
+        assert!(after.len() > before.len() && after.starts_with(before), "request {n}: {before:#?}\nthen {after:#?}");
+        assert_eq!(pair[0]["tools"].to_string(), pair[1]["tools"].to_string());
+    }
+
+    // Each message stands once; its time and place in it, and nowhere else.
+    let last = messages(&requests[9]);
+    let users: Vec<_> = last.iter().filter(|message| message["role"] == "user").collect();
+    let said: Vec<_> = users.iter().map(|user| user_text(user["content"].as_str().unwrap_or_default())).collect();
+    assert_eq!(said, ["first", "look", "  spaces around\n", "fail", "look again", "last"]);
+    for message in last {
+        let text = message["content"].as_str().unwrap_or_default();
+        let is_user = message["role"] == "user";
+        assert_eq!(text.matches(RUNTIME_CONTEXT).count(), usize::from(is_user), "{text}");
+        assert_eq!(text.contains("Channel: webhook:in\nChat ID: c") && text.contains("(UTC)"), is_user, "{text}");
+    }
+}
+
+/// An edited file of the workspace is in the next request, and nothing else has changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edited_workspace_file_is_in_the_next_request() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    gateway.ask("in", "c", "one").await;
+    let path = gateway.workspace().join("AGENTS.md");
+    let before = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{}\nAlways say moo.\n", before.trim_end())).unwrap();
+    gateway.ask("in", "c", "two").await;
+    std::fs::remove_file(&path).unwrap();
+    gateway.ask("in", "c", "three").await;
+    std::fs::write(&path, &before).unwrap();
+    gateway.ask("in", "c", "four").await;
+    let requests = model.requests();
+    let systems: Vec<_> = requests.iter().map(system).collect();
+    assert!(!systems[0].contains("moo") && systems[1].contains("Always say moo."), "{}", systems[1]);
+    assert_eq!(systems[1].replace("\nAlways say moo.", ""), systems[0]);
+    assert!(systems[0].contains(before.trim()) && !systems[2].contains(before.trim()));
+    assert_eq!(systems[3], systems[0]);
+    assert!(messages(&requests[3])[1..].starts_with(&messages(&requests[0])[1..]));
+}
+
+/// A window or a budget of tokens that is too small for what was said leaves whole turns out, never half of one; the
+/// message itself always stands in the request.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_window_leaves_whole_turns_out() {
+    for (key, bound) in [("agent.memory_window", 8), ("agent.context_tokens", 400)] {
+        let model = Model::start().await;
+        let calls = Reply::tool("list_dir", &json!({"path": "."})).and_tool("list_dir", &json!({"path": "memory"}));
+        model.on("look", [calls.clone(), calls, Reply::text("looked")]);
+        let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set(key, bound);
+        let gateway = Gateway::start(setup).await;
+        let long = "long ".repeat(2_000);
+        for text in ["one", "look", "two", "look", "three", "four", &long, "five", "six", "seven", "eight"] {
+            gateway.ask("in", "c", text).await;
+            let requests = model.requests();
+            let last = messages(requests.last().expect("it was asked"));
+            assert!(last.iter().any(|message| user_text(message["content"].as_str().unwrap_or_default()) == text));
+        }
+        assert_eq!(model.refused(), Vec::<String>::new(), "{key}");
+        let requests = model.requests();
+        if key == "agent.memory_window" {
+            // The system prompt, the window, this message, and what its own turn adds.
+            let longest = requests.iter().map(|request| messages(request).len()).max();
+            assert!(longest <= Some(1 + 8 + 1 + 6), "{longest:?}");
+        }
+        let knows_long = model.requests_about("five")[0].to_string().contains(&long);
+        assert_eq!(knows_long, key == "agent.memory_window", "what costs more than the budget is left out");
+        for request in &requests {
+            assert_eq!(messages(request)[1]["role"], "user", "{key}: {request}");
+        }
+        let last = messages(requests.last().expect("it was asked"));
+        assert!(last.len() > 2, "{key}: what fits is given: {last:?}");
+    }
+}

@@ -1,0 +1,133 @@
+//! A model service that refuses, stalls, breaks off or streams nothing: asked again where that helps, and otherwise one
+//! clear reply.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup};
+
+fn setup(model: &Model) -> Setup {
+    Setup::new().model(model).hook(Hook::bearer("in"))
+}
+
+/// The reply to `text` in a chat of its own, and its error's code.
+async fn told(gateway: &Gateway, text: &str) -> (String, Value) {
+    let id = gateway.accept("in", &Message::new(text).chat(text)).await;
+    let state = gateway.wait_done("in", &id).await;
+    (state.text("reply").to_owned(), state.body["error"]["code"].clone())
+}
+
+/// The failures that end a turn: how often the model is asked, and what is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_call_is_one_clear_reply_with_a_code() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(setup(&model).set("providers.scripted.retries", 1)).await;
+    let day = Reply::status(429).retry_after("86400");
+    for (text, answer, asked, code, words) in [
+        ("the key is wrong", Reply::status(401), 1, "llm_auth", "HTTP 401"),
+        ("the request is wrong", Reply::status(400), 1, "llm_bad_request", "HTTP 400"),
+        ("it is broken", Reply::status(500), 2, "llm_server_error", "(after 2 tries)"),
+        ("it is busy for a day", day, 1, "llm_rate_limit", "asks to wait for 86400 s"),
+        ("it breaks off", Reply::text("half an answer").drops_after(2), 2, "llm_connection", "(after 2 tries)"),
+        ("it is no service", Reply::raw("<html>hello</html>"), 2, "llm_parse", "web page"),
+    ] {
+        model.on(text, [answer]);
+        let (reply, found) = told(&gateway, text).await;
+        assert_eq!((model.requests_about(text).len(), found), (asked, json!(code)), "{text}: {reply}");
+        let clear = reply.starts_with("I could not get an answer from the model: scripted: ") && reply.contains(words);
+        assert!(clear && !reply.contains("a-model-key"), "{text}: {reply}");
+        // The failed turn stands in the history as it was told, and the next one goes on.
+        assert_eq!(gateway.ask("in", text, "go on").await, "echo: go on");
+        assert!(model.requests().last().is_some_and(|request| request["messages"][2]["content"] == reply), "{text}");
+    }
+    assert_eq!(model.refused(), Vec::<String>::new());
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
+
+/// What helps when it is asked again is asked again, and nothing of the failed answer is in the reply.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_once_is_asked_again() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(setup(&model).set("providers.scripted.idle_timeout", "300ms")).await;
+    let never = Gate::new();
+    let lost = "data: {\"choices\":[{\"delta\":{\"content\":\"lost words\"}}]}\n\n";
+    let inside = format!("{lost}data: {{\"error\":{{\"message\":\"overloaded\",\"type\":\"server_error\"}}}}\n\n");
+    let call = Reply::tool("write_file", &json!({"path": "lost.txt", "content": "lost words"}));
+    let cases = [
+        ("it is broken once", Reply::status(503)),
+        ("headers never come", Reply::hang()),
+        ("it stalls in the middle", Reply::text("lost words and more of them").stalls_after(2, &never)),
+        ("it breaks off", Reply::text("lost words and more of them").drops_after(2)),
+        ("it ends within a call", call.chunk_chars(4).drops_after(6)),
+        ("it ends too soon", Reply::raw(lost)),
+        ("an error comes inside", Reply::raw(inside)),
+        ("unreadable", Reply::raw("data: {\"choices\":\n\n")),
+    ];
+    for (text, failing) in &cases {
+        let (text, failing, has_failed) = ((*text).to_owned(), failing.clone(), AtomicBool::new(false));
+        model.script(move |asked| {
+            let is_first = asked.user == text && !has_failed.swap(true, Ordering::SeqCst);
+            is_first.then(|| failing.clone())
+        });
+    }
+    // Side by side, as each one waits before it asks again.
+    join_all(cases.iter().map(async |(text, _)| {
+        assert_eq!(told(&gateway, text).await, (format!("echo: {text}"), Value::Null));
+        let requests = model.requests_about(text);
+        assert_eq!(requests.len(), 2, "{text}");
+        assert_eq!(requests[0], requests[1], "{text}: the same is asked again");
+    }))
+    .await;
+    assert!(!gateway.workspace().join("lost.txt").exists(), "half a call is not run");
+    assert_eq!(model.refused(), Vec::<String>::new());
+    wait_settled(&gateway.database()).await;
+    let journal = check(&gateway.database(), &Witness::default());
+    assert!(journal.messages.iter().all(|said| !said.body.to_string().contains("lost words")));
+}
+
+/// A service that names its time is asked again then, and not before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_service_is_asked_when_it_says() {
+    let model = Model::start().await;
+    model.nth(1, Reply::status(429).retry_after("1"));
+    let gateway = Gateway::start(setup(&model)).await;
+    let began = Instant::now();
+    assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
+    assert!(began.elapsed() >= Duration::from_secs(1) && model.count() == 2, "{:?}", began.elapsed());
+}
+
+/// `daoyou agent -m` of a failed turn: the clear error is the reply, and the exit code is 1.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_turn_on_the_command_line_exits_1() {
+    let model = Model::start().await;
+    model.on("broken", [Reply::status(500)]);
+    let gateway = Gateway::new(setup(&model).set("providers.scripted.retries", 0));
+    let ran = gateway.run(&["agent", "-m", "broken"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(ran.stdout, "I could not get an answer from the model: scripted: HTTP 500: scripted failure\n");
+    let ran = gateway.run(&["agent", "-m", "broken", "--json"]).await;
+    let printed: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &printed["error"]["code"]), (Some(1), &json!("llm_server_error")), "{ran:?}");
+    let ran = gateway.run(&["agent", "-m", "hello"]).await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "echo: hello\n"), "{ran:?}");
+}
+
+/// `stream = false`: the same turn, tools and all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_does_not_stream() {
+    let model = Model::start().await;
+    let write = Reply::tool("write_file", &json!({"path": "a.txt", "content": "whole"}));
+    model.on("write", [write.saying("<think>hm</think>"), Reply::text("<think>hm</think>written").usage(30, 5)]);
+    let gateway = Gateway::start(setup(&model).set("providers.scripted.stream", false)).await;
+    assert_eq!(gateway.ask("in", "c", "write").await, "written");
+    assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
+    assert_eq!(std::fs::read_to_string(gateway.workspace().join("a.txt")).unwrap(), "whole");
+    assert!(model.requests().iter().all(|request| request.get("stream").is_none_or(|stream| stream == false)));
+    assert_eq!((model.count(), model.refused()), (3, Vec::new()));
+}

@@ -1,0 +1,282 @@
+//! What a model does to a turn: calls that make no sense, loops, floods of output, silence, thoughts.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::model::Asked;
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup};
+
+fn setup(model: &Model) -> Setup {
+    Setup::new().model(model).hook(Hook::bearer("in"))
+}
+
+fn messages(request: &Value) -> &[Value] {
+    request["messages"].as_array().expect("a request that was not refused")
+}
+
+/// The results that a request ends with.
+fn results(request: &Value) -> Vec<String> {
+    Asked::new(0, request).results
+}
+
+/// One answer of the model, and what it must be told of each call, in order.
+struct Nonsense {
+    name: &'static str,
+    calls: Reply,
+    told: &'static [&'static str],
+}
+
+fn nonsense() -> Vec<Nonsense> {
+    let list = json!({"path": "."});
+    let row = |name, calls, told| Nonsense { name, calls, told };
+    vec![
+        row("cut arguments", Reply::raw_tool("read_file", "{\"path\":"), &["not valid JSON"]),
+        row("a list of arguments", Reply::raw_tool("read_file", "[1]"), &["expected a JSON object, got array"]),
+        row("words as arguments", Reply::raw_tool("exec", "ls -la"), &["not valid JSON"]),
+        row("an unknown tool", Reply::tool("no such.tool", &json!({})), &["Available tools: read_file"]),
+        row(
+            "a wrong type",
+            Reply::tool("read_file", &json!({"path": {"a": 1}})),
+            &["path: expected string, got object"],
+        ),
+        row("a missing one", Reply::tool("write_file", &json!({"path": "x"})), &["missing: content"]),
+        row("an unknown one", Reply::tool("list_dir", &json!({"path": ".", "colour": 1})), &["unknown: colour"]),
+        row(
+            "the same id twice",
+            Reply::tool("list_dir", &list)
+                .call_id("same")
+                .and_tool("read_file", &json!({"path": "USER.md"}))
+                .call_id("same"),
+            &["AGENTS.md", "#"],
+        ),
+        row(
+            "ids that are empty or too long",
+            Reply::tool("list_dir", &list).call_id("").and_tool("list_dir", &list).call_id(&"i".repeat(90)),
+            &["AGENTS.md", "AGENTS.md"],
+        ),
+        row(
+            "one of two is wrong",
+            Reply::tool("list_dir", &list).and_tool("edit_file", &json!({"path": "x"})),
+            &["AGENTS.md", "missing: old_text, new_text"],
+        ),
+    ]
+}
+
+/// Whatever a model writes as a call, it is told what was wrong, and the conversation stays valid, now and in the
+/// next turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn nonsense_is_told_to_the_model_and_the_history_stays_valid() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(setup(&model)).await;
+    for (n, case) in nonsense().into_iter().enumerate() {
+        let (chat, text) = (format!("chat {n}"), format!("case <{n}>"));
+        // The same answer twice, so that the ids stand in two responses of one turn.
+        model.on(&text, [case.calls.clone(), case.calls, Reply::text("understood")]);
+        assert_eq!(gateway.ask("in", &chat, &text).await, "understood", "{}", case.name);
+        let requests = model.requests_about(&text);
+        assert_eq!((requests.len(), model.refused()), (3, Vec::new()), "{}", case.name);
+        for request in &requests[1..] {
+            let told = results(request);
+            let fits =
+                told.len() == case.told.len() && told.iter().zip(case.told).all(|(got, want)| got.contains(want));
+            assert!(fits, "{}: told {told:?}", case.name);
+        }
+        assert_eq!(gateway.ask("in", &chat, "go on").await, "echo: go on");
+        assert_eq!(model.refused(), Vec::<String>::new(), "{}: the next turn", case.name);
+    }
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
+
+/// A hundred calls in one answer are a hundred results in the same order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_calls_at_once_are_all_answered_in_order() {
+    let model = Model::start().await;
+    let call = |reply: Reply, n: usize| {
+        reply.and_tool("write_file", &json!({"path": format!("many/{n}.txt"), "content": format!("number {n}")}))
+    };
+    model.on("many", [(0..100).fold(Reply::default(), call), Reply::text("all written")]);
+    let gateway = Gateway::start(setup(&model)).await;
+    assert_eq!(gateway.ask("in", "c", "many").await, "all written");
+    let told = results(&model.requests()[1]);
+    assert_eq!((told.len(), model.refused()), (100, Vec::new()));
+    for (n, told) in told.iter().enumerate() {
+        assert!(told.contains(&format!("many/{n}.txt")), "result {n}: {told}");
+        let written = std::fs::read_to_string(gateway.workspace().join(format!("many/{n}.txt"))).unwrap();
+        assert_eq!(written, format!("number {n}"));
+    }
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
+
+/// A model that never stops calling tools is asked once more without them, and the answer says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endless_loop_ends_at_the_limit_and_says_so() {
+    let model = Model::start().await;
+    let call = || Reply::tool("list_dir", &json!({"path": "."}));
+    model.script(move |asked| {
+        let has_tools = asked.body["tools"].is_array();
+        match asked.user.as_str() {
+            "loop" if has_tools => Some(call()),
+            "loop" => Some(Reply::text("This is what I found.")),
+            "stubborn" => Some(call()),
+            _ => None,
+        }
+    });
+    let gateway = Gateway::start(setup(&model).set("agent.max_iterations", 3)).await;
+    let reply = gateway.ask("in", "c", "loop").await;
+    let notice = "(I stopped after 3 steps, which is the limit. Ask me to go on if there is more to do.)";
+    assert_eq!(reply, format!("This is what I found.\n\n{notice}"));
+    assert_eq!(gateway.ask("in", "c", "stubborn").await, notice, "a model that calls on is not taken to be done");
+    for text in ["loop", "stubborn"] {
+        let with_tools: Vec<_> = model.requests_about(text).iter().map(|request| request["tools"].is_array()).collect();
+        assert_eq!(with_tools, [true, true, true, false]);
+    }
+    assert_eq!(gateway.ask("in", "c", "still there?").await, "echo: still there?");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// A turn has only so many tokens; what it was doing is closed, and the reply says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_ends_when_its_tokens_are_used_up() {
+    let model = Model::start().await;
+    model.on("dear", [Reply::tool("list_dir", &json!({"path": "."})).usage(400, 200)]);
+    let gateway = Gateway::start(setup(&model).set("agent.max_turn_tokens", 1_000)).await;
+    let id = gateway.accept("in", &Message::new("dear").chat("c")).await;
+    let state = gateway.wait_done("in", &id).await;
+    assert!(state.text("reply").contains("after 1200 tokens"), "{state:?}");
+    assert_eq!((&state.body["error"]["code"], model.count()), (&json!("token_cap"), 2));
+    assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
+    assert_eq!(model.refused(), Vec::<String>::new());
+    assert!(gateway.ask("in", "c", "/cost").await.contains("tokens in"));
+}
+
+/// A field of `/proc/PID/status` in bytes.
+fn memory(gateway: &Gateway, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>().unwrap() * 1024
+}
+
+/// A flood of output: the model gets head and tail and can page through the rest; the gateway does not grow.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_output_is_cut_kept_and_paged() {
+    let model = Model::start().await;
+    model.script(|asked| {
+        let path = || asked.results.first()?.split("the whole output: ").nth(1)?.split(' ').next().map(str::to_owned);
+        match (asked.user.as_str(), asked.step) {
+            ("flood", 0) => {
+                let command = "echo first-line; seq 1000000000 1005000000; echo last-line";
+                Some(Reply::tool("exec", &json!({"command": command})))
+            }
+            ("flood", 1) => Some(Reply::tool("read_file", &json!({"path": path()?, "offset": 5_001, "limit": 2}))),
+            ("flood", _) => Some(Reply::text("read it")),
+            _ => None,
+        }
+    });
+    let gateway = Gateway::start(setup(&model)).await;
+    gateway.ask("in", "c", "warm up").await;
+    let before = memory(&gateway, "VmRSS");
+    assert_eq!(gateway.ask("in", "c", "flood").await, "read it");
+    let grown = memory(&gateway, "VmHWM").saturating_sub(before);
+    assert!(grown < 16 << 20, "55 MB of output took {grown} bytes");
+    let requests = model.requests_about("flood");
+    let cut = results(&requests[1])[0].clone();
+    assert!(cut.starts_with("first-line\n") && cut.trim_end().ends_with("last-line"), "{cut}");
+    assert!(cut.chars().count() <= 8_000 && cut.contains(" characters, "), "{}", cut.len());
+    let page = results(&requests[2])[0].clone();
+    assert!(page.starts_with("1000004999\n1000005000\n"), "{page}");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// What a model thinks is no part of what it says, however the tags are cut, and does not come back to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn thoughts_are_no_part_of_the_answer() {
+    let model = Model::start().await;
+    let look = Reply::tool("list_dir", &json!({"path": "."})).saying("<think>\nplan one\n</think>Let me look.");
+    let last =
+        Reply::text("<think>plan two</think>\n\n好的，the <think> tag is\n<thinking>plan three</thinking>\nhere.");
+    model.on("think", [look.reasoning("plan four"), last.one_byte_chunks().chunk_chars(1).crlf()]);
+    let gateway = Gateway::start(setup(&model)).await;
+    assert_eq!(gateway.ask("in", "c", "think").await, "好的，the <think> tag is\nhere.");
+    gateway.ask("in", "c", "and now").await;
+    let requests = model.requests();
+    for request in &requests[1..] {
+        assert!(!request.to_string().contains("plan "), "{request}");
+    }
+    let said: Vec<_> = messages(&requests[2]).iter().filter(|m| m["role"] == "assistant").collect();
+    assert_eq!(
+        (&said[0]["content"], &said[1]["content"]),
+        (&json!("Let me look."), &json!("好的，the <think> tag is\nhere."))
+    );
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// An answer without words is a clear error, unless tools did what was asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_answer_is_told() {
+    let model = Model::start().await;
+    model.on("nothing", [Reply::text("")]);
+    model.on("blank", [Reply::text("<think>hm</think> \n ")]);
+    let write = Reply::tool("write_file", &json!({"path": "a.txt", "content": "a"}));
+    model.on("act", [write, Reply::text("")]);
+    let gateway = Gateway::start(setup(&model)).await;
+    for (text, reply, code) in [
+        ("nothing", "The model gave no answer. Please try again.", json!("empty_answer")),
+        ("blank", "The model gave no answer. Please try again.", json!("empty_answer")),
+        ("act", "Done.", Value::Null),
+    ] {
+        let id = gateway.accept("in", &Message::new(text).chat("c")).await;
+        let state = gateway.wait_done("in", &id).await;
+        assert_eq!((state.text("reply"), &state.body["error"]["code"]), (reply, &code), "{text}");
+    }
+    assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// A turn whose time is up says so, ends what it ran, and lets the next one go.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_ends_when_its_time_is_up() {
+    let model = Model::start().await;
+    model.on("hang", [Reply::hang()]);
+    model.on("sleep", [Reply::tool("exec", &json!({"command": "echo begun; sleep 1000"}))]);
+    let gateway = Gateway::start(setup(&model).set("agent.turn_timeout", "700ms")).await;
+    for text in ["hang", "sleep"] {
+        let id = gateway.accept("in", &Message::new(text).chat(text)).await;
+        let behind = gateway.accept("in", &Message::new("behind").chat(text)).await;
+        let state = gateway.wait_done("in", &id).await;
+        assert_eq!(state.text("reply"), "I stopped because this took longer than 700ms.");
+        assert_eq!(state.body["error"]["code"], "turn_timeout");
+        assert_eq!(gateway.wait_done("in", &behind).await.text("reply"), "echo: behind");
+    }
+    model.wait_left(1).await;
+    let request = model.requests_about("behind").pop().expect("it was asked");
+    let result = messages(&request).iter().find(|message| message["role"] == "tool").expect("the command's result");
+    assert_eq!(result["content"], "Error: Cancelled; the command was killed\nbegun\n");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// A journal that was changed from outside is not gone on with: the sender is told, and the session goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_journal_is_not_believed() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    let list = Reply::tool("list_dir", &json!({"path": "."}));
+    model.on("work", [list, Reply::text("never said").held_by(&gate)]);
+    let mut gateway = Gateway::start(setup(&model)).await;
+    let id = gateway.accept("in", &Message::new("work").chat("c")).await;
+    gate.wait_arrived(1).await;
+    gateway.kill9().await;
+    let store = rusqlite::Connection::open(gateway.database()).unwrap();
+    let changed = store.execute("UPDATE turn_steps SET body = replace(body, 'list_dir', 'exec')", []).unwrap();
+    assert!(changed > 0);
+    drop(store);
+    gateway.up().await;
+    let state = gateway.wait_done("in", &id).await;
+    assert_eq!((&state.body["error"]["code"], model.count()), (&json!("state_corrupted"), 2), "{state:?}");
+    assert!(state.text("reply").contains("damaged"), "{state:?}");
+    assert_eq!(gateway.json(&["turns", "show", &id]).await["intact"], false);
+    assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
