@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use daoyou_channels::TurnEvent;
 
+use super::context::estimate_tokens;
 use super::journal::Journal;
 use super::phrases::{Phrases, fill};
 use super::progress::{INTERRUPTED, OpenCall, Progress, StepBody};
 use super::think;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatRequest, ChatResponse, LlmError, ModelChoice, ToolCall, ToolSpec};
+use crate::llm::{ChatMessage, ChatRequest, ChatResponse, LlmError, ModelChoice, ToolCall, ToolSpec, Usage};
 use crate::tools::{Executor, Replay, ToolContext, ToolResult};
 
 /// How long a turn may go on.
@@ -99,6 +100,9 @@ impl Turn<'_> {
             response.tool_calls.clear();
         }
         make_ids_unique(&mut response.tool_calls, &progress.messages);
+        if response.usage == Usage::default() {
+            response.usage = estimate_usage(&request, &response);
+        }
         Ok(response)
     }
 
@@ -176,6 +180,21 @@ impl Turn<'_> {
         tracing::warn!(%turn, %session, code = error.code(), %error, "the model call failed");
         Answer { reply: fill(self.phrases.model_failed, &[&error.to_string()]), error: Some(error.code()) }
     }
+}
+
+/// What a response cost, where its service does not say: limits hold all the same.
+fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
+    let tokens_of = |message: &ChatMessage| match message {
+        ChatMessage::User { content } | ChatMessage::Tool { content, .. } => estimate_tokens(content),
+        ChatMessage::Assistant { content, tool_calls, .. } => {
+            estimate_tokens(content) + tool_calls.iter().map(|call| estimate_tokens(&call.arguments)).sum::<usize>()
+        }
+    };
+    let input = estimate_tokens(&request.system) + request.messages.iter().map(tokens_of).sum::<usize>();
+    let calls = response.tool_calls.iter().map(|call| estimate_tokens(&call.arguments)).sum::<usize>();
+    let output = estimate_tokens(&response.text) + calls;
+    let count = |tokens| u64::try_from(tokens).unwrap_or(u64::MAX);
+    Usage { input_tokens: count(input), output_tokens: count(output), cached_tokens: 0 }
 }
 
 /// Active time of the turn, over all its runs.
