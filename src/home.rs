@@ -97,6 +97,11 @@ impl Home {
         self.dir.join("token")
     }
 
+    /// What each running turn does, for the next process.
+    pub fn flight(&self) -> PathBuf {
+        self.dir.join("daoyou.flight")
+    }
+
     /// What was typed at the terminal.
     pub fn history(&self) -> PathBuf {
         self.dir.join("history")

@@ -168,3 +168,20 @@ async fn a_drain_lets_turns_finish_and_keeps_the_rest() {
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness { accepted: &[finishes, stays], ..Witness::default() });
 }
+
+/// Killed from outside again and again while it waits for the model: that is no fault of the message, and it is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_only_waits_is_not_given_up() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    model.on("slow", [Reply::text("at last").held_by(&gate)]);
+    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let id = gateway.accept("in", &Message::new("slow").chat("c")).await;
+    for round in 1..=6 {
+        gate.wait_arrived(round).await;
+        gateway.restart().await;
+    }
+    gate.open();
+    let state = gateway.wait_done("in", &id).await;
+    assert_eq!((state.text("status"), state.text("reply")), ("done", "at last"), "{state:?}");
+}

@@ -8,6 +8,7 @@ use async_channel::{Receiver, Sender};
 use daoyou_channels::SessionKey;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::lane::LaneRunner;
 use super::lanes::Lanes;
@@ -25,15 +26,17 @@ pub struct AgentLoop {
     proven: (Sender<SessionKey>, Receiver<SessionKey>),
     /// Runs one session only: what the last gateway left is the next gateway's to judge.
     is_guest: bool,
+    /// Turns that only waited for a model when the last process ended.
+    waited: HashSet<Uuid>,
 }
 
 impl AgentLoop {
-    /// A loop for all sessions, or for `only` one.
-    pub fn new(runner: Arc<LaneRunner>, only: Option<SessionKey>) -> Self {
+    /// A loop for all sessions, or for `only` one. `waited` is what the flight recorder told of the last process.
+    pub fn new(runner: Arc<LaneRunner>, only: Option<SessionKey>, waited: HashSet<Uuid>) -> Self {
         let bound = usize::try_from(runner.config.max_concurrent_turns).unwrap_or(usize::MAX);
         let is_guest = only.is_some();
         let lanes = Lanes::new(bound, only);
-        Self { runner, lanes, turns: JoinSet::new(), proven: async_channel::bounded(64), is_guest }
+        Self { runner, lanes, turns: JoinSet::new(), proven: async_channel::bounded(64), is_guest, waited }
     }
 
     /// Looks at what the last run of the gateway left: everything unfinished goes on. After an unclean stop, what may
@@ -49,14 +52,19 @@ impl AgentLoop {
 
     async fn judge(&mut self) -> Result<(), StoreError> {
         let store = self.runner.bus.store().clone();
+        let waited = std::mem::take(&mut self.waited);
         let (buried, suspects) = store
-            .write(Commit::Synced, |connection| {
+            .write(Commit::Synced, move |connection| {
                 let clean = meta::get(connection, meta::CLEAN)?.is_none_or(|clean| clean == "yes");
                 meta::set(connection, meta::CLEAN, "no")?;
-                let alone = meta::get(connection, meta::ALONE)?.and_then(|turn| turn.parse().ok());
+                let alone = meta::get(connection, meta::ALONE)?.and_then(|turn| turn.parse::<Uuid>().ok());
                 meta::set(connection, meta::ALONE, "")?;
                 let mut buried = Vec::new();
-                if let (false, Some(turn)) = (clean, alone) {
+                // Who only waited did not stop the gateway: its start does not count, as after an orderly stop.
+                for turn in &waited {
+                    inbox::undo_start(connection, *turn)?;
+                }
+                if let Some(turn) = alone.filter(|turn| !clean && !waited.contains(turn)) {
                     buried = inbox::of_turn(connection, turn)?;
                     buried.retain(|row| row.state == inbox::State::Running && row.stalled >= SUSPECT_AFTER);
                 }

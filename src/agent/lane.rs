@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::context::{self, SystemPrompt, Window};
 use super::ending::{Append, Ending};
+use super::flight::{FlightRecorder, FlightSlot};
 use super::journal::{Journal, StoreJournal};
 use super::lanes::Company;
 use super::phrases::{Phrases, fill};
@@ -50,6 +51,7 @@ pub struct LaneRunner {
     pub slash: Arc<SlashCommands>,
     pub phrases: &'static Phrases,
     pub cancels: Cancels,
+    pub flight: FlightRecorder,
 }
 
 /// A turn that has been started in the store.
@@ -58,6 +60,16 @@ struct Started {
     rows: Vec<InboxRow>,
     steps: Vec<StepRow>,
     cancel: CancellationToken,
+}
+
+/// A started turn, and what it is recorded and shown by.
+struct Run<'a> {
+    session: &'a SessionKey,
+    started: &'a Started,
+    last: &'a InboxRow,
+    journal: &'a dyn Journal,
+    watch: &'a Watch,
+    flight: &'a FlightSlot<'a>,
 }
 
 /// How a turn that did not fail came to its end.
@@ -83,7 +95,8 @@ impl LaneRunner {
         };
         let turn = started.turn;
         let proven = (company == Company::Alone).then_some(proven);
-        let ending = AssertUnwindSafe(self.run(session, &started, proven)).catch_unwind().await;
+        let flight = self.flight.board(turn);
+        let ending = AssertUnwindSafe(self.run(session, &started, proven, &flight)).catch_unwind().await;
         let ending = ending.unwrap_or_else(|_| {
             tracing::error!(%turn, %session, "a turn panicked");
             Ok(self.ending(&started, Outcome::Panicked, None))
@@ -137,6 +150,7 @@ impl LaneRunner {
         session: &SessionKey,
         started: &Started,
         proven: Option<Sender<SessionKey>>,
+        flight: &FlightSlot<'_>,
     ) -> Result<Ending, StoreError> {
         let Some(last) = started.rows.last() else {
             return Err(StoreError::Row("a turn without messages".to_owned()));
@@ -159,8 +173,8 @@ impl LaneRunner {
         let watch = Watch::new(hub, session.clone(), started.turn, &last.channel, &last.chat_id);
         watch.emit(|| TurnEvent::Started);
         let journal = StoreJournal { bus: &self.bus, turn: started.turn, session: session.clone(), proven };
-        let outcome = self.converse(session, started, last, &mut progress, &journal, &watch).await?;
-        let (model, answer) = outcome;
+        let run = Run { session, started, last, journal: &journal, watch: &watch, flight };
+        let (model, answer) = self.converse(&run, &mut progress).await?;
         let ending = self.ending(started, answer, Some((&watch, &progress)));
         let (reply, message) = (ending.reply.clone(), ending.reply.clone());
         watch.emit(|| match ending.error {
@@ -175,15 +189,8 @@ impl LaneRunner {
     }
 
     /// Gives the model the conversation and lets the turn run, until it answers, is stopped, or its time is up.
-    async fn converse(
-        &self,
-        session: &SessionKey,
-        started: &Started,
-        last: &InboxRow,
-        progress: &mut Progress,
-        journal: &dyn Journal,
-        watch: &Watch,
-    ) -> Result<(String, Outcome), StoreError> {
+    async fn converse(&self, run: &Run<'_>, progress: &mut Progress) -> Result<(String, Outcome), StoreError> {
+        let Run { session, started, journal, .. } = *run;
         let (head, history, from) = self.history(session, progress.context.clone()).await?;
         let wanted = head.model.clone().unwrap_or_else(|| self.config.model.clone());
         let model = match self.models.resolve(&wanted).await {
@@ -210,7 +217,7 @@ impl LaneRunner {
         let user = progress.context.as_ref().map(|context| context.user.clone()).unwrap_or_default();
         let mut conversation = history;
         conversation.push(ChatMessage::User { content: user });
-        let turn = self.turn(session, started, last, &model, conversation, system, journal, watch);
+        let turn = self.turn(run, &model, conversation, system);
         let limit = self.config.turn_timeout.0.saturating_sub(progress.active);
         let mut running = pin!(turn.run(progress));
         let cut_off = tokio::select! {
@@ -224,18 +231,14 @@ impl LaneRunner {
         Ok((model_name, running.await.map_or(cut_off, Outcome::Answered)))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a turn is a function of all its inputs, and this only names them")]
     fn turn<'a>(
         &'a self,
-        session: &SessionKey,
-        started: &Started,
-        last: &InboxRow,
+        run: &Run<'a>,
         model: &'a ModelChoice,
         conversation: Vec<ChatMessage>,
         system: Arc<str>,
-        journal: &'a dyn Journal,
-        watch: &'a Watch,
     ) -> Turn<'a> {
+        let Run { session, started, last, journal, watch, flight } = *run;
         Turn {
             system,
             conversation,
@@ -255,6 +258,7 @@ impl LaneRunner {
             limits: TurnLimits { iterations: self.config.max_iterations, tokens: self.config.max_turn_tokens },
             journal,
             watch,
+            flight,
             phrases: self.phrases,
         }
     }

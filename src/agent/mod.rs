@@ -13,6 +13,7 @@ mod lane;
 
 mod context;
 mod ending;
+mod flight;
 mod journal;
 mod progress;
 mod think;
@@ -25,6 +26,7 @@ mod slash;
 pub use agent_loop::AgentLoop;
 pub use config::{AgentConfig, Locale, QueueMode};
 pub use context::SystemPrompt;
+pub use flight::FlightRecorder;
 pub use lane::LaneRunner;
 pub use phrases::Phrases;
 pub use slash::SlashCommands;

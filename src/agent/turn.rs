@@ -3,17 +3,21 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use daoyou_channels::TurnEvent;
 
 use super::context::estimate_tokens;
+use super::flight::FlightSlot;
 use super::journal::Journal;
 use super::phrases::{Phrases, fill};
 use super::progress::{INTERRUPTED, OpenCall, Progress, StepBody};
 use super::think;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatRequest, ChatResponse, LlmError, ModelChoice, ToolCall, ToolSpec, Usage};
+use crate::llm::{
+    ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ModelChoice, ToolCall, ToolSpec, Usage,
+};
 use crate::tools::{Executor, Replay, ToolContext, ToolResult};
 
 /// How long a turn may go on.
@@ -39,6 +43,7 @@ pub struct Turn<'a> {
     pub limits: TurnLimits,
     pub journal: &'a dyn Journal,
     pub watch: &'a Watch,
+    pub flight: &'a FlightSlot<'a>,
     pub phrases: &'static Phrases,
 }
 
@@ -93,7 +98,10 @@ impl Turn<'_> {
             temperature: self.temperature,
             max_tokens: self.max_tokens,
         };
-        let response = self.model.provider.chat(&request, self.watch).await;
+        let sink = FirstWord { flight: self.flight, watch: self.watch, has_come: AtomicBool::new(false) };
+        self.flight.waits();
+        let response = self.model.provider.chat(&request, &sink).await;
+        self.flight.works();
         self.watch.end_response();
         let mut response = response?;
         if last_call {
@@ -179,6 +187,25 @@ impl Turn<'_> {
         let ToolContext { turn, session, .. } = &self.tool_context;
         tracing::warn!(%turn, %session, code = error.code(), %error, "the model call failed");
         Answer { reply: fill(self.phrases.model_failed, &[&error.to_string()]), error: Some(error.code()) }
+    }
+}
+
+/// Tells the flight recorder when the wait for the model is over: from its first word on, this process works.
+struct FirstWord<'a> {
+    flight: &'a FlightSlot<'a>,
+    watch: &'a Watch,
+    has_come: AtomicBool,
+}
+
+impl DeltaSink for FirstWord<'_> {
+    fn delta(&self, delta: Delta<'_>) {
+        if delta == Delta::Restart {
+            self.has_come.store(false, Ordering::Relaxed);
+            self.flight.waits();
+        } else if !self.has_come.swap(true, Ordering::Relaxed) {
+            self.flight.works();
+        }
+        self.watch.delta(delta);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Builds everything from the configuration; nothing runs yet.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{AgentLoop, LaneRunner, Phrases, SlashCommands, SystemPrompt, prepare_workspace};
+use crate::agent::{AgentLoop, FlightRecorder, LaneRunner, Phrases, SlashCommands, SystemPrompt, prepare_workspace};
 use crate::bus::{BusSettings, Capacities, ChannelHealth, MessageBus, Notices};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Faults, Loaded};
@@ -65,14 +65,14 @@ impl Gateway {
         let models = Models::build(&config.providers, |name| std::env::var(name).ok(), Arc::new(OfflineProvider));
         let fault = |fault: ProviderFault| loaded.fault(&fault.key, fault.message, "");
         let models = Arc::new(models.map_err(|faults| Faults(faults.into_iter().map(fault).collect()))?);
-        let (bus, runner) = build_agent(&home, config, &workspace, models.clone()).await?;
+        let is_alone = options.alone.is_some();
+        let (bus, agent) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
 
         let front = match options.front {
             Some(front) => Some(Front { banner: banner(&model_name(&models, config).await, &workspace), ..front }),
             None => None,
         };
         let cli = Arc::new(CliChannel::new(front));
-        let is_alone = options.alone.is_some();
         let Channels { running, resting } = build_channels(config, cli.clone(), is_alone)?;
         let context = ChannelContext {
             inbox: bus.clone(),
@@ -103,7 +103,7 @@ impl Gateway {
             _lock: lock,
             drain_timeout: config.gateway.drain_timeout.0,
             retain: config.store.retain.clone(),
-            agent: AgentLoop::new(Arc::new(runner), options.alone),
+            agent,
             manager: ChannelManager::new(bus.clone(), running, resting, health),
             bus,
             cli,
@@ -162,13 +162,14 @@ fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
     }
 }
 
-/// The bus over the home's store, and what runs turns.
+/// The bus over the home's store, and the loop that runs turns.
 async fn build_agent(
     home: &Home,
     config: &Config,
     workspace: &Path,
     models: Arc<Models>,
-) -> anyhow::Result<(Arc<MessageBus>, LaneRunner)> {
+    alone: Option<SessionKey>,
+) -> anyhow::Result<(Arc<MessageBus>, AgentLoop)> {
     let store = Store::open(&home.database())?;
     let phrases = Phrases::of(config.agent.locale);
     // Not the file's path: the program may be replaced on disk while it runs.
@@ -193,6 +194,12 @@ async fn build_agent(
     };
     let bus = Arc::new(MessageBus::new(store, settings, slash.clone()));
     bus.recount().await?;
+    let lanes = usize::try_from(config.agent.max_concurrent_turns).unwrap_or(usize::MAX);
+    let (flight, waited) = match alone {
+        // The gateway's record is for the next gateway.
+        Some(_) => (FlightRecorder::none(), HashSet::new()),
+        None => FlightRecorder::open(&home.flight(), lanes),
+    };
     let runner = LaneRunner {
         bus: bus.clone(),
         config: config.agent.clone(),
@@ -203,8 +210,10 @@ async fn build_agent(
         slash,
         phrases,
         cancels: Arc::default(),
+        flight,
     };
-    Ok((bus, runner))
+    let agent = AgentLoop::new(Arc::new(runner), alone, waited);
+    Ok((bus, agent))
 }
 
 struct Channels {
