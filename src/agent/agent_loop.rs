@@ -1,11 +1,13 @@
 //! The single consumer of inbound messages.
 
 use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 use daoyou_channels::SessionKey;
+use futures_util::FutureExt;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -107,7 +109,9 @@ impl AgentLoop {
             }
             Inbound::Rescan => {
                 if let Err(error) = self.rescan().await {
-                    tracing::error!(%error, "the inbox could not be looked at");
+                    tracing::error!(%error, "the inbox could not be looked at; trying again");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    self.runner.bus.look_again();
                 }
             }
         }
@@ -138,7 +142,9 @@ impl AgentLoop {
         while let Some((session, company)) = self.lanes.next() {
             let (runner, proven) = (self.runner.clone(), self.proven.0.clone());
             self.turns.spawn(async move {
-                let more = runner.run_next(&session, company, proven).await;
+                let turn = AssertUnwindSafe(runner.run_next(&session, company, proven)).catch_unwind().await;
+                // What panics outside of a turn leaves its row unfinished: the lane looks again.
+                let more = turn.unwrap_or(true);
                 (session, more)
             });
         }

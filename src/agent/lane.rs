@@ -345,13 +345,14 @@ fn take_rows(connection: &Connection, session: &str, collect: bool) -> Result<Ve
     let limit = if collect { COLLECT_LIMIT } else { 1 };
     let mut rows = inbox::open_of_session(connection, session, limit)?;
     let Some(first) = rows.first().cloned() else { return Ok(Vec::new()) };
-    match first.state {
-        State::Waiting => return Ok(Vec::new()),
-        State::Running => {
-            let started = inbox::of_turn(connection, first.turn)?;
-            return Ok(started.into_iter().filter(|row| row.state == State::Running).collect());
-        }
-        _ => {}
+    if first.state == State::Waiting {
+        return Ok(Vec::new());
+    }
+    let mut own = inbox::of_turn(connection, first.turn)?;
+    own.retain(|row| matches!(row.state, State::Queued | State::Running));
+    let has_begun = first.state == State::Running || own.len() > 1 || turn_steps::has_any(connection, first.turn)?;
+    if has_begun {
+        return Ok(own);
     }
     let joins = |row: &InboxRow| {
         row.state == State::Queued

@@ -1,5 +1,6 @@
 //! Taking messages in: a row first, then a wake-up.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -22,10 +23,17 @@ impl MessageBus {
     /// # Errors
     /// The [`Refusal`] that the sender is to be told; nothing is kept then.
     pub async fn publish_inbound(
-        &self,
-        mut message: InboundMessage,
+        self: &Arc<Self>,
+        message: InboundMessage,
         cursor: Option<Cursor>,
     ) -> Result<Acceptance, Refusal> {
+        // A task of its own: a caller who hangs up drops his future, and what is committed must be woken all the same.
+        let bus = self.clone();
+        let accepted = tokio::spawn(async move { bus.take_in(message, cursor).await });
+        accepted.await.unwrap_or_else(|error| Err(refuse(&StoreError::Row(error.to_string()))))
+    }
+
+    async fn take_in(&self, mut message: InboundMessage, cursor: Option<Cursor>) -> Result<Acceptance, Refusal> {
         if message.external_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > EXTERNAL_ID_LIMIT) {
             return Err(Refusal::Invalid(format!("the message's id must have 1 to {EXTERNAL_ID_LIMIT} bytes")));
         }
@@ -37,7 +45,7 @@ impl MessageBus {
             message.trust = Trust::Owner;
         }
         match self.past_lane.order(&message) {
-            Some(order) => self.carry_out(order, message).await,
+            Some(order) => self.carry_out(order, message, cursor).await,
             None => self.queue(message, cursor).await,
         }
     }
@@ -71,6 +79,7 @@ impl MessageBus {
             }
             Ok(Inserted::Known { .. }) => {
                 self.ledger.give_back(&session, 1);
+                self.inbound.wake(Inbound::Work(session));
                 let known = self.known(&message).await?;
                 known.ok_or_else(|| refuse(&StoreError::Row("a known message is gone".to_owned())))
             }
@@ -82,9 +91,18 @@ impl MessageBus {
         }
     }
 
-    /// `/stop` and `/status`: the row is done from the start, its reply in the same commit.
-    async fn carry_out(&self, order: Order, message: InboundMessage) -> Result<Acceptance, Refusal> {
+    /// `/stop` and `/status`: the row is done from the start, its reply in the same commit. They pass the inbound
+    /// bounds, which is what they are for, but not the outbound one.
+    async fn carry_out(
+        &self,
+        order: Order,
+        message: InboundMessage,
+        cursor: Option<Cursor>,
+    ) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
+        if let Err(refusal) = self.ledger.may_take(&message.channel) {
+            return self.known(&message).await?.ok_or(refusal);
+        }
         let row = new_row(&message, &session, State::Done).map_err(|error| refuse(&error))?;
         let id = row.id;
         let status = match order {
@@ -95,6 +113,9 @@ impl MessageBus {
         let channel = message.channel.clone();
         let known = message.clone();
         let answer = move |connection: &Connection| {
+            if let Some(cursor) = cursor {
+                cursors::set(connection, &cursor.channel, &cursor.source, &cursor.position)?;
+            }
             if inbox::insert(connection, &row)? != Inserted::New {
                 return Ok(None);
             }
@@ -183,10 +204,8 @@ pub(super) fn refuse(error: &StoreError) -> Refusal {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::sync::Arc;
 
     use async_trait::async_trait;
-    use daoyou_channels::Inbox;
     use proptest::prelude::*;
 
     use super::*;
@@ -210,7 +229,7 @@ mod tests {
         }
     }
 
-    fn bus(folder: &tempfile::TempDir) -> MessageBus {
+    fn bus(folder: &tempfile::TempDir) -> Arc<MessageBus> {
         let settings = BusSettings {
             capacities: Capacities { session: 100, inbound: 100, outbound: 100 },
             reserve: 0,
@@ -218,7 +237,8 @@ mod tests {
             owners: HashSet::new(),
             notices: None,
         };
-        MessageBus::new(Store::open(&folder.path().join("daoyou.db")).unwrap(), settings, Arc::new(NoOrders))
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        Arc::new(MessageBus::new(store, settings, Arc::new(NoOrders)))
     }
 
     proptest! {
@@ -234,7 +254,8 @@ mod tests {
                 let accepts = sent.iter().map(|(channel, id)| {
                     let mut message = InboundMessage::text(&format!("c{channel}"), "chat", "ann", Trust::Known, "hi");
                     message.external_id = Some(format!("id{id}"));
-                    bus.accept(message, None)
+                    let bus = bus.clone();
+                    async move { bus.publish_inbound(message, None).await }
                 });
                 let answers = futures_util::future::join_all(accepts).await;
                 let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();

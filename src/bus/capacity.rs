@@ -21,7 +21,8 @@ pub struct Ledger {
 struct Counts {
     inbound: usize,
     sessions: HashMap<SessionKey, usize>,
-    outbound: HashMap<String, usize>,
+    /// May dip below zero for a moment: a delivery can end before its writer has counted it.
+    outbound: HashMap<String, isize>,
 }
 
 impl Ledger {
@@ -32,11 +33,7 @@ impl Ledger {
     /// Takes a place for one message of `session`, before it is written.
     pub fn take(&self, channel: &str, session: &SessionKey) -> Result<(), Refusal> {
         let mut counts = self.lock();
-        let undelivered = counts.outbound.get(channel).copied().unwrap_or_default();
-        if undelivered >= self.bounds.outbound {
-            let channel = channel.to_owned();
-            return Err(Refusal::OutboxFull { channel, waiting: undelivered, retry_after: RETRY_AFTER });
-        }
+        Self::check_outbound(&counts, channel, self.bounds.outbound)?;
         if counts.inbound >= self.bounds.inbound {
             return Err(Refusal::InboxFull { waiting: counts.inbound, retry_after: RETRY_AFTER });
         }
@@ -68,18 +65,17 @@ impl Ledger {
         }
     }
 
+    /// Whether the channel may take anything in at all, by what it has not yet delivered.
+    pub fn may_take(&self, channel: &str) -> Result<(), Refusal> {
+        Self::check_outbound(&self.lock(), channel, self.bounds.outbound)
+    }
+
     pub fn add_outbound(&self, channel: &str, messages: usize) {
-        *self.lock().outbound.entry(channel.to_owned()).or_default() += messages;
+        self.change_outbound(channel, isize::try_from(messages).unwrap_or(isize::MAX));
     }
 
     pub fn remove_outbound(&self, channel: &str) {
-        let mut counts = self.lock();
-        if let Some(waiting) = counts.outbound.get_mut(channel) {
-            *waiting = waiting.saturating_sub(1);
-            if *waiting == 0 {
-                counts.outbound.remove(channel);
-            }
-        }
+        self.change_outbound(channel, -1);
     }
 
     /// Unfinished messages of all sessions.
@@ -89,7 +85,26 @@ impl Ledger {
 
     /// Undelivered messages of all channels.
     pub fn outbound(&self) -> usize {
-        self.lock().outbound.values().sum()
+        usize::try_from(self.lock().outbound.values().sum::<isize>()).unwrap_or(0)
+    }
+
+    fn check_outbound(counts: &Counts, channel: &str, bound: usize) -> Result<(), Refusal> {
+        let undelivered = counts.outbound.get(channel).copied().unwrap_or_default();
+        match usize::try_from(undelivered) {
+            Ok(waiting) if waiting >= bound => {
+                Err(Refusal::OutboxFull { channel: channel.to_owned(), waiting, retry_after: RETRY_AFTER })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn change_outbound(&self, channel: &str, by: isize) {
+        let mut counts = self.lock();
+        let waiting = counts.outbound.entry(channel.to_owned()).or_default();
+        *waiting += by;
+        if *waiting == 0 {
+            counts.outbound.remove(channel);
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Counts> {

@@ -77,8 +77,11 @@ impl<T> Wake<T> {
     }
 
     pub(super) fn wake(&self, item: T) {
-        if let Err(TrySendError::Full(_)) = self.send.try_send(item) {
+        if let Err(TrySendError::Full(item)) = self.send.try_send(item) {
             self.overflowed.store(true, Ordering::SeqCst);
+            // The consumer may have emptied the queue before it could see the flag; then there is room now, and the
+            // item makes it look. If it is full still, what is in it does.
+            let _ = self.send.try_send(item);
         }
     }
 
@@ -192,15 +195,20 @@ impl MessageBus {
         self.waiters.wake(messages);
     }
 
-    /// A dead message was revived by hand.
-    pub fn inbound_revived(&self, session: SessionKey) {
-        self.ledger.add(&session, 1);
+    /// Dead messages were revived by hand.
+    pub fn inbound_revived(&self, session: SessionKey, messages: usize) {
+        self.ledger.add(&session, messages);
         self.inbound.wake(Inbound::Work(session));
     }
 
     /// From now on new messages are refused: the gateway stops.
     pub fn close_intake(&self) {
         self.draining.store(true, Ordering::SeqCst);
+    }
+
+    /// The consumer could not look at everything when it was asked to; it is asked again.
+    pub fn look_again(&self) {
+        self.inbound.overflowed.store(true, Ordering::SeqCst);
     }
 
     /// No turn runs any more: whoever waits for a message is told how it stands.

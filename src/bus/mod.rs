@@ -21,3 +21,4 @@ pub use config::{BusSettings, Capacities, Notices};
 pub use events::EventHub;
 pub use health::{ChannelHealth, ChannelState};
 pub use message_bus::{Inbound, MessageBus, Order, PastLane};
+pub use states::BusInbox;

@@ -1,5 +1,6 @@
 //! The bus as a channel's inbox: accept, and how far an accepted message has come.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,16 +12,21 @@ use super::{MessageBus, OutboundBody};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::{Commit, Connection, StoreError, cursors, outbox};
 
+/// The bus as channels see it.
+#[derive(Clone)]
+pub struct BusInbox(pub Arc<MessageBus>);
+
 #[async_trait]
-impl Inbox for MessageBus {
+impl Inbox for BusInbox {
     async fn accept(&self, message: InboundMessage, cursor: Option<Cursor>) -> Result<Acceptance, Refusal> {
-        self.publish_inbound(message, cursor).await
+        self.0.publish_inbound(message, cursor).await
     }
 
     async fn skip(&self, cursor: Cursor, reason: &str) -> Result<(), Refusal> {
         let reason = reason.to_owned();
         let Cursor { channel, source, position } = cursor;
-        self.store
+        self.0
+            .store
             .write(Commit::Synced, move |connection| cursors::skip(connection, &channel, &source, &position, &reason))
             .await
             .map_err(|error| refuse(&error))
@@ -28,7 +34,8 @@ impl Inbox for MessageBus {
 
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {
         let (channel, source) = (channel.to_owned(), source.to_owned());
-        self.store
+        self.0
+            .store
             .read(move |connection| {
                 let position = cursors::get(connection, &channel, &source)?;
                 Ok(position.map(|position| Cursor { channel, source, position }))
@@ -39,7 +46,8 @@ impl Inbox for MessageBus {
 
     async fn state(&self, channel: &str, id: &str) -> Result<Option<MessageState>, Refusal> {
         let (channel, id) = (channel.to_owned(), id.to_owned());
-        self.store
+        self.0
+            .store
             .read(move |connection| {
                 let by_id = match id.parse() {
                     Ok(uuid) => inbox::find(connection, uuid)?.filter(|row| row.channel == channel),
@@ -56,9 +64,10 @@ impl Inbox for MessageBus {
     }
 
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal> {
-        let ended = self.waiters.register(id);
+        let mut waiter = self.0.waiters.register(id);
         let look = || {
-            self.store
+            self.0
+                .store
                 .read(move |connection| inbox::find(connection, id)?.map(|row| state_of(connection, row)).transpose())
         };
         let state = look().await.map_err(|error| refuse(&error))?;
@@ -67,8 +76,7 @@ impl Inbox for MessageBus {
             return Ok(state);
         }
         // Whether it ended or the time is up, the store says how it stands.
-        let _ = tokio::time::timeout(limit, ended).await;
-        self.waiters.forget_gone(id);
+        let _ = tokio::time::timeout(limit, waiter.ended()).await;
         look().await.map_err(|error| refuse(&error))
     }
 }

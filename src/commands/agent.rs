@@ -84,14 +84,18 @@ async fn answer_here(
     let options = Options { alone: Some(message.session_key()), front: None };
     let gateway = Gateway::build(prepared.home.clone(), lock, &prepared.loaded, options).await?;
     let inbox: Arc<dyn Inbox> = gateway.inbox();
-    let running = tokio::spawn(gateway.run(shutdown.clone(), || {}));
+    let mut running = tokio::spawn(gateway.run(shutdown.clone(), || {}));
     let state = tokio::select! {
-        state = ask(inbox.as_ref(), message) => state,
-        () = shutdown.cancelled() => Ok(None),
+        state = ask(inbox.as_ref(), message) => state?,
+        () = shutdown.cancelled() => None,
+        ended = &mut running => {
+            ended??;
+            return Ok(None);
+        }
     };
     shutdown.cancel();
     running.await??;
-    Ok(state?)
+    Ok(state)
 }
 
 async fn ask(inbox: &dyn Inbox, message: InboundMessage) -> Result<Option<MessageState>, Refusal> {

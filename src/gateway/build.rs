@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{AgentLoop, FlightRecorder, LaneRunner, Phrases, SlashCommands, SystemPrompt, prepare_workspace};
-use crate::bus::{BusSettings, Capacities, ChannelHealth, MessageBus, Notices};
+use crate::bus::{BusInbox, BusSettings, Capacities, ChannelHealth, MessageBus, Notices};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Faults, Loaded};
 use crate::home::{Home, HomeLock};
@@ -75,7 +75,7 @@ impl Gateway {
         let cli = Arc::new(CliChannel::new(front));
         let Channels { running, resting } = build_channels(config, cli.clone(), is_alone)?;
         let context = ChannelContext {
-            inbox: bus.clone(),
+            inbox: Arc::new(BusInbox(bus.clone())),
             events: bus.events().clone(),
             shutdown: CancellationToken::new(),
             started: Arc::new(|| {}),
@@ -83,6 +83,7 @@ impl Gateway {
         let health = Arc::new(ChannelHealth::default());
         let stop_serving = CancellationToken::new();
         let hub = Arc::new(Hub {
+            inbox: BusInbox(bus.clone()),
             bus: bus.clone(),
             channels: health.clone(),
             cli: cli.clone(),
@@ -116,7 +117,7 @@ impl Gateway {
 
     /// Where the commands of this process hand over messages.
     pub fn inbox(&self) -> Arc<dyn Inbox> {
-        self.bus.clone()
+        Arc::new(BusInbox(self.bus.clone()))
     }
 }
 

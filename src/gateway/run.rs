@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use daoyou_channels::cli::Left;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -39,10 +39,10 @@ impl Gateway {
         let upkeep = super::upkeep::run(self.bus.store().clone(), self.retain, self.context.shutdown.clone());
         tokio::spawn(upkeep);
         let stop_turns = CancellationToken::new();
-        let agent = tokio::spawn(self.agent.run(stop_turns.clone(), self.drain_timeout));
+        let mut agent = tokio::spawn(self.agent.run(stop_turns.clone(), self.drain_timeout));
         let flush = CancellationToken::new();
         let receiving = self.context.shutdown.clone();
-        let manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
+        let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         on_ready();
 
         tokio::select! {
@@ -50,6 +50,9 @@ impl Gateway {
             left = self.cli.left() => if left != Left::Shutdown {
                 tracing::info!("the terminal was left");
             },
+            // Neither ends by itself: whoever watches this process starts it again, and it goes on from the store.
+            result = &mut agent => bail!("the agent loop ended: {result:?}"),
+            result = &mut manager => bail!("the channel manager ended: {result:?}"),
         }
         tracing::info!("stopping");
         self.bus.close_intake();

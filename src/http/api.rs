@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use daoyou_channels::settings::Span;
-use daoyou_channels::{InboundMessage, Inbox, Refusal, SessionKey};
+use daoyou_channels::{InboundMessage, Inbox, MessageStatus, Refusal, SessionKey, Trust};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -111,17 +111,40 @@ async fn look(hub: &Hub, query: Query) -> Answer {
     found.map(Json).ok_or_else(|| ApiError::not_found(&what))
 }
 
-async fn change(hub: &Hub, change: Change) -> Answer {
+async fn change(hub: &Arc<Hub>, change: Change) -> Answer {
+    if let Change::ClearSession(key) = &change {
+        return clear(hub, key).await;
+    }
+    // A task of its own: a caller who hangs up must not keep what follows from the commit from happening.
+    let hub = hub.clone();
+    let made = tokio::spawn(async move { make(&hub, change).await });
+    made.await.unwrap_or_else(|error| Err(StoreError::Row(error.to_string()).into()))
+}
+
+async fn make(hub: &Hub, change: Change) -> Answer {
     let what = change.what();
     let made = hub.bus.store().write(Commit::Synced, move |connection| views::change(connection, &change)).await?;
     let Changed { answer, then } = made.ok_or_else(|| ApiError::not_found(&what))?;
     match then {
         Then::Nothing => {}
         Then::Deliver { channel } => hub.bus.outbound_written(&channel, 1),
-        Then::Run { session } => hub.bus.inbound_revived(SessionKey::from(session)),
+        Then::Run { session, messages } => hub.bus.inbound_revived(SessionKey::from(session), messages),
         Then::Forget { channel } => hub.bus.outbound_ended(&channel),
     }
     Ok(Json(answer))
+}
+
+/// Only its lane writes a session, so the order goes through the lane, as `/new` does.
+async fn clear(hub: &Hub, key: &str) -> Answer {
+    // A session that does not exist is not made by clearing it.
+    drop(look(hub, Query::Session(key.to_owned())).await?);
+    let mut order = InboundMessage::text("cli", "direct", "owner", Trust::Owner, "/new");
+    order.session = Some(SessionKey::from(key));
+    order.metadata.insert("pickup".to_owned(), json!(true));
+    let id = hub.inbox.accept(order, None).await?.id();
+    let state = hub.inbox.wait(id, WAIT_LIMIT).await?;
+    let cleared = state.is_some_and(|state| state.status == MessageStatus::Done);
+    Ok(Json(json!({ "session": key, "cleared": cleared })))
 }
 
 async fn status(State(hub): State<Arc<Hub>>) -> Answer {
@@ -151,7 +174,7 @@ async fn status(State(hub): State<Arc<Hub>>) -> Answer {
 }
 
 async fn accept(State(hub): State<Arc<Hub>>, Json(message): Json<InboundMessage>) -> Result<Response, ApiError> {
-    let acceptance = hub.bus.accept(message, None).await?;
+    let acceptance = hub.inbox.accept(message, None).await?;
     Ok((StatusCode::ACCEPTED, Json(acceptance)).into_response())
 }
 
@@ -168,6 +191,6 @@ async fn message(
     axum::extract::Query(query): axum::extract::Query<Wait>,
 ) -> Result<Response, ApiError> {
     let limit = Duration::from_secs(query.wait).min(WAIT_LIMIT);
-    let state = hub.bus.wait(id, limit).await?.ok_or_else(|| ApiError::not_found("such message"))?;
+    let state = hub.inbox.wait(id, limit).await?.ok_or_else(|| ApiError::not_found("such message"))?;
     Ok(Json(state).into_response())
 }

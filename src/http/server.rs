@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 
 use super::{api, health};
-use crate::bus::{ChannelHealth, MessageBus};
+use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::llm::Models;
 
 /// The largest request body where a channel sets no other, in bytes.
@@ -25,6 +25,7 @@ const BODY_LIMIT: usize = 2 * 1024 * 1024;
 /// What the routes work with.
 pub struct Hub {
     pub bus: Arc<MessageBus>,
+    pub inbox: BusInbox,
     pub channels: Arc<ChannelHealth>,
     pub cli: Arc<CliChannel>,
     pub models: Arc<Models>,

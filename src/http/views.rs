@@ -37,9 +37,10 @@ pub enum Then {
     Deliver {
         channel: String,
     },
-    /// A message of this session is queued again.
+    /// So many messages of this session are queued again.
     Run {
         session: String,
+        messages: usize,
     },
     /// A pending delivery of this channel is gone.
     Forget {
@@ -71,7 +72,7 @@ fn retry(connection: &Connection, id: Uuid) -> Result<Option<Changed>, StoreErro
     }
     let revived = inbox::revive(connection, id)?;
     let answer = json!({ "id": id, "state": "queued" });
-    Ok(revived.map(|session| Changed { answer, then: Then::Run { session } }))
+    Ok(revived.map(|(session, messages)| Changed { answer, then: Then::Run { session, messages } }))
 }
 
 /// Gives up an undelivered row or a dead message.

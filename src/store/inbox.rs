@@ -1,6 +1,6 @@
 //! Accepted messages: `queued → running ⇄ waiting → done | dead`. `seq` is the order of acceptance.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::StoreError;
@@ -204,21 +204,27 @@ pub fn finish(connection: &Connection, turn: Uuid, state: State) -> Result<usize
     Ok(connection.prepare_cached(&sql)?.execute(params![state.as_str(), turn.to_string()])?)
 }
 
-/// Marks the session's current row, running or next to run, as to be cancelled; answers its turn.
+/// Marks the session's running row as to be cancelled, or where none runs yet the one that is next; answers its turn.
 pub fn cancel_current(connection: &Connection, session: &str) -> Result<Option<Uuid>, StoreError> {
-    let Some(row) = open_of_session(connection, session, 1)?.into_iter().next() else { return Ok(None) };
+    let running =
+        "session = ?1 AND state = 'running' AND state IN ('queued', 'running', 'waiting') ORDER BY seq LIMIT 1";
+    let row = match one(connection, running, params![session])? {
+        Some(row) => Some(row),
+        None => open_of_session(connection, session, 1)?.into_iter().next(),
+    };
+    let Some(row) = row else { return Ok(None) };
     connection.prepare_cached("UPDATE inbox SET cancel = 1 WHERE seq = ?")?.execute([row.seq])?;
     Ok(Some(row.turn))
 }
 
-/// A dead row is queued again; answers its session, or `None` when it is not dead.
-pub fn revive(connection: &Connection, id: Uuid) -> Result<Option<String>, StoreError> {
-    Ok(connection
-        .prepare_cached(
-            "UPDATE inbox SET state = 'queued', stalled = 0, cancel = 0 WHERE id = ? AND state = 'dead' RETURNING session",
-        )?
-        .query_row([id.to_string()], |row| row.get(0))
-        .optional()?)
+/// A dead row is queued again, with those that died in the same turn; answers its session and how many there are, or
+/// `None` when it is not dead.
+pub fn revive(connection: &Connection, id: Uuid) -> Result<Option<(String, usize)>, StoreError> {
+    let Some(row) = find(connection, id)?.filter(|row| row.state == State::Dead) else { return Ok(None) };
+    let rows = connection
+        .prepare_cached("UPDATE inbox SET state = 'queued', stalled = 0, cancel = 0 WHERE turn = ? AND state = 'dead'")?
+        .execute([row.turn.to_string()])?;
+    Ok(Some((row.session, rows)))
 }
 
 /// A dead row is put away for good; answers whether there was one.

@@ -224,14 +224,15 @@ pub fn retry(connection: &Connection, id: Uuid) -> Result<Option<OutboxRow>, Sto
     let Some(row) = find(connection, id)?.filter(|row| matches!(row.state.as_str(), "dead" | "unknown")) else {
         return Ok(None);
     };
-    let attempt = row.attempt + 1;
-    let new_id = id_of(row.turn, attempt, &row.slot);
-    connection
-        .prepare_cached(
-            "UPDATE outbox SET id = ?, attempt = ?, state = 'pending', tries = 0, next_at = 0, last_error = NULL,
-                seq = (SELECT max(seq) + 1 FROM outbox) WHERE seq = ?",
-        )?
-        .execute(params![new_id.to_string(), attempt, row.seq])?;
+    // Written anew rather than moved: its seq comes after every other that was ever given.
+    let new = NewOutbound {
+        turn: row.turn,
+        slot: row.slot.clone(),
+        channel: row.channel,
+        chat_id: row.chat_id,
+        body: row.body,
+    };
+    let new_id = insert(connection, &new)?;
     find(connection, new_id)
 }
 

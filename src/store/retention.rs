@@ -7,25 +7,29 @@ use super::StoreError;
 /// Rows that one piece deletes at most.
 pub const PIECE: u32 = 500;
 
-/// Steps of finished turns older than `before_ms`; answers how many were deleted.
+/// Steps of finished turns that were accepted before `before_ms`; answers how many were deleted.
 pub fn prune_turn_steps(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
+    // A turn's id is a UUIDv7, so the old ones are a range of the primary key.
+    let bound = first_uuid_of(before_ms);
     Ok(connection
         .prepare_cached(
             "DELETE FROM turn_steps WHERE (turn, seq) IN (
                 SELECT s.turn, s.seq FROM turn_steps s
-                WHERE s.at < ?1 AND NOT EXISTS (
+                WHERE s.turn < ?1 AND NOT EXISTS (
                     SELECT 1 FROM inbox i WHERE i.turn = s.turn AND i.state IN ('queued', 'running', 'waiting', 'dead'))
                 LIMIT ?2)",
         )?
-        .execute(params![before_ms, PIECE])?)
+        .execute(params![bound, PIECE])?)
 }
 
 /// Delivered and given-up outbound messages older than `before_ms`.
 pub fn prune_outbox(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
+    // The oldest stand first; looking at a few pieces of them is enough, and bounded.
     Ok(connection
         .prepare_cached(
             "DELETE FROM outbox WHERE seq IN (
-                SELECT seq FROM outbox WHERE state IN ('sent', 'unknown', 'dead') AND created_at < ?1 LIMIT ?2)",
+                SELECT seq FROM (SELECT seq, state, created_at FROM outbox ORDER BY seq LIMIT 8 * ?2)
+                WHERE state IN ('sent', 'unknown', 'dead') AND created_at < ?1 LIMIT ?2)",
         )?
         .execute(params![before_ms, PIECE])?)
 }
@@ -39,6 +43,12 @@ pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, 
                 WHERE s.updated_at < ?1 LIMIT ?2)",
         )?
         .execute(params![before_ms, PIECE])?)
+}
+
+/// The least UUIDv7 of a moment (RFC 9562, section 5.7), as text.
+fn first_uuid_of(ms: i64) -> String {
+    let ms = ms.max(0);
+    format!("{:08x}-{:04x}-7000-8000-000000000000", ms >> 16, ms & 0xffff)
 }
 
 #[cfg(test)]

@@ -55,6 +55,12 @@ pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<StepRow>, Stor
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// Whether the turn has a step at all.
+pub fn has_any(connection: &Connection, turn: Uuid) -> Result<bool, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT 1 FROM turn_steps WHERE turn = ? LIMIT 1")?;
+    Ok(statement.exists([turn.to_string()])?)
+}
+
 /// Whether every hash is what its body and the one before say.
 pub fn chain_holds(steps: &[StepRow]) -> bool {
     let mut before = "";

@@ -105,7 +105,9 @@ fn write_groups(connection: &Connection, queue: &Receiver<Job>) {
                 // Staying at FULL is merely slower; not reaching FULL would break the promise.
                 Err(error) if wanted == Commit::Synced => {
                     tracing::error!(%error, "the store cannot sync; refusing this group of writes");
-                    group.clear();
+                    let reason = error.to_string();
+                    // No transaction is open, so each job only learns that it failed.
+                    group.drain(..).for_each(|job| (job.run)(connection)(Err(reason.clone())));
                     continue;
                 }
                 Err(_) => {}
@@ -121,11 +123,9 @@ fn write_group(connection: &Connection, group: &mut Vec<Job>) {
     for job in group.drain(..) {
         tell.push((job.run)(connection));
         // Some errors (a full disk) undo the whole transaction, and with it what others of the group did.
+        // Those that follow find no transaction and learn that they failed: everybody gets an answer.
         if outcome.is_ok() && connection.is_autocommit() {
             outcome = Err("the transaction was rolled back".to_owned());
-        }
-        if outcome.is_err() {
-            break;
         }
     }
     let outcome = outcome.and_then(|()| execute(connection, "COMMIT"));
@@ -143,7 +143,7 @@ where
     F: FnOnce(&Connection) -> Result<T, StoreError>,
 {
     if connection.is_autocommit() {
-        return Err(StoreError::Group("the transaction could not begin".to_owned()));
+        return Err(StoreError::Group("there is no transaction to write in".to_owned()));
     }
     connection.prepare_cached("SAVEPOINT caller")?.execute([])?;
     let outcome = catch_unwind(AssertUnwindSafe(|| work(connection)))
