@@ -1,9 +1,10 @@
 //! Drives the real program: starts it in a home of its own, talks to it as the world would, kills it.
 
 use std::fs::File;
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use reqwest::{Client, RequestBuilder};
 use rustix::process::{Pid, Signal};
@@ -92,7 +93,7 @@ pub struct Ran {
 pub struct Gateway {
     setup: Setup,
     directory: TempDir,
-    port: u16,
+    port: Port,
     pub client: Client,
     child: Option<Child>,
     starts: usize,
@@ -108,10 +109,30 @@ impl Drop for Gateway {
     }
 }
 
-/// A port that is free now. Somebody may take it before the gateway does; then the start fails loudly.
-fn free_port() -> u16 {
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
-    socket.local_addr().expect("a bound socket has an address").port()
+/// A port for one gateway, of all tests that run on this machine: below those that the kernel hands out, and with the
+/// UDP port of the same number held as the sign that it is taken. A port that was only looked for might be another
+/// test's by the time it is used, and its gateway would answer.
+struct Port {
+    number: u16,
+    _claim: UdpSocket,
+}
+
+impl Port {
+    fn claim() -> Self {
+        const FIRST: u32 = 10_000;
+        const COUNT: u32 = 20_000;
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        for _ in 0..COUNT {
+            let place = std::process::id().wrapping_mul(7).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+            let number = u16::try_from(FIRST + place % COUNT).expect("it is below 30,000");
+            if let Ok(claim) = UdpSocket::bind(("127.0.0.1", number))
+                && TcpListener::bind(("127.0.0.1", number)).is_ok()
+            {
+                return Self { number, _claim: claim };
+            }
+        }
+        panic!("no port is free on loopback")
+    }
 }
 
 /// The program under test: `DAOYOU_BIN`, else the one that cargo built with this test.
@@ -123,7 +144,7 @@ impl Gateway {
     /// An empty home, nothing running.
     pub fn new(setup: Setup) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        let (port, client) = (free_port(), http_client());
+        let (port, client) = (Port::claim(), http_client());
         Self { setup, directory, port, client, child: None, starts: 0, crash_at: None }
     }
 
@@ -170,7 +191,8 @@ impl Gateway {
 
     fn write_config(&self) {
         std::fs::create_dir_all(self.home()).expect("the temporary folder is ours");
-        std::fs::write(self.home().join("config.toml"), self.setup.render(self.port)).expect("config.toml is ours");
+        std::fs::write(self.home().join("config.toml"), self.setup.render(self.port.number))
+            .expect("config.toml is ours");
     }
 
     /// Starts the gateway and does not wait.
@@ -289,11 +311,11 @@ impl Gateway {
     }
 
     pub fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
+        format!("http://127.0.0.1:{}{path}", self.port.number)
     }
 
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.port.number)
     }
 
     /// The bearer token of the API.
