@@ -12,6 +12,7 @@ mod support;
 mod tidy;
 
 mod crash;
+mod delivery;
 mod exec;
 mod soak;
 mod webhook;
