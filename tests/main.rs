@@ -14,5 +14,7 @@ mod tidy;
 mod crash;
 mod delivery;
 mod exec;
+mod process;
 mod soak;
+mod store;
 mod webhook;
