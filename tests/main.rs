@@ -11,6 +11,7 @@ mod support;
 
 mod tidy;
 
+mod cli;
 mod crash;
 mod delivery;
 mod exec;

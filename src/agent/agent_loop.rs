@@ -23,12 +23,12 @@ pub struct AgentLoop {
     lanes: Lanes,
     turns: JoinSet<(SessionKey, bool)>,
     proven: (Sender<SessionKey>, Receiver<SessionKey>),
-    /// Runs one session only: what the last gateway left is the next gateway's to judge.
+    /// Runs what comes to it only: what the last gateway left is the next gateway's to judge.
     is_guest: bool,
 }
 
 impl AgentLoop {
-    /// A loop for all sessions, or for `only` one.
+    /// A loop for all sessions, or for `only` one and those that messages come for while it runs.
     pub fn new(runner: Arc<LaneRunner>, only: Option<SessionKey>) -> Self {
         let bound = usize::try_from(runner.config.max_concurrent_turns).unwrap_or(usize::MAX);
         let is_guest = only.is_some();
@@ -91,7 +91,11 @@ impl AgentLoop {
 
     async fn take(&mut self, inbound: Inbound) {
         match inbound {
-            Inbound::Work(session) => self.lanes.wake(session),
+            Inbound::Work(session) => {
+                // Whoever sent a message to this process waits for its answer.
+                self.lanes.admit(&session);
+                self.lanes.wake(session);
+            }
             Inbound::Cancel(turn) => {
                 if let Some(cancel) = self.runner.lock_cancels().get(&turn) {
                     cancel.cancel();
