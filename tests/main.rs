@@ -15,6 +15,7 @@ mod cli;
 mod crash;
 mod delivery;
 mod exec;
+mod load;
 mod process;
 mod soak;
 mod store;
