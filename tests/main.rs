@@ -11,14 +11,19 @@ mod support;
 
 mod tidy;
 
+mod cli;
 mod commands;
 mod crash;
+mod delivery;
 mod exec;
 mod lanes;
+mod load;
 mod message_tool;
 mod offline;
+mod process;
 mod prompt;
 mod provider;
 mod soak;
+mod store;
 mod turn;
 mod webhook;

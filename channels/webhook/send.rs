@@ -27,6 +27,10 @@ pub struct Callback {
 
 impl Callback {
     pub fn new(url: &str, key: Option<SigningKey>) -> Result<Self, String> {
+        Self::with_timeout(url, key, TIMEOUT)
+    }
+
+    fn with_timeout(url: &str, key: Option<SigningKey>, timeout: Duration) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| format!("{url:?} is not a URL: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(format!("{url} is neither http nor https"));
@@ -36,7 +40,7 @@ impl Callback {
             .tcp_nodelay(true)
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(TIMEOUT);
+            .timeout(timeout);
         if is_this_machine(&url) {
             client = client.no_proxy();
         }
@@ -123,7 +127,49 @@ async fn read_out(response: &mut Response) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
     use super::*;
+
+    /// A receiver that reads a request, answers it so, and keeps the connection.
+    fn receiver(answer: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let head = BufReader::new(&stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty());
+            assert!(head.count() > 1);
+            stream.write_all(answer.as_bytes()).unwrap();
+            std::thread::park();
+        });
+        format!("http://{address}/?token=hush")
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_hangs_may_have_taken_it_and_one_that_is_away_has_not() {
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let away = TcpListener::bind("127.0.0.1:0").map(|gone| gone.local_addr().unwrap()).unwrap();
+        // Neither answers in time; the last one has answered, and what follows its status matters to nobody.
+        let stalled = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n";
+        for (url, expected) in [
+            (receiver(""), "unknown"),
+            (receiver("HTTP/1.1 2"), "unknown"),
+            (format!("http://{away}/?token=hush"), "retry"),
+            (receiver(stalled), "sent"),
+        ] {
+            let callback = Callback::with_timeout(&url, None, Duration::from_millis(100)).unwrap();
+            let outcome = callback.post(Uuid::nil(), b"{}".to_vec()).await;
+            let seen = match &outcome {
+                Ok(_) => "sent",
+                Err(SendError::Unknown { .. }) => "unknown",
+                Err(SendError::Retry { .. }) => "retry",
+                Err(_) => "other",
+            };
+            assert_eq!(seen, expected, "{outcome:?}");
+            assert!(!format!("{outcome:?}").contains("hush"), "{outcome:?}");
+        }
+    }
 
     #[test]
     fn answers_are_judged_by_their_status() {

@@ -26,7 +26,7 @@ pub struct AgentLoop {
     lanes: Lanes,
     turns: JoinSet<(SessionKey, bool)>,
     proven: (Sender<SessionKey>, Receiver<SessionKey>),
-    /// Runs one session only: what the last gateway left is the next gateway's to judge.
+    /// Runs what comes to it only: what the last gateway left is the next gateway's to judge.
     is_guest: bool,
     /// Turns that only waited for a model when the last process ended.
     waited: HashSet<Uuid>,
@@ -101,7 +101,11 @@ impl AgentLoop {
 
     async fn take(&mut self, inbound: Inbound) {
         match inbound {
-            Inbound::Work(session) => self.lanes.wake(session),
+            Inbound::Work(session) => {
+                // Whoever sent a message to this process waits for its answer.
+                self.lanes.admit(&session);
+                self.lanes.wake(session);
+            }
             Inbound::Cancel(turn) => {
                 if let Some(cancel) = self.runner.lock_cancels().get(&turn) {
                     cancel.cancel();

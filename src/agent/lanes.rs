@@ -8,7 +8,8 @@ use daoyou_channels::SessionKey;
 /// The lanes: one turn a session at a time, at most `bound` sessions at once, each in its turn.
 pub struct Lanes {
     bound: usize,
-    only: Option<SessionKey>,
+    /// The sessions that are run; absent is all.
+    only: Option<HashSet<SessionKey>>,
     /// Running, and whether there is reason to look again afterwards.
     running: HashMap<SessionKey, bool>,
     ready: VecDeque<SessionKey>,
@@ -26,11 +27,11 @@ pub enum Company {
 }
 
 impl Lanes {
-    /// Lanes for `bound` turns side by side; with `only`, for that session and no other.
+    /// Lanes for `bound` turns side by side; with `only`, for that session and those that are admitted later.
     pub fn new(bound: usize, only: Option<SessionKey>) -> Self {
         Self {
             bound: bound.max(1),
-            only,
+            only: only.map(|session| HashSet::from([session])),
             running: HashMap::new(),
             ready: VecDeque::new(),
             in_ready: HashSet::new(),
@@ -39,9 +40,16 @@ impl Lanes {
         }
     }
 
+    /// The session is run, too.
+    pub fn admit(&mut self, session: &SessionKey) {
+        if let Some(only) = &mut self.only {
+            only.insert(session.clone());
+        }
+    }
+
     /// The session may have something to do.
     pub fn wake(&mut self, session: SessionKey) {
-        if self.only.as_ref().is_some_and(|only| *only != session) {
+        if self.only.as_ref().is_some_and(|only| !only.contains(&session)) {
             return;
         }
         if let Some(again) = self.running.get_mut(&session) {
@@ -53,7 +61,7 @@ impl Lanes {
 
     /// The session's next turn is to run alone, before all others.
     pub fn suspect(&mut self, session: SessionKey) {
-        let ours = self.only.as_ref().is_none_or(|only| *only == session);
+        let ours = self.only.as_ref().is_none_or(|only| only.contains(&session));
         if ours && !self.suspects.contains(&session) {
             self.suspects.push_back(session);
         }
@@ -161,11 +169,15 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_for_one_session_leaves_the_others_alone() {
+    fn a_gateway_for_one_session_leaves_the_others_alone_until_they_are_admitted() {
         let mut lanes = Lanes::new(8, Some(key("mine")));
         lanes.wake(key("other"));
         lanes.suspect(key("other"));
         lanes.wake(key("mine"));
         assert_eq!((next(&mut lanes).as_deref(), next(&mut lanes)), (Some("mine"), None));
+        lanes.admit(&key("other"));
+        lanes.wake(key("other"));
+        lanes.wake(key("third"));
+        assert_eq!((next(&mut lanes).as_deref(), next(&mut lanes)), (Some("other"), None));
     }
 }

@@ -1,17 +1,18 @@
 //! Delivers what one channel has to deliver.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::{Channel, OutboundMessage, Receipt, Resend, SendError};
+use daoyou_channels::Channel;
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
+use super::delivery::{Next, deliver, millis};
 use super::queue::ChatQueues;
-use crate::bus::{MessageBus, message_of};
-use crate::crash;
+use crate::bus::MessageBus;
 use crate::store::outbox::{self, Pending};
 use crate::store::{Commit, StoreError, now_ms};
 
@@ -21,7 +22,7 @@ const OUT_LIMIT: usize = 32;
 /// Rows taken up at a time.
 const BATCH: u32 = 1_000;
 
-/// The longest sleep; the clock may jump meanwhile.
+/// The longest sleep, and how often the clock is looked at.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The queue of one channel, and the task that works it off.
@@ -31,26 +32,31 @@ pub struct Courier {
     look: Arc<Notify>,
     queues: ChatQueues,
     taken_up_to: i64,
-    out: JoinSet<(Pending, Next)>,
+    /// How often somebody was there again.
+    presences: u64,
+    out: JoinSet<Try>,
 }
 
-/// What is to be done with a message that was out.
-enum Next {
-    Ended,
-    Retry { at: i64 },
-    Away,
+/// A message that was out.
+struct Try {
+    pending: Pending,
+    next: Next,
+    /// [`Courier::presences`] when it went out.
+    presences: u64,
 }
 
 impl Courier {
     /// A courier that looks at the outbox whenever `look` is notified.
     pub fn new(channel: Arc<dyn Channel>, bus: Arc<MessageBus>, look: Arc<Notify>) -> Self {
-        Self { channel, bus, look, queues: ChatQueues::default(), taken_up_to: 0, out: JoinSet::new() }
+        Self { channel, bus, look, queues: ChatQueues::default(), taken_up_to: 0, presences: 0, out: JoinSet::new() }
     }
 
     /// Delivers until `flush`, then what is due at that moment, and ends.
     pub async fn run(mut self, flush: CancellationToken) {
         let channel = self.channel.clone();
         let mut present = channel.present();
+        // The clock may have jumped back since the last look.
+        let mut clock = tokio::time::interval(LOOK_AGAIN);
         loop {
             if let Err(error) = self.take_up().await {
                 tracing::error!(channel = self.channel.name(), %error, "the outbox could not be read");
@@ -66,8 +72,10 @@ impl Courier {
             tokio::select! {
                 () = self.look.notified() => {}
                 Some(ended) = self.out.join_next() => self.after(ended),
-                () = tokio::time::sleep(wait) => self.queues.bound(now_ms() + millis(self.longest_wait())),
+                () = tokio::time::sleep(wait) => {}
+                _ = clock.tick() => self.queues.bound(now_ms() + millis(self.longest_wait())),
                 () = &mut present => {
+                    self.presences += 1;
                     self.queues.present();
                     present = channel.present();
                 }
@@ -97,31 +105,35 @@ impl Courier {
         while self.out.len() < OUT_LIMIT
             && let Some(pending) = self.queues.take_due(now)
         {
-            let (channel, bus) = (self.channel.clone(), self.bus.clone());
+            let (channel, bus, presences) = (self.channel.clone(), self.bus.clone(), self.presences);
             self.out.spawn(async move {
-                let next = deliver(channel.as_ref(), &bus, &pending).await.unwrap_or_else(|error| {
+                let next = try_once(channel.as_ref(), &bus, &pending).await.unwrap_or_else(|error| {
                     tracing::error!(channel = channel.name(), id = %pending.id, %error, "a delivery could not be recorded");
-                    Next::Retry { at: now_ms() + 1_000 }
+                    Next::Retry { tries: pending.tries, at: now_ms() + 1_000 }
                 });
                 if matches!(next, Next::Ended) {
                     bus.outbound_ended(channel.name());
                 }
-                (pending, next)
+                Try { pending, next, presences }
             });
         }
     }
 
-    fn after(&mut self, ended: Result<(Pending, Next), tokio::task::JoinError>) {
-        match ended {
-            Ok((pending, Next::Ended)) => self.queues.finished(&pending.chat_id),
-            Ok((mut pending, Next::Retry { at })) => {
-                pending.tries += 1;
-                pending.next_at = at;
-                self.queues.retry(pending);
-            }
-            Ok((pending, Next::Away)) => self.queues.away(pending),
+    fn after(&mut self, ended: Result<Try, tokio::task::JoinError>) {
+        let Try { pending, next, presences } = match ended {
+            Ok(ended) => ended,
             // The row stays `sending` and is looked at as `unknown` by the next start.
-            Err(error) => tracing::error!(channel = self.channel.name(), %error, "a delivery panicked"),
+            Err(error) => {
+                tracing::error!(channel = self.channel.name(), %error, "a delivery panicked");
+                return;
+            }
+        };
+        match next {
+            Next::Ended | Next::Dropped => self.queues.finished(&pending.chat_id),
+            Next::Retry { tries, at } => self.queues.retry(Pending { tries, next_at: at, ..pending }),
+            // Whoever came while this was on its way back has not seen it.
+            Next::Away if presences != self.presences => self.queues.retry(pending),
+            Next::Away => self.queues.away(pending),
         }
     }
 
@@ -136,95 +148,161 @@ impl Courier {
     }
 }
 
-/// `pending → sending → …`: one try.
-async fn deliver(channel: &dyn Channel, bus: &MessageBus, pending: &Pending) -> Result<Next, StoreError> {
+/// A delivery whose channel panics may have arrived or not; the chat goes on.
+async fn try_once(channel: &dyn Channel, bus: &MessageBus, pending: &Pending) -> Result<Next, StoreError> {
+    let delivered = AssertUnwindSafe(deliver(channel, bus, pending)).catch_unwind().await;
+    if let Ok(next) = delivered {
+        return next;
+    }
     let id = pending.id;
-    let resend = match channel.capabilities().resend {
-        Resend::SameId => "same_id",
-        Resend::Again => "again",
-        Resend::Never => "never",
+    tracing::error!(channel = channel.name(), %id, "a delivery panicked");
+    let ended = move |connection: &_| {
+        outbox::mark_ended(connection, id, "unknown", "the channel failed in the middle; whether it arrived is unknown")
     };
-    let claimed = bus.store().write(Commit::Synced, move |connection| outbox::claim(connection, id, resend)).await?;
-    let Some(row) = claimed else { return Ok(Next::Ended) };
-    let delivery = Delivery { channel, bus, id, turn: row.turn, slot: row.slot.clone(), tries: row.tries };
-    match message_of(row) {
-        Ok(message) => delivery.send(&message).await,
-        Err(error) => delivery.end("dead", format!("the row cannot be read: {error}")).await,
-    }
+    bus.store().write(Commit::Synced, ended).await?;
+    Ok(Next::Ended)
 }
 
-/// One try of one message, claimed.
-struct Delivery<'a> {
-    channel: &'a dyn Channel,
-    bus: &'a MessageBus,
-    id: Uuid,
-    turn: Uuid,
-    slot: String,
-    /// This one included.
-    tries: u32,
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-impl Delivery<'_> {
-    async fn send(&self, message: &OutboundMessage) -> Result<Next, StoreError> {
-        crash::point("sending_committed", &message.content);
-        let id = self.id;
-        match self.channel.send(message).await {
-            Ok(Receipt { provider_id }) => {
-                crash::point("sent_unmarked", &message.content);
-                let (channel, turn, session, slot) =
-                    (self.channel.name(), self.turn, &message.session, self.slot.as_str());
-                tracing::info!(channel, %id, %turn, %session, slot, "sent");
-                let sent = move |connection: &_| outbox::mark_sent(connection, id, provider_id.as_deref());
-                self.bus.store().write(Commit::Logged, sent).await?;
-                Ok(Next::Ended)
-            }
-            Err(SendError::Away) => {
-                self.bus.store().write(Commit::Logged, move |connection| outbox::mark_away(connection, id)).await?;
-                Ok(Next::Away)
-            }
-            Err(SendError::Permanent { reason }) => self.end("dead", reason).await,
-            Err(SendError::Unknown { reason }) if self.channel.capabilities().resend == Resend::Never => {
-                self.end("unknown", reason).await
-            }
-            Err(SendError::Unknown { reason }) => self.again(None, reason).await,
-            Err(SendError::Retry { after, reason }) => self.again(after, reason).await,
+    use async_trait::async_trait;
+    use daoyou_channels::backoff::RetryTable;
+    use daoyou_channels::{
+        Capabilities, ChannelContext, InboundMessage, OutboundMessage, Receipt, Resend, SendError, SessionKey,
+        StartError,
+    };
+    use tokio::sync::Semaphore;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::bus::{BusSettings, Capacities, Order, OutboundBody, OutboundDraft, PastLane};
+    use crate::store::{Connection, Store};
+
+    struct NoOrders;
+
+    #[async_trait]
+    impl PastLane for NoOrders {
+        fn order(&self, _: &InboundMessage) -> Option<Order> {
+            None
+        }
+
+        fn stopped(&self, _: bool) -> String {
+            String::new()
+        }
+
+        async fn status(&self, _: &MessageBus) -> String {
+            String::new()
         }
     }
 
-    /// `sending → pending`, or a dead letter when the channel's table is used up.
-    async fn again(&self, after: Option<Duration>, reason: String) -> Result<Next, StoreError> {
-        let (id, turn, tries, table) = (self.id, self.turn, self.tries, self.channel.retry());
-        let Some(wait) = table.wait_after(tries) else {
-            return self.end("dead", format!("given up after {tries} tries: {reason}")).await;
+    /// Nobody is there for the first message; somebody comes right after that was seen, and before it is written.
+    struct LateScreen {
+        store: Store,
+        retry: RetryTable,
+        sends: AtomicUsize,
+        presences: AtomicUsize,
+        arrived: Semaphore,
+        noticed: std::sync::mpsc::SyncSender<()>,
+        until_noticed: std::sync::Mutex<Option<std::sync::mpsc::Receiver<()>>>,
+    }
+
+    #[async_trait]
+    impl Channel for LateScreen {
+        fn name(&self) -> &str {
+            "screen"
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities { streaming: false, resend: Resend::Never }
+        }
+
+        fn retry(&self) -> &RetryTable {
+            &self.retry
+        }
+
+        async fn start(&self, _: ChannelContext) -> Result<(), StartError> {
+            Ok(())
+        }
+
+        async fn send(&self, _: &OutboundMessage) -> Result<Receipt, SendError> {
+            if self.sends.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Ok(Receipt::default());
+            }
+            let until_noticed = self.until_noticed.lock().unwrap().take().unwrap();
+            let store = self.store.clone();
+            let (busy, is_busy) = tokio::sync::oneshot::channel();
+            tokio::spawn(async move {
+                let wait = move |_: &Connection| {
+                    busy.send(()).unwrap();
+                    until_noticed.recv().map_err(|error| StoreError::Row(error.to_string()))
+                };
+                store.write(Commit::Logged, wait).await
+            });
+            is_busy.await.unwrap();
+            self.arrived.add_permits(1);
+            Err(SendError::Away)
+        }
+
+        async fn present(&self) {
+            if self.presences.fetch_add(1, Ordering::SeqCst) > 0 {
+                // Asked again: the courier has noticed.
+                self.noticed.try_send(()).ok();
+                return std::future::pending().await;
+            }
+            self.arrived.acquire().await.unwrap().forget();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_comes_while_a_message_is_on_its_way_back_is_shown_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let settings = BusSettings {
+            capacities: Capacities { session: 1, inbound: 1, outbound: 1 },
+            reserve: 0,
+            drain_timeout: Duration::ZERO,
+            owners: std::collections::HashSet::new(),
+            notices: None,
         };
-        // The other side may ask for patience, but not for more than the table would ever wait.
-        let wait = after.map_or(wait, |after| after.min(table.longest())).max(Duration::from_millis(1));
-        let at = now_ms() + millis(wait.mul_f64(1.0 + jitter(id)));
-        tracing::info!(channel = self.channel.name(), %id, %turn, tries, ?wait, reason, "not delivered; trying again");
-        let write = move |connection: &_| outbox::mark_retry(connection, id, at, &reason);
-        self.bus.store().write(Commit::Logged, write).await?;
-        Ok(Next::Retry { at })
+        let bus = Arc::new(MessageBus::new(store.clone(), settings, Arc::new(NoOrders)));
+        let body = OutboundBody {
+            content: "hello".to_owned(),
+            session: SessionKey::from("screen:c"),
+            in_reply_to: None,
+            attachments: Vec::new(),
+            metadata: serde_json::Map::new(),
+            error: None,
+        };
+        let (turn, slot, channel) = (Uuid::nil(), "reply".to_owned(), "screen".to_owned());
+        let draft = OutboundDraft { turn, slot, channel, chat_id: "c".to_owned(), body };
+        let id = bus.publish_outbound(draft).await.unwrap();
+        let (noticed, until_noticed) = std::sync::mpsc::sync_channel(1);
+        let channel = Arc::new(LateScreen {
+            store: store.clone(),
+            retry: RetryTable::new(Vec::new()),
+            sends: AtomicUsize::new(0),
+            presences: AtomicUsize::new(0),
+            arrived: Semaphore::new(0),
+            noticed,
+            until_noticed: std::sync::Mutex::new(Some(until_noticed)),
+        });
+        let flush = CancellationToken::new();
+        let courier = Courier::new(channel.clone(), bus, Arc::new(Notify::new())).run(flush.clone());
+        let courier = tokio::spawn(courier);
+        let sent = async {
+            loop {
+                let row = store.read(move |connection| outbox::find(connection, id)).await.unwrap().unwrap();
+                if row.state == "sent" {
+                    return row.tries;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let tries = tokio::time::timeout(Duration::from_secs(10), sent).await.expect("it is shown");
+        assert_eq!((tries, channel.sends.load(Ordering::SeqCst)), (1, 2));
+        flush.cancel();
+        courier.await.unwrap();
     }
-
-    /// `sending → dead`, or `unknown` for good.
-    async fn end(&self, state: &'static str, reason: String) -> Result<Next, StoreError> {
-        let (channel, id, turn) = (self.channel.name(), self.id, self.turn);
-        tracing::warn!(channel, %id, %turn, state, reason, "not delivered, and not tried again");
-        let told = reason.clone();
-        let write = move |connection: &_| outbox::mark_ended(connection, id, state, &reason);
-        self.bus.store().write(Commit::Synced, write).await?;
-        if state == "dead" {
-            self.bus.notify_dead_letter(turn, &self.slot, channel, id, &told).await;
-        }
-        Ok(Next::Ended)
-    }
-}
-
-/// Up to a tenth more, so that what failed together does not come back together.
-fn jitter(id: Uuid) -> f64 {
-    f64::from(id.as_bytes()[15]) / 2_550.0
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 2)
 }

@@ -49,8 +49,11 @@ impl ChannelManager {
                 outbox::recover(connection)
             })
             .await?;
-        if cut_off > 0 {
-            tracing::warn!(messages = cut_off, "were being sent when the gateway stopped");
+        for row in cut_off.iter().filter(|row| !row.is_sent_again) {
+            self.bus.outbound_ended(&row.channel);
+        }
+        if !cut_off.is_empty() {
+            tracing::warn!(messages = cut_off.len(), "were being sent when the gateway stopped");
         }
         Ok(())
     }
@@ -65,16 +68,28 @@ impl ChannelManager {
             looks.insert(channel.name().to_owned(), look.clone());
             tasks.spawn(Courier::new(channel.clone(), self.bus.clone(), look).run(flush.clone()));
         }
+        self.look_everywhere(&looks).await;
         loop {
             tokio::select! {
                 () = flush.cancelled() => break,
                 name = self.bus.consume_outbound() => match name {
                     Some(name) => self.look_at(&looks, &name).await,
-                    None => looks.values().for_each(|look| look.notify_one()),
+                    None => self.look_everywhere(&looks).await,
                 },
             }
         }
         while tasks.join_next().await.is_some() {}
+    }
+
+    async fn look_everywhere(&self, looks: &HashMap<String, Arc<Notify>>) {
+        match self.bus.store().read(outbox::open_by_channel).await {
+            Ok(open) => {
+                for (name, _) in open {
+                    self.look_at(looks, &name).await;
+                }
+            }
+            Err(error) => tracing::error!(%error, "the outbox could not be looked at"),
+        }
     }
 
     async fn look_at(&self, looks: &HashMap<String, Arc<Notify>>, name: &str) {
@@ -89,24 +104,28 @@ impl ChannelManager {
 
     /// Messages to a channel that does not exist become dead letters.
     async fn give_up(&self, name: &str) -> Result<(), StoreError> {
-        let channel = name.to_owned();
-        let given_up = self
-            .bus
-            .store()
-            .write(Commit::Synced, move |connection| {
-                let rows = outbox::pending_after(connection, &channel, 0, UNKNOWN_BATCH)?;
-                let reason = format!("there is no channel {channel:?}");
-                for row in &rows {
-                    outbox::mark_ended(connection, row.id, "dead", &reason)?;
-                }
-                Ok(rows.len())
-            })
-            .await?;
-        for _ in 0..given_up {
-            self.bus.outbound_ended(name);
+        loop {
+            let channel = name.to_owned();
+            let given_up = self
+                .bus
+                .store()
+                .write(Commit::Synced, move |connection| {
+                    let rows = outbox::pending_after(connection, &channel, 0, UNKNOWN_BATCH)?;
+                    let reason = format!("there is no channel {channel:?}");
+                    for row in &rows {
+                        outbox::mark_ended(connection, row.id, "dead", &reason)?;
+                    }
+                    Ok(rows.len())
+                })
+                .await?;
+            if given_up == 0 {
+                return Ok(());
+            }
+            for _ in 0..given_up {
+                self.bus.outbound_ended(name);
+            }
+            tracing::warn!(channel = name, messages = given_up, "there is no such channel: dead letters");
         }
-        tracing::warn!(channel = name, messages = given_up, "there is no such channel: dead letters");
-        Ok(())
     }
 }
 

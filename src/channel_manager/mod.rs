@@ -2,6 +2,7 @@
 //! stalls nobody.
 
 mod courier;
+mod delivery;
 mod manager;
 mod queue;
 

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use crate::control::{Change, Query};
 use crate::home::{Home, HomeLock};
 use crate::http::views;
-use crate::store::{Commit, Connection, Store, StoreError, outbox};
+use crate::store::usage::{self, Tokens};
+use crate::store::{Commit, Connection, Store, StoreError, inbox, now_ms, outbox};
+
+const DAY_MS: i64 = 86_400_000;
 
 /// Answers a query.
 ///
@@ -40,18 +43,50 @@ pub async fn change(home: &Home, _lock: &HomeLock, change: Change) -> anyhow::Re
     Ok(changed?.with_context(|| format!("there is no {what}"))?.answer)
 }
 
-/// What `daoyou status` says when no gateway runs.
+/// What `daoyou status` says when no gateway runs: the keys are those of a running one.
 ///
 /// # Errors
 /// The store cannot be read.
 pub async fn status_at_rest(home: &Home, _lock: &HomeLock) -> anyhow::Result<Value> {
-    let (undelivered, stuck) = if home.database().exists() {
-        read(home, |connection| Ok((outbox::open_by_channel(connection)?, outbox::stuck(connection)?))).await?
-    } else {
-        (Vec::new(), 0)
-    };
-    let undelivered: usize = undelivered.iter().map(|(_, messages)| messages).sum();
-    Ok(json!({ "gateway": "down", "home": home.dir(), "undelivered": undelivered, "dead_letters": stuck }))
+    let counts = if home.database().exists() { read(home, Counts::read).await? } else { Counts::default() };
+    let parts = json!({
+        "intake": "no gateway runs",
+        "channels": {},
+        "inbound": counts.inbound,
+        "outbound": counts.outbound,
+    });
+    Ok(json!({
+        "gateway": "down",
+        "home": home.dir(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": null,
+        "uptime": null,
+        "ready": false,
+        "parts": parts,
+        "channels": {},
+        "dead_letters": counts.stuck,
+        "model": null,
+        "last_24h": counts.used,
+    }))
+}
+
+#[derive(Default)]
+struct Counts {
+    inbound: usize,
+    outbound: usize,
+    stuck: usize,
+    used: Tokens,
+}
+
+impl Counts {
+    fn read(connection: &Connection) -> Result<Self, StoreError> {
+        Ok(Self {
+            inbound: inbox::open_sessions(connection)?.iter().map(|(_, messages, _)| messages).sum(),
+            outbound: outbox::open_by_channel(connection)?.iter().map(|(_, messages)| messages).sum(),
+            stuck: outbox::stuck(connection)?,
+            used: usage::since(connection, now_ms() - DAY_MS)?,
+        })
+    }
 }
 
 async fn read<T, F>(home: &Home, look: F) -> anyhow::Result<T>

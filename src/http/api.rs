@@ -161,6 +161,7 @@ async fn status(State(hub): State<Arc<Hub>>) -> Answer {
     };
     Ok(Json(json!({
         "gateway": "up",
+        "home": hub.bus.store().path().parent(),
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "uptime": Span::from_secs(hub.started.elapsed().as_secs()).to_string(),

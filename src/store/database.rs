@@ -11,14 +11,22 @@ use super::{StoreError, migrations};
 /// Pages in the write-ahead log before they are moved into the database file.
 const CHECKPOINT_PAGES: u32 = 2_000;
 
-/// The one connection that writes: makes and migrates the file.
+/// The one connection that writes: makes and migrates the file. One that this program does not know stays untouched.
 pub fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+    prepare(path).map_err(|error| match error {
+        StoreError::Sqlite(error) => StoreError::Open { path: path.to_owned(), reason: error.to_string() },
+        other => other,
+    })
+}
+
+fn prepare(path: &Path) -> Result<Connection, StoreError> {
     let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    migrations::check(&connection, path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
-    migrations::run(&mut connection, path)?;
+    migrations::run(&mut connection)?;
     Ok(connection)
 }
 

@@ -8,13 +8,18 @@ use super::StoreError;
 
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_spine.sql")];
 
-/// Brings the file up to this program's format, each step in one transaction. A newer file is refused untouched.
-pub fn run(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+/// Refuses a file that is newer than this program; writes nothing.
+pub fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let (found, known) = (version(connection)?, i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX));
     if found > known {
         return Err(StoreError::Newer { path: path.to_owned(), found, known });
     }
+    Ok(())
+}
+
+/// Brings the file up to this program's format, each step in one transaction.
+pub fn run(connection: &mut Connection) -> Result<(), StoreError> {
+    let found = version(connection)?;
     for (number, sql) in (1..).zip(MIGRATIONS).filter(|(number, _)| *number > found) {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(sql)?;
@@ -22,4 +27,8 @@ pub fn run(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
         transaction.commit()?;
     }
     Ok(())
+}
+
+fn version(connection: &Connection) -> Result<i64, StoreError> {
+    Ok(connection.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }

@@ -133,24 +133,25 @@ pub fn mark_ended(connection: &Connection, id: Uuid, state: &str, error: &str) -
     Ok(())
 }
 
-/// After a start: what was `sending` when the process died becomes `unknown`, then by the rule written in the row.
-/// Answers how many rows there were.
-pub fn recover(connection: &Connection) -> Result<usize, StoreError> {
-    let cut_off = "the gateway stopped while this was being sent; whether it arrived is unknown";
-    let changed = connection
-        .prepare_cached(
-            "UPDATE outbox SET state = 'unknown', last_error = ?1
-             WHERE state = 'sending' AND state IN ('pending', 'sending')",
-        )?
-        .execute([cut_off])?;
-    connection
-        .prepare_cached(
-            "UPDATE outbox SET state = 'pending', next_at = 0
-             WHERE state = 'unknown' AND state IN ('unknown', 'dead')
-                AND last_error = ?1 AND resend IN ('same_id', 'again')",
-        )?
-        .execute([cut_off])?;
-    Ok(changed)
+/// What was being sent when the process died.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutOff {
+    pub channel: String,
+    /// It is `pending` again; else nobody knows whether it arrived, and it stays `unknown`.
+    pub is_sent_again: bool,
+}
+
+/// After a start: what was `sending` when the process died is `unknown`, and then by the rule written in the row
+/// `pending` again or not.
+pub fn recover(connection: &Connection) -> Result<Vec<CutOff>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "UPDATE outbox SET next_at = 0, last_error = ?,
+            state = iif(coalesce(resend, '') IN ('same_id', 'again'), 'pending', 'unknown')
+         WHERE state = 'sending' AND state IN ('pending', 'sending') RETURNING channel, state = 'pending'",
+    )?;
+    let reason = "the gateway stopped while this was being sent; whether it arrived is unknown";
+    let rows = statement.query_map([reason], |row| Ok(CutOff { channel: row.get(0)?, is_sent_again: row.get(1)? }))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// No row waits longer than `longest_ms` from now: the clock may have jumped.
@@ -277,4 +278,105 @@ fn read_row(row: &Row<'_>) -> Result<OutboxRow, StoreError> {
 
 fn uuid(row: &Row<'_>, at: usize) -> Result<Uuid, StoreError> {
     Ok(row.get_ref(at)?.as_str().map_err(rusqlite::Error::from)?.parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::database;
+
+    fn store() -> (tempfile::TempDir, Connection) {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = database::open_writer(&folder.path().join("daoyou.db")).unwrap();
+        (folder, connection)
+    }
+
+    fn add(connection: &Connection, channel: &str) -> Uuid {
+        let (turn, slot) = (Uuid::now_v7(), "reply".to_owned());
+        let (channel, chat_id, body) = (channel.to_owned(), "c".to_owned(), "{}".to_owned());
+        insert(connection, &NewOutbound { turn, slot, channel, chat_id, body }).unwrap()
+    }
+
+    fn state(connection: &Connection, id: Uuid) -> String {
+        find(connection, id).unwrap().map(|row| row.state).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_was_cut_off_goes_by_the_rule_in_its_row() {
+        type Done = fn(&Connection, Uuid) -> Result<(), StoreError>;
+        let table: &[(&str, Option<&str>, Done, &str)] = &[
+            ("never tried", None, |_, _| Ok(()), "pending"),
+            ("cut off, known by its id", Some("same_id"), |_, _| Ok(()), "pending"),
+            ("cut off, better twice than never", Some("again"), |_, _| Ok(()), "pending"),
+            ("cut off, better never than twice", Some("never"), |_, _| Ok(()), "unknown"),
+            ("cut off, a rule of another version", Some("perhaps"), |_, _| Ok(()), "unknown"),
+            ("sent", Some("same_id"), |connection, id| mark_sent(connection, id, None), "sent"),
+            ("given up", Some("same_id"), |connection, id| mark_ended(connection, id, "dead", "no"), "dead"),
+            (
+                "in doubt before",
+                Some("same_id"),
+                |connection, id| mark_ended(connection, id, "unknown", "?"),
+                "unknown",
+            ),
+            ("to be tried again", Some("same_id"), |connection, id| mark_retry(connection, id, 7, "busy"), "pending"),
+            ("nobody was there", Some("never"), mark_away, "pending"),
+        ];
+        let (_folder, connection) = store();
+        let ids: Vec<Uuid> = table.iter().map(|(name, ..)| add(&connection, name)).collect();
+        for ((name, resend, done, _), id) in table.iter().zip(&ids) {
+            if let Some(resend) = resend {
+                assert!(claim(&connection, *id, resend).unwrap().is_some(), "{name}");
+                assert!(claim(&connection, *id, resend).unwrap().is_none(), "{name}: it is out already");
+            }
+            done(&connection, *id).unwrap();
+        }
+        let cut_off = recover(&connection).unwrap();
+        for ((name, .., expected), id) in table.iter().zip(&ids) {
+            assert_eq!(state(&connection, *id), *expected, "{name}");
+            let told = cut_off.iter().find(|row| row.channel == *name).map(|row| row.is_sent_again);
+            assert_eq!(told, name.starts_with("cut off").then_some(*expected == "pending"), "{name}");
+        }
+        let waits: Vec<i64> = table
+            .iter()
+            .flat_map(|(name, ..)| pending_after(&connection, name, 0, 9).unwrap())
+            .map(|pending| pending.next_at)
+            .collect();
+        assert_eq!(waits, [0, 0, 0, 7, 0], "its own wait holds, what was cut off is due at once");
+        assert_eq!(recover(&connection).unwrap(), [], "once is enough");
+    }
+
+    #[test]
+    fn only_what_is_given_up_or_in_doubt_is_tried_again_and_what_is_out_is_not_dropped() {
+        let (_folder, connection) = store();
+        let table: &[(&str, bool, bool)] = &[
+            ("pending", false, true),
+            ("sending", false, false),
+            ("sent", false, false),
+            ("unknown", true, true),
+            ("dead", true, true),
+        ];
+        for (word, is_retried, is_dropped) in table {
+            let put = |id: Uuid| {
+                let sql = "UPDATE outbox SET state = ?, tries = 3, next_at = 5, last_error = 'no' WHERE id = ?";
+                connection.execute(sql, params![word, id.to_string()]).unwrap();
+            };
+            let id = add(&connection, "x");
+            put(id);
+            let again = retry(&connection, id).unwrap();
+            assert_eq!(again.is_some(), *is_retried, "{word}");
+            if let Some(row) = again {
+                assert_eq!(
+                    (row.id, row.attempt, row.tries, row.next_at),
+                    (id_of(row.turn, 1, "reply"), 1, 0, 0),
+                    "{word}"
+                );
+                assert!(row.state == "pending" && row.last_error.is_none() && row.id != id, "{row:?}");
+                let newer = add(&connection, "x");
+                assert!(find(&connection, newer).unwrap().unwrap().seq > row.seq, "places are never given twice");
+            }
+            let id = add(&connection, "x");
+            put(id);
+            assert_eq!(remove(&connection, id).unwrap(), *is_dropped, "{word}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The one thread that writes. Callers who wait at the same moment share one commit and one fsync; each has a
 //! SAVEPOINT, so that one caller's error is his alone.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -88,43 +89,49 @@ impl Writer {
 }
 
 fn write_groups(connection: &Connection, queue: &Receiver<Job>) {
-    let mut group = Vec::with_capacity(GROUP_LIMIT);
+    let mut group = VecDeque::with_capacity(GROUP_LIMIT);
     let mut synchronous = Commit::Synced;
     while let Ok(first) = queue.recv_blocking() {
-        group.push(first);
+        group.push_back(first);
         while group.len() < GROUP_LIMIT
             && let Ok(job) = queue.try_recv()
         {
-            group.push(job);
+            group.push_back(job);
         }
-        let wanted = if group.iter().any(|job| job.commit == Commit::Synced) { Commit::Synced } else { Commit::Logged };
-        if wanted != synchronous {
-            let mode = if wanted == Commit::Synced { "FULL" } else { "NORMAL" };
-            match connection.pragma_update(None, "synchronous", mode) {
-                Ok(()) => synchronous = wanted,
-                // Staying at FULL is merely slower; not reaching FULL would break the promise.
-                Err(error) if wanted == Commit::Synced => {
-                    tracing::error!(%error, "the store cannot sync; refusing this group of writes");
-                    let reason = error.to_string();
-                    // No transaction is open, so each job only learns that it failed.
-                    group.drain(..).for_each(|job| (job.run)(connection)(Err(reason.clone())));
-                    continue;
+        while !group.is_empty() {
+            let is_synced = group.iter().any(|job| job.commit == Commit::Synced);
+            let wanted = if is_synced { Commit::Synced } else { Commit::Logged };
+            if wanted != synchronous {
+                let mode = if is_synced { "FULL" } else { "NORMAL" };
+                match connection.pragma_update(None, "synchronous", mode) {
+                    Ok(()) => synchronous = wanted,
+                    // Staying at FULL is merely slower; not reaching FULL would break the promise.
+                    Err(error) if is_synced => {
+                        tracing::error!(%error, "the store cannot sync; refusing this group of writes");
+                        refuse(connection, &mut group, &error.to_string());
+                    }
+                    Err(_) => {}
                 }
-                Err(_) => {}
             }
+            write_group(connection, &mut group);
         }
-        write_group(connection, &mut group);
     }
 }
 
-fn write_group(connection: &Connection, group: &mut Vec<Job>) {
+/// Commits what is in `group`, or its first part when one of it undoes the whole transaction: those behind it have not
+/// run yet, and stay for another one.
+fn write_group(connection: &Connection, group: &mut VecDeque<Job>) {
+    if let Err(reason) = execute(connection, "BEGIN IMMEDIATE") {
+        return refuse(connection, group, &reason);
+    }
     let mut tell: Vec<Tell> = Vec::with_capacity(group.len());
-    let mut outcome = execute(connection, "BEGIN IMMEDIATE");
-    for job in group.drain(..) {
+    let mut outcome = Ok(());
+    while outcome.is_ok()
+        && let Some(job) = group.pop_front()
+    {
         tell.push((job.run)(connection));
         // Some errors (a full disk) undo the whole transaction, and with it what others of the group did.
-        // Those that follow find no transaction and learn that they failed: everybody gets an answer.
-        if outcome.is_ok() && connection.is_autocommit() {
+        if connection.is_autocommit() {
             outcome = Err("the transaction was rolled back".to_owned());
         }
     }
@@ -138,12 +145,19 @@ fn write_group(connection: &Connection, group: &mut Vec<Job>) {
     }
 }
 
+/// Runs nothing of `group`, and says so: outside of a transaction a job does nothing but answer.
+fn refuse(connection: &Connection, group: &mut VecDeque<Job>, reason: &str) {
+    for job in group.drain(..) {
+        (job.run)(connection)(Err(reason.to_owned()));
+    }
+}
+
 fn in_savepoint<T, F>(connection: &Connection, work: F) -> Result<T, StoreError>
 where
     F: FnOnce(&Connection) -> Result<T, StoreError>,
 {
     if connection.is_autocommit() {
-        return Err(StoreError::Group("there is no transaction to write in".to_owned()));
+        return Err(StoreError::Group("the transaction could not begin".to_owned()));
     }
     connection.prepare_cached("SAVEPOINT caller")?.execute([])?;
     let outcome = catch_unwind(AssertUnwindSafe(|| work(connection)))
@@ -159,4 +173,164 @@ where
 
 fn execute(connection: &Connection, sql: &str) -> Result<(), String> {
     connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(drop).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use futures_util::future::join_all;
+    use rusqlite::params;
+
+    use super::*;
+    use crate::store::database;
+
+    struct World {
+        writer: Writer,
+        folder: tempfile::TempDir,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let connection = database::open_writer(&folder.path().join("daoyou.db")).unwrap();
+            connection
+                .execute_batch("CREATE TABLE said (word TEXT NOT NULL); PRAGMA wal_checkpoint(TRUNCATE);")
+                .unwrap();
+            Self { writer: Writer::spawn(connection).unwrap(), folder }
+        }
+
+        /// Commits in the write-ahead log: its frames that hold the size of the database after them.
+        /// <https://www.sqlite.org/fileformat2.html#walformat>
+        fn commits(&self) -> usize {
+            let wal = std::fs::read(self.folder.path().join("daoyou.db-wal")).unwrap();
+            let word = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+            let page = usize::try_from(word(&wal[8..12])).unwrap();
+            wal[32..].chunks_exact(24 + page).filter(|frame| word(&frame[4..8]) > 0).count()
+        }
+
+        fn words(&self) -> Vec<String> {
+            let connection = database::open_reader(&self.folder.path().join("daoyou.db")).unwrap();
+            let mut statement = connection.prepare("SELECT word FROM said ORDER BY rowid").unwrap();
+            let words = statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>();
+            words.unwrap()
+        }
+
+        /// Hands over `jobs` while the writer is busy, and calls `meanwhile` when all of them wait; answers what became
+        /// of each.
+        async fn together(&self, jobs: Vec<Work>, meanwhile: impl FnOnce()) -> Vec<Result<(), StoreError>> {
+            let count = jobs.len();
+            let (running, is_running) = oneshot::channel();
+            let (release, held) = mpsc::channel::<()>();
+            let busy = self.writer.write(Commit::Synced, move |_| {
+                running.send(()).unwrap();
+                held.recv().map_err(|error| StoreError::Row(error.to_string()))
+            });
+            let waiting = async {
+                is_running.await.unwrap();
+                let jobs = jobs.into_iter();
+                join_all(jobs.map(|job| self.writer.write(Commit::Synced, move |connection| job(connection)))).await
+            };
+            let let_go = async {
+                while self.writer.jobs.len() < count {
+                    tokio::task::yield_now().await;
+                }
+                meanwhile();
+                release.send(()).unwrap();
+            };
+            let (busy, outcomes, ()) = tokio::join!(busy, waiting, let_go);
+            busy.unwrap();
+            outcomes
+        }
+    }
+
+    type Work = Box<dyn FnOnce(&Connection) -> Result<(), StoreError> + Send>;
+
+    fn say(word: impl Into<String>) -> Work {
+        let word = word.into();
+        Box::new(move |connection| {
+            connection.execute("INSERT INTO said VALUES (?)", params![word])?;
+            Ok(())
+        })
+    }
+
+    /// Says a word, then something goes wrong.
+    fn say_then(word: &'static str, wrong: fn(&Connection) -> Result<(), StoreError>) -> Work {
+        Box::new(move |connection| {
+            say(word)(connection)?;
+            wrong(connection)
+        })
+    }
+
+    #[tokio::test]
+    async fn callers_who_wait_together_share_a_commit() {
+        for (callers, commits) in [(1, 1), (100, 1), (GROUP_LIMIT, 1), (GROUP_LIMIT + 44, 2)] {
+            let world = World::new();
+            let outcomes = world.together((0..callers).map(|n| say(n.to_string())).collect(), || {}).await;
+            assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+            // The busy one wrote nothing, and so has no commit in the log.
+            assert_eq!((world.commits(), world.words().len()), (commits, callers));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_error_and_a_panic_are_their_callers_alone() {
+        let world = World::new();
+        let jobs = vec![
+            say("a"),
+            say_then("b", |_| Err(StoreError::Row("no".to_owned()))),
+            say_then("c", |_| panic!("as a bug would")),
+            say_then("d", |connection| Ok(connection.execute_batch("INSERT INTO nowhere VALUES (1)")?)),
+            say("e"),
+        ];
+        let outcomes = world.together(jobs, || {}).await;
+        let is_ok: Vec<_> = outcomes.iter().map(Result::is_ok).collect();
+        assert_eq!((is_ok, world.words()), (vec![true, false, false, false, true], vec!["a".into(), "e".to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn what_undoes_a_transaction_takes_those_before_it_along_and_not_those_behind() {
+        let world = World::new();
+        let jobs =
+            vec![say("a"), say_then("b", |connection| Ok(connection.execute_batch("ROLLBACK")?)), say("c"), say("d")];
+        let outcomes = world.together(jobs, || {}).await;
+        assert!(matches!(outcomes[..], [Err(StoreError::Group(_)), Err(_), Ok(()), Ok(())]), "{outcomes:?}");
+        assert_eq!(world.words(), ["c", "d"]);
+    }
+
+    #[tokio::test]
+    async fn a_transaction_that_cannot_begin_is_told_to_every_caller() {
+        let world = World::new();
+        // Nested transactions are refused, as a store locked by another program is.
+        world
+            .writer
+            .write(Commit::Logged, |connection| Ok(connection.busy_timeout(std::time::Duration::ZERO)?))
+            .await
+            .unwrap();
+        let other = rusqlite::Connection::open(world.folder.path().join("daoyou.db")).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let outcomes =
+            join_all((0..3).map(|_| world.writer.write(Commit::Synced, |connection| say("a")(connection)))).await;
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(StoreError::Group(_)))), "{outcomes:?}");
+        other.execute_batch("ROLLBACK").unwrap();
+        world.writer.write(Commit::Synced, |connection| say("b")(connection)).await.unwrap();
+        assert_eq!(world.words(), ["b"]);
+    }
+
+    #[tokio::test]
+    async fn closing_finishes_what_was_handed_over() {
+        let world = Arc::new(World::new());
+        let (closing, closed) = (Arc::clone(&world), Arc::clone(&world));
+        let meanwhile = move || {
+            std::thread::spawn(move || closing.writer.close());
+            while !closed.writer.jobs.is_closed() {
+                std::thread::yield_now();
+            }
+        };
+        let outcomes = world.together((0..10).map(|n| say(n.to_string())).collect(), meanwhile).await;
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        assert_eq!(world.words().len(), 10);
+        let late = world.writer.write(Commit::Synced, |connection| say("late")(connection)).await;
+        assert!(matches!(late, Err(StoreError::Closed)), "{late:?}");
+    }
 }

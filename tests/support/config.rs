@@ -70,6 +70,8 @@ pub struct Setup {
     config: Table,
     pub hooks: BTreeMap<String, Hook>,
     pub env: BTreeMap<String, String>,
+    /// More arguments of `daoyou gateway`.
+    pub args: Vec<String>,
 }
 
 impl Setup {
@@ -108,6 +110,12 @@ impl Setup {
     /// Adds an environment variable.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Adds an argument of `daoyou gateway`.
+    pub fn arg(mut self, arg: &str) -> Self {
+        self.args.push(arg.to_owned());
         self
     }
 

@@ -189,7 +189,8 @@ impl Gateway {
         command
     }
 
-    fn write_config(&self) {
+    /// Writes `config.toml`; every start and every [`Gateway::run`] does so.
+    pub fn write_config(&self) {
         std::fs::create_dir_all(self.home()).expect("the temporary folder is ours");
         std::fs::write(self.home().join("config.toml"), self.setup.render(self.port.number))
             .expect("config.toml is ours");
@@ -202,6 +203,7 @@ impl Gateway {
         self.starts += 1;
         let log = File::create(self.log_path(self.starts)).expect("the temporary folder is ours");
         let mut command = self.command(&["gateway", "--no-cli"]);
+        command.args(&self.setup.args);
         if let Some(point) = self.crash_at.take() {
             command.env("DAOYOU_CRASH_AT", point);
         }
@@ -427,9 +429,19 @@ impl Gateway {
     }
 }
 
-/// The bytes of memory that a process holds, from `/proc/PID/status`.
+/// The bytes of memory that a process holds.
 pub fn resident_bytes(pid: u32) -> u64 {
+    memory(pid, "VmRSS:")
+}
+
+/// The most bytes of memory that a process has held.
+pub fn peak_bytes(pid: u32) -> u64 {
+    memory(pid, "VmHWM:")
+}
+
+/// A line of `/proc/PID/status`, in bytes; 0 when there is none.
+fn memory(pid: u32, name: &str) -> u64 {
     let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }

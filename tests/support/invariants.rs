@@ -181,6 +181,12 @@ pub fn step_hash(previous: &str, body: &str) -> String {
     signing::hex(&Sha256::new().chain_update(previous).chain_update(body).finalize())
 }
 
+/// The id of a delivery: UUIDv5 of turn, attempt and slot, so that it never changes while it is tried.
+pub fn outbox_id(turn: &str, attempt: i64, slot: &str) -> String {
+    const NAMESPACE: uuid::Uuid = uuid::uuid!("9d0e6a52-7c1b-5f43-8a1e-3d5b60f2c7a4");
+    uuid::Uuid::new_v5(&NAMESPACE, format!("{turn}/{attempt}/{slot}").as_bytes()).to_string()
+}
+
 /// Which tool call a step of kind `tool_started` or `tool_result` is about.
 pub fn call_id(body: &Value) -> &str {
     ["call_id", "call", "id"].iter().find_map(|key| body[*key].as_str()).unwrap_or_default()
@@ -354,8 +360,11 @@ fn callbacks(journal: &Journal, witness: &Witness<'_>, sink: &Sink, faults: &mut
         }
         by_message.entry(post.data("in_reply_to")).or_default().insert(post.id());
     }
-    let outbox: BTreeSet<&str> = journal.outbox.iter().map(|row| row.id.as_str()).collect();
-    for id in by_id.keys().filter(|id| !outbox.contains(*id)) {
+    // A row that the owner tries again becomes its next attempt; what was sent before had the earlier ids.
+    let ids =
+        |row: &OutboxRow| (0..=row.attempt).map(|attempt| outbox_id(&row.turn, attempt, &row.slot)).collect::<Vec<_>>();
+    let outbox: BTreeSet<String> = journal.outbox.iter().flat_map(ids).collect();
+    for id in by_id.keys().filter(|id| !outbox.contains(**id)) {
         faults.push(format!("callback {id} is not in the outbox"));
     }
     let mut turns_answered = BTreeSet::new();
@@ -369,10 +378,11 @@ fn callbacks(journal: &Journal, witness: &Witness<'_>, sink: &Sink, faults: &mut
         if !turns_answered.contains(turn) {
             faults.push(format!("no callback for message {}", row.id));
         }
-        let sent = |out: &&OutboxRow| out.turn == turn;
-        let (rows, ids) = (journal.outbox.iter().filter(sent).count(), by_message.get(row.id.as_str()));
-        if ids.is_some_and(|ids| ids.len() > rows) {
-            faults.push(format!("message {}: {ids:?} came, {rows} rows were written", row.id));
+        let attempts = |out: &OutboxRow| usize::try_from(out.attempt + 1).expect("attempts count from 0");
+        let of_turn = journal.outbox.iter().filter(|out| out.turn == turn);
+        let (attempts, ids) = (of_turn.map(attempts).sum::<usize>(), by_message.get(row.id.as_str()));
+        if ids.is_some_and(|ids| ids.len() > attempts) {
+            faults.push(format!("message {}: {ids:?} came, {attempts} were written", row.id));
         }
     }
     if witness.strict_order {

@@ -49,11 +49,22 @@ impl Post {
     }
 }
 
+/// Looks at a post and says how it is answered, if it has an opinion.
+type Rule = Box<dyn Fn(&Post) -> Option<Answer> + Send>;
+
 #[derive(Default)]
 struct Record {
     posts: Vec<Post>,
     script: VecDeque<Answer>,
+    rule: Option<Rule>,
     always: Option<Answer>,
+}
+
+impl Record {
+    fn answer(&mut self, post: &Post) -> Answer {
+        let scripted = self.script.pop_front().or_else(|| self.rule.as_ref()?(post));
+        scripted.or_else(|| self.always.clone()).unwrap_or(Answer::Status(200, None))
+    }
 }
 
 struct Shared {
@@ -141,6 +152,11 @@ impl Sink {
         self.shared.record().script.extend(answers);
     }
 
+    /// Answers the posts that `rule` has an opinion on so.
+    pub fn when(&self, rule: impl Fn(&Post) -> Option<Answer> + Send + 'static) {
+        self.shared.record().rule = Some(Box::new(rule));
+    }
+
     /// Answers every post that has no other script so; `None` is 200 again.
     pub fn always(&self, answer: Option<Answer>) {
         self.shared.record().always = answer;
@@ -190,12 +206,12 @@ async fn connection(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     while let Some((headers, raw)) = read_post(&mut stream).await? {
         let answer = {
             let mut record = shared.record();
-            let scripted = record.script.pop_front();
-            let answer = scripted.or_else(|| record.always.clone()).unwrap_or(Answer::Status(200, None));
-            let status = if let Answer::Status(status, _) = answer { Some(status) } else { None };
             let body = serde_json::from_slice(&raw).unwrap_or(Value::Null);
             let faults = faults(shared.secret.as_deref(), &headers, &raw, &body);
-            record.posts.push(Post { headers, raw, body, status, faults, at: std::time::Instant::now() });
+            let mut post = Post { headers, raw, body, status: None, faults, at: std::time::Instant::now() };
+            let answer = record.answer(&post);
+            post.status = if let Answer::Status(status, _) = answer { Some(status) } else { None };
+            record.posts.push(post);
             answer
         };
         shared.count.send_modify(|count| *count += 1);

@@ -1,0 +1,342 @@
+//! The commands and the terminal, with a gateway running and without.
+
+use serde_json::{Value, json};
+use tokio::task::block_in_place;
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::pty::Terminal;
+use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
+
+const NOBODY: &str = "01900000-0000-7000-8000-000000000000";
+
+/// What a value is made of: the keys, and below them the same.
+fn shape(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), shape(value))).collect(),
+        _ => Value::Null,
+    }
+}
+
+/// Every command that prints data prints the same whether or not a gateway runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn data_looks_the_same_with_and_without_a_gateway() {
+    let model = Model::start().await;
+    let sink = Sink::start(None).await;
+    sink.then([Answer::Status(410, None)]);
+    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink))).await;
+    let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
+    wait_settled(&gateway.database()).await;
+    let letter = gateway.json(&["queue", "list"]).await[0]["id"].as_str().unwrap().to_owned();
+    let commands: [&[&str]; 9] = [
+        &["sessions", "list"],
+        &["sessions", "show", "webhook:in:c"],
+        &["turns", "list"],
+        &["turns", "show", &id],
+        &["queue", "list"],
+        &["queue", "show", &letter],
+        &["config", "show"],
+        &["config", "path"],
+        &["config", "check"],
+    ];
+    let mut running = Vec::new();
+    for args in commands {
+        let ran = gateway.run(args).await;
+        assert_eq!((ran.code, ran.stdout.is_empty()), (Some(0), false), "{args:?}: {ran:?}");
+        running.push((gateway.json(args).await, ran.stdout));
+    }
+    let export = gateway.run(&["sessions", "export", "webhook:in:c"]).await;
+    assert_eq!(export.stdout.lines().count(), 2, "{export:?}");
+    let status = gateway.json(&["status"]).await;
+    assert_eq!(
+        (&status["gateway"], &status["pid"], &status["ready"]),
+        (&json!("up"), &gateway.pid().into(), &true.into())
+    );
+
+    gateway.stop().await;
+    for (args, (json, text)) in commands.iter().zip(running) {
+        assert_eq!(gateway.json(args).await, json, "{args:?}");
+        assert_eq!(gateway.run(args).await.stdout, text, "{args:?}");
+    }
+    assert_eq!(gateway.run(&["sessions", "export", "webhook:in:c"]).await.stdout, export.stdout);
+    let resting = gateway.json(&["status"]).await;
+    assert_eq!((&resting["gateway"], &resting["pid"]), (&json!("down"), &Value::Null));
+    assert_eq!((&resting["dead_letters"], &resting["last_24h"]), (&json!(1), &status["last_24h"]));
+    let mut same = status.clone();
+    same["parts"]["channels"] = json!({});
+    same["channels"] = json!({});
+    assert_eq!(shape(&same), shape(&resting));
+
+    // What is changed at rest holds.
+    gateway.json(&["queue", "retry", &letter]).await;
+    gateway.up().await;
+    assert_eq!(sink.wait_posts(2).await[1].data("in_reply_to"), id);
+    gateway.json(&["sessions", "clear", "webhook:in:c"]).await;
+    assert_eq!(gateway.ask("in", "c", "again").await, "echo: again");
+    assert_eq!(model.requests_about("again")[0]["messages"].as_array().unwrap().len(), 2, "system and message");
+}
+
+/// What there is none of is said in one line, with exit code 1 and nothing on stdout.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_there_is_a_clear_error() {
+    let mut gateway = Gateway::new(Setup::new());
+    let table: [(&[&str], &str); 9] = [
+        (&["sessions", "show", "cli:nobody"], "there is no session cli:nobody"),
+        (&["sessions", "export", "cli:nobody"], "there is no session cli:nobody"),
+        (&["sessions", "clear", "cli:nobody"], "there is no session cli:nobody"),
+        (&["turns", "show", NOBODY], "there is no turn"),
+        (&["turns", "show", "nonsense"], "\"nonsense\" is no id"),
+        (&["queue", "show", NOBODY], "in the queue"),
+        (&["queue", "retry", NOBODY], "there is no undelivered message"),
+        (&["queue", "drop", NOBODY], "there is no undelivered message"),
+        (&["agent", "-m", " "], "the message is empty"),
+    ];
+    // In an empty home, beside a gateway, and in a home that was used.
+    for state in ["new", "running", "used"] {
+        for (args, words) in &table {
+            for json in [&[][..], &["--json"]] {
+                if args[1] == "export" && !json.is_empty() {
+                    continue;
+                }
+                let ran = gateway.run(&[args, json].concat()).await;
+                assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{state} {args:?}: {ran:?}");
+                assert!(ran.stderr.contains(words) && ran.stderr.lines().count() == 1, "{state} {args:?}: {ran:?}");
+            }
+        }
+        match state {
+            "new" => gateway.up().await,
+            "running" => gateway.stop().await,
+            _ => {}
+        }
+    }
+}
+
+/// One message, its reply and nothing else on stdout; a failed turn is exit code 1. Lines from a pipe are messages, one
+/// after the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_from_the_command_line_is_answered_with_and_without_a_gateway() {
+    let model = Model::start().await;
+    model.on("fails", [Reply::status(400)]);
+    let mut gateway = Gateway::new(Setup::new().model(&model));
+    for is_running in [false, true] {
+        if is_running {
+            gateway.up().await;
+        }
+        let ran = gateway.run(&["agent", "-m", "hello"]).await;
+        assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "echo: hello\n", ""));
+        let told = gateway.json(&["agent", "-m", "hi", "--session", "cli:side"]).await;
+        assert_eq!(
+            (&told["reply"], &told["session"], &told["error"]),
+            (&json!("echo: hi"), &json!("cli:side"), &Value::Null)
+        );
+        let failed = gateway.run(&["agent", "-m", "this fails"]).await;
+        assert_eq!((failed.code, failed.stdout.trim().is_empty()), (Some(1), false), "{failed:?}");
+        let failed = gateway.run(&["agent", "-m", "this fails", "--json"]).await;
+        let told: Value = serde_json::from_str(&failed.stdout).unwrap();
+        assert!(failed.code == Some(1) && told["error"]["code"].is_string(), "{failed:?}");
+
+        let chat = gateway.run_with_input(&["chat"], "one\n\n/session\ntwo").await;
+        assert_eq!((chat.code, chat.stderr.as_str()), (Some(0), ""), "{chat:?}");
+        let lines: Vec<&str> = chat.stdout.lines().collect();
+        assert_eq!((lines[0], lines.last()), ("echo: one", Some(&"echo: two")), "{chat:?}");
+        assert!(chat.stdout.contains("cli:direct"), "{chat:?}");
+        let left = gateway.run_with_input(&["chat", "--session", "cli:side"], "three\n/exit\nfour\n").await;
+        assert_eq!((left.code, left.stdout.as_str()), (Some(0), "echo: three\n"), "{left:?}");
+    }
+    assert_eq!(gateway.json(&["queue", "list"]).await, json!([]), "all of it was delivered");
+    wait_settled(&gateway.database()).await;
+    let journal = check(&gateway.database(), &Witness::default());
+    assert_eq!((journal.inbox.len(), model.refused()), (16, Vec::new()));
+}
+
+/// A message of a command that was killed is the next gateway's: answered once, and not printed again where it may have
+/// been.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_a_command_that_was_killed_is_not_lost() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::new(Setup::new().model(&model));
+    for (point, asked) in [("accept_committed", 0), ("turn_started", 0), ("sending_committed", 1)] {
+        let before = model.count();
+        let setup = gateway.setup().clone();
+        *gateway.setup() = setup.env("DAOYOU_CRASH_AT", point);
+        let killed = gateway.run(&["agent", "-m", point]).await;
+        assert_eq!((killed.code, killed.stdout.as_str()), (None, ""), "{point}: {killed:?}");
+        assert_eq!(model.count() - before, asked, "{point}");
+        gateway.setup().env.clear();
+        gateway.up().await;
+        until("the answer", async || {
+            let turns = gateway.json(&["turns", "list"]).await;
+            (turns[0]["content"] == point && turns[0]["state"] == "done").then_some(())
+        })
+        .await;
+        assert_eq!(model.count() - before, 1, "{point}: it is asked once");
+        gateway.stop().await;
+    }
+    let queue = gateway.json(&["queue", "list"]).await;
+    let states: Vec<_> = queue.as_array().unwrap().iter().map(|row| (&row["state"], &row["content"])).collect();
+    assert_eq!(states, [(&json!("unknown"), &json!("echo: sending_committed"))], "whether it was printed is unknown");
+    gateway.up().await;
+    let ready = Gateway::try_send(gateway.client.get(gateway.url("/readyz"))).await.unwrap();
+    assert_eq!(ready.body["parts"]["outbound"], 0, "nothing is on its way: {ready:?}");
+}
+
+/// A model whose answers are told from what is typed, and a gate on the one that stands still.
+async fn talkative() -> (Model, Gate) {
+    let (model, gate) = (Model::start().await, Gate::new());
+    model.on("greet", [Reply::text("A very good morning to you.").chunk_chars(3)]);
+    let command = json!({"command": "echo seen-$((6 * 7))"});
+    model.on("work", [Reply::tool("exec", &command), Reply::text("The work is finished.")]);
+    model.on(
+        "wait",
+        [Reply::text("It begins like this and then stands still for long.").chunk_chars(8).stalls_after(4, &gate)],
+    );
+    (model, gate)
+}
+
+/// A conversation at a prompt, up to the prompt after it: streamed once, tools shown, stopped by Ctrl-C.
+fn converse(terminal: &mut Terminal) {
+    terminal.expect("/help lists the commands");
+    terminal.expect("You> ");
+    terminal.line("greet me");
+    terminal.expect("Bot> ");
+    let answer = terminal.expect("You> ");
+    assert_eq!(answer.matches("good morning").count(), 1, "printed once: {answer:?}");
+    terminal.line("do some work");
+    // What stands before the name is no ASCII, which is all that the screen is read as.
+    terminal.expect(" exec(command=");
+    terminal.expect("seen-42");
+    terminal.expect("Bot> ");
+    let answer = terminal.expect("You> ");
+    assert_eq!(answer.matches("The work is finished.").count(), 1, "{answer:?}");
+    terminal.line("wait for it");
+    terminal.expect("It begins");
+    terminal.control('c');
+    terminal.expect("stopping");
+    terminal.expect("You> ");
+    terminal.line("/tools");
+    terminal.expect("read_file");
+    terminal.expect("You> ");
+}
+
+/// The gateway's own terminal; Ctrl-D ends the gateway, in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gateways_own_terminal() {
+    let (model, _gate) = talkative().await;
+    let gateway = Gateway::new(Setup::new().model(&model).env("NO_COLOR", "1"));
+    gateway.write_config();
+    block_in_place(|| {
+        let mut terminal = Terminal::start(&gateway, &["gateway"]);
+        converse(&mut terminal);
+        terminal.control('d');
+        assert_eq!(terminal.wait_exit(), Some(0));
+    });
+    wait_settled(&gateway.database()).await;
+    let journal = check(&gateway.database(), &Witness::default());
+    // The four that were typed, and the /stop.
+    assert_eq!((journal.inbox.len(), model.refused()), (5, Vec::new()));
+    assert!(gateway.home().join("daoyou.log").exists(), "the log does not go to the screen");
+    assert!(!gateway.home().join("daoyou.sock").exists());
+}
+
+/// `daoyou chat` beside a running gateway: the same conversation; a second screen on the same chat sees the answers;
+/// Ctrl-D leaves, and the gateway stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn chat_beside_a_running_gateway() {
+    let (model, _gate) = talkative().await;
+    let gateway = Gateway::start(Setup::new().model(&model).env("NO_COLOR", "1")).await;
+    block_in_place(|| {
+        let mut first = Terminal::start(&gateway, &["chat"]);
+        converse(&mut first);
+        let mut second = Terminal::start(&gateway, &["chat"]);
+        second.expect("You> ");
+        first.line("greet us both");
+        first.expect("good morning");
+        first.expect("You> ");
+        second.expect("good morning");
+        second.line("/exit");
+        assert_eq!(second.wait_exit(), Some(0));
+        first.control('d');
+        assert_eq!(first.wait_exit(), Some(0));
+    });
+    assert_eq!(gateway.json(&["status"]).await["gateway"], "up");
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
+
+/// A reply that came while no terminal was there waits for one, across a restart, and is shown once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_waits_for_a_terminal() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    model.on("slowly", [Reply::text("Here I am at last.").held_by(&gate)]);
+    let mut gateway = Gateway::start(Setup::new().model(&model).env("NO_COLOR", "1")).await;
+    let mut terminal = block_in_place(|| Terminal::start(&gateway, &["chat"]));
+    block_in_place(|| {
+        terminal.expect("You> ");
+        terminal.line("come slowly");
+    });
+    gate.wait_arrived(1).await;
+    gateway.kill9().await;
+    block_in_place(|| {
+        terminal.expect("the gateway is gone");
+        assert_eq!(terminal.wait_exit(), Some(1));
+    });
+    gate.open();
+    gateway.up().await;
+    until("the reply to wait", async || {
+        let queue = gateway.json(&["queue", "list"]).await;
+        (queue[0]["state"] == "pending" && queue[0]["content"] == "Here I am at last.").then_some(())
+    })
+    .await;
+    // In order: one that is killed at the moment of showing may have shown it, and does not show it again.
+    gateway.stop().await;
+    gateway.up().await;
+    block_in_place(|| {
+        let mut terminal = Terminal::start(&gateway, &["chat"]);
+        terminal.expect("Here I am at last.");
+        terminal.line("hello");
+        let between = terminal.expect("echo: hello");
+        assert!(!between.contains("at last"), "{between:?}");
+        terminal.expect("You> ");
+        terminal.control('d');
+        terminal.wait_exit();
+    });
+    wait_settled(&gateway.database()).await;
+}
+
+/// A conversation without a gateway serves the other commands of its home, and stays what it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_of_its_own_answers_other_commands() {
+    let model = Model::start().await;
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).env("NO_COLOR", "1");
+    let mut gateway = Gateway::start(setup).await;
+    let gate = Gate::new();
+    model.on("later", [Reply::text("later, then").held_by(&gate)]);
+    let id = gateway.accept("in", &Message::new("later").chat("c")).await;
+    gate.wait_arrived(1).await;
+    gateway.kill9().await;
+    let mut terminal = block_in_place(|| {
+        let mut terminal = Terminal::start(&gateway, &["chat"]);
+        terminal.expect("You> ");
+        terminal
+    });
+    let beside = gateway.run(&["agent", "-m", "hello", "--session", "cli:side"]).await;
+    assert_eq!((beside.code, beside.stdout.as_str()), (Some(0), "echo: hello\n"), "{beside:?}");
+    let piped = gateway.run_with_input(&["chat", "--session", "cli:third"], "one\ntwo\n").await;
+    assert_eq!((piped.code, piped.stdout.as_str()), (Some(0), "echo: one\necho: two\n"), "{piped:?}");
+    let turns = gateway.json(&["turns", "list"]).await;
+    let left = turns.as_array().unwrap().iter().find(|turn| turn["id"] == id.as_str()).unwrap();
+    assert_eq!(left["state"], "running", "what the gateway left is the next gateway's");
+    block_in_place(|| {
+        terminal.line("still here?");
+        terminal.expect("echo: still here?");
+        terminal.expect("You> ");
+        terminal.control('d');
+        assert_eq!(terminal.wait_exit(), Some(0));
+    });
+    gate.open();
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "later, then");
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+}

@@ -1,0 +1,207 @@
+//! The process: signals, its exit codes, what it logs, what it keeps to itself.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
+
+/// Both signals drain: what runs is finished, what comes is turned away for now, and the exit code is 0.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_drains() {
+    for stop in [Gateway::sigterm, Gateway::sigint] {
+        let model = Model::start().await;
+        let gate = Gate::new();
+        model.on("slow", [Reply::text("slow done").held_by(&gate)]);
+        let sink = Sink::start(None).await;
+        let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink))).await;
+        let id = gateway.accept("in", &Message::new("slow").chat("a")).await;
+        gate.wait_arrived(1).await;
+        let behind = gateway.accept("in", &Message::new("behind").chat("a")).await;
+        stop(&gateway);
+        let refused = until("a refusal", async || {
+            let answered = gateway.post("in", "", &Message::new("late").chat("b").id("late")).await;
+            (answered.status != 202).then_some(answered)
+        });
+        let refused = refused.await;
+        assert_eq!((refused.status, &refused.body["error"]["code"]), (503, &json!("draining")), "{refused:?}");
+        assert!(refused.retry_after.is_some_and(|after| after.parse::<u64>().unwrap() > 0));
+        let ready = Gateway::try_send(gateway.client.get(gateway.url("/readyz"))).await.unwrap();
+        assert_eq!((ready.status, &ready.body["status"]), (503, &json!("degraded")), "{ready:?}");
+        assert_eq!(gateway.state("in", &id).await.text("status"), "running", "it can still be asked");
+        gate.open();
+        assert_eq!(gateway.wait_exit().await.code(), Some(0));
+        assert_eq!(sink.replies_to(&id).len(), 1, "what was finished went out");
+        assert!(!gateway.home().join("daoyou.sock").exists());
+        gateway.up().await;
+        assert_eq!(gateway.wait_done("in", &behind).await.text("reply"), "echo: behind");
+        wait_settled(&gateway.database()).await;
+        check(&gateway.database(), &Witness { accepted: &[id, behind], ..Witness::default() });
+    }
+}
+
+/// A second signal ends it at once; what ran goes on at the next start.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_ends_at_once() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    model.on("slow", [Reply::text("slow done").held_by(&gate)]);
+    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let id = gateway.accept("in", &Message::new("slow").chat("a")).await;
+    gate.wait_arrived(1).await;
+    gateway.sigterm();
+    until("the drain", async || gateway.logs().contains("stopping").then_some(())).await;
+    let begun = Instant::now();
+    gateway.sigint();
+    assert_eq!(gateway.wait_exit().await.code(), Some(1));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    gate.open();
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "slow done");
+}
+
+/// Each fault of the configuration is one line, all at once, and nothing has been started.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_configuration_starts_nothing() {
+    let faulty = Setup::new()
+        .set("gateway.listne", "127.0.0.1:1")
+        .set("agent.max_iterations", "many")
+        .set("gateway.drain_timeout", "soon");
+    let keyless = Setup::new().set("providers.openai.kind", "openai").set("agent.model", "openai/gpt-x");
+    let hook = Setup::new().set("channels.webhook.in.verify", "bearer");
+    let table: [(Setup, &[&str]); 3] = [
+        (faulty, &["gateway.listne", "agent.max_iterations", "gateway.drain_timeout"]),
+        (keyless, &["providers.openai.api_key"]),
+        (hook, &["channels.webhook.in"]),
+    ];
+    for (setup, keys) in table {
+        let gateway = Gateway::new(setup);
+        for args in [&["gateway", "--no-cli", "--log", "off"][..], &["agent", "-m", "hi"]] {
+            let ran = gateway.run(args).await;
+            assert_eq!((ran.code, ran.stdout.as_str()), (Some(78), ""), "{keys:?} {args:?}: {ran:?}");
+            assert_eq!(ran.stderr.lines().count(), keys.len(), "{keys:?} {args:?}: {ran:?}");
+            for key in keys {
+                let names = |line: &str| line.contains(key) && line.contains("config.toml");
+                assert!(ran.stderr.lines().any(names), "{key} {args:?}: {ran:?}");
+            }
+        }
+        assert!(!gateway.home().join("daoyou.sock").exists(), "{keys:?}");
+        assert!(!gateway.home().join("daoyou.db").exists(), "{keys:?}: a database was made");
+    }
+}
+
+/// Below its reserve of disk nothing is accepted, and the gateway says so; it stays alive.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_room_on_the_disk_nothing_is_accepted() {
+    let setup = Setup::new().hook(Hook::bearer("in")).set("store.reserve", "1000000GB");
+    let mut gateway = Gateway::new(setup);
+    gateway.spawn();
+    let ready = until("an answer", async || Gateway::try_send(gateway.client.get(gateway.url("/readyz"))).await).await;
+    assert_eq!((ready.status, &ready.body["status"]), (503, &json!("degraded")), "{ready:?}");
+    assert!(ready.body["parts"]["intake"].as_str().unwrap().contains("reserve"), "{ready:?}");
+    let alive = Gateway::try_send(gateway.client.get(gateway.url("/healthz"))).await.unwrap();
+    assert_eq!(alive.status, 200);
+    let refused = gateway.post("in", "", &Message::new("hi")).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.retry_after.is_some_and(|after| after.parse::<u64>().unwrap() > 0));
+    assert_eq!(gateway.json(&["status"]).await["ready"], false);
+    gateway.stop().await;
+}
+
+/// Everything below `folder`, but for the two files that hold secrets by their purpose.
+fn files(folder: &Path, all: &mut Vec<(String, Vec<u8>)>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files(&path, all);
+        } else if path.is_file() && !path.ends_with("config.toml") && !path.ends_with("token") {
+            all.push((path.display().to_string(), std::fs::read(&path).unwrap()));
+        }
+    }
+}
+
+/// Canaries in every place that holds a secret: none of them shows up in the log (at its most talkative), in the
+/// database, in what the model is sent, in what commands see, or in what the owner is shown. The log is JSON, with turn
+/// and session as fields.
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_stay_where_they_are() {
+    const WORD: &str = "canary";
+    let model = Model::start().await;
+    let look = "env; set; cat /proc/*/environ ../config.toml ../token $HOME/home/config.toml; ls /proc/self/fd; true";
+    model.on(
+        "look around",
+        [
+            Reply::tool("exec", &json!({"command": look})),
+            Reply::tool("read_file", &json!({"path": "../token"})),
+            Reply::text("nothing found"),
+        ],
+    );
+    model.on("fail", [Reply::status(401)]);
+    let sink = Sink::start(None).await;
+    let callback_key = "whsec_Y2FuYXJ5LWNhbGxiYWNrLWNhbmFyeQ==";
+    let hook = Hook::bearer("in").callback(&sink).set("callback_secret", callback_key);
+    let setup = Setup::new()
+        .model(&model)
+        .hook(hook)
+        .set("channels.webhook.other.verify", "bearer")
+        .set("channels.webhook.other.secret", "env:HOOK_SECRET")
+        .set("channels.webhook.other.callback_url", format!("{}?token=url-token-7", sink.url()))
+        .set("providers.scripted.api_key", "canary-api-key")
+        .set("providers.scripted.headers.X-Extra", "canary-header")
+        .set("gateway.token", "canary-token")
+        .set("gateway.drain_timeout", "1s")
+        .env("HOOK_SECRET", "canary-hook-secret")
+        .env("OPENAI_API_KEY", "canary-openai-key")
+        .arg("--log-format=json")
+        .arg("--log=trace");
+    let mut gateway = Gateway::start(setup).await;
+    sink.then([crate::support::Answer::Status(500, None)]);
+    let id = gateway.accept("in", &Message::new("look around").chat("c")).await;
+    gateway.wait_done("in", &id).await;
+    gateway.ask("in", "c", "fail").await;
+    let other = gateway.client.post(gateway.url("/webhook/other")).bearer_auth("canary-hook-secret");
+    let accepted = Gateway::try_send(other.json(&json!({"content": "look around"}))).await.unwrap();
+    assert_eq!(accepted.status, 202, "{accepted:?}");
+    let wrong = gateway.client.post(gateway.url("/webhook/other")).bearer_auth("canary-wrong");
+    assert_eq!(Gateway::try_send(wrong.json(&json!({"content": "hi"}))).await.unwrap().status, 401);
+    wait_settled(&gateway.database()).await;
+    let saw = model.requests_about("look around").pop().unwrap().to_string();
+    assert!(saw.contains("PATH="), "the command looked around: {saw}");
+
+    let mut shown = Vec::new();
+    for args in [&["status"][..], &["config", "show"], &["config", "check"], &["queue", "list"], &["turns", "list"]] {
+        let ran = gateway.run(args).await;
+        shown.push((format!("{args:?}"), format!("{}{}", ran.stdout, ran.stderr).into_bytes()));
+    }
+    let turn = gateway.run(&["turns", "show", &id]).await;
+    shown.push(("turns show".to_owned(), turn.stdout.into_bytes()));
+    gateway.stop().await;
+    shown.push(("log".to_owned(), gateway.logs().into_bytes()));
+    shown.push(("model".to_owned(), serde_json::to_vec(&model.requests()).unwrap()));
+    let posted = sink.posts().into_iter().flat_map(|post| post.raw).collect();
+    shown.push(("callbacks".to_owned(), posted));
+    files(&gateway.home(), &mut shown);
+    let token = std::fs::read_to_string(gateway.home().join("token")).unwrap();
+    let secrets = [WORD, &callback_key[6..], "a-bearer-secret", token.trim()];
+    for (name, bytes) in &shown {
+        let text = String::from_utf8_lossy(bytes);
+        // A URL is a setting like others, and shown as such; but errors and the log leave it out.
+        let secrets = secrets.iter().chain((!name.contains("config")).then_some(&"url-token-7"));
+        for secret in secrets {
+            let at = text.find(*secret).map(|at| text[..at].chars().rev().take(200).collect::<String>());
+            let before = at.map(|before| before.chars().rev().collect::<String>());
+            assert_eq!(before, None, "{secret} shows up in {name}, behind this");
+        }
+    }
+
+    let mut of_turn = 0;
+    for line in gateway.logs().lines().filter(|line| !line.starts_with("----")) {
+        let event: Value = serde_json::from_str(line).unwrap_or_else(|fault| panic!("{fault}: {line}"));
+        assert!(["timestamp", "level", "target", "message"].iter().all(|key| event[key].is_string()), "{line}");
+        of_turn += usize::from(event["turn"] == id.as_str() && event["session"] == "webhook:in:c");
+    }
+    assert!(of_turn >= 3, "accepted, ended and sent name their turn and session: {}", gateway.logs());
+}

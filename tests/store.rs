@@ -1,0 +1,182 @@
+//! The store seen from outside: what is accepted is on the disk, one gateway a home, and a file that is not ours stays
+//! as it is.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::process::{Child, Command};
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Witness, check, open, wait_settled};
+use crate::support::{Gateway, Hook, Setup, deadline, until};
+
+/// `strace` on a running gateway, its lines in a file. One line a call, or two where another thread came in between.
+struct Trace {
+    strace: Child,
+    file: PathBuf,
+}
+
+impl Trace {
+    /// `None` where there is no strace, or it may not trace.
+    async fn attach(gateway: &Gateway) -> Option<Self> {
+        let file = gateway.home().join("trace");
+        let calls = "trace=read,recvfrom,pwrite64,fsync,fdatasync,write,writev,sendto";
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-y", "-s", "48", "-e", calls, "-o"]).arg(&file).args(["-p", &gateway.pid().to_string()]);
+        let mut strace = strace.stderr(Stdio::piped()).kill_on_drop(true).spawn().ok()?;
+        let mut said = tokio::io::BufReader::new(strace.stderr.take()?);
+        let mut line = String::new();
+        let attached = tokio::io::AsyncBufReadExt::read_line(&mut said, &mut line);
+        deadline("strace to attach", attached).await.ok()?;
+        line.contains("attached").then_some(())?;
+        // All its threads: the writer's, too.
+        let threads = || std::fs::read_dir(format!("/proc/{}/task", gateway.pid())).map_or(0, Iterator::count);
+        let traced = |task: &Path| {
+            let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
+            !status.contains("TracerPid:\t0\n")
+        };
+        until("all threads to be traced", async || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", gateway.pid())).ok()?;
+            let traced = tasks.flatten().filter(|task| traced(&task.path())).count();
+            (traced == threads()).then_some(())
+        })
+        .await;
+        tokio::spawn(async move { tokio::io::copy(&mut said, &mut tokio::io::sink()).await });
+        Some(Self { strace, file })
+    }
+
+    async fn lines(mut self) -> Vec<String> {
+        let pid = self.strace.id().and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        deadline("strace to end", self.strace.wait()).await.unwrap();
+        std::fs::read_to_string(&self.file).unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+/// What one line of the trace is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Asked,
+    Written,
+    Synced,
+    Answered,
+}
+
+/// The calls that matter, in order: a sync counts where it returned, an answer where it began.
+fn seen(lines: &[String]) -> Vec<Seen> {
+    let mut syncing: Vec<&str> = Vec::new();
+    let mut all = Vec::new();
+    for line in lines {
+        let (thread, call) = line.split_once(char::is_whitespace).unwrap_or(("", line));
+        let call = call.trim_start();
+        let is_sync = call.starts_with("fdatasync(") || call.starts_with("fsync(");
+        if is_sync && call.contains("-wal>") {
+            if call.contains("unfinished") {
+                syncing.push(thread);
+            } else if call.ends_with("= 0") {
+                all.push(Seen::Synced);
+            }
+        } else if call.contains("sync resumed") && syncing.contains(&thread) {
+            syncing.retain(|other| *other != thread);
+            if call.ends_with("= 0") {
+                all.push(Seen::Synced);
+            }
+        } else if call.starts_with("pwrite64(") && call.contains("-wal>") {
+            all.push(Seen::Written);
+        } else if call.contains("\"POST /webhook/in") {
+            all.push(Seen::Asked);
+        } else if call.contains("\"HTTP/1.1 202") {
+            all.push(Seen::Answered);
+        }
+    }
+    all
+}
+
+/// `kill -9` cannot tell whether a commit had reached the disk: the kernel keeps what was written. So this looks at the
+/// calls themselves: between a message and its 202 the log is written, then synced.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_is_on_the_disk_before_its_202_is_written() {
+    let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
+    let Some(trace) = Trace::attach(&gateway).await else {
+        println!("left out: strace cannot be run here (apt-get install strace)");
+        return;
+    };
+    for n in 0..5 {
+        gateway.accept("in", &Message::new("/help").chat(&n.to_string())).await;
+        // What the turn itself writes is done before the next message comes.
+        wait_settled(&gateway.database()).await;
+    }
+    let lines = trace.lines().await;
+    let seen = seen(&lines);
+    let mut answers = 0;
+    for (at, _) in seen.iter().enumerate().filter(|(_, one)| **one == Seen::Answered) {
+        let asked = seen[..at].iter().rposition(|one| *one == Seen::Asked).expect("a message before its answer");
+        let synced = seen[asked..at].iter().rposition(|one| *one == Seen::Synced).map(|sync| asked + sync);
+        let is_safe = synced.is_some_and(|synced| seen[asked..synced].contains(&Seen::Written));
+        assert!(is_safe, "a 202 before its sync: {:?}\n{}", &seen[asked..=at], lines.join("\n"));
+        answers += 1;
+    }
+    assert_eq!(answers, 5, "{}", lines.join("\n"));
+    let mode = open(&gateway.database()).unwrap().query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0));
+    assert_eq!(mode.unwrap(), "wal");
+}
+
+/// A file that this program cannot read is left as it is, and every command says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_newer_or_no_database_is_refused_untouched() {
+    let newer = tempfile::NamedTempFile::new().unwrap();
+    let store = rusqlite::Connection::open(newer.path()).unwrap();
+    store.execute_batch("CREATE TABLE tomorrow (x); PRAGMA user_version = 99").unwrap();
+    drop(store);
+    let newer = std::fs::read(newer.path()).unwrap();
+    let notes = "these are my notes, not a database\n".repeat(200).into_bytes();
+    for (bytes, words) in [(newer, "newer daoyou (format 99"), (notes, "cannot be opened")] {
+        let gateway = Gateway::new(Setup::new());
+        gateway.write_config();
+        std::fs::write(gateway.database(), &bytes).unwrap();
+        for args in [&["gateway", "--no-cli", "--log", "off"][..], &["agent", "-m", "hi"], &["queue", "list"]] {
+            let ran = gateway.run(args).await;
+            assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{args:?}: {ran:?}");
+            let path = gateway.database().display().to_string();
+            assert!(ran.stderr.contains(words) && ran.stderr.contains(&path), "{args:?}: {ran:?}");
+            assert_eq!(ran.stderr.lines().count(), 1, "{args:?}: {ran:?}");
+        }
+        assert!(std::fs::read(gateway.database()).unwrap() == bytes, "{words}: the file was changed");
+        assert!(!gateway.home().join("daoyou.sock").exists(), "{words}: half started");
+    }
+}
+
+/// One gateway a home: a second one names the first. What a killed one left behind is no lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_gateway_holds_a_home_until_it_is_gone() {
+    let mut gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
+    let pid = gateway.pid();
+    let second = gateway.run(&["gateway", "--no-cli", "--log", "off"]).await;
+    assert_eq!((second.code, second.stderr.lines().count()), (Some(75), 1), "{second:?}");
+    assert!(second.stderr.contains(&format!("(pid {pid})")), "{second:?}");
+    let id = gateway.accept("in", &Message::new("/help")).await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("status"), "done", "the first one was not disturbed");
+
+    gateway.kill9().await;
+    let left = std::fs::read_to_string(gateway.home().join("daoyou.lock")).unwrap();
+    assert_eq!(left.trim(), pid.to_string());
+    assert!(gateway.home().join("daoyou.sock").exists());
+    gateway.recover().await;
+    assert_ne!(gateway.pid(), pid);
+    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+}
+
+/// A port that somebody else has is told in one line, and nothing is left half started.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_is_taken_ends_the_start() {
+    let mut gateway = Gateway::new(Setup::new());
+    let taken = std::net::TcpListener::bind(gateway.address()).unwrap();
+    let ran = gateway.run(&["gateway", "--no-cli", "--log", "off"]).await;
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.lines().count()), (Some(1), "", 1), "{ran:?}");
+    let words = ["gateway.listen", &gateway.address(), "another program listens there"];
+    assert!(words.iter().all(|words| ran.stderr.contains(words)), "{ran:?}");
+    assert!(!gateway.home().join("daoyou.sock").exists());
+    assert_eq!(gateway.json(&["sessions", "list"]).await, serde_json::json!([]), "the home is free");
+    drop(taken);
+    gateway.up().await;
+}
