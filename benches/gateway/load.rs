@@ -166,13 +166,15 @@ async fn room(replies: &mut watch::Receiver<usize>, answered: usize, refused: &A
     false
 }
 
-/// The user and system time of a process, all its threads; Linux counts it in hundredths of a second.
+/// The time that all threads of a process have run.
 fn cpu_time(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, in parentheses, may hold anything; fields are counted after it. 14 and 15 are utime and stime.
-    let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
-    let ticks: u64 = after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 10)
+    // To the nanosecond, by thread; `/proc/PID/stat` counts ticks of 10 ms, which says nothing of a few short turns.
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let spent = threads.filter_map(|thread| {
+        let schedstat = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        schedstat.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(spent.sum())
 }
 
 /// As little HTTP as will do, so that the driver leaves the processor to what it measures.

@@ -1,5 +1,6 @@
 //! The journal of a running turn: what it has done is in the store before it goes on.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_channel::Sender;
@@ -34,9 +35,15 @@ pub struct StoreJournal<'a> {
     pub session: SessionKey,
     /// Told once the turn has got somewhere, for the loop that runs it alone.
     pub proven: Option<Sender<SessionKey>>,
+    /// The first step, which needs no commit of its own: until there is a second one, a restart makes the same again.
+    pub context: Mutex<Option<String>>,
 }
 
 impl StoreJournal<'_> {
+    fn lock_context(&self) -> MutexGuard<'_, Option<String>> {
+        self.context.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn append(&self, commit: Commit, step: &StepBody, effects: Vec<OutboundDraft>) {
         let (kind, turn) = (step.kind(), self.turn);
         let progressed = matches!(step, StepBody::Response { .. } | StepBody::ToolResult { .. });
@@ -48,10 +55,17 @@ impl StoreJournal<'_> {
                 return std::future::pending().await;
             }
         };
+        if let StepBody::Context(_) = step {
+            *self.lock_context() = Some(body);
+            return;
+        }
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         loop {
-            let (body, effects) = (body.clone(), effects.clone());
+            let (body, effects, context) = (body.clone(), effects.clone(), self.lock_context().clone());
             let write = move |connection: &Connection| {
+                if let Some(context) = context {
+                    turn_steps::append(connection, turn, "context", &context)?;
+                }
                 let seq = turn_steps::append(connection, turn, kind, &body)?;
                 if progressed {
                     inbox::reset_stalled(connection, turn)?;
@@ -71,6 +85,7 @@ impl StoreJournal<'_> {
                 }
             }
         }
+        *self.lock_context() = None;
         if progressed && let Some(proven) = &self.proven {
             // A loop that no longer listens has no need to know.
             let _ = proven.try_send(self.session.clone());

@@ -172,7 +172,8 @@ impl LaneRunner {
         let hub = self.bus.events().clone();
         let watch = Watch::new(hub, session.clone(), started.turn, &last.channel, &last.chat_id);
         watch.emit(|| TurnEvent::Started);
-        let journal = StoreJournal { bus: &self.bus, turn: started.turn, session: session.clone(), proven };
+        let (turn, context) = (started.turn, Mutex::default());
+        let journal = StoreJournal { bus: &self.bus, turn, session: session.clone(), proven, context };
         let run = Run { session, started, last, journal: &journal, watch: &watch, flight };
         let (model, answer) = self.converse(&run, &mut progress).await?;
         let ending = self.ending(started, answer, Some((&watch, &progress)));
@@ -272,18 +273,14 @@ impl LaneRunner {
         let key = session.to_string();
         let tokens = usize::try_from(self.config.context_tokens).unwrap_or(usize::MAX);
         let window = Window { messages: self.config.memory_window, tokens };
-        let (head, from, rows) = self
-            .bus
-            .store()
-            .read(move |connection| {
-                let head = messages::session(connection, &key)?;
-                let (from, rows) = match &context {
-                    Some(context) => (context.from, context::choose_again(connection, &key, context)?),
-                    None => context::choose(connection, &key, &head, window)?,
-                };
-                Ok((head, from, rows))
-            })
-            .await?;
+        let (head, from, rows) = self.bus.store().read_here(|connection| {
+            let head = messages::session(connection, &key)?;
+            let (from, rows) = match &context {
+                Some(context) => (context.from, context::choose_again(connection, &key, context)?),
+                None => context::choose(connection, &key, &head, window)?,
+            };
+            Ok((head, from, rows))
+        })?;
         Ok((head, context::read_messages(&rows)?, from))
     }
 

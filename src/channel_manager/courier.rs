@@ -88,7 +88,7 @@ impl Courier {
         loop {
             let (channel, after) = (self.channel.name().to_owned(), self.taken_up_to);
             let store = self.bus.store();
-            let rows = store.read(move |connection| outbox::pending_after(connection, &channel, after, BATCH)).await?;
+            let rows = store.read_here(|connection| outbox::pending_after(connection, &channel, after, BATCH))?;
             let count = rows.len();
             for row in rows {
                 self.taken_up_to = row.seq;

@@ -44,7 +44,7 @@ impl Checks<'_> {
         let model = agent.model.split_once('/').is_some_and(|(provider, model)| {
             !model.trim().is_empty() && good_name(provider) && agent.model.trim() == agent.model
         });
-        if agent.model != "auto" && !model {
+        if !matches!(agent.model.as_str(), "auto" | "offline") && !model {
             let wrong = format!("{} names no provider and model", quoted(&agent.model));
             self.fault(&["agent.model"], wrong, "\"auto\", or \"PROVIDER/MODEL\" such as \"openai/gpt-5\"");
         }
