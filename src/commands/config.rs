@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::exit::Exit;
 use crate::cli::{ConfigCommand, Globals};
 use crate::config::{self, Fault, Loaded, Source};
+use crate::gateway;
 use crate::home::Home;
 
 /// The configuration of `home` as the command line, the environment and its file make it. The error is every fault.
@@ -48,7 +49,14 @@ pub fn run(
         path(&named(globals, env).unwrap_or_else(|| home.config()), *json, out)?;
         return Ok(Exit::Ok);
     }
-    let loaded = match load(globals, home, env) {
+    let loaded = load(globals, home, env).and_then(|loaded| {
+        // `show` shows what is there, right or not; `check` asks the areas, too.
+        if let ConfigCommand::Check { .. } = command {
+            gateway::check(&loaded, env).map_err(|faults| faults.0)?;
+        }
+        Ok(loaded)
+    });
+    let loaded = match loaded {
         Ok(loaded) => loaded,
         Err(faults) => {
             if let ConfigCommand::Check { json: true } = command {

@@ -1,6 +1,6 @@
 //! Builds everything from the configuration; nothing runs yet.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -62,9 +62,7 @@ impl Gateway {
         // The commands on the control socket need no token; it is made for those who will come by TCP.
         home.token()?;
         crate::llm::install_crypto();
-        let models = Models::build(&config.providers, |name| std::env::var(name).ok(), Arc::new(OfflineProvider));
-        let fault = |fault: ProviderFault| loaded.fault(&fault.key, fault.message, "");
-        let models = Arc::new(models.map_err(|faults| Faults(faults.into_iter().map(fault).collect()))?);
+        let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
         let is_alone = options.alone.is_some();
         let (bus, agent) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
 
@@ -161,6 +159,17 @@ fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
         "" => Ok(TimeZone::system()),
         name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),
     }
+}
+
+/// What is wrong with a configuration that reading it does not show: what only the areas themselves can say.
+pub fn check(loaded: &Loaded, env: &BTreeMap<String, String>) -> Result<(), Faults> {
+    build_models(loaded, |name| env.get(name).cloned()).map(drop)
+}
+
+fn build_models(loaded: &Loaded, env: impl Fn(&str) -> Option<String>) -> Result<Models, Faults> {
+    let fault = |fault: ProviderFault| loaded.fault(&fault.key, fault.message, "");
+    Models::build(&loaded.config.providers, env, Arc::new(OfflineProvider))
+        .map_err(|faults| Faults(faults.into_iter().map(fault).collect()))
 }
 
 /// The bus over the home's store, and the loop that runs turns.
