@@ -208,8 +208,9 @@ pub fn reply(connection: &Connection, turn: Uuid) -> Result<Option<OutboxRow>, S
 
 /// What is not delivered: pending, sending, unknown, dead; the oldest first.
 pub fn undelivered(connection: &Connection, limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
-    let mut rows = many(connection, "state IN ('pending', 'sending') ORDER BY seq LIMIT ?1", params![limit])?;
-    rows.extend(many(connection, "state IN ('unknown', 'dead') ORDER BY seq LIMIT ?1", params![limit])?);
+    // Told by `+` not to go by seq, which would read everything that was ever sent.
+    let mut rows = many(connection, "state IN ('pending', 'sending') ORDER BY +seq LIMIT ?1", params![limit])?;
+    rows.extend(many(connection, "state IN ('unknown', 'dead') ORDER BY +seq LIMIT ?1", params![limit])?);
     rows.sort_by_key(|row| row.seq);
     Ok(rows)
 }
