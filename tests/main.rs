@@ -19,6 +19,7 @@ mod exec;
 mod lanes;
 mod load;
 mod message_tool;
+mod metrics;
 mod offline;
 mod process;
 mod prompt;

@@ -102,9 +102,9 @@ impl Turn<'_> {
         };
         let sink = FirstWord { flight: self.flight, watch: self.watch, has_come: AtomicBool::new(false) };
         self.flight.waits();
-        let began = Instant::now();
+        let asking = self.meter.ask_model();
         let response = self.model.provider.chat(&request, &sink).await;
-        self.meter.model_called(began.elapsed());
+        drop(asking);
         self.flight.works();
         self.watch.end_response();
         let mut response = response?;

@@ -23,5 +23,5 @@ pub use page::{CONTENT_TYPE, Kind, Page};
 pub use registry::Metrics;
 pub use scraped::{QueueDepth, Scraped};
 pub use store::StoreMetrics;
-pub use turns::{ModelUse, Outcome, Phase, ToolMetrics, TurnMeter, TurnMetrics};
+pub use turns::{Asking, ModelUse, Outcome, Phase, ToolMetrics, TurnMeter, TurnMetrics};
 pub use value::{Counter, Gauge, Held, Histogram};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Counter, Family, Gauge, Held, Histogram, Kind, Page};
 
@@ -206,6 +206,19 @@ pub struct TurnMeter<'a> {
     tools: Sum,
 }
 
+/// The time of one model call.
+#[derive(Debug)]
+pub struct Asking<'a> {
+    sum: &'a Sum,
+    began: Instant,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.sum.add(self.began.elapsed());
+    }
+}
+
 /// Nanoseconds; nothing yet is no observation.
 #[derive(Debug, Default)]
 struct Sum(AtomicU64);
@@ -226,9 +239,9 @@ impl Sum {
 }
 
 impl TurnMeter<'_> {
-    /// A model call took so long, whether it answered or failed.
-    pub fn model_called(&self, took: Duration) {
-        self.model.add(took);
+    /// A model is asked until what is answered is dropped, also by a turn that was stopped meanwhile.
+    pub fn ask_model(&self) -> Asking<'_> {
+        Asking { sum: &self.model, began: Instant::now() }
     }
 
     /// A model answered. `cached` is that part of `input` which came from the service's cache.
