@@ -21,6 +21,7 @@ mod load;
 mod message_tool;
 mod metrics;
 mod offline;
+mod paths;
 mod process;
 mod prompt;
 mod provider;
