@@ -24,4 +24,6 @@ pub mod guard;
 pub mod bus;
 pub mod store;
 
+pub mod metrics;
+
 pub mod crash;

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::context::{self, SystemPrompt, Window};
-use super::ending::{Append, Ending};
+use super::ending::{Append, Ending, since};
 use super::flight::{FlightRecorder, FlightSlot};
 use super::journal::{Journal, StoreJournal};
 use super::lanes::Company;
@@ -28,6 +28,7 @@ use super::{AgentConfig, QueueMode};
 use crate::bus::MessageBus;
 use crate::crash;
 use crate::llm::{ChatMessage, ModelChoice, Models};
+use crate::metrics::{Phase, TurnMeter};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::messages::{self, Session};
 use crate::store::turn_steps::{self, StepRow};
@@ -70,6 +71,7 @@ struct Run<'a> {
     journal: &'a dyn Journal,
     watch: &'a Watch,
     flight: &'a FlightSlot<'a>,
+    meter: &'a TurnMeter<'a>,
 }
 
 /// How a turn that did not fail came to its end.
@@ -94,6 +96,12 @@ impl LaneRunner {
             }
         };
         let turn = started.turn;
+        let turns = &self.bus.metrics().turns;
+        let _running = turns.run();
+        // A turn that goes on did not wait: its message was taken up long ago.
+        if let Some(first) = started.rows.first().filter(|row| row.stalled == 0 && started.steps.is_empty()) {
+            turns.phase(Phase::Waiting, since(first));
+        }
         let proven = (company == Company::Alone).then_some(proven);
         let flight = self.flight.board(turn);
         let ending = AssertUnwindSafe(self.run(session, &started, proven, &flight)).catch_unwind().await;
@@ -174,8 +182,10 @@ impl LaneRunner {
         watch.emit(|| TurnEvent::Started);
         let (turn, context) = (started.turn, Mutex::default());
         let journal = StoreJournal { bus: &self.bus, turn, session: session.clone(), proven, context };
-        let run = Run { session, started, last, journal: &journal, watch: &watch, flight };
+        let meter = self.bus.metrics().turns.meter();
+        let run = Run { session, started, last, journal: &journal, watch: &watch, flight, meter: &meter };
         let (model, answer) = self.converse(&run, &mut progress).await?;
+        meter.end();
         let ending = self.ending(started, answer, Some((&watch, &progress)));
         let (reply, message) = (ending.reply.clone(), ending.reply.clone());
         watch.emit(|| match ending.error {
@@ -239,7 +249,7 @@ impl LaneRunner {
         conversation: Vec<ChatMessage>,
         system: Arc<str>,
     ) -> Turn<'a> {
-        let Run { session, started, last, journal, watch, flight } = *run;
+        let Run { session, started, last, journal, watch, flight, meter } = *run;
         Turn {
             system,
             conversation,
@@ -260,6 +270,7 @@ impl LaneRunner {
             journal,
             watch,
             flight,
+            meter,
             phrases: self.phrases,
         }
     }

@@ -14,6 +14,7 @@ use super::capacity::Ledger;
 use super::disk::DiskReserve;
 use super::waiters::Waiters;
 use super::{BusSettings, EventHub, Notices, OutboundBody, OutboundDraft};
+use crate::metrics::Metrics;
 use crate::store::inbox::{self};
 use crate::store::{Commit, Store, StoreError, outbox};
 
@@ -61,6 +62,7 @@ pub struct MessageBus {
     pub(super) drain_for: Duration,
     pub(super) inbound: Wake<Inbound>,
     pub(super) outbound: Wake<String>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// A bounded queue of wake-ups that loses none for good: an overflow asks the consumer to look everywhere.
@@ -100,7 +102,7 @@ impl<T> Wake<T> {
 
 impl MessageBus {
     /// Builds the bus over `store`.
-    pub fn new(store: Store, settings: BusSettings, past_lane: Arc<dyn PastLane>) -> Self {
+    pub fn new(store: Store, settings: BusSettings, past_lane: Arc<dyn PastLane>, metrics: Arc<Metrics>) -> Self {
         let folder = store.path().parent().unwrap_or(store.path()).to_owned();
         let BusSettings { capacities, reserve, drain_timeout, owners, notices } = settings;
         Self {
@@ -116,6 +118,7 @@ impl MessageBus {
             drain_for: drain_timeout,
             inbound: Wake::new(capacities.inbound),
             outbound: Wake::new(1_024),
+            metrics,
         }
     }
 
@@ -235,5 +238,10 @@ impl MessageBus {
 
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// What this gateway counts; all who work with the bus count there.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 }

@@ -20,7 +20,8 @@ use crate::config::{Config, Faults, Loaded};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, Hub};
 use crate::llm::{Models, OfflineProvider, ProviderFault};
-use crate::store::{RetainConfig, Store};
+use crate::metrics::Metrics;
+use crate::store::{Commit, Committed, RetainConfig, Store, StoreError};
 use crate::tools;
 
 /// What kind of gateway to build.
@@ -180,7 +181,8 @@ async fn build_agent(
     models: Arc<Models>,
     alone: Option<SessionKey>,
 ) -> anyhow::Result<(Arc<MessageBus>, AgentLoop)> {
-    let store = Store::open(&home.database())?;
+    let metrics = Arc::new(Metrics::default());
+    let store = open_store(home, metrics.clone())?;
     let phrases = Phrases::of(config.agent.locale);
     // Not the file's path: the program may be replaced on disk while it runs.
     let exe = PathBuf::from("/proc/self/exe");
@@ -202,7 +204,7 @@ async fn build_agent(
         owners: config.owner.identities.iter().cloned().collect(),
         notices: notices(config, phrases),
     };
-    let bus = Arc::new(MessageBus::new(store, settings, slash.clone()));
+    let bus = Arc::new(MessageBus::new(store, settings, slash.clone(), metrics));
     bus.recount().await?;
     let lanes = usize::try_from(config.agent.max_concurrent_turns).unwrap_or(usize::MAX);
     let (flight, waited) = match alone {
@@ -224,6 +226,15 @@ async fn build_agent(
     };
     let agent = AgentLoop::new(Arc::new(runner), alone, waited);
     Ok((bus, agent))
+}
+
+/// The home's store, its commits counted.
+fn open_store(home: &Home, metrics: Arc<Metrics>) -> Result<Store, StoreError> {
+    let on_commit = move |committed: Committed| match committed.took {
+        Some(took) => metrics.store.committed(committed.commit == Commit::Synced, committed.writes, took),
+        None => metrics.store.failed(),
+    };
+    Store::open_watched(&home.database(), Box::new(on_commit))
 }
 
 struct Channels {

@@ -9,12 +9,14 @@ use std::time::Instant;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
+use axum::middleware;
 use axum::serve::ListenerExt;
 use daoyou_channels::cli::CliChannel;
 use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 
+use super::metrics::{count_requests, metrics_routes};
 use super::{api, health};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::llm::Models;
@@ -55,16 +57,26 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
 
 /// The public routes: health, and what the channels mount.
 pub fn router(hub: Arc<Hub>, channels: Vec<Router>) -> Router {
+    let metrics = hub.bus.metrics().clone();
     let mut router = health::routes(hub);
     for channel in channels {
         router = router.merge(channel);
     }
-    router.fallback(not_found).layer(DefaultBodyLimit::max(BODY_LIMIT))
+    router
+        .fallback(not_found)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(middleware::from_fn_with_state(metrics, count_requests))
 }
 
 /// The routes of the control socket.
 pub fn control(hub: Arc<Hub>) -> Router {
-    health::routes(hub.clone()).merge(api::routes(hub)).fallback(not_found).layer(DefaultBodyLimit::max(BODY_LIMIT))
+    let metrics = hub.bus.metrics().clone();
+    health::routes(hub.clone())
+        .merge(metrics_routes(hub.clone()))
+        .merge(api::routes(hub))
+        .fallback(not_found)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(middleware::from_fn_with_state(metrics, count_requests))
 }
 
 /// Serves until `shutdown`.

@@ -16,6 +16,7 @@ pub mod inbox;
 pub mod messages;
 pub mod meta;
 pub mod outbox;
+pub mod queues;
 pub mod retention;
 pub mod turn_steps;
 pub mod usage;
@@ -24,7 +25,7 @@ pub use config::{Reserve, RetainConfig, StoreConfig};
 pub use error::StoreError;
 pub use rusqlite::Connection;
 pub use shared::Store;
-pub use writer::Commit;
+pub use writer::{Commit, Committed, OnCommit};
 
 /// Now, in the store's unit: UTC milliseconds.
 pub fn now_ms() -> i64 {

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
 use super::writer::Writer;
-use super::{Commit, StoreError, database};
+use super::{Commit, OnCommit, StoreError, database};
 
 /// Reads that run side by side.
 const READERS: usize = 3;
@@ -31,7 +31,15 @@ impl Store {
     /// # Errors
     /// A file that is newer than this program, is no database, or cannot be opened.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let writer = Writer::spawn(database::open_writer(path)?)
+        Self::open_watched(path, Box::new(|_| {}))
+    }
+
+    /// As [`Store::open`]; `on_commit` is told of every group of writes.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_watched(path: &Path, on_commit: OnCommit) -> Result<Self, StoreError> {
+        let writer = Writer::spawn(database::open_writer(path)?, on_commit)
             .map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
         Ok(Self {
             inner: Arc::new(Inner {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender};
 use rusqlite::Connection;
@@ -27,6 +28,20 @@ pub enum Commit {
     Logged,
 }
 
+/// What became of a group of writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// What the commit waited for.
+    pub commit: Commit,
+    /// How many callers shared it.
+    pub writes: usize,
+    /// The commit alone, without the work before it; `None` when it failed.
+    pub took: Option<Duration>,
+}
+
+/// Is told of every group, on the writer's own thread: it must not wait.
+pub type OnCommit = Box<dyn Fn(Committed) + Send>;
+
 /// Runs in the group's transaction; what it returns is called with the outcome of the commit.
 type Run = Box<dyn FnOnce(&Connection) -> Tell + Send>;
 type Tell = Box<dyn FnOnce(Result<(), String>) + Send>;
@@ -43,11 +58,11 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn spawn(connection: Connection) -> std::io::Result<Self> {
+    pub fn spawn(connection: Connection, on_commit: OnCommit) -> std::io::Result<Self> {
         let (jobs, queue) = async_channel::bounded(QUEUE_LIMIT);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || write_groups(&connection, &queue))?;
+            .spawn(move || write_groups(&connection, &queue, &on_commit))?;
         Ok(Self { jobs, thread: Mutex::new(Some(thread)) })
     }
 
@@ -88,7 +103,7 @@ impl Writer {
     }
 }
 
-fn write_groups(connection: &Connection, queue: &Receiver<Job>) {
+fn write_groups(connection: &Connection, queue: &Receiver<Job>, on_commit: &OnCommit) {
     let mut group = VecDeque::with_capacity(GROUP_LIMIT);
     let mut synchronous = Commit::Synced;
     while let Ok(first) = queue.recv_blocking() {
@@ -113,15 +128,19 @@ fn write_groups(connection: &Connection, queue: &Receiver<Job>) {
                     Err(_) => {}
                 }
             }
-            write_group(connection, &mut group);
+            write_group(connection, &mut group, |writes, took| {
+                on_commit(Committed { commit: synchronous, writes, took })
+            });
         }
     }
 }
 
 /// Commits what is in `group`, or its first part when one of it undoes the whole transaction: those behind it have not
-/// run yet, and stay for another one.
-fn write_group(connection: &Connection, group: &mut VecDeque<Job>) {
+/// run yet, and stay for another one. `count` is told before the callers are: how many there were, and how long their
+/// commit took.
+fn write_group(connection: &Connection, group: &mut VecDeque<Job>, count: impl Fn(usize, Option<Duration>)) {
     if let Err(reason) = execute(connection, "BEGIN IMMEDIATE") {
+        count(group.len(), None);
         return refuse(connection, group, &reason);
     }
     let mut tell: Vec<Tell> = Vec::with_capacity(group.len());
@@ -135,11 +154,14 @@ fn write_group(connection: &Connection, group: &mut VecDeque<Job>) {
             outcome = Err("the transaction was rolled back".to_owned());
         }
     }
+    let begun = Instant::now();
     let outcome = outcome.and_then(|()| execute(connection, "COMMIT"));
+    let took = outcome.is_ok().then(|| begun.elapsed());
     if outcome.is_err() && !connection.is_autocommit() {
         // Nothing is left to do about a failed rollback but to let the next BEGIN say so.
         let _ = execute(connection, "ROLLBACK");
     }
+    count(tell.len(), took);
     for tell in tell {
         tell(outcome.clone());
     }
@@ -197,7 +219,7 @@ mod tests {
             connection
                 .execute_batch("CREATE TABLE said (word TEXT NOT NULL); PRAGMA wal_checkpoint(TRUNCATE);")
                 .unwrap();
-            Self { writer: Writer::spawn(connection).unwrap(), folder }
+            Self { writer: Writer::spawn(connection, Box::new(|_| {})).unwrap(), folder }
         }
 
         /// Commits in the write-ahead log: its frames that hold the size of the database after them.
