@@ -25,3 +25,4 @@ pub mod bus;
 pub mod store;
 
 pub mod crash;
+pub mod live;
