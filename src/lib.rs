@@ -27,3 +27,4 @@ pub mod store;
 pub mod metrics;
 
 pub mod crash;
+pub mod live;

@@ -41,7 +41,8 @@ const COLLECT_LIMIT: u32 = 50;
 /// The running turns that can be told to stop.
 pub type Cancels = Arc<Mutex<HashMap<Uuid, CancellationToken>>>;
 
-/// Runs turns: everything they need, shared by all lanes.
+/// Runs turns: everything they need, shared by all lanes. New settings make a new one, which has the bus, the cancels and
+/// the flight recorder of the old one; turns end with the runner that they began with.
 pub struct LaneRunner {
     pub bus: Arc<MessageBus>,
     pub config: AgentConfig,
@@ -52,7 +53,7 @@ pub struct LaneRunner {
     pub slash: Arc<SlashCommands>,
     pub phrases: &'static Phrases,
     pub cancels: Cancels,
-    pub flight: FlightRecorder,
+    pub flight: Arc<FlightRecorder>,
 }
 
 /// A turn that has been started in the store.
@@ -340,6 +341,11 @@ impl LaneRunner {
             model: String::new(),
         };
         ending.write(&self.bus).await;
+    }
+
+    /// Turns that run side by side.
+    pub fn turns_at_once(&self) -> usize {
+        usize::try_from(self.config.max_concurrent_turns).unwrap_or(usize::MAX)
     }
 
     pub fn lock_cancels(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, CancellationToken>> {

@@ -46,11 +46,13 @@ impl MessageBus {
         if message.external_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > EXTERNAL_ID_LIMIT) {
             return Err(Refusal::Invalid(format!("the message's id must have 1 to {EXTERNAL_ID_LIMIT} bytes")));
         }
+        let settings = self.settings.get();
+        let retry_after = settings.drain_timeout;
         if self.draining.load(Ordering::SeqCst) {
-            return Err(Refusal::Draining { retry_after: self.drain_for });
+            return Err(Refusal::Draining { retry_after });
         }
-        self.disk.check().map_err(|reason| Refusal::Store { reason, retry_after: self.drain_for })?;
-        if self.owners.contains(&format!("{}:{}", message.channel, message.sender)) {
+        self.disk.check().map_err(|reason| Refusal::Store { reason, retry_after })?;
+        if settings.owners.contains(&format!("{}:{}", message.channel, message.sender)) {
             message.trust = Trust::Owner;
         }
         match self.past_lane.order(&message) {

@@ -1,6 +1,5 @@
 //! Publish and consume, inbound and outbound.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use super::capacity::Ledger;
 use super::disk::DiskReserve;
 use super::waiters::Waiters;
 use super::{BusSettings, EventHub, Notices, OutboundBody, OutboundDraft};
+use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::store::inbox::{self};
 use crate::store::{Commit, Store, StoreError, outbox};
@@ -52,14 +52,12 @@ pub trait PastLane: Send + Sync {
 pub struct MessageBus {
     pub(super) store: Store,
     pub(super) past_lane: Arc<dyn PastLane>,
-    pub(super) owners: HashSet<String>,
-    pub(super) notices: Option<Notices>,
+    pub(super) settings: Live<BusSettings>,
     pub(super) ledger: Ledger,
     pub(super) disk: DiskReserve,
     pub(super) waiters: Waiters,
     pub(super) events: Arc<EventHub>,
     pub(super) draining: AtomicBool,
-    pub(super) drain_for: Duration,
     pub(super) inbound: Wake<Inbound>,
     pub(super) outbound: Wake<String>,
     pub(super) metrics: Arc<Metrics>,
@@ -104,22 +102,32 @@ impl MessageBus {
     /// Builds the bus over `store`.
     pub fn new(store: Store, settings: BusSettings, past_lane: Arc<dyn PastLane>, metrics: Arc<Metrics>) -> Self {
         let folder = store.path().parent().unwrap_or(store.path()).to_owned();
-        let BusSettings { capacities, reserve, drain_timeout, owners, notices } = settings;
+        let BusSettings { capacities, reserve, .. } = settings;
         Self {
             store,
             past_lane,
-            owners,
-            notices,
+            settings: Live::new(settings),
             ledger: Ledger::new(capacities),
             disk: DiskReserve::new(folder, reserve),
             waiters: Waiters::default(),
             events: Arc::default(),
             draining: AtomicBool::new(false),
-            drain_for: drain_timeout,
             inbound: Wake::new(capacities.inbound),
             outbound: Wake::new(1_024),
             metrics,
         }
+    }
+
+    /// Replaces the settings for all that comes from now on.
+    pub fn reconfigure(&self, settings: BusSettings) {
+        self.ledger.set_bounds(settings.capacities);
+        self.disk.set_reserve(settings.reserve);
+        self.settings.set(settings);
+    }
+
+    /// How long running turns may go on when the gateway stops.
+    pub fn drain_timeout(&self) -> Duration {
+        self.settings.get().drain_timeout
     }
 
     /// Counts what stands in the store, so that capacities hold across restarts.
@@ -153,10 +161,9 @@ impl MessageBus {
     /// Tells the owner that a message to `channel` was given up, where he wants to be told. A notice that is given up
     /// itself, or that would go the same way, is in the log alone.
     pub async fn notify_dead_letter(&self, turn: Uuid, slot: &str, channel: &str, id: Uuid, reason: &str) {
-        let Some(notices) = self.notices.as_ref().filter(|to| to.channel != channel && !slot.starts_with("notice:"))
-        else {
-            return;
-        };
+        let settings = self.settings.get();
+        let to = |to: &&Notices| to.channel != channel && !slot.starts_with("notice:");
+        let Some(notices) = settings.notices.as_ref().filter(to) else { return };
         let mut content = notices.dead_letter.to_owned();
         for value in [channel, &id.to_string(), reason] {
             content = content.replacen("{}", value, 1);

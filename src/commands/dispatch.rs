@@ -54,7 +54,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
 
 async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
     match &cli.command {
-        Command::Gateway(_) => Box::pin(gateway::run(chats_here(cli), prepared)).await,
+        Command::Gateway(_) => Box::pin(gateway::run(chats_here(cli), &cli.globals, prepared)).await,
         Command::Chat(args) => Box::pin(chat::run(args, prepared)).await,
         Command::Agent(args) => Box::pin(agent::run(args, &prepared)).await,
         Command::Status(output) => changed(&status(&prepared.home).await?, *output),

@@ -36,6 +36,8 @@ pub struct Loaded {
     /// What is not wrong but should be mended; one line each.
     pub warnings: Vec<String>,
     places: BTreeMap<String, Place>,
+    /// A fingerprint of each secret, by the path of its key.
+    pub(super) prints: BTreeMap<String, u64>,
 }
 
 impl Loaded {
@@ -83,7 +85,7 @@ pub fn load(source: Source<'_>, env: &BTreeMap<String, String>) -> Result<Loaded
     for (name, value) in env {
         reader.variable(name, value);
     }
-    let Reader { values, places, mut faults, warnings, broken, .. } = reader;
+    let Reader { values, places, mut faults, warnings, prints, broken, .. } = reader;
     // Only what is right of its kind is in the values, so this fails only if a type and its own schema disagree.
     let config: Config = match serde_json::from_value(Value::Object(values)) {
         Ok(config) => config,
@@ -98,7 +100,7 @@ pub fn load(source: Source<'_>, env: &BTreeMap<String, String>) -> Result<Loaded
         faults.extend(more);
     }
     if faults.is_empty() {
-        return Ok(Loaded { config, file: read, warnings, places });
+        return Ok(Loaded { config, file: read, warnings, places, prints });
     }
     faults.sort();
     Err(faults)

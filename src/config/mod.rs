@@ -8,6 +8,7 @@ mod secrets;
 
 mod read;
 
+mod changes;
 mod check;
 mod load;
 mod show;
@@ -15,6 +16,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 
+pub use changes::Change;
 pub use fault::{Fault, Faults, Place};
 pub use load::{Loaded, Source, environment, load};
 pub use settings::{ChannelsConfig, Config, GatewayConfig, OwnerConfig};

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::changes::fingerprint;
 use super::fault::{Fault, Place, join, quoted};
 use super::secrets::Secrets;
 use super::shape::{Shape, nearest};
@@ -29,6 +30,8 @@ pub(super) struct Reader<'a> {
     pub places: BTreeMap<String, Place>,
     pub faults: Vec<Fault>,
     pub warnings: Vec<String>,
+    /// A fingerprint of each secret, by the path of its key.
+    pub prints: BTreeMap<String, u64>,
     /// Some secret stands in the file itself.
     pub literal_secret: bool,
     /// The file is not TOML, so what it means is not known.
@@ -43,6 +46,7 @@ impl<'a> Reader<'a> {
             places: BTreeMap::new(),
             faults: Vec::new(),
             warnings: Vec::new(),
+            prints: BTreeMap::new(),
             literal_secret: false,
             broken: false,
         }
@@ -251,6 +255,7 @@ impl<'a> Reader<'a> {
                 Ok(found) => {
                     self.literal_secret |= found.literal && matches!(place, Place::File { .. });
                     self.warnings.extend(found.warning.map(|warning| format!("{place}: {key}: {warning}")));
+                    self.prints.insert(key.to_owned(), fingerprint(&found.value));
                     Some(Value::from(found.value))
                 }
                 Err(wrong) => self.wrong(place, key, wrong, shape),

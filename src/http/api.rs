@@ -155,7 +155,7 @@ async fn status(State(hub): State<Arc<Hub>>) -> Answer {
         .store()
         .read(move |connection| Ok((outbox::stuck(connection)?, usage::since(connection, day_ago)?)))
         .await?;
-    let model = match hub.models.resolve(&hub.model).await {
+    let model = match hub.models.get().resolve(&hub.model.get()).await {
         Ok(choice) => choice.to_string(),
         Err(error) => format!("none: {error}"),
     };

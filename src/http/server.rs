@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::metrics::{count_requests, metrics_routes};
 use super::{api, health};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
+use crate::live::Live;
 use crate::llm::Models;
 
 /// The largest request body where a channel sets no other, in bytes.
@@ -30,9 +31,9 @@ pub struct Hub {
     pub inbox: BusInbox,
     pub channels: Arc<ChannelHealth>,
     pub cli: Arc<CliChannel>,
-    pub models: Arc<Models>,
+    pub models: Arc<Live<Models>>,
     /// `agent.model`.
-    pub model: String,
+    pub model: Arc<Live<String>>,
     pub started: Instant,
     /// Cancelled when open streams are to end.
     pub shutdown: CancellationToken,
