@@ -1,4 +1,5 @@
-//! What waits and what is stuck, by channel. Each query reads the rows of its partial indexes and no others.
+//! What waits and what is stuck, by channel. Each query reads the rows of its partial index and no others, however many
+//! there are.
 
 use rusqlite::Connection;
 
@@ -17,18 +18,18 @@ pub struct Depth {
 /// Inbound messages that are not done.
 pub fn inbox(connection: &Connection) -> Result<Vec<Depth>, StoreError> {
     let open = "SELECT channel, state, count(*), min(received_at) FROM inbox
-         WHERE state IN ('queued', 'running', 'waiting') GROUP BY channel, state";
+         INDEXED BY inbox_open WHERE state IN ('queued', 'running', 'waiting') GROUP BY channel, state";
     let dead = "SELECT channel, state, count(*), min(received_at) FROM inbox
-         WHERE state = 'dead' GROUP BY channel, state";
+         INDEXED BY inbox_dead WHERE state = 'dead' GROUP BY channel, state";
     Ok([depths(connection, open)?, depths(connection, dead)?].concat())
 }
 
 /// Outbound messages that are not sent.
 pub fn outbox(connection: &Connection) -> Result<Vec<Depth>, StoreError> {
     let open = "SELECT channel, state, count(*), min(created_at) FROM outbox
-         WHERE state IN ('pending', 'sending') GROUP BY channel, state";
+         INDEXED BY outbox_open WHERE state IN ('pending', 'sending') GROUP BY channel, state";
     let stuck = "SELECT channel, state, count(*), min(created_at) FROM outbox
-         WHERE state IN ('unknown', 'dead') GROUP BY channel, state";
+         INDEXED BY outbox_stuck WHERE state IN ('unknown', 'dead') GROUP BY channel, state";
     Ok([depths(connection, open)?, depths(connection, stuck)?].concat())
 }
 
@@ -51,28 +52,11 @@ mod tests {
     use super::*;
     use crate::store::database;
 
+    /// A query that could not use its index does not even compile.
     #[test]
     fn only_the_rows_of_the_partial_indexes_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let connection = database::open_writer(&folder.path().join("daoyou.db")).unwrap();
-        let plan = |table: &str, condition: &str, at: &str| {
-            let sql = format!(
-                "EXPLAIN QUERY PLAN SELECT channel, state, count(*), min({at}) FROM {table} WHERE {condition}
-                 GROUP BY channel, state"
-            );
-            let mut statement = connection.prepare(&sql).unwrap();
-            let lines = statement.query_map([], |row| row.get::<_, String>(3)).unwrap();
-            lines.map(Result::unwrap).collect::<Vec<_>>().join("; ")
-        };
-        for (table, condition, at, index) in [
-            ("inbox", "state IN ('queued', 'running', 'waiting')", "received_at", "inbox_open"),
-            ("inbox", "state = 'dead'", "received_at", "inbox_dead"),
-            ("outbox", "state IN ('pending', 'sending')", "created_at", "outbox_open"),
-            ("outbox", "state IN ('unknown', 'dead')", "created_at", "outbox_stuck"),
-        ] {
-            let plan = plan(table, condition, at);
-            assert!(plan.contains(index), "{table} {condition}: {plan}");
-        }
         assert_eq!((inbox(&connection).unwrap(), outbox(&connection).unwrap()), (Vec::new(), Vec::new()));
     }
 }
