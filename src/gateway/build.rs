@@ -218,7 +218,8 @@ async fn build_agent(
         timezone,
         models,
         tools,
-        system: SystemPrompt::new(workspace.to_owned(), &config.owner.name),
+        system: SystemPrompt::new(workspace, &config.owner.name)
+            .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?,
         slash,
         phrases,
         cancels: Arc::default(),
