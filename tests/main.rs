@@ -11,6 +11,7 @@ mod support;
 
 mod tidy;
 
+mod canary;
 mod cli;
 mod commands;
 mod crash;

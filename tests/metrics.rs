@@ -16,7 +16,10 @@ async fn scrape(gateway: &Gateway) -> Exposition {
     Exposition::parse(&text).unwrap_or_else(|fault| panic!("{fault}\n{text}"))
 }
 
-fn assert_values(page: &Exposition, expected: &[(&str, &[(&str, &str)], f64)]) {
+/// Name, labels, value.
+type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
+
+fn assert_values(page: &Exposition, expected: &[Row<'_>]) {
     for (name, labels, value) in expected {
         assert_eq!(page.value(name, labels), Some(*value), "{name} {labels:?}");
     }

@@ -262,3 +262,35 @@ async fn without_the_restriction_daoyous_own_data_and_the_kernels_files_stay_clo
     // The gateway is as well as before.
     assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["a plain file"]);
 }
+
+/// The files that the gateway itself reads and writes in the workspace: its agent's commands can put links and pipes in
+/// their places, and wait for the gateway to follow them.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gateway_follows_no_link_that_its_agent_laid() {
+    let mut world = World::start(true).await;
+    let (workspace, home) = (world.gateway.workspace(), world.gateway.home());
+    fs::write(home.join("private"), CANARY).unwrap();
+    for name in ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", ".daoyou-template"] {
+        fs::remove_file(workspace.join(name)).unwrap();
+    }
+    symlink("../private", workspace.join("AGENTS.md")).unwrap();
+    mknodat(CWD, workspace.join("SOUL.md"), FileType::Fifo, 0o600.into(), 0).unwrap();
+    symlink("/dev/zero", workspace.join("USER.md")).unwrap();
+    fs::hard_link(home.join("private"), workspace.join("TOOLS.md")).unwrap();
+    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["a plain file"]);
+
+    // At the next start the template's missing files are written, beside what lies in the way.
+    fs::remove_file(workspace.join("SOUL.md")).unwrap();
+    symlink("../private", workspace.join(".SOUL.md.new")).unwrap();
+    fs::remove_dir_all(workspace.join("memory")).unwrap();
+    symlink("../../outside", workspace.join("memory")).unwrap();
+    world.gateway.stop().await;
+    world.gateway.up().await;
+    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["a plain file"]);
+    assert_eq!(fs::read_to_string(home.join("private")).unwrap(), CANARY);
+    assert!(workspace.join("SOUL.md").symlink_metadata().unwrap().is_file());
+    world.assert_untouched("a new start");
+    let told = json!(world.model.requests()).to_string();
+    assert!(!told.contains(CANARY) && told.contains("daoyou"), "{told}");
+    assert!(world.gateway.logs().contains("is left out of the system prompt"));
+}

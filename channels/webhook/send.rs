@@ -31,9 +31,10 @@ impl Callback {
     }
 
     fn with_timeout(url: &str, key: Option<SigningKey>, timeout: Duration) -> Result<Self, String> {
-        let url = Url::parse(url).map_err(|error| format!("{url:?} is not a URL: {error}"))?;
+        let url = Url::parse(url).map_err(|error| format!("it is not a URL: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("{url} is neither http nor https"));
+            // The address is not repeated: it may hold a key.
+            return Err("it must begin with http:// or https://".to_owned());
         }
         let mut client = Client::builder()
             .user_agent(concat!("daoyou/", env!("CARGO_PKG_VERSION")))

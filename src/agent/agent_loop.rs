@@ -172,9 +172,13 @@ impl AgentLoop {
             let (runner, proven) = (current.clone(), self.proven.0.clone());
             self.turns.spawn(async move {
                 let turn = AssertUnwindSafe(runner.run_next(&session, company, proven)).catch_unwind().await;
-                // What panics outside of a turn leaves its row unfinished: the lane looks again.
-                let more = turn.unwrap_or(true);
-                (session, more)
+                // What panics outside of a turn leaves its row unfinished: the lane looks again, and not at once, as it
+                // may panic again.
+                if turn.is_err() {
+                    tracing::error!(%session, "a lane panicked; it looks again");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                (session, turn.unwrap_or(true))
             });
         }
     }

@@ -179,7 +179,7 @@ async fn build_agent(
         Some(_) => (FlightRecorder::none(), HashSet::new()),
         None => FlightRecorder::open(&home.flight()),
     };
-    let runner = lane_runner(config, workspace, current, bus, Arc::new(flight));
+    let runner = lane_runner(config, workspace, current, bus, Arc::new(flight))?;
     let equipment = Equipment::new(config, runner, slash);
     let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
     Ok((agent, equipment))

@@ -81,19 +81,21 @@ pub(super) fn lane_runner(
     slash: Arc<SlashCommands>,
     bus: Arc<MessageBus>,
     flight: Arc<FlightRecorder>,
-) -> LaneRunner {
-    LaneRunner {
+) -> anyhow::Result<LaneRunner> {
+    let system = SystemPrompt::new(workspace, &config.owner.name)
+        .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
+    Ok(LaneRunner {
         bus,
         config: config.agent.clone(),
         timezone: slash.timezone.clone(),
         models: slash.models.clone(),
         tools: slash.tools.clone(),
-        system: SystemPrompt::new(workspace.to_owned(), &config.owner.name),
+        system,
         phrases: slash.phrases,
         slash,
         cancels: Arc::default(),
         flight,
-    }
+    })
 }
 
 pub(super) fn bus_settings(config: &Config) -> BusSettings {

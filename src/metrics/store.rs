@@ -11,7 +11,7 @@ const SECONDS: &[f64] =
 const WRITES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 /// What is known of commits: `synced` ones waited for the disk.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct StoreMetrics {
     synced: Commits,
     logged: Commits,
@@ -27,12 +27,6 @@ struct Commits {
 impl Default for Commits {
     fn default() -> Self {
         Self { duration: Histogram::new(SECONDS), writes: Histogram::new(WRITES) }
-    }
-}
-
-impl Default for StoreMetrics {
-    fn default() -> Self {
-        Self { synced: Commits::default(), logged: Commits::default(), failures: Counter::default() }
     }
 }
 

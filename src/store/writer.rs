@@ -129,7 +129,7 @@ fn write_groups(connection: &Connection, queue: &Receiver<Job>, on_commit: &OnCo
                 }
             }
             write_group(connection, &mut group, |writes, took| {
-                on_commit(Committed { commit: synchronous, writes, took })
+                on_commit(Committed { commit: synchronous, writes, took });
             });
         }
     }
