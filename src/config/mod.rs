@@ -9,6 +9,7 @@ mod secrets;
 mod read;
 
 mod check;
+mod check_gateway;
 mod load;
 mod show;
 

@@ -10,7 +10,6 @@ use daoyou_channels::cli::{CliChannel, Front};
 use daoyou_channels::webhook::Webhook;
 use daoyou_channels::{Channel, ChannelContext, Inbox, SessionKey};
 use jiff::tz::TimeZone;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{AgentLoop, FlightRecorder, LaneRunner, Phrases, SlashCommands, SystemPrompt, prepare_workspace};
@@ -18,7 +17,7 @@ use crate::bus::{BusInbox, BusSettings, Capacities, ChannelHealth, MessageBus, N
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Faults, Loaded};
 use crate::home::{Home, HomeLock};
-use crate::http::{self, Hub};
+use crate::http::{self, Hub, Server, TlsFile, TokenGate};
 use crate::llm::{Models, OfflineProvider, ProviderFault};
 use crate::store::{RetainConfig, Store};
 use crate::tools;
@@ -43,7 +42,7 @@ pub struct Gateway {
     pub(super) manager: ChannelManager,
     pub(super) cli: Arc<CliChannel>,
     pub(super) hub: Arc<Hub>,
-    pub(super) server: Option<(TcpListener, axum::Router)>,
+    pub(super) server: Option<Server>,
     pub(super) context: ChannelContext,
     pub(super) stop_serving: CancellationToken,
 }
@@ -93,9 +92,10 @@ impl Gateway {
         let server = if is_alone {
             None
         } else {
-            let routes = running.iter().filter_map(|channel| channel.routes(&context)).collect();
-            let listen = config.gateway.listen_addr().map_err(anyhow::Error::msg)?;
-            Some((http::bind(listen).await.map_err(anyhow::Error::msg)?, http::router(hub.clone(), routes)))
+            let channels = running.iter().filter_map(|channel| channel.routes(&context)).collect();
+            let gate = TokenGate::new(config.gateway.token.clone(), home.clone());
+            let router = http::router(hub.clone(), channels, Vec::new(), gate);
+            Some(Server::bind(server_settings(loaded)?, router).await.map_err(anyhow::Error::msg)?)
         };
         Ok(Self {
             home,
@@ -163,7 +163,34 @@ fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
 
 /// What is wrong with a configuration that reading it does not show: what only the areas themselves can say.
 pub fn check(loaded: &Loaded, env: &BTreeMap<String, String>) -> Result<(), Faults> {
-    build_models(loaded, |name| env.get(name).cloned()).map(drop)
+    let models = build_models(loaded, |name| env.get(name).cloned()).map(drop);
+    let tls = tls(loaded).map(drop);
+    let faults: Vec<_> = [models, tls].into_iter().filter_map(Result::err).flat_map(|faults| faults.0).collect();
+    if faults.is_empty() { Ok(()) } else { Err(Faults(faults)) }
+}
+
+fn tls(loaded: &Loaded) -> Result<Option<http::Tls>, Faults> {
+    http::Tls::open(&loaded.config.gateway.tls, std::env::home_dir().as_deref()).map_err(|(file, wrong)| {
+        let (key, allowed) = match file {
+            TlsFile::Cert => ("gateway.tls.cert", "the path of a PEM file with the certificate and its chain"),
+            TlsFile::Key => ("gateway.tls.key", "the path of a PEM file with the certificate's private key"),
+        };
+        Faults(vec![loaded.fault(key, wrong, allowed)])
+    })
+}
+
+fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {
+    let config = &loaded.config.gateway;
+    let proxies =
+        config.trusted_proxies.iter().map(|text| text.parse()).collect::<Result<Vec<http::Network>, String>>();
+    Ok(http::ServerSettings {
+        listen: config.listen_addr().map_err(anyhow::Error::msg)?,
+        hosts: http::Hosts::new(&config.hosts),
+        proxies: http::Proxies(proxies.map_err(anyhow::Error::msg)?),
+        tls: tls(loaded)?,
+        connections: usize::try_from(config.max_connections).unwrap_or(usize::MAX),
+        limits: http::Limits::default(),
+    })
 }
 
 fn build_models(loaded: &Loaded, env: impl Fn(&str) -> Option<String>) -> Result<Models, Faults> {

@@ -32,10 +32,8 @@ impl Gateway {
         http::serve_control(&socket, control, self.stop_serving.clone())
             .await
             .with_context(|| format!("the control socket {} cannot be made", socket.display()))?;
-        let server: Option<JoinHandle<()>> = self
-            .server
-            .take()
-            .map(|(listener, router)| tokio::spawn(http::serve(listener, router, self.stop_serving.clone())));
+        let server: Option<JoinHandle<()>> =
+            self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
         let upkeep = super::upkeep::run(self.bus.store().clone(), self.retain, self.context.shutdown.clone());
         tokio::spawn(upkeep);
         let stop_turns = CancellationToken::new();
@@ -67,8 +65,7 @@ impl Gateway {
         }
         self.stop_serving.cancel();
         if let Some(server) = server {
-            // A client that keeps its connection open is not waited for.
-            let _ = tokio::time::timeout(HTTP_LIMIT, server).await;
+            ended("the HTTP server", server.await);
         }
         self.bus.store().close().await;
         tracing::info!("stopped");
