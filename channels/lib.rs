@@ -12,6 +12,7 @@ pub mod inbox;
 
 pub mod allow;
 pub mod backoff;
+pub mod client;
 pub mod settings;
 
 pub mod cli;
@@ -20,6 +21,7 @@ pub mod webhook;
 pub mod conformance;
 
 pub use channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
+pub use client::ClientAddr;
 pub use event::{EventSource, SessionEvent, TurnEvent};
 pub use inbox::{Acceptance, Cursor, Inbox, MessageState, MessageStatus, Refusal, Reply};
 pub use message::{Attachment, ErrorInfo, InboundMessage, OutboundMessage, SessionKey, Trust};

@@ -8,6 +8,7 @@ use daoyou_channels::webhook::{Verify, WebhookConfig};
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 
+use super::check_gateway::{Finding, findings};
 use super::fault::{Fault, Place, join, quoted};
 use super::load::nearest_place;
 use super::settings::Config;
@@ -60,18 +61,8 @@ impl Checks<'_> {
     }
 
     fn gateway(&mut self, config: &Config) {
-        match config.gateway.listen_addr() {
-            Err(wrong) => {
-                let allowed =
-                    "an IP address and a port such as \"127.0.0.1:18790\", \"[::1]:18790\" or \"localhost:18790\"";
-                self.fault(&["gateway.listen"], wrong, allowed);
-            }
-            Ok(addr) if !addr.ip().is_loopback() && config.gateway.token.is_none() => {
-                let wrong = format!("{addr} can be reached from other machines, and gateway.token is not set");
-                let allowed = "an address of this machine alone such as \"127.0.0.1:18790\", or any with gateway.token";
-                self.fault(&["gateway.listen", "gateway.token"], wrong, allowed);
-            }
-            Ok(_) => {}
+        for Finding { keys, wrong, allowed } in findings(&config.gateway) {
+            self.fault(keys, wrong, allowed);
         }
         if let Some(token) = &config.gateway.token {
             self.sendable("gateway.token", token);

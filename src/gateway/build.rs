@@ -9,7 +9,6 @@ use anyhow::Context;
 use daoyou_channels::cli::{CliChannel, Front};
 use daoyou_channels::webhook::Webhook;
 use daoyou_channels::{Channel, ChannelContext, Inbox, SessionKey};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::equip::{Equipment, build_tools, bus_settings, lane_runner, slash_commands};
@@ -19,7 +18,7 @@ use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Faults, Loaded};
 use crate::home::{Home, HomeLock};
-use crate::http::{self, Hub};
+use crate::http::{self, Hub, Server, TlsFile, TokenGate};
 use crate::live::Live;
 use crate::llm::{Models, OfflineProvider, ProviderFault};
 use crate::metrics::Metrics;
@@ -49,7 +48,7 @@ pub struct Gateway {
     pub(super) manager: ChannelManager,
     pub(super) cli: Arc<CliChannel>,
     pub(super) hub: Arc<Hub>,
-    pub(super) server: Option<(TcpListener, axum::Router)>,
+    pub(super) server: Option<(Server, axum::Router)>,
     pub(super) context: ChannelContext,
     pub(super) stop_serving: CancellationToken,
 }
@@ -64,11 +63,10 @@ impl Gateway {
         let config = &loaded.config;
         let is_alone = options.alone.is_some();
         // First of all: where the port is taken, nothing is made.
-        let listener = if is_alone {
+        let server = if is_alone {
             None
         } else {
-            let listen = config.gateway.listen_addr().map_err(anyhow::Error::msg)?;
-            Some(http::bind(listen).await.map_err(anyhow::Error::msg)?)
+            Some(Server::bind(server_settings(loaded)?).await.map_err(anyhow::Error::msg)?)
         };
         let workspace = home.workspace(&config.agent.workspace);
         prepare_workspace(&workspace)
@@ -104,9 +102,10 @@ impl Gateway {
             started: Instant::now(),
             shutdown: stop_serving.clone(),
         });
-        let server = listener.map(|listener| {
-            let routes = running.iter().filter_map(|channel| channel.routes(&context)).collect();
-            (listener, http::router(hub.clone(), routes))
+        let server = server.map(|server| {
+            let channels = running.iter().filter_map(|channel| channel.routes(&context)).collect();
+            let gate = TokenGate::new(config.gateway.token.clone(), home.clone());
+            (server, http::router(hub.clone(), channels, gate))
         });
         Ok(Self {
             home,
@@ -150,7 +149,34 @@ async fn model_name(models: &Models, config: &Config) -> String {
 
 /// What is wrong with a configuration that reading it does not show: what only the areas themselves can say.
 pub fn check(loaded: &Loaded, env: &BTreeMap<String, String>) -> Result<(), Faults> {
-    build_models(loaded, |name| env.get(name).cloned()).map(drop)
+    let models = build_models(loaded, |name| env.get(name).cloned()).map(drop);
+    let tls = tls(loaded).map(drop);
+    let faults: Vec<_> = [models, tls].into_iter().filter_map(Result::err).flat_map(|faults| faults.0).collect();
+    if faults.is_empty() { Ok(()) } else { Err(Faults(faults)) }
+}
+
+fn tls(loaded: &Loaded) -> Result<Option<http::Tls>, Faults> {
+    http::Tls::open(&loaded.config.gateway.tls, std::env::home_dir().as_deref()).map_err(|(file, wrong)| {
+        let (key, allowed) = match file {
+            TlsFile::Cert => ("gateway.tls.cert", "the path of a PEM file with the certificate and its chain"),
+            TlsFile::Key => ("gateway.tls.key", "the path of a PEM file with the certificate's private key"),
+        };
+        Faults(vec![loaded.fault(key, wrong, allowed)])
+    })
+}
+
+fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {
+    let config = &loaded.config.gateway;
+    let proxies =
+        config.trusted_proxies.iter().map(|text| text.parse()).collect::<Result<Vec<http::Network>, String>>();
+    Ok(http::ServerSettings {
+        listen: config.listen_addr().map_err(anyhow::Error::msg)?,
+        hosts: http::Hosts::new(&config.hosts),
+        proxies: http::Proxies(proxies.map_err(anyhow::Error::msg)?),
+        tls: tls(loaded)?,
+        connections: usize::try_from(config.max_connections).unwrap_or(usize::MAX),
+        limits: http::Limits::default(),
+    })
 }
 
 pub(super) fn build_models(loaded: &Loaded, env: impl Fn(&str) -> Option<String>) -> Result<Models, Faults> {

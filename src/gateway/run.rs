@@ -42,10 +42,11 @@ impl Gateway {
         http::serve_control(&socket, control, self.stop_serving.clone())
             .await
             .with_context(|| format!("the control socket {} cannot be made", socket.display()))?;
+        let metrics = self.bus.metrics().clone();
         let server: Option<JoinHandle<()>> = self
             .server
             .take()
-            .map(|(listener, router)| tokio::spawn(http::serve(listener, router, self.stop_serving.clone())));
+            .map(|(server, routes)| tokio::spawn(server.run(routes, metrics, self.stop_serving.clone(), HTTP_LIMIT)));
         let upkeep =
             super::upkeep::run(self.bus.store().clone(), self.equipment.store.clone(), self.context.shutdown.clone());
         tokio::spawn(upkeep);
@@ -104,8 +105,7 @@ impl Gateway {
         say("closing", HTTP_LIMIT);
         self.stop_serving.cancel();
         if let Some(server) = server {
-            // A client that keeps its connection open is not waited for.
-            let _ = tokio::time::timeout(HTTP_LIMIT, server).await;
+            ended("the HTTP server", server.await);
         }
         drop(watchdog);
         self.bus.store().close().await;

@@ -1,4 +1,5 @@
-//! `/api`: what the commands use. Served on the control socket, whose file mode is its guard.
+//! `/api`: what the commands use. Served on the control socket, whose file mode is its guard, and
+//! on TCP behind the token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::server::Hub;
+use super::routes::Hub;
 use super::views::{self, Changed, Then};
 use super::{attach, health};
 use crate::control::{Change, Query};

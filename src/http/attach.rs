@@ -12,7 +12,7 @@ use futures_util::stream::{self, Stream};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::server::Hub;
+use super::routes::Hub;
 use crate::control::Frame;
 
 /// Which chat to follow.
