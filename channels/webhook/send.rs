@@ -8,7 +8,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use uuid::Uuid;
 
-use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, SigningKey};
+use super::signing::SigningKey;
+use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP};
 use crate::channel::{Receipt, SendError};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,9 +32,10 @@ impl Callback {
     }
 
     fn with_timeout(url: &str, key: Option<SigningKey>, timeout: Duration) -> Result<Self, String> {
-        let url = Url::parse(url).map_err(|error| format!("{url:?} is not a URL: {error}"))?;
+        // The address may carry a token, so no error repeats it.
+        let url = Url::parse(url).map_err(|error| format!("it is not a web address: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("{url} is neither http nor https"));
+            return Err(format!("it is {}, neither http nor https", url.scheme()));
         }
         let mut client = Client::builder()
             .user_agent(concat!("daoyou/", env!("CARGO_PKG_VERSION")))

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, SigningKey};
+use super::signing::SigningKey;
+use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP};
 use super::*;
 use crate::allow::AllowList;
 use crate::channel::{Channel, ChannelContext};

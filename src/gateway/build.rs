@@ -63,6 +63,7 @@ impl Gateway {
         home.token()?;
         crate::llm::install_crypto();
         let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
+        check_hooks(loaded, &models)?;
         let is_alone = options.alone.is_some();
         let (bus, agent) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
 
@@ -163,7 +164,20 @@ fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
 
 /// What is wrong with a configuration that reading it does not show: what only the areas themselves can say.
 pub fn check(loaded: &Loaded, env: &BTreeMap<String, String>) -> Result<(), Faults> {
-    build_models(loaded, |name| env.get(name).cloned()).map(drop)
+    let models = build_models(loaded, |name| env.get(name).cloned())?;
+    check_hooks(loaded, &models)
+}
+
+/// The models of the webhooks, which are needed only when a message comes.
+fn check_hooks(loaded: &Loaded, models: &Models) -> Result<(), Faults> {
+    let hooks = loaded.config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
+    let faults: Vec<_> = hooks
+        .filter_map(|(name, hook)| {
+            let wrong = models.check(hook.model.as_deref()?).err()?;
+            Some(loaded.fault(&format!("channels.webhook.{name}.model"), wrong.to_string(), ""))
+        })
+        .collect();
+    if faults.is_empty() { Ok(()) } else { Err(Faults(faults)) }
 }
 
 fn build_models(loaded: &Loaded, env: impl Fn(&str) -> Option<String>) -> Result<Models, Faults> {
@@ -193,7 +207,6 @@ async fn build_agent(
         store: store.clone(),
         timezone: timezone.clone(),
         started: Instant::now(),
-        configured_model: config.agent.model.clone(),
     });
     let settings = BusSettings {
         capacities: capacities(config),
