@@ -32,10 +32,10 @@ impl Callback {
     }
 
     fn with_timeout(url: &str, key: Option<SigningKey>, timeout: Duration) -> Result<Self, String> {
-        // The address may carry a token, so no error repeats it.
-        let url = Url::parse(url).map_err(|error| format!("it is not a web address: {error}"))?;
+        let url = Url::parse(url).map_err(|error| format!("it is not a URL: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("it is {}, neither http nor https", url.scheme()));
+            // The address is not repeated: it may hold a key.
+            return Err("it must begin with http:// or https://".to_owned());
         }
         let mut client = Client::builder()
             .user_agent(concat!("daoyou/", env!("CARGO_PKG_VERSION")))

@@ -117,7 +117,8 @@ impl Checks<'_> {
                 self.fault(&[&secret_key, &verify], "the secret is empty", "a secret that the sender has, too");
             }
             (Verify::Standard, Some(secret)) => self.signing(&[&secret_key, &verify], secret),
-            (_, Some(secret)) => self.sendable(&secret_key, secret),
+            (Verify::Bearer, Some(secret)) => self.sendable(&secret_key, secret),
+            (_, Some(_)) => {}
             (how, None) => {
                 let wrong = format!("it is not set, and verify = {} needs it", how.word());
                 self.fault(

@@ -49,53 +49,19 @@ impl Loaded {
     }
 }
 
-/// Secrets hide themselves; what is left are passwords and tokens inside web addresses.
+/// Secrets hide themselves; what is left is a password inside a web address.
 fn mask(value: &mut Value) {
     match value {
         Value::String(text) => {
-            if let Some(masked) = without_secrets(text) {
-                *text = masked;
+            if let Some((scheme, rest)) = text.split_once("://") {
+                let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+                if let Some(at) = rest[..end].rfind('@') {
+                    *text = format!("{scheme}://(hidden){}", &rest[at..]);
+                }
             }
         }
         Value::Array(list) => list.iter_mut().for_each(mask),
         Value::Object(table) => table.values_mut().for_each(mask),
         _ => {}
-    }
-}
-
-/// A web address without its user and password, and without what its query says; `None` for any other text.
-fn without_secrets(text: &str) -> Option<String> {
-    let (scheme, rest) = text.split_once("://")?;
-    if text.contains(char::is_whitespace) || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) {
-        return None;
-    }
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, place) = rest.split_at(end);
-    let authority = authority.rfind('@').map_or(authority.to_owned(), |at| format!("(hidden){}", &authority[at..]));
-    let place = place.find(['?', '#']).map_or(place.to_owned(), |at| format!("{}(hidden)", &place[..=at]));
-    Some(format!("{scheme}://{authority}{place}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn web_addresses_are_shown_without_what_opens_them() {
-        for (address, shown) in [
-            ("https://example.org/replies", None),
-            ("https://example.org/r?token=canary&x=1#top", Some("https://example.org/r?(hidden)")),
-            ("https://ann:canary@example.org:8443/r", Some("https://(hidden)@example.org:8443/r")),
-            ("https://a@b@example.org?canary", Some("https://(hidden)@example.org?(hidden)")),
-            ("https://example.org/@ann#canary", Some("https://example.org/@ann#(hidden)")),
-            ("socks5h://u:canary@[::1]:1080", Some("socks5h://(hidden)@[::1]:1080")),
-            ("see https://example.org/?a for more", None),
-            ("{{ body.url }}://x?y", None),
-            ("cli:direct", None),
-        ] {
-            let mut value = serde_json::json!({ "list": [address] });
-            mask(&mut value);
-            assert_eq!(value["list"][0], shown.unwrap_or(address));
-        }
     }
 }
