@@ -24,4 +24,4 @@ pub use channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendEr
 pub use client::ClientAddr;
 pub use event::{EventSource, SessionEvent, TurnEvent};
 pub use inbox::{Acceptance, Cursor, Inbox, MessageState, MessageStatus, Refusal, Reply};
-pub use message::{Attachment, ErrorInfo, InboundMessage, OutboundMessage, SessionKey, Trust};
+pub use message::{Attachment, ErrorInfo, InboundMessage, OutboundMessage, SessionKey, Trust, TurnSettings};

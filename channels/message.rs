@@ -137,6 +137,39 @@ impl InboundMessage {
     }
 }
 
+/// What the owner has set for the turns of one channel's messages. It travels in the message's metadata, which a channel
+/// fills and no sender does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnSettings {
+    /// `PROVIDER/MODEL`; absent is the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Instructions that go along with the message and are none of its sender's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+}
+
+impl TurnSettings {
+    const KEY: &str = "turn";
+
+    /// Puts them into a message's metadata, if any is set.
+    pub fn put(&self, metadata: &mut Map<String, Value>) {
+        if *self != Self::default() {
+            metadata.insert(Self::KEY.to_owned(), serde_json::json!(self));
+        }
+    }
+
+    /// Reads them out of a message's metadata, written as JSON; without any, nothing is set.
+    pub fn of(metadata: &str) -> Self {
+        #[derive(Default, Deserialize)]
+        struct Metadata {
+            #[serde(default)]
+            turn: TurnSettings,
+        }
+        serde_json::from_str::<Metadata>(metadata).unwrap_or_default().turn
+    }
+}
+
 /// Why a turn failed, in a form that programs can read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorInfo {

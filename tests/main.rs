@@ -17,6 +17,7 @@ mod commands;
 mod crash;
 mod delivery;
 mod exec;
+mod hooks;
 mod lanes;
 mod load;
 mod message_tool;

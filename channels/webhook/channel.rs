@@ -6,14 +6,13 @@ use async_trait::async_trait;
 use axum::Router;
 
 use super::config::{Verify, WebhookConfig};
+use super::front::Front;
 use super::send::Callback;
-use super::verify::{SigningKey, Verifier};
+use super::signing::SigningKey;
 use super::{receive, wire};
-use crate::allow::AllowList;
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::message::OutboundMessage;
-use crate::settings::Secret;
 
 /// The channel `webhook:NAME`: messages come by `POST /webhook/NAME`; replies go to its callback URL, or are picked up
 /// at `GET /webhook/NAME/messages/ID`.
@@ -34,9 +33,9 @@ impl Webhook {
     pub fn new(name: &str, config: WebhookConfig, listens_on_loopback: bool) -> Result<Self, String> {
         let fault = |words: &str| format!("channels.webhook.{name}: {words}");
         if !is_path_word(name) {
-            return Err(fault("a webhook's name is 1 to 64 of the letters a-z, A-Z, 0-9, - and _"));
+            return Err(fault("a webhook's name is 1 to 64 of the letters a-z, A-Z, 0-9, -, _ and ."));
         }
-        let verifier = verifier(&config, listens_on_loopback).map_err(|words| fault(&words))?;
+        let front = Front::new(name, &config, listens_on_loopback).map_err(|words| fault(&words))?;
         let callback = match &config.callback_url {
             Some(url) => {
                 let key = callback_key(&config).map_err(|words| fault(&words))?;
@@ -46,7 +45,7 @@ impl Webhook {
         };
         let channel = format!("webhook:{name}");
         Ok(Self {
-            parts: receive::Parts::new(name, &channel, verifier, config.allow_from),
+            parts: receive::Parts::new(front, config.rate_limit, config.max_body),
             channel,
             callback,
             retry: RetryTable::new(config.retry.into_iter().map(Duration::from).collect()),
@@ -92,33 +91,8 @@ impl Channel for Webhook {
 }
 
 fn is_path_word(name: &str) -> bool {
-    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-}
-
-fn verifier(config: &WebhookConfig, listens_on_loopback: bool) -> Result<Verifier, String> {
-    let secret = || -> Result<Secret, String> {
-        match &config.secret {
-            Some(secret) if !secret.expose().trim().is_empty() => Ok(secret.clone()),
-            Some(_) => Err("`secret` is empty".into()),
-            None => Err("`secret` is missing; without one, set `verify = \"none\"` and `allow_from`".into()),
-        }
-    };
-    match config.verify {
-        Verify::Standard => {
-            let secret = secret()?;
-            let key = SigningKey::standard(&secret)
-                .map_err(|words| format!("`secret`: {words}; `verify = \"standard\"` needs one"))?;
-            Ok(Verifier::Standard { key, secret })
-        }
-        Verify::Bearer => Ok(Verifier::Bearer(secret()?)),
-        Verify::None if !listens_on_loopback => {
-            Err("`verify = \"none\"` is allowed only while gateway.listen is a loopback address".into())
-        }
-        Verify::None if config.allow_from.as_ref().is_none_or(AllowList::is_empty) => {
-            Err("`verify = \"none\"` needs `allow_from`, the senders to listen to (\"*\" for all)".into())
-        }
-        Verify::None => Ok(Verifier::Loopback),
-    }
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    (1..=64).contains(&name.len()) && name.bytes().all(plain) && name.bytes().any(|b| b != b'.')
 }
 
 /// The key that signs callbacks: `callback_secret`, else `secret`; without any they go unsigned.
@@ -127,6 +101,8 @@ fn callback_key(config: &WebhookConfig) -> Result<Option<SigningKey>, String> {
         (Some(secret), _) => (SigningKey::of_any(secret), "callback_secret"),
         // The key that callers sign with, read in the same way.
         (None, Some(secret)) if config.verify == Verify::Standard => (SigningKey::standard(secret), "secret"),
+        // Stripe's secrets begin with `whsec_`, too, and are no base64.
+        (None, Some(secret)) if config.verify == Verify::Stripe => (SigningKey::of_text(secret), "secret"),
         (None, Some(secret)) => (SigningKey::of_any(secret), "secret"),
         (None, None) => return Ok(None),
     };
@@ -136,6 +112,8 @@ fn callback_key(config: &WebhookConfig) -> Result<Option<SigningKey>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allow::AllowList;
+    use crate::settings::Secret;
 
     #[test]
     fn settings_that_let_anybody_in_are_refused() {

@@ -5,8 +5,16 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::front::{fixed_session, is_template};
+use super::rate::Rate;
+use super::template::Template;
 use crate::allow::AllowList;
-use crate::settings::{Secret, Span};
+use crate::settings::{ByteSize, Secret, Span};
+
+/// The largest `max_body`; each request that is being read may fill as much memory.
+const MOST_MAX_BODY: ByteSize = ByteSize(64_000_000);
+/// The longest `prompt`, in characters: it goes along with every message.
+const MAX_PROMPT_CHARS: usize = 16_000;
 
 /// How a webhook proves who calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -15,10 +23,30 @@ pub enum Verify {
     /// Standard Webhooks: a signature over `id.timestamp.body`.
     #[default]
     Standard,
+    /// GitHub: `X-Hub-Signature-256` over the body.
+    Github,
+    /// Stripe: `Stripe-Signature` over `timestamp.body`.
+    Stripe,
+    /// Slack: `X-Slack-Signature` over `v0:timestamp:body`.
+    Slack,
     /// `Authorization: Bearer SECRET`.
     Bearer,
     /// Nothing; for callers on this machine only.
     None,
+}
+
+impl Verify {
+    /// As it is written in the configuration, with its quotes.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Standard => "\"standard\"",
+            Self::Github => "\"github\"",
+            Self::Stripe => "\"stripe\"",
+            Self::Slack => "\"slack\"",
+            Self::Bearer => "\"bearer\"",
+            Self::None => "\"none\"",
+        }
+    }
 }
 
 /// One webhook, reached at `POST /webhook/NAME`.
@@ -28,7 +56,7 @@ pub struct WebhookConfig {
     pub enabled: bool,
     pub verify: Verify,
     /// The shared secret that `verify` needs; for `standard` in the form `whsec_…`. Looking up a message has no body to
-    /// sign: there `standard` too takes it as `Authorization: Bearer SECRET`.
+    /// sign: there every kind takes it as `Authorization: Bearer SECRET`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<Secret>,
     /// Where replies are posted; without it they are picked up.
@@ -42,6 +70,91 @@ pub struct WebhookConfig {
     /// The senders listened to; absent is everybody who passes `verify`. With `verify = "none"` it must be set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_from: Option<AllowList>,
+    /// Proven requests that are taken; those beyond it get 429. Absent is no limit but those of the queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<Rate>,
+    /// The largest body taken; a larger one gets 413.
+    pub max_body: ByteSize,
+    /// The session of this hook's messages, in place of `webhook:NAME:chat_id`: a name below `webhook:NAME:`, or a whole
+    /// key such as `cli:direct`, or a template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Lets a body or a template choose sessions outside of `webhook:NAME:`.
+    pub any_session: bool,
+    /// Standing instructions that the model is given with each message of this hook.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// The model for this hook's turns, as in `agent.model`; `/model` in a session overrides it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// A Jinja template that makes the text of the message of any JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// A template for the chat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chat_id: Option<String>,
+    /// A template for the sender.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
+    /// A template for the id by which a message that comes again is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
+/// A setting of a webhook that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookFault {
+    /// The key in `[channels.webhook.NAME]`.
+    pub key: &'static str,
+    pub wrong: String,
+    pub allowed: String,
+}
+
+impl WebhookConfig {
+    /// What only this area can say of its settings; `name` is the webhook's.
+    pub fn faults(&self, name: &str) -> Vec<WebhookFault> {
+        let mut faults = Vec::new();
+        let mut fault = |key, wrong: String, allowed: &str| {
+            faults.push(WebhookFault { key, wrong, allowed: allowed.to_owned() });
+        };
+        for (key, source) in self.templates() {
+            if let Err(wrong) = Template::new(&key_path(name, key), source) {
+                fault(key, wrong, "a Jinja template over body, headers, query and name");
+            }
+        }
+        if let Some(session) = self.session.as_deref().filter(|session| !is_template(session))
+            && let Err(error) = fixed_session(&format!("webhook:{name}"), session)
+        {
+            fault("session", error.message, "a plain name, a key such as \"cli:direct\", or a template");
+        }
+        if self.prompt.as_ref().is_some_and(|prompt| prompt.chars().count() > MAX_PROMPT_CHARS) {
+            let wrong = format!("it is longer than {MAX_PROMPT_CHARS} characters");
+            fault("prompt", wrong, "instructions that are short enough to go along with every message");
+        }
+        if self.max_body.0 == 0 || self.max_body > MOST_MAX_BODY {
+            fault("max_body", format!("{} is out of range", self.max_body), "a size from \"1B\" to \"64MB\"");
+        }
+        faults
+    }
+
+    /// The keys that are templates, as far as they are set.
+    fn templates(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let session = self.session.as_ref().filter(|session| is_template(session));
+        [
+            ("content", self.content.as_ref()),
+            ("chat_id", self.chat_id.as_ref()),
+            ("sender", self.sender.as_ref()),
+            ("id", self.id.as_ref()),
+            ("session", session),
+        ]
+        .into_iter()
+        .filter_map(|(key, source)| Some((key, source?.as_str())))
+    }
+}
+
+/// Where a key of the webhook `name` stands in the configuration.
+pub fn key_path(name: &str, key: &str) -> String {
+    format!("channels.webhook.{name}.{key}")
 }
 
 impl Default for WebhookConfig {
@@ -55,6 +168,50 @@ impl Default for WebhookConfig {
             callback_secret: None,
             retry: RETRY_SECS.iter().map(|secs| Span(Duration::from_secs(*secs))).collect(),
             allow_from: None,
+            rate_limit: None,
+            max_body: ByteSize(2_000_000),
+            session: None,
+            any_session: false,
+            prompt: None,
+            model: None,
+            content: None,
+            chat_id: None,
+            sender: None,
+            id: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_be_used_are_named() {
+        let base = WebhookConfig::default;
+        let text = |text: &str| Some(text.to_owned());
+        let table = [
+            (base(), None),
+            (WebhookConfig { content: text("{{ body.x"), ..base() }, Some(("content", "syntax error"))),
+            (WebhookConfig { chat_id: text("{{ bdy }}"), ..base() }, Some(("chat_id", "no name \"bdy\""))),
+            (WebhookConfig { session: text("{{ body.x | nope }}"), ..base() }, Some(("session", "unknown filter"))),
+            (WebhookConfig { session: text("ops"), ..base() }, None),
+            (WebhookConfig { session: text("cli:direct"), ..base() }, None),
+            (WebhookConfig { session: text("{{ body.room }}"), ..base() }, None),
+            (WebhookConfig { session: text(" "), ..base() }, Some(("session", "empty"))),
+            (WebhookConfig { session: text("cli:"), ..base() }, Some(("session", "no key"))),
+            (WebhookConfig { prompt: Some("x".repeat(16_001)), ..base() }, Some(("prompt", "longer"))),
+            (WebhookConfig { max_body: ByteSize(0), ..base() }, Some(("max_body", "0B"))),
+            (WebhookConfig { max_body: ByteSize(1 << 30), ..base() }, Some(("max_body", "1GiB"))),
+        ];
+        for (config, expected) in table {
+            let faults = config.faults("ci");
+            let first = faults.first().map(|fault| (fault.key, fault.wrong.clone()));
+            match (expected, first) {
+                (None, None) => {}
+                (Some((key, words)), Some((got, wrong))) if key == got && wrong.contains(words) => {}
+                (expected, first) => panic!("{expected:?} {first:?}"),
+            }
         }
     }
 }

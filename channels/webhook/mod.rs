@@ -1,9 +1,15 @@
 //! Webhooks: messages by HTTP POST, replies by signed callback.
 
+mod body;
 mod channel;
 mod config;
+mod front;
+mod rate;
 mod receive;
 mod send;
+mod services;
+mod signing;
+mod template;
 mod verify;
 mod wire;
 
@@ -11,4 +17,7 @@ mod wire;
 mod tests;
 
 pub use channel::Webhook;
-pub use config::{Verify, WebhookConfig};
+pub use config::{Verify, WebhookConfig, WebhookFault};
+pub use front::{Front, Outcome};
+pub use rate::Rate;
+pub use wire::HttpError;

@@ -8,7 +8,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use uuid::Uuid;
 
-use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, SigningKey};
+use super::signing::SigningKey;
+use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP};
 use crate::channel::{Receipt, SendError};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -11,14 +11,15 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP, SigningKey};
+use super::signing::SigningKey;
+use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP};
 use super::*;
 use crate::allow::AllowList;
 use crate::channel::{Channel, ChannelContext};
 use crate::conformance::{self, Answer, OtherSide, ScriptedInbox, Subject, Told, outbound};
 use crate::inbox::{Refusal, Reply};
 use crate::message::{ErrorInfo, OutboundMessage};
-use crate::settings::Secret;
+use crate::settings::{ByteSize, Secret};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -252,6 +253,86 @@ async fn requests_are_refused_before_they_cost_anything() {
     context.shutdown.cancel();
     let response = post(br#"{"content":"hi"}"#.to_vec()).send().await.unwrap();
     assert_eq!((response.status().as_u16(), response.headers().contains_key("retry-after")), (503, true));
+}
+
+/// What one connection is told that sends `head` and no body.
+async fn told_without_a_body(url: &str, head: &str) -> String {
+    let address = url.trim_start_matches("http://").split('/').next().unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(format!("POST /webhook/ci HTTP/1.1\r\nhost: x\r\n{head}\r\n\r\n").as_bytes()).await.unwrap();
+    let mut told = Vec::new();
+    while !told.windows(2).any(|two| two == b"}}") {
+        assert_ne!(stream.read_buf(&mut told).await.unwrap(), 0, "{}", String::from_utf8_lossy(&told));
+    }
+    String::from_utf8(told).unwrap()
+}
+
+#[tokio::test]
+async fn a_refusal_does_not_wait_for_the_body() {
+    let inbox = ScriptedInbox::new(|_| Answer::Reply("ok".into()));
+    let (context, _) = conformance::started(&inbox);
+    let config = WebhookConfig { max_body: ByteSize(100), rate_limit: Some("1/h".parse().unwrap()), ..bearer() };
+    let url = serve(&webhook(config), &context).await;
+    let http = client();
+    assert_eq!(answer(http.post(&url).bearer_auth("s3cret").body(r#"{"content":"hi"}"#)).await.0, 202);
+    let table = [
+        ("content-length: 25000000\r\nauthorization: Bearer s3cret", "413 Payload Too Large", "larger than 100B"),
+        ("content-length: 50", "401 Unauthorized", "authorization is missing"),
+        ("content-length: 50\r\nauthorization: Bearer wrong", "401 Unauthorized", "secret is wrong"),
+        ("content-length: 50\r\nauthorization: Bearer s3cret", "429 Too Many Requests", "takes 1/h"),
+    ];
+    let begun = std::time::Instant::now();
+    for (head, status, words) in table {
+        let told = told_without_a_body(&url, head).await;
+        assert!(told.starts_with(&format!("HTTP/1.1 {status}")) && told.contains(words), "{head}: {told}");
+        assert_eq!(told.contains("retry-after: 3"), status.starts_with("429"), "{told}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert_eq!(inbox.accepted().len(), 1);
+
+    for (method, path, allowed) in
+        [("GET", "", "POST"), ("HEAD", "", "POST"), ("PUT", "", "POST"), ("POST", "/messages/1", "GET, HEAD")]
+    {
+        let request = http.request(method.parse().unwrap(), format!("{url}{path}")).bearer_auth("s3cret");
+        let response = request.send().await.unwrap();
+        assert_eq!(
+            (response.status().as_u16(), response.headers()["allow"].to_str().unwrap()),
+            (405, allowed),
+            "{method}"
+        );
+    }
+}
+
+/// Requests that prove nothing are told so, then told to wait; whoever proves himself is not touched by them.
+#[tokio::test]
+async fn a_flood_of_bad_requests_takes_nothing_from_the_good_ones() {
+    let inbox = ScriptedInbox::new(|_| Answer::Reply("ok".into()));
+    let (context, _) = conformance::started(&inbox);
+    let config = WebhookConfig { rate_limit: Some("2/h".parse().unwrap()), ..bearer() };
+    let url = serve(&webhook(config), &context).await;
+    let http = client();
+    let mut told = Vec::new();
+    for _ in 0..70 {
+        told.push(answer(http.post(&url).bearer_auth("guess").body("{}")).await.0);
+    }
+    assert_eq!((told[..60].iter().all(|status| *status == 401), told[69]), (true, 429), "{told:?}");
+    let good = || answer(http.post(&url).bearer_auth("s3cret").body(r#"{"content":"hi"}"#));
+    assert_eq!([good().await.0, good().await.0, good().await.0], [202, 202, 429]);
+
+    // Where the body must be read to tell, the address is no longer listened to; a wrong signature costs the rate nothing.
+    let signed = WebhookConfig { verify: Verify::Github, rate_limit: Some("2/h".parse().unwrap()), ..bearer() };
+    let url = serve(&webhook(signed), &context).await;
+    let bad = || {
+        let signature = format!("sha256={}", "0".repeat(64));
+        answer(http.post(&url).header("x-hub-signature-256", signature).body("{}"))
+    };
+    let mut told = Vec::new();
+    for _ in 0..61 {
+        let (status, body) = bad().await;
+        told.push(status);
+        assert!(body["error"]["code"] == "unauthorized" || body["error"]["code"] == "rate_limited", "{body}");
+    }
+    assert_eq!((told[..60].iter().all(|status| *status == 401), told[60]), (true, 429), "{told:?}");
 }
 
 #[tokio::test]

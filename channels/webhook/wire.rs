@@ -1,5 +1,7 @@
 //! What crosses the wire: the native body, the answers, the callback.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use super::services::Draft;
 use crate::inbox::{MessageState, MessageStatus, Refusal, Reply};
 use crate::message::{ErrorInfo, OutboundMessage, SessionKey};
 
@@ -17,46 +20,31 @@ pub const MAX_NAME_CHARS: usize = 256;
 /// Where an answer to a message keeps the id its sender gave it.
 pub const EXTERNAL_ID: &str = "external_id";
 
-/// The native body, its names checked; unknown fields are ignored.
-#[derive(Debug, PartialEq, Eq)]
-pub struct NativeBody {
-    pub content: String,
-    pub chat_id: Option<String>,
-    pub sender: Option<String>,
-    pub id: Option<String>,
-    pub session: Option<String>,
+/// Reads the native body, its names checked; unknown fields are ignored. 422 for the wrong fields.
+pub fn native(body: &Value) -> Result<Draft, HttpError> {
+    let Value::Object(fields) = body else {
+        return Err(HttpError::unprocessable("the body is not a JSON object"));
+    };
+    let content = match fields.get("content") {
+        Some(Value::String(text)) if !text.trim().is_empty() => text.clone(),
+        Some(Value::String(_)) => return Err(HttpError::unprocessable("\"content\" is empty")),
+        Some(_) => return Err(HttpError::unprocessable("\"content\" is not a string")),
+        None => return Err(HttpError::unprocessable("\"content\" is missing")),
+    };
+    Ok(Draft {
+        content: Some(content),
+        chat_id: name(fields, "chat_id")?,
+        sender: name(fields, "sender")?,
+        id: name(fields, "id")?,
+        session: name(fields, "session")?,
+    })
 }
 
-impl NativeBody {
-    /// Reads the body: 400 for what is no JSON, 422 for the wrong fields.
-    pub fn read(body: &[u8]) -> Result<Self, HttpError> {
-        let text = std::str::from_utf8(body).map_err(|_| HttpError::bad_request("the body is not UTF-8"))?;
-        let value: Value = serde_json::from_str(text)
-            .map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))?;
-        let Value::Object(mut fields) = value else {
-            return Err(HttpError::unprocessable("the body is not a JSON object"));
-        };
-        let content = match fields.remove("content") {
-            Some(Value::String(text)) if !text.trim().is_empty() => text,
-            Some(Value::String(_)) => return Err(HttpError::unprocessable("\"content\" is empty")),
-            Some(_) => return Err(HttpError::unprocessable("\"content\" is not a string")),
-            None => return Err(HttpError::unprocessable("\"content\" is missing")),
-        };
-        Ok(Self {
-            content,
-            chat_id: name(&mut fields, "chat_id")?,
-            sender: name(&mut fields, "sender")?,
-            id: name(&mut fields, "id")?,
-            session: name(&mut fields, "session")?,
-        })
-    }
-}
-
-/// Takes one of the short fields; `null` is absent, and a whole number is taken as its digits.
-fn name(fields: &mut Map<String, Value>, key: &str) -> Result<Option<String>, HttpError> {
-    let text = match fields.remove(key) {
+/// One of the short fields; `null` is absent, and a whole number is taken as its digits.
+fn name(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, HttpError> {
+    let text = match fields.get(key) {
         None | Some(Value::Null) => return Ok(None),
-        Some(Value::String(text)) => text,
+        Some(Value::String(text)) => text.clone(),
         Some(Value::Number(number)) if !number.is_f64() => number.to_string(),
         Some(_) => return Err(HttpError::unprocessable(format!("\"{key}\" is not a string"))),
     };
@@ -84,7 +72,7 @@ pub struct HttpError {
     pub status: StatusCode,
     pub code: &'static str,
     pub message: String,
-    pub retry_after: Option<std::time::Duration>,
+    pub retry_after: Option<Duration>,
 }
 
 impl HttpError {
@@ -106,6 +94,11 @@ impl HttpError {
 
     pub fn unprocessable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", message)
+    }
+
+    /// A limit was reached.
+    pub fn too_many(message: impl Into<String>, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message) }
     }
 
     /// What the inbox said. The disk's own words stay in the log.
@@ -241,36 +234,28 @@ impl<'a> From<&'a OutboundMessage> for CallbackBody<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn bodies_are_read_or_refused_with_a_reason() {
-        let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
         let long = format!(r#"{{"content":"x","chat_id":"{}"}}"#, "c".repeat(257));
-        let table: &[(&[u8], u16, &str)] = &[
-            (b"", 400, "not JSON"),
-            (b"{", 400, "not JSON"),
-            (b"\xff\xfe", 400, "not UTF-8"),
-            (deep.as_bytes(), 400, "recursion limit"),
-            (b"[]", 422, "not a JSON object"),
-            (b"{}", 422, "\"content\" is missing"),
-            (br#"{"content":7}"#, 422, "\"content\" is not a string"),
-            (br#"{"content":"  "}"#, 422, "\"content\" is empty"),
-            (br#"{"content":"x","chat_id":["a"]}"#, 422, "\"chat_id\" is not a string"),
-            (br#"{"content":"x","sender":""}"#, 422, "\"sender\" is empty"),
-            (br#"{"content":"x","id":"a\nb"}"#, 422, "control characters"),
-            (long.as_bytes(), 422, "longer than 256"),
+        let table = [
+            ("[]", "not a JSON object"),
+            ("{}", "\"content\" is missing"),
+            (r#"{"content":7}"#, "\"content\" is not a string"),
+            (r#"{"content":"  "}"#, "\"content\" is empty"),
+            (r#"{"content":"x","chat_id":["a"]}"#, "\"chat_id\" is not a string"),
+            (r#"{"content":"x","sender":""}"#, "\"sender\" is empty"),
+            (r#"{"content":"x","id":"a\nb"}"#, "control characters"),
+            (long.as_str(), "longer than 256"),
         ];
-        for (body, status, words) in table {
-            let error = NativeBody::read(body).unwrap_err();
-            assert_eq!(error.status.as_u16(), *status, "{error:?}");
+        for (body, words) in table {
+            let error = native(&serde_json::from_str(body).unwrap()).unwrap_err();
+            assert_eq!(error.status.as_u16(), 422, "{error:?}");
             assert!(error.message.contains(words), "{error:?} {words}");
         }
-        let body = NativeBody::read(br#"{"content":"hi","chat_id":42,"sender":null,"more":{}}"#).unwrap();
-        let expected =
-            NativeBody { content: "hi".into(), chat_id: Some("42".into()), sender: None, id: None, session: None };
+        let body = native(&json!({"content": "hi", "chat_id": 42, "sender": null, "more": {}})).unwrap();
+        let expected = Draft { content: Some("hi".into()), chat_id: Some("42".into()), ..Draft::default() };
         assert_eq!(body, expected);
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use daoyou_channels::TurnSettings;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -115,6 +116,10 @@ pub fn user_text(rows: &[InboxRow], zone: &TimeZone) -> String {
             "\n\n[Runtime Context]\nCurrent Time: {time} ({zone})\nChannel: {}\nChat ID: {}",
             last.channel, last.chat_id
         ));
+        // Not in the system prompt, which is the same for every channel, and none of the sender's own words.
+        if let Some(prompt) = TurnSettings::of(&last.metadata).prompt {
+            text.push_str(&format!("\nInstructions of the owner for messages of this channel:\n{prompt}"));
+        }
     }
     text
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_channel::Sender;
 use daoyou_channels::settings::Span;
-use daoyou_channels::{SessionKey, Trust, TurnEvent};
+use daoyou_channels::{SessionKey, Trust, TurnEvent, TurnSettings};
 use futures_util::FutureExt;
 use jiff::tz::TimeZone;
 use tokio_util::sync::CancellationToken;
@@ -165,7 +165,7 @@ impl LaneRunner {
             return Err(StoreError::Row("a turn without messages".to_owned()));
         };
         if let Some(command) = Slash::parse(&last.content) {
-            let (reply, change) = self.slash.answer(&command, session.as_str()).await?;
+            let (reply, change) = self.slash.answer(&command, session.as_str(), &self.usual_model(last)).await?;
             let answer = Answer { reply, error: None };
             let ending = self.ending(started, Outcome::Answered(answer), None);
             return Ok(Ending { append: Append::Nothing, change, ..ending });
@@ -202,9 +202,9 @@ impl LaneRunner {
 
     /// Gives the model the conversation and lets the turn run, until it answers, is stopped, or its time is up.
     async fn converse(&self, run: &Run<'_>, progress: &mut Progress) -> Result<(String, Outcome), StoreError> {
-        let Run { session, started, journal, .. } = *run;
+        let Run { session, started, last, journal, .. } = *run;
         let (head, history, from) = self.history(session, progress.context.clone()).await?;
-        let wanted = head.model.clone().unwrap_or_else(|| self.config.model.clone());
+        let wanted = head.model.clone().unwrap_or_else(|| self.usual_model(last));
         let model = match self.models.resolve(&wanted).await {
             Ok(model) => model,
             Err(error) => {
@@ -241,6 +241,11 @@ impl LaneRunner {
         // The model is left at once; a tool that runs is told to end, and within its grace says what it had done.
         started.cancel.cancel();
         Ok((model_name, running.await.map_or(cut_off, Outcome::Answered)))
+    }
+
+    /// The model of a message whose session has chosen none: its channel's, else the agent's.
+    fn usual_model(&self, message: &InboxRow) -> String {
+        TurnSettings::of(&message.metadata).model.unwrap_or_else(|| self.config.model.clone())
     }
 
     fn turn<'a>(

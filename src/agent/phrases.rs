@@ -90,7 +90,7 @@ static EN: Phrases = Phrases {
     cost_is: "This session: {} turns, {} tokens in ({} cached), {} tokens out.\nToday, all sessions: {} turns, {} tokens in, {} tokens out.",
     status_is: "daoyou {} is up for {}.\nMessages waiting or running: {}\nReplies to deliver: {}",
     tools_are: "Tools: {}",
-    dead_letter: "A message on {} could not be delivered (`daoyou queue show {}`): {}",
+    dead_letter: "A message on {} could not be delivered (`daoyou queue show {}`): {}\nOthers for the same reason are not told one by one: `daoyou queue list`.",
 };
 
 static ZH: Phrases = Phrases {
@@ -127,7 +127,7 @@ static ZH: Phrases = Phrases {
     cost_is: "本会话：{} 轮，输入 {} token（缓存 {}），输出 {} token。\n今天所有会话：{} 轮，输入 {} token，输出 {} token。",
     status_is: "daoyou {} 已运行 {}。\n等待或处理中的消息：{}\n待投递的回复：{}",
     tools_are: "工具：{}",
-    dead_letter: "{} 上有一条消息无法投递（`daoyou queue show {}`）：{}",
+    dead_letter: "{} 上有一条消息无法投递（`daoyou queue show {}`）：{}\n同样原因的其他消息不再逐条通知：`daoyou queue list`。",
 };
 
 #[cfg(test)]

@@ -52,16 +52,19 @@ pub struct SlashCommands {
     pub store: Store,
     pub timezone: TimeZone,
     pub started: Instant,
-    /// `agent.model`.
-    pub configured_model: String,
 }
 
 impl SlashCommands {
-    /// The answer to a command of `session`, and what it changes.
-    pub async fn answer(&self, command: &Slash, session: &str) -> Result<(String, SessionChange), StoreError> {
+    /// The answer to a command of `session`, and what it changes; `usual_model` is the one where none was chosen.
+    pub async fn answer(
+        &self,
+        command: &Slash,
+        session: &str,
+        usual_model: &str,
+    ) -> Result<(String, SessionChange), StoreError> {
         let reply = match command.name.as_str() {
             "new" => return Ok((self.phrases.new_session.to_owned(), SessionChange::NewEpoch)),
-            "model" => return self.model(&command.argument, session).await,
+            "model" => return self.model(&command.argument, session, usual_model).await,
             "help" => self.phrases.help.to_owned(),
             "session" => self.session(session).await?,
             "cost" => self.cost(session).await?,
@@ -74,11 +77,16 @@ impl SlashCommands {
         Ok((reply, SessionChange::None))
     }
 
-    async fn model(&self, wanted: &str, session: &str) -> Result<(String, SessionChange), StoreError> {
+    async fn model(
+        &self,
+        wanted: &str,
+        session: &str,
+        usual_model: &str,
+    ) -> Result<(String, SessionChange), StoreError> {
         if wanted.is_empty() {
             let key = session.to_owned();
             let head = self.store.read(move |connection| messages::session(connection, &key)).await?;
-            let current = head.model.unwrap_or_else(|| self.configured_model.clone());
+            let current = head.model.unwrap_or_else(|| usual_model.to_owned());
             let current = match self.models.resolve(&current).await {
                 Ok(choice) => format!("{}/{}", choice.provider.name(), choice.model),
                 Err(error) => format!("{current} ({error})"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender, TrySendError};
 use async_trait::async_trait;
@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::capacity::Ledger;
 use super::disk::DiskReserve;
+use super::told::Told;
 use super::waiters::Waiters;
 use super::{BusSettings, EventHub, Notices, OutboundBody, OutboundDraft};
 use crate::live::Live;
@@ -53,6 +54,7 @@ pub struct MessageBus {
     pub(super) store: Store,
     pub(super) past_lane: Arc<dyn PastLane>,
     pub(super) settings: Live<BusSettings>,
+    told: Told,
     pub(super) ledger: Ledger,
     pub(super) disk: DiskReserve,
     pub(super) waiters: Waiters,
@@ -107,6 +109,7 @@ impl MessageBus {
             store,
             past_lane,
             settings: Live::new(settings),
+            told: Told::default(),
             ledger: Ledger::new(capacities),
             disk: DiskReserve::new(folder, reserve),
             waiters: Waiters::default(),
@@ -158,12 +161,16 @@ impl MessageBus {
         Ok(id)
     }
 
-    /// Tells the owner that a message to `channel` was given up, where he wants to be told. A notice that is given up
-    /// itself, or that would go the same way, is in the log alone.
+    /// Tells the owner that a message to `channel` was given up, where he wants to be told; once an hour for one reason,
+    /// as a receiver that is down makes many. A notice that is given up itself, or that would go the same way, is in the
+    /// log alone.
     pub async fn notify_dead_letter(&self, turn: Uuid, slot: &str, channel: &str, id: Uuid, reason: &str) {
         let settings = self.settings.get();
         let to = |to: &&Notices| to.channel != channel && !slot.starts_with("notice:");
         let Some(notices) = settings.notices.as_ref().filter(to) else { return };
+        if !self.told.is_news(channel, reason, Instant::now()) {
+            return;
+        }
         let mut content = notices.dead_letter.to_owned();
         for value in [channel, &id.to_string(), reason] {
             content = content.replacen("{}", value, 1);

@@ -14,6 +14,7 @@ mod events;
 mod health;
 mod message_bus;
 mod states;
+mod told;
 mod waiters;
 
 pub use body::{OutboundBody, OutboundDraft, message_of};

@@ -42,13 +42,7 @@ struct Checks<'a> {
 impl Checks<'_> {
     fn agent(&mut self, config: &Config) {
         let agent = &config.agent;
-        let model = agent.model.split_once('/').is_some_and(|(provider, model)| {
-            !model.trim().is_empty() && good_name(provider) && agent.model.trim() == agent.model
-        });
-        if !matches!(agent.model.as_str(), "auto" | "offline") && !model {
-            let wrong = format!("{} names no provider and model", quoted(&agent.model));
-            self.fault(&["agent.model"], wrong, "\"auto\", or \"PROVIDER/MODEL\" such as \"openai/gpt-5\"");
-        }
+        self.model("agent.model", &agent.model);
         if !agent.timezone.is_empty() && jiff::tz::TimeZone::get(&agent.timezone).is_err() {
             let wrong = format!("{} is no time zone that is known here", quoted(&agent.timezone));
             self.fault(&["agent.timezone"], wrong, "an IANA name such as \"Asia/Shanghai\", or \"\" for the system's");
@@ -99,22 +93,31 @@ impl Checks<'_> {
         if let Some(secret) = &hook.callback_secret {
             self.signing(&[&at("callback_secret")], secret);
         }
+        if let Some(model) = &hook.model {
+            self.model(&at("model"), model);
+        }
+        for fault in hook.faults(name) {
+            self.fault(&[&at(fault.key)], fault.wrong, &fault.allowed);
+        }
         if !hook.enabled {
             return;
         }
         match (hook.verify, &hook.secret) {
+            (Verify::None, _) => self.unverified(config, key, hook),
+            (_, Some(secret)) if secret.expose().trim().is_empty() => {
+                self.fault(&[&secret_key, &verify], "the secret is empty", "a secret that the sender has, too");
+            }
             (Verify::Standard, Some(secret)) => self.signing(&[&secret_key, &verify], secret),
             (Verify::Bearer, Some(secret)) => self.sendable(&secret_key, secret),
-            (Verify::Standard | Verify::Bearer, None) => {
-                let how = if hook.verify == Verify::Standard { "standard" } else { "bearer" };
-                let wrong = format!("it is not set, and verify = {how:?} needs it");
+            (_, Some(_)) => {}
+            (how, None) => {
+                let wrong = format!("it is not set, and verify = {} needs it", how.word());
                 self.fault(
                     &[&secret_key, &verify],
                     wrong,
                     "\"env:NAME\", \"file:PATH\", \"cred:NAME\", or the secret itself",
                 );
             }
-            (Verify::None, _) => self.unverified(config, key, hook),
         }
         if hook.callback_url.is_some() && hook.callback_secret.is_none() && hook.secret.is_none() {
             let wrong = "it is not set, and callbacks are signed with it or with secret";
@@ -132,7 +135,11 @@ impl Checks<'_> {
         if config.gateway.listen_addr().is_ok_and(|addr| !addr.ip().is_loopback()) {
             let wrong =
                 format!("\"none\" is for callers on this machine, and gateway.listen is {}", config.gateway.listen);
-            self.fault(&[&verify, "gateway.listen"], wrong, "\"standard\", \"bearer\"");
+            self.fault(
+                &[&verify, "gateway.listen"],
+                wrong,
+                "any other way to verify, such as \"standard\" or \"bearer\"",
+            );
         }
     }
 
@@ -152,6 +159,16 @@ impl Checks<'_> {
                 wrong,
                 "\"CHANNEL:CHAT\" such as \"webhook:phone:ann\", or \"\" for the terminal",
             );
+        }
+    }
+
+    fn model(&mut self, key: &str, text: &str) {
+        let is_model = text
+            .split_once('/')
+            .is_some_and(|(provider, model)| !model.trim().is_empty() && good_name(provider) && text.trim() == text);
+        if !matches!(text, "auto" | "offline") && !is_model {
+            let wrong = format!("{} names no provider and model", quoted(text));
+            self.fault(&[key], wrong, "\"auto\", or \"PROVIDER/MODEL\" such as \"openai/gpt-5\"");
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use daoyou_channels::settings::{ByteSize, Span};
+use daoyou_channels::webhook::Rate;
 use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -250,6 +251,10 @@ impl<'a> Reader<'a> {
             Shape::Size => match text.parse::<ByteSize>() {
                 Ok(_) => Some(Value::from(text)),
                 Err(_) => self.wrong(place, key, format!("{} is no size", quoted(text)), shape),
+            },
+            Shape::Rate => match text.parse::<Rate>() {
+                Ok(_) => Some(Value::from(text)),
+                Err(wrong) => self.wrong(place, key, wrong, shape),
             },
             Shape::Secret => match self.secrets.resolve(text) {
                 Ok(found) => {

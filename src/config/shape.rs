@@ -32,6 +32,7 @@ pub enum Shape {
     },
     Duration,
     Size,
+    Rate,
     Secret,
 }
 
@@ -61,6 +62,7 @@ impl Shape {
             Self::Float { .. } => "a number".to_owned(),
             Self::Duration => "a duration such as \"90s\", \"10m\" or \"1h 30m\"".to_owned(),
             Self::Size => "a size such as \"25MB\", \"64KB\" or \"1GiB\"".to_owned(),
+            Self::Rate => "a rate such as \"10/s\", \"60/m\" or \"1000/h\"".to_owned(),
             Self::Secret => "\"env:NAME\", \"file:PATH\", \"cred:NAME\", or the secret itself in quotes".to_owned(),
         }
     }
@@ -94,6 +96,7 @@ impl Shape {
             ("string", None) => Ok(Self::Text),
             ("string", Some("duration")) => Ok(Self::Duration),
             ("string", Some("size")) => Ok(Self::Size),
+            ("string", Some("rate")) => Ok(Self::Rate),
             ("string", Some("secret")) => Ok(Self::Secret),
             ("integer", format) => {
                 let widest = if format == Some("uint32") { i128::from(u32::MAX) } else { i128::from(i64::MAX) };
@@ -197,6 +200,8 @@ mod tests {
             ("providers.x.headers.h", Shape::Secret),
             ("providers.x.retries", uint(0, 100)),
             ("channels.webhook.x.retry", Shape::List(Box::new(Shape::Duration))),
+            ("channels.webhook.x.rate_limit", Shape::Rate),
+            ("channels.webhook.x.max_body", Shape::Size),
             ("channels.webhook.x.allow_from", Shape::List(Box::new(Shape::Text))),
             ("tools.exec.sandbox", Shape::Bool),
         ];

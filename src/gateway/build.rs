@@ -75,6 +75,7 @@ impl Gateway {
         home.token()?;
         crate::llm::install_crypto();
         let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
+        check_hooks(loaded, &models)?;
         let (agent, equipment) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
         let bus = equipment.runner.get().bus.clone();
 
@@ -149,9 +150,25 @@ async fn model_name(models: &Models, config: &Config) -> String {
 
 /// What is wrong with a configuration that reading it does not show: what only the areas themselves can say.
 pub fn check(loaded: &Loaded, env: &BTreeMap<String, String>) -> Result<(), Faults> {
-    let models = build_models(loaded, |name| env.get(name).cloned()).map(drop);
-    let tls = tls(loaded).map(drop);
-    let faults: Vec<_> = [models, tls].into_iter().filter_map(Result::err).flat_map(|faults| faults.0).collect();
+    let models = build_models(loaded, |name| env.get(name).cloned());
+    let hooks = models.as_ref().map_or(Ok(()), |models| check_hooks(loaded, models));
+    all_faults([models.map(drop), hooks, tls(loaded).map(drop)])
+}
+
+fn all_faults(checks: impl IntoIterator<Item = Result<(), Faults>>) -> Result<(), Faults> {
+    let faults: Vec<_> = checks.into_iter().filter_map(Result::err).flat_map(|faults| faults.0).collect();
+    if faults.is_empty() { Ok(()) } else { Err(Faults(faults)) }
+}
+
+/// The models of the webhooks, which are needed only when a message comes.
+fn check_hooks(loaded: &Loaded, models: &Models) -> Result<(), Faults> {
+    let hooks = loaded.config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
+    let faults: Vec<_> = hooks
+        .filter_map(|(name, hook)| {
+            let wrong = models.check(hook.model.as_deref()?).err()?;
+            Some(loaded.fault(&format!("channels.webhook.{name}.model"), wrong.to_string(), ""))
+        })
+        .collect();
     if faults.is_empty() { Ok(()) } else { Err(Faults(faults)) }
 }
 

@@ -70,7 +70,6 @@ pub(super) fn slash_commands(
         store,
         timezone: timezone(config)?,
         started,
-        configured_model: config.agent.model.clone(),
     })
 }
 

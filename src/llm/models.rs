@@ -142,6 +142,21 @@ impl Models {
             let model = if model.is_empty() { entry.usual_model(name).await? } else { model.to_owned() };
             return Ok(self.choice(entry, model));
         }
+        self.not_set_up(wanted, name)
+    }
+
+    /// Whether [`resolve`](Self::resolve) would find a provider for `wanted`; no server is asked.
+    pub fn check(&self, wanted: &str) -> Result<(), ModelError> {
+        let wanted = wanted.trim();
+        let name = wanted.split_once('/').map_or(wanted, |(name, _)| name);
+        if matches!(wanted, "" | "auto") || name == OFFLINE || self.entries.contains_key(name) {
+            return Ok(());
+        }
+        self.not_set_up(wanted, name).map(drop)
+    }
+
+    /// A name that is none of a provider that is set up: at best that of a model alone.
+    fn not_set_up(&self, wanted: &str, name: &str) -> Result<ModelChoice, ModelError> {
         if let Some(service) = Service::find(name) {
             let variable = service.key_variables.first().copied().unwrap_or_default();
             return Err(ModelError::NoKey { provider: name.to_owned(), variable });

@@ -1,4 +1,7 @@
 //! What is finished is kept as long as the owner says, and not longer. Deleted in small pieces, so that nobody waits.
+//!
+//! Rows of `inbox` are never deleted, whatever is set: their `(channel, external_id)` is how a message that is sent again
+//! is known, and senders try for days (Stripe for three, others for a week).
 
 use rusqlite::{Connection, params};
 

@@ -34,6 +34,11 @@ impl Hook {
         Self::new(name, "standard", Proof::Standard(secret.clone()), &secret)
     }
 
+    /// Signed as `verify` says (`github`, `stripe`, `slack`); questions are proven by the secret itself.
+    pub fn service(name: &str, verify: &str) -> Self {
+        Self::new(name, verify, Proof::Bearer(SERVICE_SECRET.to_owned()), SERVICE_SECRET)
+    }
+
     /// Without proof; then the senders must be named.
     pub fn open(name: &str) -> Self {
         let mut hook = Self { name: name.to_owned(), proof: Proof::None, table: Table::new() };
@@ -58,6 +63,9 @@ impl Hook {
         self
     }
 }
+
+/// What the hooks of services are signed with.
+pub const SERVICE_SECRET: &str = "whsec_a-secret-of-a-service";
 
 /// What callbacks are signed with.
 pub fn callback_secret() -> String {

@@ -1,0 +1,116 @@
+//! From the bytes of a request to JSON.
+
+use std::borrow::Cow;
+
+use axum::http::{HeaderMap, header};
+use serde_json::Value;
+
+use super::wire::HttpError;
+
+/// The field of a form that GitHub puts its JSON into.
+const FORM_FIELD: &[u8] = b"payload";
+
+/// The text of a body; 400 with the position for what is not UTF-8.
+pub fn text(body: &[u8]) -> Result<&str, HttpError> {
+    let text = std::str::from_utf8(body).map_err(|error| {
+        HttpError::bad_request(format!("the body is not UTF-8: byte {} cannot be read", error.valid_up_to() + 1))
+    })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.trim().is_empty() {
+        return Err(HttpError::bad_request("the body is empty; JSON is expected"));
+    }
+    Ok(text)
+}
+
+/// The JSON of a body, whatever its content type says; 400 with line and column for what is none, or nested too deep.
+pub fn json(text: &str) -> Result<Value, HttpError> {
+    serde_json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))
+}
+
+/// The JSON inside a form (`payload=…`), as GitHub sends it when its content type is set so; any other body as it is.
+pub fn without_form<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, HttpError> {
+    let kind = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes().to_ascii_lowercase()).unwrap_or_default();
+    if !kind.starts_with(b"application/x-www-form-urlencoded") || body.trim_ascii_start().starts_with(b"{") {
+        return Ok(body.into());
+    }
+    let field = body.split(|byte| *byte == b'&').find_map(|pair| {
+        let value = pair.strip_prefix(FORM_FIELD)?.strip_prefix(b"=")?;
+        Some(percent_decoded(value))
+    });
+    field.map(Cow::Owned).ok_or_else(|| HttpError::bad_request("the form has no field \"payload\" with the JSON"))
+}
+
+/// As the URL standard decodes a form: `+` is a space, `%XX` a byte; what is no such thing stays as it is.
+/// <https://url.spec.whatwg.org/#concept-urlencoded-parser>
+fn percent_decoded(value: &[u8]) -> Vec<u8> {
+    let digit = |at: usize| value.get(at).and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8);
+    let mut decoded = Vec::with_capacity(value.len());
+    let mut at = 0;
+    while at < value.len() {
+        let (byte, length) = match (value[at], digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => (high << 4 | low, 3),
+            (b'+', ..) => (b' ', 1),
+            (byte, ..) => (byte, 1),
+        };
+        decoded.push(byte);
+        at += length;
+    }
+    decoded
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_json_is_said_with_its_place() {
+        let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+        let read = |body: &[u8]| text(body).and_then(json);
+        let table: &[(&[u8], &str)] = &[
+            (b"", "empty"),
+            (b" \n", "empty"),
+            (b"{", "line 1 column 1"),
+            (b"{\n\"a\": nope}", "line 2 column 7"),
+            (b"{\"a\":\"\xff\"}", "byte 7"),
+            (deep.as_bytes(), "recursion limit exceeded at line 1 column 128"),
+        ];
+        for (body, words) in table {
+            let error = read(body).unwrap_err();
+            assert_eq!(error.status.as_u16(), 400);
+            assert!(error.message.contains(words), "{error:?} {words}");
+        }
+        assert_eq!(read("\u{feff}{}".as_bytes()), Ok(serde_json::json!({})));
+    }
+
+    #[test]
+    fn json_is_taken_out_of_a_form() {
+        let form = HeaderMap::from_iter([(
+            header::CONTENT_TYPE,
+            "Application/x-www-form-urlencoded; charset=utf-8".parse().unwrap(),
+        )]);
+        let table: &[(&str, Option<&str>)] = &[
+            ("payload=%7B%22a%22%3A%22b+c%2Bd%22%7d", Some(r#"{"a":"b c+d"}"#)),
+            ("x=1&payload=%5B%5D&payload=2", Some("[]")),
+            ("payload=%E4%BD%A0%zz%2", Some("你%zz%2")),
+            (r#"{"content":"a&payload=1"}"#, Some(r#"{"content":"a&payload=1"}"#)),
+            ("a=1", None),
+            ("", None),
+        ];
+        for (body, expected) in table {
+            let got = without_form(&form, body.as_bytes()).ok();
+            assert_eq!(got.as_deref(), expected.map(str::as_bytes), "{body}");
+        }
+        assert_eq!(without_form(&HeaderMap::new(), b"payload=1").unwrap().as_ref(), b"payload=1");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_encoded_and_come_back(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let encoded: String = bytes.iter().map(|byte| format!("%{byte:02X}")).collect();
+            prop_assert_eq!(percent_decoded(encoded.as_bytes()), bytes.clone());
+            prop_assert!(percent_decoded(&bytes).len() <= bytes.len());
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What a request goes through between its bytes and the inbox: who sends it, what it says, what message that is. No
+//! socket and no clock inside.
+
+use axum::extract::Query;
+use axum::http::{HeaderMap, Uri};
+use serde_json::Value;
+
+use super::body;
+use super::config::{WebhookConfig, key_path};
+use super::services::{Draft, Service, github_delivery};
+use super::signing::fingerprint;
+use super::template::{self, Template};
+use super::verify::{HEADER_ID, Pending, Scheme, Verifier};
+use super::wire::{EXTERNAL_ID, HttpError, check_name, native};
+use crate::allow::AllowList;
+use crate::client::ClientAddr;
+use crate::message::{InboundMessage, SessionKey, Trust, TurnSettings};
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// The front of one webhook.
+pub struct Front {
+    name: String,
+    channel: String,
+    verifier: Verifier,
+    service: Option<Service>,
+    allow_from: Option<AllowList>,
+    templates: Templates,
+    session: Option<SessionRule>,
+    any_session: bool,
+    turn: TurnSettings,
+}
+
+/// What a request comes to.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A message for the inbox.
+    Message(Box<InboundMessage>),
+    /// No message: a 200 with this body.
+    Answer(Value),
+}
+
+#[derive(Default)]
+struct Templates {
+    content: Option<Template>,
+    chat_id: Option<Template>,
+    sender: Option<Template>,
+    id: Option<Template>,
+}
+
+/// What `session` in the settings says.
+enum SessionRule {
+    Fixed(SessionKey),
+    Template(Template),
+}
+
+impl Front {
+    /// Checks the settings of `[channels.webhook.NAME]`.
+    ///
+    /// # Errors
+    /// What is wrong, with the key.
+    pub fn new(name: &str, config: &WebhookConfig, listens_on_loopback: bool) -> Result<Self, String> {
+        let verifier = Verifier::new(config, listens_on_loopback)?;
+        let channel = format!("webhook:{name}");
+        let compile = |key: &str, source: &Option<String>| {
+            let compiled = source.as_ref().map(|source| Template::new(&key_path(name, key), source));
+            compiled.transpose().map_err(|wrong| format!("`{key}`: {wrong}"))
+        };
+        let templates = Templates {
+            content: compile("content", &config.content)?,
+            chat_id: compile("chat_id", &config.chat_id)?,
+            sender: compile("sender", &config.sender)?,
+            id: compile("id", &config.id)?,
+        };
+        let session = match &config.session {
+            Some(source) if is_template(source) => compile("session", &config.session)?.map(SessionRule::Template),
+            Some(key) => Some(SessionRule::Fixed(fixed_session(&channel, key).map_err(|error| error.message)?)),
+            None => None,
+        };
+        let said = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        Ok(Self {
+            name: name.to_owned(),
+            service: Service::of(verifier.scheme()),
+            channel,
+            verifier,
+            allow_from: config.allow_from.clone(),
+            templates,
+            session,
+            any_session: config.any_session,
+            turn: TurnSettings { model: said(&config.model), prompt: said(&config.prompt) },
+        })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    pub fn verifier(&self) -> &Verifier {
+        &self.verifier
+    }
+
+    /// A whole request at once: all that [`Verifier`] checks and [`read`](Self::read) reads; `now` in Unix seconds.
+    pub fn take(
+        &self,
+        headers: &HeaderMap,
+        uri: &Uri,
+        body: &[u8],
+        client: Option<ClientAddr>,
+        now: i64,
+    ) -> Result<Outcome, HttpError> {
+        let pending = self.verifier.before_body(headers, client, now).map_err(HttpError::unauthorized)?;
+        if pending == Pending::Signature {
+            self.verifier.with_body(headers, body).map_err(HttpError::unauthorized)?;
+        }
+        self.read(headers, uri, body)
+    }
+
+    /// The message in a request that has proven who sends it.
+    pub fn read(&self, headers: &HeaderMap, uri: &Uri, body: &[u8]) -> Result<Outcome, HttpError> {
+        let unpacked = match self.service {
+            Some(Service::Github) => body::without_form(headers, body)?,
+            _ => body.into(),
+        };
+        let text = body::text(&unpacked)?;
+        let value = body::json(text)?;
+        if let Some(answer) = self.service.and_then(|service| service.answer(headers, &value)) {
+            return Ok(Outcome::Answer(answer));
+        }
+        // No event of these services has such a field, so a sender that speaks our own form is understood, too.
+        let is_native = value.get("content").is_some_and(Value::is_string);
+        let draft = match self.service {
+            Some(service) if !is_native || self.templates.content.is_some() => {
+                let noise = if self.templates.content.is_none() { service.answer_to_noise(&value) } else { None };
+                if let Some(answer) = noise {
+                    return Ok(Outcome::Answer(answer));
+                }
+                service.draft(headers, &value, text)
+            }
+            _ if self.templates.content.is_some() => Draft::default(),
+            _ => native(&value)?,
+        };
+        let (draft, id, session) = self.fill_in(draft, headers, uri, &value)?;
+        self.message(draft, id, session, headers, body).map(|message| Outcome::Message(Box::new(message)))
+    }
+
+    /// Lays what the templates say over the draft; answers it with the id and the session that they give.
+    fn fill_in(
+        &self,
+        mut draft: Draft,
+        headers: &HeaderMap,
+        uri: &Uri,
+        body: &Value,
+    ) -> Result<(Draft, Option<String>, Option<String>), HttpError> {
+        let Templates { content, chat_id, sender, id } = &self.templates;
+        let session = match &self.session {
+            Some(SessionRule::Template(template)) => Some(template),
+            _ => None,
+        };
+        if [content, chat_id, sender, id].iter().all(|template| template.is_none()) && session.is_none() {
+            return Ok((draft, None, None));
+        }
+        let Query(query) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|_| HttpError::bad_request("the query of the address cannot be read"))?;
+        let request = template::request(body, headers, &query, &self.name);
+        if let Some(template) = content {
+            let text = template.render(&request)?;
+            if text.trim().is_empty() {
+                return Err(HttpError::unprocessable(format!("{} made no text", template.key())));
+            }
+            draft.content = Some(text);
+        }
+        let name = |template: Option<&Template>| -> Result<Option<String>, HttpError> {
+            let Some(template) = template else { return Ok(None) };
+            let text = template.render(&request)?;
+            let text = text.trim();
+            // Nothing is what stands there for a field that this event does not have.
+            if text.is_empty() {
+                return Ok(None);
+            }
+            check_name(&format!("what {} made", template.key()), text)?;
+            Ok(Some(text.to_owned()))
+        };
+        draft.chat_id = name(chat_id.as_ref())?.or(draft.chat_id);
+        draft.sender = name(sender.as_ref())?.or(draft.sender);
+        Ok((draft, name(id.as_ref())?, name(session)?))
+    }
+
+    fn message(
+        &self,
+        draft: Draft,
+        own_id: Option<String>,
+        own_session: Option<String>,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<InboundMessage, HttpError> {
+        for (what, text) in [("chat_id", &draft.chat_id), ("sender", &draft.sender), ("id", &draft.id)] {
+            text.as_ref().map_or(Ok(()), |text| check_name(&format!("{what:?}"), text))?;
+        }
+        let chat_id = draft.chat_id.as_deref().unwrap_or("default");
+        let sender = draft.sender.as_deref().unwrap_or(&self.channel);
+        if self.allow_from.as_ref().is_some_and(|list| !list.allows(sender)) {
+            return Err(HttpError::forbidden(format!("this webhook does not listen to the sender {sender:?}")));
+        }
+        let given = match own_id {
+            Some(id) => Some(id),
+            None => self.given_id(headers, draft.id)?,
+        };
+        let session = match (&self.session, own_session.or(draft.session)) {
+            (Some(SessionRule::Fixed(key)), _) => Some(key.clone()),
+            (_, Some(key)) => Some(self.session(&key)?),
+            (_, None) => None,
+        };
+        let content = draft.content.ok_or_else(|| HttpError::unprocessable("\"content\" is missing"))?;
+        let mut message = InboundMessage::text(&self.channel, chat_id, sender, Trust::Known, content);
+        if let Some(id) = &given {
+            message.metadata.insert(EXTERNAL_ID.into(), id.as_str().into());
+        }
+        self.turn.put(&mut message.metadata);
+        let external_id = given.or_else(|| self.fingerprint(headers, body));
+        Ok(InboundMessage { external_id, session, ..message })
+    }
+
+    /// The id that the sender gave; where the body is signed, headers that are not signed give none, as whoever sends a
+    /// request again could change them. GitHub signs no id at all: there its delivery is all that can be known.
+    fn given_id(&self, headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String>, HttpError> {
+        let in_headers = || -> Result<Option<String>, HttpError> {
+            Ok(header_id(headers, HEADER_ID)?.or(header_id(headers, IDEMPOTENCY_KEY)?))
+        };
+        Ok(match self.verifier.scheme() {
+            Some(Scheme::Stripe | Scheme::Slack) => in_body,
+            Some(Scheme::Standard) => header_id(headers, HEADER_ID)?,
+            Some(Scheme::Github) => match github_delivery(headers) {
+                Some(id) => {
+                    check_name("x-github-delivery", &id)?;
+                    Some(id)
+                }
+                None => in_headers()?.or(in_body),
+            },
+            None => in_headers()?.or(in_body),
+        })
+    }
+
+    /// What stands for an id where none is given and the time is signed: the same bytes at the same time are the same
+    /// request, sent again.
+    fn fingerprint(&self, headers: &HeaderMap, body: &[u8]) -> Option<String> {
+        let time = self.verifier.signed_time(headers);
+        (!time.is_empty()).then(|| fingerprint(&[time.as_bytes(), b".", body]))
+    }
+
+    /// A session below this webhook's own; a bare name is put there. Others only where the settings allow it.
+    fn session(&self, key: &str) -> Result<SessionKey, HttpError> {
+        let own = format!("{}:", self.channel);
+        let is_own = match key.strip_prefix(&own) {
+            Some(rest) => !rest.trim().is_empty(),
+            None => !key.contains(':') || self.any_session,
+        };
+        if is_own {
+            return fixed_session(&self.channel, key);
+        }
+        Err(HttpError::forbidden(format!("\"session\" is not a plain name or a key below {own}")))
+    }
+}
+
+/// Whether a setting is a template rather than a plain text.
+pub fn is_template(text: &str) -> bool {
+    ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
+}
+
+/// The session that a plain name or a whole key stands for.
+pub fn fixed_session(channel: &str, key: &str) -> Result<SessionKey, HttpError> {
+    check_name("the session", key)?;
+    match key.split_once(':') {
+        None => Ok(format!("{channel}:{key}").into()),
+        Some((channel, rest)) if !channel.trim().is_empty() && !rest.trim().is_empty() => Ok(key.into()),
+        Some(_) => Err(HttpError::unprocessable(format!("{key:?} is no key of a session"))),
+    }
+}
+
+/// The id in a header; an empty one is none.
+fn header_id(headers: &HeaderMap, name: &str) -> Result<Option<String>, HttpError> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| HttpError::unprocessable(format!("{name} is not plain text")))?.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    check_name(name, text)?;
+    Ok(Some(text.to_owned()))
+}
+
+#[cfg(test)]
+#[path = "front_tests.rs"]
+mod tests;

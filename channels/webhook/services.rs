@@ -1,0 +1,222 @@
+//! What the events of GitHub, Stripe and Slack come to where no template says otherwise.
+
+use axum::http::HeaderMap;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::verify::Scheme;
+
+/// The most characters of an event's JSON that stand in the message.
+const MAX_EVENT_CHARS: usize = 16_000;
+
+const GITHUB_EVENT: &str = "x-github-event";
+const GITHUB_DELIVERY: &str = "x-github-delivery";
+
+/// A service whose events are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    Github,
+    Stripe,
+    Slack,
+}
+
+/// The parts of a message, as far as they are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Draft {
+    pub content: Option<String>,
+    pub chat_id: Option<String>,
+    pub sender: Option<String>,
+    pub id: Option<String>,
+    pub session: Option<String>,
+}
+
+impl Service {
+    pub fn of(scheme: Option<Scheme>) -> Option<Self> {
+        match scheme? {
+            Scheme::Standard => None,
+            Scheme::Github => Some(Self::Github),
+            Scheme::Stripe => Some(Self::Stripe),
+            Scheme::Slack => Some(Self::Slack),
+        }
+    }
+
+    /// The answer to what is no message: a test of the connection, a bot's own words. It is 200, so that nothing is
+    /// sent again.
+    pub fn answer(self, headers: &HeaderMap, body: &Value) -> Option<Value> {
+        let ignored = |reason: &str| Some(json!({ "status": "ignored", "reason": reason }));
+        match self {
+            Self::Github if header(headers, GITHUB_EVENT) == Some("ping") => ignored("ping"),
+            Self::Slack if body["type"] == "url_verification" => Some(json!({ "challenge": body["challenge"] })),
+            // Its own answers come back to it as events; to answer those would never end. So would two bots together.
+            Self::Slack if is_slack_bot(body) => ignored("written by a bot"),
+            _ => None,
+        }
+    }
+
+    /// The answer to events that a turn is not worth, unless a template asks for them: messages changed or deleted,
+    /// people who come and go.
+    pub fn answer_to_noise(self, body: &Value) -> Option<Value> {
+        let is_noise = self == Self::Slack && !is_slack_news(body);
+        is_noise.then(|| json!({ "status": "ignored", "reason": "not a new message" }))
+    }
+
+    /// The message that an event comes to; `text` is the JSON as it was sent.
+    pub fn draft(self, headers: &HeaderMap, body: &Value, text: &str) -> Draft {
+        let word = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let shown = |sentence: String| Some(format!("{sentence}\n\n{}", cut(text.trim())));
+        match self {
+            Self::Github => {
+                let chat_id = word("/repository/full_name").or_else(|| word("/organization/login"));
+                let sender = word("/sender/login").or_else(|| word("/pusher/name"));
+                let event = header(headers, GITHUB_EVENT).unwrap_or("event");
+                let mut sentence = format!("GitHub: {event}");
+                for (link, part) in [(" ", word("/action")), (" in ", chat_id.clone()), (" by ", sender.clone())] {
+                    sentence.extend(part.map(|part| format!("{link}{part}")));
+                }
+                let id = github_delivery(headers);
+                Draft { content: shown(sentence + "."), chat_id, sender, id, session: None }
+            }
+            Self::Stripe => {
+                let sentence = format!("Stripe: {}.", word("/type").unwrap_or_else(|| "event".to_owned()));
+                let sender = Some("stripe".to_owned());
+                Draft { content: shown(sentence), chat_id: word("/account"), sender, id: word("/id"), session: None }
+            }
+            Self::Slack => {
+                let chat_id = word("/event/channel").or_else(|| word("/event/item/channel"));
+                let said = word("/event/text").filter(|text| !text.trim().is_empty());
+                let kind = word("/event/type").or_else(|| word("/type")).unwrap_or_else(|| "event".to_owned());
+                let content = said.or_else(|| shown(format!("Slack: {kind}.")));
+                Draft { content, chat_id, sender: word("/event/user"), id: word("/event_id"), session: None }
+            }
+        }
+    }
+}
+
+/// The id that GitHub gives a delivery, and gives it again when it is sent again.
+pub fn github_delivery(headers: &HeaderMap) -> Option<String> {
+    header(headers, GITHUB_DELIVERY).map(canonical)
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().map(str::trim).filter(|text| !text.is_empty())
+}
+
+/// One UUID, however it is spelled.
+fn canonical(id: &str) -> String {
+    Uuid::try_parse(id).map_or_else(|_| id.to_owned(), |id| id.to_string())
+}
+
+/// Whether a bot wrote, changed or deleted what the event is about.
+fn is_slack_bot(body: &Value) -> bool {
+    let event = &body["event"];
+    let by_bot = |message: &Value| {
+        message["bot_id"].is_string() || message["bot_profile"].is_object() || message["subtype"] == "bot_message"
+    };
+    let own = body["authorizations"].as_array().is_some_and(|all| {
+        all.iter().any(|one| one["is_bot"] == true && one["user_id"].is_string() && one["user_id"] == event["user"])
+    });
+    own || [event, &event["message"], &event["previous_message"]].into_iter().any(by_bot)
+}
+
+/// Whether an event is worth a turn: of messages only those that somebody has just written.
+fn is_slack_news(body: &Value) -> bool {
+    let event = &body["event"];
+    event["type"] != "message"
+        || match event["subtype"].as_str() {
+            None => true,
+            Some(kind) => matches!(kind, "file_share" | "thread_broadcast" | "me_message"),
+        }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MAX_EVENT_CHARS) {
+        Some((at, _)) => format!("{}… (cut here; the event has {} bytes)", &text[..at], text.len()),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn events_become_messages() {
+        let issue = json!({"action": "opened", "repository": {"full_name": "octo/hello"}, "sender": {"login": "ann"}});
+        let delivery = [(GITHUB_EVENT, "issues"), (GITHUB_DELIVERY, "72D3162E-CC78-11E3-81AB-4C9367DC0958")];
+        let said =
+            json!({"event_id": "Ev1", "event": {"type": "message", "channel": "C1", "user": "U1", "text": "hi"}});
+        let liked = json!({"event": {"type": "reaction_added", "item": {"channel": "C1"}, "user": "U1"}});
+        let table: &[(Service, &[(&'static str, &str)], Value, [Option<&str>; 4])] = &[
+            (
+                Service::Github,
+                &delivery,
+                issue.clone(),
+                [
+                    Some("GitHub: issues opened in octo/hello by ann.\n\n{"),
+                    Some("octo/hello"),
+                    Some("ann"),
+                    Some("72d3162e-cc78-11e3-81ab-4c9367dc0958"),
+                ],
+            ),
+            (Service::Github, &[], json!({}), [Some("GitHub: event.\n\n{}"), None, None, None]),
+            (
+                Service::Stripe,
+                &[],
+                json!({"id": "evt_1", "type": "charge.failed", "account": "acct_1"}),
+                [Some("Stripe: charge.failed.\n\n{"), Some("acct_1"), Some("stripe"), Some("evt_1")],
+            ),
+            (Service::Slack, &[], said, [Some("hi"), Some("C1"), Some("U1"), Some("Ev1")]),
+            (Service::Slack, &[], liked, [Some("Slack: reaction_added.\n\n{"), Some("C1"), Some("U1"), None]),
+            (Service::Slack, &[], json!([1]), [Some("Slack: event.\n\n[1]"), None, None, None]),
+        ];
+        for (service, pairs, body, [content, chat_id, sender, id]) in table {
+            let draft = service.draft(&headers(pairs), body, &body.to_string());
+            let begins = draft.content.unwrap_or_default();
+            assert!(begins.starts_with(content.unwrap_or_default()), "{begins}");
+            assert_eq!((draft.chat_id.as_deref(), draft.sender.as_deref()), (*chat_id, *sender), "{body}");
+            assert_eq!(draft.id.as_deref(), *id, "{body}");
+        }
+        let long = Service::Stripe.draft(&HeaderMap::new(), &json!({}), &"é".repeat(20_000)).content.unwrap();
+        assert!(long.chars().count() < 16_100 && long.ends_with("40000 bytes)"), "{}", long.len());
+    }
+
+    #[test]
+    fn what_is_no_message_is_answered_at_once() {
+        let message = |fields: Value| {
+            let mut event = json!({"type": "message", "user": "U1", "text": "hi"});
+            event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            json!({"type": "event_callback", "event": event, "authorizations": [{"user_id": "B", "is_bot": true}]})
+        };
+        let table = [
+            (json!({"type": "url_verification", "challenge": "abc"}), Some(json!({"challenge": "abc"}))),
+            (message(json!({})), None),
+            (message(json!({"subtype": "file_share"})), None),
+            (message(json!({"bot_id": "B1"})), Some(json!("written by a bot"))),
+            (message(json!({"subtype": "bot_message"})), Some(json!("written by a bot"))),
+            (message(json!({"user": "B"})), Some(json!("written by a bot"))),
+            (
+                message(json!({"subtype": "message_changed", "message": {"bot_id": "B1"}})),
+                Some(json!("written by a bot")),
+            ),
+            (message(json!({"subtype": "message_changed"})), Some(json!("not a new message"))),
+            (message(json!({"subtype": "channel_join"})), Some(json!("not a new message"))),
+            (json!({"event": {"type": "app_mention", "user": "U1"}}), None),
+            (json!({}), None),
+            (json!("event"), None),
+        ];
+        for (body, expected) in table {
+            let answer = Service::Slack.answer(&HeaderMap::new(), &body);
+            let answer = answer.or_else(|| Service::Slack.answer_to_noise(&body));
+            let told = answer.map(|answer| if answer["reason"].is_null() { answer } else { answer["reason"].clone() });
+            assert_eq!(told, expected, "{body}");
+        }
+        let ping = headers(&[(GITHUB_EVENT, "ping")]);
+        assert_eq!(Service::Github.answer(&ping, &json!({"zen": "x"})).unwrap()["reason"], "ping");
+        assert_eq!(Service::Github.answer(&headers(&[(GITHUB_EVENT, "push")]), &json!({})), None);
+        assert_eq!(Service::Stripe.answer(&ping, &json!({})), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! Signatures: HMAC-SHA256 over what each scheme puts together, compared in constant time.
+
+use base64::Engine;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+use crate::settings::Secret;
+
+const SECRET_PREFIX: &str = "whsec_";
+const SIGNATURE_PREFIX: &str = "v1,";
+
+/// Takes base64 with and without its padding.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The key of a signature.
+#[derive(Clone)]
+pub struct SigningKey(Hmac<Sha256>);
+
+impl SigningKey {
+    /// Reads `whsec_` and base64, or base64 alone.
+    pub fn standard(secret: &Secret) -> Result<Self, String> {
+        let text = secret.expose().trim();
+        let encoded = text.strip_prefix(SECRET_PREFIX).unwrap_or(text);
+        let key = LENIENT.decode(encoded).map_err(|_| "the secret is not `whsec_` and base64".to_owned())?;
+        Self::of_bytes(&key)
+    }
+
+    /// Reads `whsec_` and base64; any other text is taken as the bytes of the key.
+    pub fn of_any(secret: &Secret) -> Result<Self, String> {
+        if secret.expose().trim().starts_with(SECRET_PREFIX) {
+            return Self::standard(secret);
+        }
+        Self::of_text(secret)
+    }
+
+    /// Takes the text itself as the bytes of the key, whatever it begins with: GitHub, Stripe and Slack do.
+    pub fn of_text(secret: &Secret) -> Result<Self, String> {
+        Self::of_bytes(secret.expose().as_bytes())
+    }
+
+    fn of_bytes(key: &[u8]) -> Result<Self, String> {
+        if key.is_empty() {
+            return Err("the secret is empty".into());
+        }
+        Hmac::new_from_slice(key).map(Self).map_err(|error| error.to_string())
+    }
+
+    /// The value of the `webhook-signature` header; `timestamp` in Unix seconds.
+    pub fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> String {
+        let mac = self.over(&standard_parts(id, timestamp, body)).finalize().into_bytes();
+        format!("{SIGNATURE_PREFIX}{}", STANDARD.encode(mac))
+    }
+
+    /// Whether one of the space-separated `signatures` of Standard Webhooks is right.
+    pub fn verify_standard(&self, id: &str, timestamp: &str, body: &[u8], signatures: &str) -> bool {
+        let mac = self.over(&standard_parts(id, timestamp, body));
+        signatures
+            .split_ascii_whitespace()
+            .filter_map(|one| STANDARD.decode(one.strip_prefix(SIGNATURE_PREFIX)?).ok())
+            .any(|tag| mac.clone().verify_slice(&tag).is_ok())
+    }
+
+    /// Whether `signature` is that of `parts`, one after the other.
+    pub fn verify(&self, parts: &[&[u8]], signature: &[u8; 32]) -> bool {
+        self.over(parts).verify_slice(signature).is_ok()
+    }
+
+    fn over(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        let mut mac = self.0.clone();
+        for part in parts {
+            mac.update(part);
+        }
+        mac
+    }
+}
+
+fn standard_parts<'a>(id: &'a str, timestamp: &'a str, body: &'a [u8]) -> [&'a [u8]; 5] {
+    [id.as_bytes(), b".", timestamp.as_bytes(), b".", body]
+}
+
+/// The 32 bytes that 64 hexadecimal digits stand for.
+pub fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    let mut bytes = [0_u8; 32];
+    if digits.len() != 2 * bytes.len() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |at: usize| char::from(pair[at]).to_digit(16).map(|digit| digit as u8);
+        *byte = digit(0)? << 4 | digit(1)?;
+    }
+    Some(bytes)
+}
+
+/// A name for exactly these parts, where a sender gives none.
+pub fn fingerprint(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part);
+    }
+    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_read_as_each_scheme_writes_them() {
+        let signed = |key: Result<SigningKey, String>| key.map(|key| key.sign("i", "1", b"{}"));
+        let secret = |text: &str| Secret::new(text);
+        let standard = signed(SigningKey::standard(&secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")));
+        assert_eq!(standard, signed(SigningKey::standard(&secret("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))));
+        assert_eq!(standard, signed(SigningKey::of_any(&secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))));
+        assert_ne!(standard, signed(SigningKey::of_text(&secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))));
+        assert!(SigningKey::standard(&secret("whsec_not base64!")).is_err());
+        assert!(SigningKey::of_any(&secret("")).is_err());
+    }
+
+    #[test]
+    fn hexadecimal_is_64_digits() {
+        let good = "00ff".repeat(16);
+        assert_eq!(unhex(&good), Some([0, 255].repeat(16).try_into().unwrap()));
+        assert_eq!(unhex(&good.to_uppercase()), unhex(&good));
+        for wrong in ["", "00", &good[1..], &"zz".repeat(32), &format!("{good}0"), &"é".repeat(32)] {
+            assert_eq!(unhex(wrong), None, "{wrong}");
+        }
+    }
+}

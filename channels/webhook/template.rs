@@ -1,0 +1,309 @@
+//! Jinja templates that make a message of any JSON.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use minijinja::value::{Enumerator, Object, ObjectExt, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, context, escape_formatter};
+
+use super::wire::HttpError;
+
+/// The longest template, in bytes.
+const MAX_SOURCE: usize = 16 << 10;
+/// The largest text that a template may make, in bytes.
+const MAX_OUTPUT: usize = 1 << 20;
+/// Steps that one rendering may take.
+const FUEL: u64 = 200_000;
+/// How deep includes, macros and blocks may go.
+const RECURSION: usize = 32;
+/// The names that a template knows.
+const NAMES: [&str; 4] = ["body", "headers", "query", "name"];
+/// Filters and functions that would fill the memory with a large number, or show the headers with secrets in them.
+const NO_FILTERS: [&str; 2] = ["format", "indent"];
+const NO_FUNCTIONS: [&str; 1] = ["debug"];
+/// Headers that hold secrets; a template would put them into the message.
+const HIDDEN_HEADERS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
+/// A compiled template that knows the key it was written at.
+pub struct Template {
+    key: String,
+    environment: Environment<'static>,
+}
+
+impl Template {
+    /// Compiles what stands at `key`.
+    ///
+    /// # Errors
+    /// What is wrong with it, with its line where it has several.
+    pub fn new(key: &str, source: &str) -> Result<Self, String> {
+        if source.len() > MAX_SOURCE {
+            return Err(format!("the template is longer than {MAX_SOURCE} bytes"));
+        }
+        let mut environment = environment();
+        environment.add_template_owned(key.to_owned(), source.to_owned()).map_err(|error| describe(&error, source))?;
+        let template = Self { key: key.to_owned(), environment };
+        template.check(source)?;
+        Ok(template)
+    }
+
+    /// Finds names that nothing has, and filters that there are not: at run time each message would fail.
+    fn check(&self, source: &str) -> Result<(), String> {
+        let template = self.environment.get_template(&self.key).map_err(|error| describe(&error, source))?;
+        let known = |name: &String| {
+            NAMES.contains(&name.as_str()) || self.environment.globals().any(|(global, _)| global == name)
+        };
+        let mut unknown: Vec<_> =
+            template.undeclared_variables(false).into_iter().filter(|name| !known(name)).collect();
+        unknown.sort();
+        if let Some(name) = unknown.first() {
+            return Err(format!("the template has no name {name:?}; there are {}", NAMES.join(", ")));
+        }
+        // A trial in which every key is missing and none of that matters.
+        let mut trial = environment();
+        trial.set_undefined_behavior(UndefinedBehavior::Chainable);
+        let nothing = context! { body => context! {}, headers => context! {}, query => context! {}, name => "" };
+        match trial.render_named_str(&self.key, source, nothing) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::UnknownFilter
+                        | ErrorKind::UnknownTest
+                        | ErrorKind::UnknownFunction
+                        | ErrorKind::TemplateNotFound
+                ) =>
+            {
+                Err(describe(&error, source))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The path of the key that it was written at.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What the template makes of a request.
+    ///
+    /// # Errors
+    /// 422, with the template's key and the name that is missing.
+    pub fn render(&self, request: &Value) -> Result<String, HttpError> {
+        let mut output = Bounded(Vec::new());
+        let rendered = self
+            .environment
+            .get_template(&self.key)
+            .and_then(|template| template.render_captured_to(request.clone(), &mut output).map(drop));
+        let wrong = |words: &str| HttpError::unprocessable(format!("{}: {words}", self.key));
+        match rendered {
+            Ok(()) => String::from_utf8(output.0).map_err(|_| wrong("the template made no text")),
+            Err(_) if output.0.len() >= MAX_OUTPUT => Err(wrong("the template makes more than 1 MiB of text")),
+            Err(error) => {
+                let source = self.environment.get_template(&self.key).map(|template| template.source().to_owned());
+                Err(wrong(&describe(&error, &source.unwrap_or_default())))
+            }
+        }
+    }
+}
+
+/// The names of a template, for one request.
+pub fn request(body: &serde_json::Value, headers: &HeaderMap, query: &[(String, String)], name: &str) -> Value {
+    let query = Value::from_pairs(query.iter().rev().map(|(name, value)| (name.clone(), Value::from(value.as_str()))));
+    let headers = Value::from_object(Headers(headers.clone()));
+    context! { body => Value::from(minijinja::value::Serde(body)), headers, query, name }
+}
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_fuel(Some(FUEL));
+    environment.set_recursion_limit(RECURSION);
+    environment.set_debug(true);
+    // JSON's null is nothing; as the word "none" it would be the id of every message that has no id.
+    environment.set_formatter(
+        |out, state, value| {
+            if value.is_none() { Ok(()) } else { escape_formatter(out, state, value) }
+        },
+    );
+    for name in NO_FILTERS {
+        environment.remove_filter(name);
+    }
+    for name in NO_FUNCTIONS {
+        environment.remove_global(name);
+    }
+    environment
+}
+
+/// The error in one line, with the expression to blame.
+fn describe(error: &Error, source: &str) -> String {
+    let mut words = match (error.kind(), error.detail()) {
+        // The detail names what is missing: "`body.issue` is undefined".
+        (ErrorKind::UndefinedError, Some(detail)) => detail.replace(" is undefined", " is missing"),
+        (ErrorKind::UndefinedError, None) => "something is missing".to_owned(),
+        (ErrorKind::OutOfFuel, _) => "the template takes too many steps".to_owned(),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+        (kind, None) => kind.to_string(),
+    };
+    let blamed = error.range().and_then(|range| source.get(range)).map(str::trim).filter(|blamed| !blamed.is_empty());
+    if let Some(blamed) = blamed.filter(|_| error.kind() != ErrorKind::UndefinedError) {
+        words = format!("{words} (at {blamed:?})");
+    }
+    match error.line() {
+        Some(line) if source.contains('\n') => format!("line {line} of the template: {words}"),
+        _ => words,
+    }
+}
+
+/// Takes text up to [`MAX_OUTPUT`].
+struct Bounded(Vec<u8>);
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let room = MAX_OUTPUT - self.0.len();
+        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if bytes.len() > room { Err(std::io::ErrorKind::WriteZero.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Headers by name in lower case, `headers["x-github-event"]` or `headers.x_github_event`; several of one name are
+/// joined by commas.
+struct Headers(HeaderMap);
+
+impl Headers {
+    fn get(&self, name: &str) -> Option<Value> {
+        if HIDDEN_HEADERS.contains(&name) {
+            return None;
+        }
+        let values: Vec<_> =
+            self.0.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        (!values.is_empty()).then(|| Value::from(values.join(", ")))
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Object for Headers {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let name = key.as_str()?.to_ascii_lowercase();
+        self.get(&name).or_else(|| self.get(&name.replace('_', "-")))
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        self.mapped_enumerator(|headers| {
+            let shown = headers.0.keys().filter(|name| !HIDDEN_HEADERS.contains(&name.as_str()));
+            Box::new(shown.map(|name| Value::from(name.as_str())))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const KEY: &str = "channels.webhook.ci.content";
+
+    fn render(source: &str, body: &serde_json::Value) -> Result<String, String> {
+        let headers = [("X-GitHub-Event", "push"), ("Authorization", "Bearer hush"), ("X-Two", "a"), ("X-Two", "b")];
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(axum::http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+        }
+        let query = [("q".to_owned(), "1".to_owned()), ("q".to_owned(), "2".to_owned())];
+        let request = request(body, &map, &query, "ci");
+        Template::new(KEY, source)?.render(&request).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn a_request_becomes_text() {
+        let body = json!({"n": 42, "f": 1.5, "t": true, "z": null, "s": "<b>&\"你", "list": [{"x": "a"}, {"x": "b"}]});
+        let table = [
+            ("plain", "plain"),
+            ("{{ body.n }} {{ body.f }} {{ body.t }} [{{ body.z }}] {{ body.s }}", "42 1.5 True [] <b>&\"你"),
+            ("{% for one in body.list %}{{ one.x }};{% endfor %}", "a;b;"),
+            ("{{ body.list[1].x }}{{ body['n'] }}", "b42"),
+            (
+                r#"{{ headers["x-github-event"] }} {{ headers.x_github_event }} {{ headers["X-GitHub-Event"] }}"#,
+                "push push push",
+            ),
+            ("{{ headers.x_two }} {{ headers.authorization is defined }}", "a, b False"),
+            ("{{ headers | list | join(' ') }}", "x-github-event x-two"),
+            ("{{ query.q }} {{ name }}", "1 ci"),
+            ("{{ body.list | tojson }}", r#"[{"x": "a"}, {"x": "b"}]"#),
+            ("{{ body.nope | default('none') }} {% if body.nope is defined %}x{% endif %}", "none "),
+            ("{% set a = body.n + 1 %}{{ a }}", "43"),
+            ("{{ body.s | upper | length }}", "6"),
+        ];
+        for (source, expected) in table {
+            assert_eq!(render(source, &body), Ok(expected.to_owned()), "{source}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_the_template() {
+        let body = json!({"issue": {"title": "x"}, "list": [], "n": 7});
+        let table = [
+            ("{{ body.issue.nope }}", "`body.issue.nope` is missing"),
+            ("{{ body.issue.nope.deep }}", "`body.issue.nope` is missing"),
+            ("a\nb {{ body.other }}", "line 2 of the template: `body.other` is missing"),
+            ("{{ body.list[3] }}", "`body.list[3]` is missing"),
+            ("{{ headers['x-none'] }}", "`headers['x-none']` is missing"),
+            ("{{ query.page }}", "`query.page` is missing"),
+            ("{% for x in body.nope %}{% endfor %}", "`body.nope` is missing"),
+            ("{% if body.nope %}{% endif %}", "`body.nope` is missing"),
+            ("{{ body.nope | upper }}", "`body.nope` is missing"),
+            ("{{ 'a' ~ body.nope }}", "`body.nope` is missing"),
+            ("{{ body.n / 0 }}", "invalid operation"),
+            ("{{ body.n() }}", "invalid operation"),
+            ("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "too many steps"),
+            ("{% for a in range(9999) %}{{ 'x' * 999 }}{% endfor %}", "more than 1 MiB"),
+        ];
+        for (source, words) in table {
+            let error = render(source, &body).unwrap_err();
+            assert!(error.starts_with(&format!("{KEY}: ")) && error.contains(words), "{source}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_compile_is_a_fault_of_the_settings() {
+        let table = [
+            ("{{ body.x", "syntax error"),
+            ("ok\n\n{% if %}", "line 3 of the template: syntax error"),
+            ("{{ bdy.x }}", "no name \"bdy\"; there are body, headers, query, name"),
+            ("{{ body.x | shout }}", "unknown filter"),
+            ("{{ body.x is shouted }}", "unknown test"),
+            ("{{ env('HOME') }}", "no name \"env\""),
+            ("{{ debug() }}", "no name \"debug\""),
+            ("{{ body.x | indent(body.n) }}", "unknown filter"),
+            ("{% include 'other' %}", "unknown statement include"),
+        ];
+        for (source, words) in table {
+            let fault = Template::new(KEY, source).err().unwrap_or_default();
+            assert!(fault.contains(words) && !fault.contains('\n'), "{source}: {fault}");
+        }
+        assert!(Template::new(KEY, &"x".repeat(MAX_SOURCE + 1)).is_err());
+        assert!(Template::new(KEY, "{{ body.x | default(name) }}{{ dict(a=1).a }}").is_ok());
+    }
+
+    proptest! {
+        /// Whatever is written as a template, and whatever comes: a text or a reason.
+        #[test]
+        fn no_template_and_no_body_panics(source in "[{}%a-z .|()\\[\\]'\"0-9+~-]{0,40}", text in ".{0,20}", n in any::<i64>()) {
+            let body = json!({"a": text, "b": [n, {"c": null}]});
+            for source in [source.as_str(), "{{ body.a }}{{ body.b[1].c }}{{ body.b[0] + 1 }}", "{{ body.a * 3 }}{{ body.a[1:] }}"] {
+                render(source, &body).ok();
+            }
+        }
+    }
+}
