@@ -21,7 +21,7 @@ use crate::config::{Config, Faults, Loaded};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, Hub};
 use crate::live::Live;
-use crate::llm::{Models, OfflineProvider, ProviderFault};
+use crate::llm::{ModelError, Models, OfflineProvider, ProviderFault};
 use crate::store::Store;
 
 /// What kind of gateway to build.
@@ -76,6 +76,7 @@ impl Gateway {
         home.token()?;
         crate::llm::install_crypto();
         let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
+        check_model(loaded, &models)?;
         let (agent, equipment) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
         let bus = equipment.runner.get().bus.clone();
 
@@ -149,7 +150,14 @@ async fn model_name(models: &Models, config: &Config) -> String {
 
 /// What is wrong with a configuration that reading it does not show: what only the areas themselves can say.
 pub fn check(loaded: &Loaded, env: &BTreeMap<String, String>) -> Result<(), Faults> {
-    build_models(loaded, |name| env.get(name).cloned()).map(drop)
+    let models = build_models(loaded, |name| env.get(name).cloned())?;
+    check_model(loaded, &models)
+}
+
+/// Whether the model of the configuration has a provider.
+pub(super) fn check_model(loaded: &Loaded, models: &Models) -> Result<(), Faults> {
+    let wrong = |error: ModelError| Faults(vec![loaded.fault("agent.model", error.to_string(), "")]);
+    models.check_provider(&loaded.config.agent.model).map_err(wrong)
 }
 
 pub(super) fn build_models(loaded: &Loaded, env: impl Fn(&str) -> Option<String>) -> Result<Models, Faults> {

@@ -142,14 +142,32 @@ impl Models {
             let model = if model.is_empty() { entry.usual_model(name).await? } else { model.to_owned() };
             return Ok(self.choice(entry, model));
         }
-        if let Some(service) = Service::find(name) {
-            let variable = service.key_variables.first().copied().unwrap_or_default();
-            return Err(ModelError::NoKey { provider: name.to_owned(), variable });
-        }
-        if wanted.contains('/') {
-            return Err(ModelError::UnknownProvider { name: name.to_owned(), known: self.known() });
+        if wanted.contains('/') || Service::find(name).is_some() {
+            return Err(self.missing(name));
         }
         self.model_alone(wanted)
+    }
+
+    /// Whether the provider of `PROVIDER/MODEL` is there; asks no server.
+    ///
+    /// # Errors
+    /// It is not, or it has no key.
+    pub fn check_provider(&self, wanted: &str) -> Result<(), ModelError> {
+        match wanted.split_once('/') {
+            Some((name, _)) if name != OFFLINE && !self.entries.contains_key(name) => Err(self.missing(name)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why there is no provider of this name.
+    fn missing(&self, name: &str) -> ModelError {
+        match Service::find(name) {
+            Some(service) => {
+                let variable = service.key_variables.first().copied().unwrap_or_default();
+                ModelError::NoKey { provider: name.to_owned(), variable }
+            }
+            None => ModelError::UnknownProvider { name: name.to_owned(), known: self.known() },
+        }
     }
 
     /// Each provider that is set up or found, with its usual model (empty where its server does not say); `offline` is
