@@ -56,6 +56,9 @@ pub enum Command {
     /// Check or show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Run the gateway as a service of systemd
+    #[command(subcommand)]
+    Service(ServiceCommand),
 }
 
 /// `daoyou gateway`.
@@ -179,6 +182,45 @@ pub enum ConfigCommand {
     },
 }
 
+#[derive(Clone, Debug, Subcommand)]
+pub enum ServiceCommand {
+    /// Write the unit, enable it and start it; said again, it brings the unit up to date
+    #[command(after_help = "Example: sudo daoyou service install\n         daoyou service install --user --dry-run")]
+    Install(ServiceChange),
+    /// Stop and disable it and remove its unit; what it kept stays
+    #[command(after_help = "Example: sudo daoyou service uninstall")]
+    Uninstall(ServiceChange),
+    /// Show whether it is installed, enabled and running
+    #[command(after_help = "Example: daoyou service status --json")]
+    Status {
+        #[command(flatten)]
+        scope: ServiceScope,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// What `service install` and `service uninstall` take.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ServiceChange {
+    #[command(flatten)]
+    pub scope: ServiceScope,
+    /// Only say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Whose systemd.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct ServiceScope {
+    /// A service of this user alone [default, but for root]
+    #[arg(long, conflicts_with = "system")]
+    pub user: bool,
+    /// A service of the system, with a user of its own [default for root]
+    #[arg(long)]
+    pub system: bool,
+}
+
 fn log_level(text: &str) -> Result<String, String> {
     LogConfig::filter(text).map(|_| text.to_owned())
 }
@@ -207,7 +249,7 @@ mod tests {
         let command = Cli::command();
         let names: Vec<_> =
             command.get_subcommands().filter(|one| !one.is_hide_set()).map(clap::Command::get_name).collect();
-        assert_eq!(names, ["gateway", "chat", "agent", "status", "sessions", "turns", "queue", "config"]);
+        assert_eq!(names, ["gateway", "chat", "agent", "status", "sessions", "turns", "queue", "config", "service"]);
     }
 
     #[test]
@@ -228,6 +270,10 @@ mod tests {
             ("turns show x", true),
             ("config check --json", true),
             ("config", false),
+            ("service install --user --dry-run", true),
+            ("service install --user --system", false),
+            ("service status --system --json", true),
+            ("service", false),
             ("nonsense", false),
             ("", false),
         ];

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::data::{change, look, parse_id, status};
 use super::prepared::{Prepared, chats_here};
-use super::{Exit, agent, chat, gateway, show};
+use super::{Exit, agent, chat, gateway, service, show};
 use crate::cli::{Cli, Command, Output, QueueCommand, SessionsCommand, TurnsCommand};
 use crate::config::Faults;
 use crate::control::{Change, Query};
@@ -28,6 +28,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
             let (out, err) = (io::stdout().lock(), io::stderr().lock());
             Ok(Exit::of_output(super::config::run(command, &cli.globals, &home, &env, out, err))?)
         }
+        Command::Service(command) => service::run(command, &cli.globals),
         _ => {
             let prepared = match Prepared::new(cli)? {
                 Ok(prepared) => prepared,
@@ -42,10 +43,10 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
             // The thread that reads the terminal may be stuck in its read for good.
             runtime.shutdown_background();
             match exit {
-                Err(error) if error.is::<Faults>() => {
-                    writeln!(io::stderr(), "{error}")?;
-                    Ok(Exit::Config)
-                }
+                Err(error) => match error.downcast::<Faults>() {
+                    Ok(Faults(faults)) => Ok(super::config::report(&faults, io::stderr())?),
+                    Err(error) => Err(error),
+                },
                 exit => exit,
             }
         }
@@ -61,7 +62,7 @@ async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
         Command::Sessions(command) => sessions(command, &prepared.home).await,
         Command::Turns(command) => turns(command, &prepared.home).await,
         Command::Queue(command) => queue(command, &prepared.home).await,
-        Command::Config(_) => Ok(Exit::Usage),
+        Command::Config(_) | Command::Service(_) => Ok(Exit::Usage),
     }
 }
 

@@ -12,6 +12,8 @@ pub mod config;
 mod data;
 mod dispatch;
 mod gateway;
+mod service;
+mod unit;
 
 pub use exit::Exit;
 pub use line::main;

@@ -1,6 +1,6 @@
 //! Builds everything from the configuration; nothing runs yet.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,16 +11,17 @@ use daoyou_channels::webhook::Webhook;
 use daoyou_channels::{Channel, ChannelContext, Inbox, SessionKey};
 use tokio_util::sync::CancellationToken;
 
+use super::check::{build_models, check_models, open_tls};
 use super::equip::{Equipment, build_tools, bus_settings, lane_runner, slash_commands};
 use super::reload::Daemon;
 use crate::agent::{AgentLoop, FlightRecorder, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::channel_manager::ChannelManager;
-use crate::config::{Config, Faults, Loaded};
+use crate::config::{Config, Loaded};
 use crate::home::{Home, HomeLock};
-use crate::http::{self, Hub, Server, TlsFile, TokenGate};
+use crate::http::{self, Hub, Server, TokenGate};
 use crate::live::Live;
-use crate::llm::{Models, OfflineProvider, ProviderFault};
+use crate::llm::Models;
 use crate::metrics::Metrics;
 use crate::store::{Commit, Committed, Store, StoreError};
 
@@ -75,7 +76,7 @@ impl Gateway {
         home.token()?;
         crate::llm::install_crypto();
         let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
-        check_hooks(loaded, &models)?;
+        check_models(loaded, &models)?;
         let (agent, equipment) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
         let bus = equipment.runner.get().bus.clone();
 
@@ -148,40 +149,6 @@ async fn model_name(models: &Models, config: &Config) -> String {
     }
 }
 
-/// What is wrong with a configuration that reading it does not show: what only the areas themselves can say.
-pub fn check(loaded: &Loaded, env: &BTreeMap<String, String>) -> Result<(), Faults> {
-    let models = build_models(loaded, |name| env.get(name).cloned());
-    let hooks = models.as_ref().map_or(Ok(()), |models| check_hooks(loaded, models));
-    all_faults([models.map(drop), hooks, tls(loaded).map(drop)])
-}
-
-fn all_faults(checks: impl IntoIterator<Item = Result<(), Faults>>) -> Result<(), Faults> {
-    let faults: Vec<_> = checks.into_iter().filter_map(Result::err).flat_map(|faults| faults.0).collect();
-    if faults.is_empty() { Ok(()) } else { Err(Faults(faults)) }
-}
-
-/// The models of the webhooks, which are needed only when a message comes.
-fn check_hooks(loaded: &Loaded, models: &Models) -> Result<(), Faults> {
-    let hooks = loaded.config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
-    let faults: Vec<_> = hooks
-        .filter_map(|(name, hook)| {
-            let wrong = models.check(hook.model.as_deref()?).err()?;
-            Some(loaded.fault(&format!("channels.webhook.{name}.model"), wrong.to_string(), ""))
-        })
-        .collect();
-    if faults.is_empty() { Ok(()) } else { Err(Faults(faults)) }
-}
-
-fn tls(loaded: &Loaded) -> Result<Option<http::Tls>, Faults> {
-    http::Tls::open(&loaded.config.gateway.tls, std::env::home_dir().as_deref()).map_err(|(file, wrong)| {
-        let (key, allowed) = match file {
-            TlsFile::Cert => ("gateway.tls.cert", "the path of a PEM file with the certificate and its chain"),
-            TlsFile::Key => ("gateway.tls.key", "the path of a PEM file with the certificate's private key"),
-        };
-        Faults(vec![loaded.fault(key, wrong, allowed)])
-    })
-}
-
 fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {
     let config = &loaded.config.gateway;
     let proxies =
@@ -190,16 +157,10 @@ fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {
         listen: config.listen_addr().map_err(anyhow::Error::msg)?,
         hosts: http::Hosts::new(&config.hosts),
         proxies: http::Proxies(proxies.map_err(anyhow::Error::msg)?),
-        tls: tls(loaded)?,
+        tls: open_tls(loaded)?,
         connections: usize::try_from(config.max_connections).unwrap_or(usize::MAX),
         limits: http::Limits::default(),
     })
-}
-
-pub(super) fn build_models(loaded: &Loaded, env: impl Fn(&str) -> Option<String>) -> Result<Models, Faults> {
-    let fault = |fault: ProviderFault| loaded.fault(&fault.key, fault.message, "");
-    Models::build(&loaded.config.providers, env, Arc::new(OfflineProvider))
-        .map_err(|faults| Faults(faults.into_iter().map(fault).collect()))
 }
 
 /// The bus over the home's store, and what runs turns.

@@ -2,6 +2,7 @@
 
 mod at_rest;
 mod build;
+mod check;
 mod equip;
 mod reload;
 mod run;
@@ -10,6 +11,7 @@ mod upkeep;
 mod watchdog;
 
 pub use at_rest::{change, look, status_at_rest};
-pub use build::{Gateway, Options, banner, check};
+pub use build::{Gateway, Options, banner};
+pub use check::check;
 pub use reload::{Daemon, Load};
 pub use run::supervise_command;

@@ -8,7 +8,7 @@ use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::build::build_models;
+use super::check::{build_models, check_models};
 use super::equip::{self, Equipment};
 use super::service;
 use crate::agent::{LaneRunner, Probe};
@@ -96,6 +96,7 @@ impl Reloader {
         } else {
             Arc::new(build_models(loaded, |name| std::env::var(name).ok())?)
         };
+        check_models(loaded, &models)?;
         let tools = if config.tools == before.tools {
             old.tools.clone()
         } else {
