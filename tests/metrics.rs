@@ -64,9 +64,11 @@ async fn known_traffic_gives_exact_numbers() {
     gateway.wait_done("in", &held).await;
     gateway.accept("deaf", &Message::new("good").chat("doomed")).await;
     let dead: &[(&str, &str)] = &[("channel", "webhook:deaf"), ("outcome", "dead")];
-    let page = until("the dead letter", async || {
+    let sent: &[(&str, &str)] = &[("channel", "webhook:in"), ("outcome", "sent")];
+    let page = until("the dead letter, and the replies to be sent", async || {
         let page = scrape(&gateway).await;
-        (page.value("daoyou_deliveries_total", dead) == Some(1.0)).then_some(page)
+        let ended = [dead, sent].map(|labels| page.value("daoyou_deliveries_total", labels));
+        (ended == [Some(1.0), Some(5.0)]).then_some(page)
     });
     let page = page.await;
     wait_settled(&gateway.database()).await;
