@@ -180,7 +180,7 @@ async fn build_agent(
     models: Arc<Models>,
     alone: Option<SessionKey>,
 ) -> anyhow::Result<(Arc<MessageBus>, AgentLoop)> {
-    let store = Store::open(&home.database())?;
+    let store = Store::open_to_serve(&home.database())?;
     let phrases = Phrases::of(config.agent.locale);
     // Not the file's path: the program may be replaced on disk while it runs.
     let exe = PathBuf::from("/proc/self/exe");
