@@ -19,8 +19,6 @@ const CHECKPOINT_PAGES: u32 = 2_000;
 pub fn open_to_look(path: &Path) -> Result<Connection, StoreError> {
     let look = || -> Result<Connection, StoreError> {
         let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
-        // Closing moves the log into the file, and whoever closes after a look must change nothing.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         migrations::check(&connection, path)?;
         touch(&connection)?;
         Ok(connection)
@@ -55,6 +53,8 @@ pub fn open_reader(path: &Path) -> Result<Connection, StoreError> {
 pub fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
+    // Closing moves the log into the file. Only the writer is to do that: whoever looked must change nothing.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(64);
     // Without it, each new value bound in a query that a partial index might serve has the statement compiled again.
@@ -73,9 +73,21 @@ pub fn integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
     const FAULTS: u32 = 10;
     let mut statement = connection.prepare(&format!("PRAGMA integrity_check({FAULTS})"))?;
     let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
-    let mut faults = lines.collect::<Result<Vec<_>, _>>()?;
-    faults.retain(|line| line != "ok");
+    let mut faults = Vec::new();
+    for line in lines {
+        let line = line?;
+        faults.extend(line.lines().filter(|line| *line != "ok" && !line.starts_with("***")).map(str::to_owned));
+    }
     Ok(faults)
+}
+
+/// The first of some faults, and how many there are more.
+pub fn in_short(faults: &[String]) -> String {
+    match faults {
+        [] => String::new(),
+        [one] => one.clone(),
+        [one, rest @ ..] => format!("{one}, and {} more faults", rest.len()),
+    }
 }
 
 /// Reads the schema and the newest rows: what the next minutes need. The rest is checked in quiet hours.

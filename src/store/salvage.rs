@@ -43,7 +43,7 @@ pub fn make_sound(path: &Path) -> Result<(), StoreError> {
                     tracing::warn!("the database holds together; the damage was not in what is on the disk");
                     return health::clear_of_suspicion(path).map_err(failed);
                 }
-                Ok(faults) => faults.join("; "),
+                Ok(faults) => database::in_short(&faults),
                 Err(StoreError::Damaged { reason, .. }) => reason,
                 Err(StoreError::Sqlite(error)) if health::is_damage(&error) => error.to_string(),
                 Err(other) => return Err(other),
@@ -129,12 +129,12 @@ impl Copy {
         };
         match check() {
             Ok(faults) if faults.is_empty() => Ok(()),
-            Ok(faults) => Err(faults.join("; ")),
+            Ok(faults) => Err(database::in_short(&faults)),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Opens the copy for reading, whatever it takes: with the header, and then the whole first page, that this
+    /// Opens the copy for reading, whatever it takes: with the header, and then the whole list of tables, that this
     /// program's databases begin with, where its own cannot be read.
     fn source(&self) -> Result<Connection, StoreError> {
         let open = || -> Result<Connection, StoreError> {
@@ -178,7 +178,16 @@ impl Copy {
         first[28..32].copy_from_slice(&u32::try_from(pages).unwrap_or(u32::MAX).to_be_bytes());
         first[32..40].fill(0);
         file.write_all_at(&first, 0)?;
-        file.set_len(pages * PAGE as u64)
+        file.set_len(pages * PAGE as u64)?;
+        if length < PAGE {
+            return Ok(());
+        }
+        let mut page = vec![0; PAGE];
+        for number in children(&first).into_iter().filter(|number| (2..=pages).contains(number)) {
+            File::open(&self.fresh)?.read_exact_at(&mut page, (number - 1) * PAGE as u64)?;
+            file.write_all_at(&page, (number - 1) * PAGE as u64)?;
+        }
+        Ok(())
     }
 
     fn remove(&self) {
@@ -190,6 +199,19 @@ impl Copy {
             }
         }
     }
+}
+
+/// The pages that the list of tables stands on, where the first page has no room for it.
+/// <https://www.sqlite.org/fileformat2.html#b_tree_pages>
+fn children(first: &[u8]) -> Vec<u64> {
+    const INNER: u8 = 5;
+    let word = |at: usize| first.get(at..at + 4).map(|word| word.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+    let short = |at: usize| first.get(at..at + 2).map(|pair| usize::from(pair[0]) << 8 | usize::from(pair[1]));
+    if first.get(HEADER) != Some(&INNER) {
+        return Vec::new();
+    }
+    let cells = (0..short(HEADER + 3).unwrap_or(0)).filter_map(|cell| word(short(HEADER + 12 + 2 * cell)?));
+    cells.chain(word(HEADER + 8)).collect()
 }
 
 /// Writes into the new database what is missing in it, and from which seq it goes on.

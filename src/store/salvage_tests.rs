@@ -43,6 +43,8 @@ fn live(connection: &Connection, number: usize) -> Result<(), StoreError> {
 async fn world(folder: &Path) -> PathBuf {
     let path = folder.join("daoyou.db");
     let store = Store::open(&path).unwrap();
+    let by_hand = |connection: &Connection| Ok(connection.pragma_update(None, "wal_autocheckpoint", 0)?);
+    store.write_alone(by_hand).await.unwrap();
     for number in 0..MESSAGES {
         store.write(Commit::Synced, move |connection| live(connection, number)).await.unwrap();
         if number == MESSAGES / 2 {
@@ -87,7 +89,9 @@ async fn after(sound: &Path, damage: impl Fn(&Path)) -> (usize, Vec<Loss>) {
     store.check().await.unwrap();
     store.close().await;
     for loss in losses.iter().filter(|loss| loss.kind == LossKind::Salvaged) {
-        assert!(fs::read(folder.path().join(&loss.aside[0])).unwrap_or_default() == damaged, "kept as it was: {loss:?}");
+        let kept = fs::read(folder.path().join(&loss.aside[0])).unwrap_or_default();
+        let first = kept.iter().zip(&damaged).position(|(a, b)| a != b);
+        assert!(kept == damaged, "kept as it was: {} {} {first:?} {loss:?}", kept.len(), damaged.len());
     }
     let again = Store::open_to_serve(&path).unwrap();
     let told = again.read(losses::all).await.unwrap();
@@ -146,12 +150,13 @@ async fn what_can_be_read_is_taken_over() {
     };
     // What is done to it, and how many messages there must be at least.
     type Damage<'a> = Box<dyn Fn(&Path) + 'a>;
+    // As long as the log holds the first page, that of the file is not looked at.
+    assert_eq!(after(&sound, |path| write_at(path, 0, &[0x5a; 100])).await, (MESSAGES, Vec::new()));
     let table: Vec<(&str, Damage<'_>, usize)> = vec![
         ("a flipped bit in the log", Box::new(|path| flip(&aside::log_of(path), 32 + 100 * 4_120 + 500)), 300),
-        ("an empty file", Box::new(|path| File::options().write(true).open(path).unwrap().set_len(0).unwrap()), 0),
-        ("a garbage header", Box::new(|path| write_at(path, 0, &[0x5a; 100])), 300),
+        ("an empty file", Box::new(|path| File::options().write(true).open(path).unwrap().set_len(0).unwrap()), 140),
         (
-            "a garbage header, no log",
+            "a garbage header",
             Box::new(|path| {
                 into_file(path);
                 write_at(path, 0, &[0x5a; 100]);
@@ -159,7 +164,7 @@ async fn what_can_be_read_is_taken_over() {
             300,
         ),
         (
-            "a garbage first page, no log",
+            "a garbage first page",
             Box::new(|path| {
                 into_file(path);
                 write_at(path, 0, &[0x5a; 4_096]);
@@ -187,10 +192,10 @@ async fn what_can_be_read_is_taken_over() {
     ];
     for (what, damage, least) in table {
         let (left, losses) = after(&sound, damage).await;
-        println!("{what}: {left} left; {}", losses.iter().map(|loss| loss.what.as_str()).collect::<String>());
         assert!(left >= least, "{what}: {left}");
         let lost: u64 = losses.iter().map(|loss| loss.messages).sum();
         assert_eq!(lost, (MESSAGES - left) as u64, "{what}: {losses:?}");
+        assert!(losses.iter().all(|loss| !loss.what.contains('\n')), "{losses:?}");
         assert!(losses.len() == 1 && losses[0].kind == LossKind::Salvaged, "{what}: {losses:?}");
     }
 }

@@ -110,7 +110,7 @@ impl Store {
     pub async fn check(&self) -> Result<(), StoreError> {
         let faults = self.read(database::integrity).await?;
         if !faults.is_empty() {
-            self.inner.health.report(&faults.join("; "));
+            self.inner.health.report(&database::in_short(&faults));
         }
         self.inner.health.check()
     }
