@@ -20,7 +20,7 @@ use crate::config::{Config, Faults, Loaded};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, Hub};
 use crate::llm::{Models, OfflineProvider, ProviderFault};
-use crate::store::{RetainConfig, Store};
+use crate::store::{Store, StoreConfig};
 use crate::tools;
 
 /// What kind of gateway to build.
@@ -37,7 +37,7 @@ pub struct Gateway {
     pub(super) home: Home,
     pub(super) _lock: HomeLock,
     pub(super) drain_timeout: Duration,
-    pub(super) retain: RetainConfig,
+    pub(super) store: StoreConfig,
     pub(super) bus: Arc<MessageBus>,
     pub(super) agent: AgentLoop,
     pub(super) manager: ChannelManager,
@@ -101,7 +101,7 @@ impl Gateway {
             home,
             _lock: lock,
             drain_timeout: config.gateway.drain_timeout.0,
-            retain: config.store.retain.clone(),
+            store: config.store.clone(),
             agent,
             manager: ChannelManager::new(bus.clone(), running, resting, health),
             bus,
@@ -151,7 +151,7 @@ fn notices(config: &Config, phrases: &Phrases) -> Option<Notices> {
         ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id),
         _ => (channel.to_owned(), chat_id),
     };
-    Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter: phrases.dead_letter })
+    Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter: phrases.dead_letter, loss: phrases.loss })
 }
 
 fn timezone(config: &Config) -> anyhow::Result<TimeZone> {

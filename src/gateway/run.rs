@@ -27,6 +27,7 @@ impl Gateway {
     pub async fn run(mut self, shutdown: CancellationToken, on_ready: impl FnOnce()) -> anyhow::Result<()> {
         self.agent.recover().await?;
         self.manager.recover().await?;
+        self.bus.notify_losses().await?;
         let control = http::control(self.hub.clone());
         let socket = self.home.socket();
         http::serve_control(&socket, control, self.stop_serving.clone())
@@ -36,7 +37,7 @@ impl Gateway {
             .server
             .take()
             .map(|(listener, router)| tokio::spawn(http::serve(listener, router, self.stop_serving.clone())));
-        let upkeep = super::upkeep::run(self.bus.store().clone(), self.retain, self.context.shutdown.clone());
+        let upkeep = super::upkeep::run(self.bus.clone(), self.store, self.context.shutdown.clone());
         tokio::spawn(upkeep);
         let stop_turns = CancellationToken::new();
         let mut agent = tokio::spawn(self.agent.run(stop_turns.clone(), self.drain_timeout));
@@ -53,6 +54,9 @@ impl Gateway {
             // Neither ends by itself: whoever watches this process starts it again, and it goes on from the store.
             result = &mut agent => bail!("the agent loop ended: {result:?}"),
             result = &mut manager => bail!("the channel manager ended: {result:?}"),
+            reason = self.bus.store().damaged() => {
+                bail!("the database is damaged ({reason}); the next start checks it and takes over what can be read")
+            }
         }
         tracing::info!("stopping");
         self.bus.close_intake();

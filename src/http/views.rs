@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::control::{Change, Query};
 use crate::store::inbox::InboxRow;
 use crate::store::outbox::OutboxRow;
-use crate::store::{Connection, StoreError, inbox, messages, outbox, turn_steps};
+use crate::store::{Connection, StoreError, inbox, losses, messages, outbox, turn_steps};
 
 /// The most rows a list shows.
 const LIST_LIMIT: u32 = 200;
@@ -61,6 +61,10 @@ pub fn change(connection: &Connection, change: &Change) -> Result<Option<Changed
         }
         Change::Retry(id) => retry(connection, *id),
         Change::Drop(id) => drop_entry(connection, *id),
+        Change::Acknowledge => {
+            let answer = json!({ "acknowledged": losses::acknowledge(connection)? });
+            Ok(Some(Changed { answer, then: Then::Nothing }))
+        }
     }
 }
 

@@ -19,6 +19,9 @@ pub const LOSSES: &str = "losses";
 /// When the file was last made smaller, UTC milliseconds.
 pub const VACUUMED: &str = "vacuumed_at";
 
+/// When all of the file was last read and held together, UTC milliseconds.
+pub const CHECKED: &str = "checked_at";
+
 pub fn get(connection: &Connection, key: &str) -> Result<Option<String>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?")?;
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)

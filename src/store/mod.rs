@@ -27,6 +27,7 @@ pub mod messages;
 pub mod meta;
 pub mod outbox;
 pub mod retention;
+pub mod space;
 pub mod turn_steps;
 pub mod usage;
 

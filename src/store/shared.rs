@@ -8,8 +8,9 @@ use tokio::sync::Semaphore;
 
 use super::health::{self, Health};
 use super::opening::{self, Opened};
+use super::space::Space;
 use super::writer::Writer;
-use super::{Commit, StoreError, database, salvage};
+use super::{Commit, StoreError, database, salvage, space};
 
 /// Reads that run side by side.
 const READERS: usize = 3;
@@ -90,6 +91,15 @@ impl Store {
         F: FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static,
     {
         self.inner.writer.write_alone(work).await
+    }
+
+    /// The space that it takes.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn space(&self) -> Result<Space, StoreError> {
+        let path = self.inner.path.clone();
+        self.read(move |connection| space::of(connection, &path)).await
     }
 
     /// Why nothing can be written, if the database was found to be damaged.
