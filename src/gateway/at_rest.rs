@@ -76,7 +76,7 @@ pub async fn status_at_rest(home: &Home, _lock: &HomeLock) -> anyhow::Result<Val
         "model": null,
         "last_24h": counts.used,
         "database": counts.space,
-        "losses": counts.losses,
+        "losses": views::losses(&counts.losses),
     }))
 }
 

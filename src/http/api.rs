@@ -173,7 +173,7 @@ async fn status(State(hub): State<Arc<Hub>>) -> Answer {
         "model": model,
         "last_24h": used,
         "database": store.space().await?,
-        "losses": losses,
+        "losses": views::losses(&losses),
     })))
 }
 

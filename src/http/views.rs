@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::control::{Change, Query};
 use crate::store::inbox::InboxRow;
+use crate::store::losses::Loss;
 use crate::store::outbox::OutboxRow;
 use crate::store::{Connection, StoreError, inbox, losses, messages, outbox, turn_steps};
 
@@ -66,6 +67,21 @@ pub fn change(connection: &Connection, change: &Change) -> Result<Option<Changed
             Ok(Some(Changed { answer, then: Then::Nothing }))
         }
     }
+}
+
+/// What is lost and not acknowledged.
+pub fn losses(losses: &[Loss]) -> Value {
+    let views = losses.iter().map(|loss| {
+        json!({
+            "at": time(loss.at),
+            "kind": loss.kind,
+            "messages": loss.messages,
+            "seqs": loss.seqs,
+            "what": loss.what,
+            "aside": loss.aside,
+        })
+    });
+    views.collect()
 }
 
 /// Sends a dead or unknown delivery again, or runs a dead message again.

@@ -20,6 +20,7 @@ mod shared;
 mod wal;
 mod writer;
 
+pub mod backup;
 pub mod cursors;
 pub mod inbox;
 pub mod losses;

@@ -21,6 +21,10 @@ pub struct Opened {
 /// # Errors
 /// It is damaged, newer, another program's, or cannot be opened; then it is as it was.
 pub fn open(path: &Path) -> Result<Opened, StoreError> {
+    if path.with_file_name("daoyou.restoring").exists() {
+        let reason = "a restore of this home was cut off; run it again: daoyou restore FILE".to_owned();
+        return Err(StoreError::Open { path: path.to_owned(), reason });
+    }
     check_log(path)?;
     let looked = database::open_to_look(path)?;
     let found = mark::read(&mark::path_of(path)).unwrap_or_else(|error| {

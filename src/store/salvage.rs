@@ -31,6 +31,10 @@ const PAGE: usize = 4_096;
 /// It cannot be mended, for want of space for example; it is as it was then.
 pub fn make_sound(path: &Path) -> Result<(), StoreError> {
     let failed = |error: io::Error| StoreError::Open { path: path.to_owned(), reason: error.to_string() };
+    if path.with_file_name("daoyou.restoring").exists() {
+        // What stands here is not yet what it will be; opening it says so.
+        return Ok(());
+    }
     finish_exchange(path).map_err(failed)?;
     let reason = match health::suspicion(path) {
         Suspicion::None | Suspicion::Checked => return Ok(()),
