@@ -9,6 +9,7 @@ pub mod logging;
 pub mod config;
 pub mod home;
 
+pub mod backup;
 pub mod gateway;
 
 pub mod channel_manager;

@@ -17,7 +17,7 @@ use super::{BusSettings, EventHub, Notices, OutboundBody, OutboundDraft};
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::store::inbox::{self};
-use crate::store::{Commit, Store, StoreError, outbox};
+use crate::store::{Commit, Connection, Store, StoreError, losses, outbox};
 
 /// Where the consumer of inbound messages is to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,20 @@ pub trait PastLane: Send + Sync {
 
     /// What the sender of `/status` is told.
     async fn status(&self, bus: &MessageBus) -> String;
+}
+
+impl Notices {
+    fn draft(&self, turn: Uuid, slot: String, content: String) -> OutboundDraft {
+        let body = OutboundBody {
+            content,
+            session: SessionKey::of_chat(&self.channel, &self.chat_id),
+            in_reply_to: None,
+            attachments: Vec::new(),
+            metadata: serde_json::Map::new(),
+            error: None,
+        };
+        OutboundDraft { turn, slot, channel: self.channel.clone(), chat_id: self.chat_id.clone(), body }
+    }
 }
 
 /// The bus. Everything published is a row before anybody is woken.
@@ -175,19 +189,32 @@ impl MessageBus {
         for value in [channel, &id.to_string(), reason] {
             content = content.replacen("{}", value, 1);
         }
-        let body = OutboundBody {
-            content,
-            session: SessionKey::of_chat(&notices.channel, &notices.chat_id),
-            in_reply_to: None,
-            attachments: Vec::new(),
-            metadata: serde_json::Map::new(),
-            error: None,
-        };
-        let (channel, chat_id) = (notices.channel.clone(), notices.chat_id.clone());
-        let draft = OutboundDraft { turn, slot: format!("notice:dead:{id}"), channel, chat_id, body };
+        let draft = notices.draft(turn, format!("notice:dead:{id}"), content);
         if let Err(error) = self.publish_outbound(draft).await {
             tracing::error!(%id, %error, "the owner could not be told of a dead letter");
         }
+    }
+
+    /// Tells the owner what is lost, each loss once, where he wants to be told.
+    ///
+    /// # Errors
+    /// The store cannot be written; he is told at the next start.
+    pub async fn notify_losses(&self) -> Result<(), StoreError> {
+        let Some(notices) = self.settings.get().notices.clone() else { return Ok(()) };
+        let channel = notices.channel.clone();
+        let tell = move |connection: &Connection| {
+            let untold = losses::take_untold(connection)?;
+            for loss in &untold {
+                let content = notices.loss.replacen("{}", &loss.what, 1);
+                notices.draft(Uuid::now_v7(), "notice:loss".to_owned(), content).insert(connection)?;
+            }
+            Ok(untold.len())
+        };
+        let told = self.store.write(Commit::Synced, tell).await?;
+        if told > 0 {
+            self.outbound_written(&channel, told);
+        }
+        Ok(())
     }
 
     /// Waits for the next channel with something to deliver; `None` asks to look at all. For the one consumer.
@@ -243,7 +270,7 @@ impl MessageBus {
         if self.draining.load(Ordering::SeqCst) {
             return Some("the gateway is stopping".to_owned());
         }
-        self.disk.check().err()
+        self.store.fault().or_else(|| self.disk.check().err())
     }
 
     pub fn events(&self) -> &Arc<EventHub> {

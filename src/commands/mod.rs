@@ -7,6 +7,7 @@ mod reach;
 mod show;
 
 mod agent;
+mod backup;
 mod chat;
 pub mod config;
 mod data;

@@ -195,7 +195,7 @@ fn open_store(home: &Home, metrics: Arc<Metrics>) -> Result<Store, StoreError> {
         Some(took) => metrics.store.committed(committed.commit == Commit::Synced, committed.writes, took),
         None => metrics.store.failed(),
     };
-    Store::open_watched(&home.database(), Box::new(on_commit))
+    Store::open_to_serve(&home.database(), Box::new(on_commit))
 }
 
 struct Channels {

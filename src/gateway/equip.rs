@@ -123,8 +123,8 @@ fn notices(config: &Config) -> Option<Notices> {
         ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id),
         _ => (channel.to_owned(), chat_id),
     };
-    let dead_letter = Phrases::of(config.agent.locale).dead_letter;
-    Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter })
+    let phrases = Phrases::of(config.agent.locale);
+    Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter: phrases.dead_letter, loss: phrases.loss })
 }
 
 fn timezone(config: &Config) -> anyhow::Result<TimeZone> {

@@ -37,6 +37,7 @@ impl Gateway {
         }
         self.agent.recover().await?;
         self.manager.recover().await?;
+        self.bus.notify_losses().await?;
         let control = http::control(self.hub.clone());
         let socket = self.home.socket();
         http::serve_control(&socket, control, self.stop_serving.clone())
@@ -47,8 +48,7 @@ impl Gateway {
             .server
             .take()
             .map(|(server, routes)| tokio::spawn(server.run(routes, metrics, self.stop_serving.clone(), HTTP_LIMIT)));
-        let upkeep =
-            super::upkeep::run(self.bus.store().clone(), self.equipment.store.clone(), self.context.shutdown.clone());
+        let upkeep = super::upkeep::run(self.bus.clone(), self.equipment.store.clone(), self.context.shutdown.clone());
         tokio::spawn(upkeep);
         let stop_turns = CancellationToken::new();
         let parts = Parts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
@@ -83,6 +83,9 @@ impl Gateway {
             // Neither ends by itself: whoever watches this process starts it again, and it goes on from the store.
             result = &mut agent => bail!("the agent loop ended: {result:?}"),
             result = &mut manager => bail!("the channel manager ended: {result:?}"),
+            reason = self.bus.store().damaged() => {
+                bail!("the database is damaged ({reason}); the next start checks it and takes over what can be read")
+            }
         }
         tracing::info!("stopping");
         let say = |doing: &str, limit| {

@@ -6,18 +6,30 @@
 mod config;
 mod error;
 
+mod aside;
 mod database;
+mod health;
+mod mark;
 mod migrations;
+mod opening;
+mod rows;
+mod salvage;
+#[cfg(test)]
+mod salvage_tests;
 mod shared;
+mod wal;
 mod writer;
 
+pub mod backup;
 pub mod cursors;
 pub mod inbox;
+pub mod losses;
 pub mod messages;
 pub mod meta;
 pub mod outbox;
 pub mod queues;
 pub mod retention;
+pub mod space;
 pub mod turn_steps;
 pub mod usage;
 

@@ -50,13 +50,13 @@ fn depths(connection: &Connection, sql: &str) -> Result<Vec<Depth>, StoreError> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::database;
+    use crate::store::opening;
 
     /// A query that could not use its index does not even compile.
     #[test]
     fn only_the_rows_of_the_partial_indexes_are_read() {
         let folder = tempfile::tempdir().unwrap();
-        let connection = database::open_writer(&folder.path().join("daoyou.db")).unwrap();
+        let connection = opening::open(&folder.path().join("daoyou.db")).unwrap().connection;
         assert_eq!((inbox(&connection).unwrap(), outbox(&connection).unwrap()), (Vec::new(), Vec::new()));
     }
 }
