@@ -15,6 +15,7 @@ mod cli;
 mod commands;
 mod crash;
 mod delivery;
+mod doctor;
 mod exec;
 mod lanes;
 mod load;

@@ -8,10 +8,11 @@ use axum::Router;
 use super::config::{Verify, WebhookConfig};
 use super::send::Callback;
 use super::verify::{SigningKey, Verifier};
-use super::{receive, wire};
+use super::{probe, receive, wire};
 use crate::allow::AllowList;
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
+use crate::finding::Finding;
 use crate::message::OutboundMessage;
 use crate::settings::Secret;
 
@@ -88,6 +89,10 @@ impl Channel for Webhook {
 
     fn routes(&self, context: &ChannelContext) -> Option<Router> {
         Some(receive::routes(&self.parts, context))
+    }
+
+    async fn test(&self) -> Vec<Finding> {
+        vec![probe::callback(self.callback.as_ref()).await]
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod channel;
 mod config;
+mod probe;
 mod receive;
 mod send;
 mod verify;

@@ -1,17 +1,21 @@
 //! The commands.
 
 mod exit;
+mod findings;
 mod line;
 mod prepared;
 mod reach;
 mod show;
+mod status;
 
 mod agent;
 mod chat;
 pub mod config;
 mod data;
 mod dispatch;
+mod doctor;
 mod gateway;
+mod papers;
 
 pub use exit::Exit;
 pub use line::main;

@@ -25,6 +25,18 @@ pub const QUEUE: Columns = &[
     ("MESSAGE", "content"),
 ];
 
+pub const TOOLS: Columns =
+    &[("TOOL", "name"), ("ENABLED", "enabled"), ("MAY RUN TWICE", "idempotent"), ("WHAT IT DOES", "description")];
+pub const CHANNELS: Columns = &[
+    ("CHANNEL", "name"),
+    ("KIND", "kind"),
+    ("ENABLED", "enabled"),
+    ("STATE", "state"),
+    ("QUEUED", "queued"),
+    ("ALLOWED SENDERS", "allow_from"),
+    ("LAST ERROR", "error"),
+];
+
 /// The widest a cell gets, in characters.
 const CELL_LIMIT: usize = 48;
 
@@ -143,7 +155,13 @@ fn summary(step: &Value) -> String {
 }
 
 fn cell(value: &Value) -> String {
-    let line = text(value).split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = match value {
+        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(", "),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        other => text(other),
+    };
+    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= CELL_LIMIT {
         return line;
     }
@@ -151,7 +169,7 @@ fn cell(value: &Value) -> String {
     format!("{short}…")
 }
 
-fn text(value: &Value) -> String {
+pub fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use daoyou_channels::cli::{CliChannel, Front};
-use daoyou_channels::webhook::Webhook;
+use daoyou_channels::webhook::{Webhook, WebhookConfig};
 use daoyou_channels::{Channel, ChannelContext, Inbox, SessionKey};
 use jiff::tz::TimeZone;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::inspect::{Inspector, Live};
 use crate::agent::{AgentLoop, FlightRecorder, LaneRunner, Phrases, SlashCommands, SystemPrompt, prepare_workspace};
 use crate::bus::{BusInbox, BusSettings, Capacities, ChannelHealth, MessageBus, Notices};
 use crate::channel_manager::ChannelManager;
@@ -21,7 +22,7 @@ use crate::home::{Home, HomeLock};
 use crate::http::{self, Hub};
 use crate::llm::{Models, OfflineProvider, ProviderFault};
 use crate::store::{RetainConfig, Store};
-use crate::tools;
+use crate::tools::{self, Executor};
 
 /// What kind of gateway to build.
 #[derive(Default)]
@@ -64,7 +65,7 @@ impl Gateway {
         crate::llm::install_crypto();
         let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
         let is_alone = options.alone.is_some();
-        let (bus, agent) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
+        let (bus, agent, tools) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
 
         let front = match options.front {
             Some(front) => Some(Front { banner: banner(&model_name(&models, config).await, &workspace), ..front }),
@@ -79,6 +80,8 @@ impl Gateway {
             started: Arc::new(|| {}),
         };
         let health = Arc::new(ChannelHealth::default());
+        let live = Live { bus: bus.clone(), health: health.clone(), tools, started: Instant::now(), serves: !is_alone };
+        let inspector = Inspector::running(home.clone(), config, models.clone(), &running, live);
         let stop_serving = CancellationToken::new();
         let hub = Arc::new(Hub {
             inbox: BusInbox(bus.clone()),
@@ -87,7 +90,7 @@ impl Gateway {
             cli: cli.clone(),
             models,
             model: config.agent.model.clone(),
-            started: Instant::now(),
+            inspect: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });
         let server = if is_alone {
@@ -154,7 +157,8 @@ fn notices(config: &Config, phrases: &Phrases) -> Option<Notices> {
     Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter: phrases.dead_letter })
 }
 
-fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
+/// The owner's time zone.
+pub(super) fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
     match config.agent.timezone.as_str() {
         "" => Ok(TimeZone::system()),
         name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),
@@ -166,7 +170,8 @@ pub fn check(loaded: &Loaded, env: &BTreeMap<String, String>) -> Result<(), Faul
     build_models(loaded, |name| env.get(name).cloned()).map(drop)
 }
 
-fn build_models(loaded: &Loaded, env: impl Fn(&str) -> Option<String>) -> Result<Models, Faults> {
+/// The services and `offline`; `env` reads the environment.
+pub(super) fn build_models(loaded: &Loaded, env: impl Fn(&str) -> Option<String>) -> Result<Models, Faults> {
     let fault = |fault: ProviderFault| loaded.fault(&fault.key, fault.message, "");
     Models::build(&loaded.config.providers, env, Arc::new(OfflineProvider))
         .map_err(|faults| Faults(faults.into_iter().map(fault).collect()))
@@ -179,12 +184,10 @@ async fn build_agent(
     workspace: &Path,
     models: Arc<Models>,
     alone: Option<SessionKey>,
-) -> anyhow::Result<(Arc<MessageBus>, AgentLoop)> {
+) -> anyhow::Result<(Arc<MessageBus>, AgentLoop, Arc<Executor>)> {
     let store = Store::open(&home.database())?;
     let phrases = Phrases::of(config.agent.locale);
-    // Not the file's path: the program may be replaced on disk while it runs.
-    let exe = PathBuf::from("/proc/self/exe");
-    let tools = Arc::new(tools::build(&config.tools, workspace, home.dir(), exe)?);
+    let tools = Arc::new(tools::build(&config.tools, workspace, home.dir(), this_program())?);
     let timezone = timezone(config)?;
     let slash = Arc::new(SlashCommands {
         phrases,
@@ -215,7 +218,7 @@ async fn build_agent(
         config: config.agent.clone(),
         timezone,
         models,
-        tools,
+        tools: tools.clone(),
         system: SystemPrompt::new(workspace.to_owned(), &config.owner.name),
         slash,
         phrases,
@@ -223,7 +226,12 @@ async fn build_agent(
         flight,
     };
     let agent = AgentLoop::new(Arc::new(runner), alone, waited);
-    Ok((bus, agent))
+    Ok((bus, agent, tools))
+}
+
+/// Not the file's path: the program may be replaced on disk while it runs.
+pub(super) fn this_program() -> PathBuf {
+    PathBuf::from("/proc/self/exe")
 }
 
 struct Channels {
@@ -234,14 +242,25 @@ struct Channels {
 
 fn build_channels(config: &Config, cli: Arc<CliChannel>, is_alone: bool) -> anyhow::Result<Channels> {
     let mut channels = Channels { running: vec![cli], resting: BTreeSet::new() };
-    let listen = config.gateway.listen_addr().map_err(anyhow::Error::msg)?;
     for (name, webhook) in &config.channels.webhook {
         if webhook.enabled && !is_alone {
-            let webhook = Webhook::new(name, webhook.clone(), listen.ip().is_loopback()).map_err(anyhow::Error::msg)?;
-            channels.running.push(Arc::new(webhook));
+            channels.running.push(build_webhook(config, name, webhook).map_err(anyhow::Error::msg)?);
         } else {
             channels.resting.insert(format!("webhook:{name}"));
         }
     }
     Ok(channels)
+}
+
+fn build_webhook(config: &Config, name: &str, webhook: &WebhookConfig) -> Result<Arc<dyn Channel>, String> {
+    let listen = config.gateway.listen_addr()?;
+    Ok(Arc::new(Webhook::new(name, webhook.clone(), listen.ip().is_loopback())?))
+}
+
+/// Each channel that is switched on, built for itself alone, or why it cannot be.
+pub(super) fn each_channel(config: &Config) -> BTreeMap<String, Result<Arc<dyn Channel>, String>> {
+    let cli: Arc<dyn Channel> = Arc::new(CliChannel::new(None));
+    let hooks = config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
+    let hooks = hooks.map(|(name, hook)| (format!("webhook:{name}"), build_webhook(config, name, hook)));
+    std::iter::once(("cli".to_owned(), Ok(cli))).chain(hooks).collect()
 }

@@ -3,6 +3,7 @@
 mod api;
 mod attach;
 mod health;
+mod inspect;
 mod server;
 pub mod views;
 

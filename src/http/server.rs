@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -17,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{api, health};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
+use crate::control::Inspect;
 use crate::llm::Models;
 
 /// The largest request body where a channel sets no other, in bytes.
@@ -31,7 +31,8 @@ pub struct Hub {
     pub models: Arc<Models>,
     /// `agent.model`.
     pub model: String,
-    pub started: Instant,
+    /// Answers what the commands ask about the gateway.
+    pub inspect: Arc<dyn Inspect>,
     /// Cancelled when open streams are to end.
     pub shutdown: CancellationToken,
 }

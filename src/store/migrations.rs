@@ -10,11 +10,16 @@ const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_spine.sql")];
 
 /// Refuses a file that is newer than this program; writes nothing.
 pub fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let (found, known) = (version(connection)?, i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX));
+    let (found, known) = formats(connection)?;
     if found > known {
         return Err(StoreError::Newer { path: path.to_owned(), found, known });
     }
     Ok(())
+}
+
+/// The number of the file's format, and of the newest one that this program knows.
+pub fn formats(connection: &Connection) -> Result<(i64, i64), StoreError> {
+    Ok((version(connection)?, i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)))
 }
 
 /// Brings the file up to this program's format, each step in one transaction.

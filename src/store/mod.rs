@@ -11,11 +11,13 @@ mod migrations;
 mod shared;
 mod writer;
 
+pub mod checkup;
 pub mod cursors;
 pub mod inbox;
 pub mod messages;
 pub mod meta;
 pub mod outbox;
+pub mod overview;
 pub mod retention;
 pub mod turn_steps;
 pub mod usage;
