@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::RetryTable;
 use crate::event::EventSource;
+use crate::finding::Finding;
 use crate::inbox::Inbox;
 use crate::message::OutboundMessage;
 
@@ -97,5 +98,11 @@ pub trait Channel: Send + Sync + 'static {
     /// What a channel that is reached by HTTP wants to be mounted on the gateway's server.
     fn routes(&self, _context: &ChannelContext) -> Option<axum::Router> {
         None
+    }
+
+    /// Tries whether it works, without sending anything that the other side would take for a message. Each finding's
+    /// name is one word; the caller puts the channel's before it.
+    async fn test(&self) -> Vec<Finding> {
+        Vec::new()
     }
 }

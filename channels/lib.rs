@@ -8,6 +8,7 @@ pub mod message;
 
 pub mod channel;
 pub mod event;
+pub mod finding;
 pub mod inbox;
 
 pub mod allow;
@@ -23,5 +24,6 @@ pub mod conformance;
 pub use channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 pub use client::ClientAddr;
 pub use event::{EventSource, SessionEvent, TurnEvent};
+pub use finding::{Finding, Verdict};
 pub use inbox::{Acceptance, Cursor, Inbox, MessageState, MessageStatus, Refusal, Reply};
 pub use message::{Attachment, ErrorInfo, InboundMessage, OutboundMessage, SessionKey, Trust, TurnSettings};

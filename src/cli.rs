@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::logging::{LogConfig, LogFormat};
 
 /// A self-hosted AI-assistant gateway that never loses a message.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "daoyou", version, arg_required_else_help = true, max_term_width = 100)]
-#[command(after_help = "Start with `daoyou gateway` in a terminal, and type a message.")]
+#[command(after_help = "Examples:\n  daoyou gateway    start in a terminal, and type a message\n  \
+                        daoyou doctor     see whether all is well")]
 pub struct Cli {
     #[command(flatten)]
     pub globals: Globals,
@@ -37,32 +39,72 @@ pub struct Globals {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Run the gateway: all channels, and chat when started in a terminal
+    #[command(after_help = "Examples:\n  daoyou gateway\n  daoyou gateway --no-cli --log-format json")]
     Gateway(GatewayArgs),
     /// Chat in the terminal; without a terminal, each line of input is a message
+    #[command(after_help = "Examples:\n  daoyou chat\n  daoyou chat --session cli:work < questions.txt")]
     Chat(ChatArgs),
     /// Send one message and print the reply
+    #[command(after_help = "Examples:\n  daoyou agent -m 'What is in the workspace?'\n  \
+                            daoyou agent -m 'And the newest of them?' --session cli:work --json")]
     Agent(AgentArgs),
+    /// Check configuration, home, database, model, sandbox, channels and machine; say how to mend each
+    ///
+    /// Each check ends as ok, warn or fail, with the command or edit that mends it. Exits 0 when nothing fails, 1
+    /// otherwise.
+    #[command(after_help = "Examples:\n  daoyou doctor\n  daoyou doctor --fix\n  \
+                            daoyou doctor --json | jq '.checks[] | select(.state != \"ok\")'")]
+    Doctor(DoctorArgs),
     /// Show whether the gateway runs, its channels, queues and last turns
+    ///
+    /// Exits 0 whether it runs or not: that it is down is an answer, too. A script reads `gateway` in the JSON, which is
+    /// "up" or "down".
+    #[command(after_help = "Examples:\n  daoyou status\n  daoyou status --json | jq -r .gateway")]
     Status(StatusArgs),
     /// List, show, export or clear conversations
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  daoyou sessions list")]
     Sessions(SessionsCommand),
     /// Look into turns, step by step
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  daoyou turns list")]
     Turns(TurnsCommand),
     /// Look after messages that could not be delivered
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  daoyou queue list")]
     Queue(QueueCommand),
+    /// See what the model can do
+    #[command(subcommand, after_help = "Example:\n  daoyou tools list")]
+    Tools(ToolsCommand),
+    /// List the model services: which are set up, and which one answers
+    #[command(after_help = "Examples:\n  daoyou models\n  daoyou models openai\n  daoyou models --all --json")]
+    Models(ModelsArgs),
+    /// List the channels, or test one
+    #[command(subcommand, after_help = "Example:\n  daoyou channels list")]
+    Channels(ChannelsCommand),
     /// Check or show the configuration
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  daoyou config check")]
     Config(ConfigCommand),
     /// Write the whole home to one file: database, configuration, workspace, token
     Backup(BackupArgs),
     /// Bring a home back from a backup
     Restore(RestoreArgs),
+    /// Print what makes a shell complete commands and options
+    #[command(
+        after_help = "Examples:\n  daoyou completions bash > ~/.local/share/bash-completion/completions/daoyou\n  \
+                            daoyou completions zsh > ~/.zfunc/_daoyou\n  \
+                            daoyou completions fish > ~/.config/fish/completions/daoyou.fish"
+    )]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
     /// Run the gateway as a service of systemd
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  daoyou service status")]
     Service(ServiceCommand),
+    /// Print the manual page, or write one for each command
+    #[command(hide = true, after_help = "Examples:\n  daoyou man | man -l -\n  daoyou man /usr/local/share/man/man1")]
+    Man {
+        /// Where to write them; to standard output, the first alone, when not said
+        folder: Option<PathBuf>,
+    },
 }
 
 /// `daoyou status`.
@@ -145,6 +187,29 @@ pub struct AgentArgs {
     pub output: Output,
 }
 
+/// `daoyou doctor`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct DoctorArgs {
+    /// Mend what is safe to mend: permissions, a stale socket, a missing token or workspace, leftover files
+    #[arg(long)]
+    pub fix: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `daoyou models`.
+#[derive(Clone, Debug, Args)]
+pub struct ModelsArgs {
+    /// Ask this service for its list
+    #[arg(conflicts_with = "all")]
+    pub provider: Option<String>,
+    /// Ask every service for its list
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
 /// How data is printed.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct Output {
@@ -156,8 +221,10 @@ pub struct Output {
 #[derive(Clone, Debug, Subcommand)]
 pub enum SessionsCommand {
     /// List the conversations
+    #[command(after_help = "Examples:\n  daoyou sessions list\n  daoyou sessions list --json")]
     List(Output),
     /// Show what was said
+    #[command(after_help = "Example:\n  daoyou sessions show cli:direct")]
     Show {
         /// The conversation, e.g. cli:direct
         key: String,
@@ -165,11 +232,13 @@ pub enum SessionsCommand {
         output: Output,
     },
     /// Print a whole conversation, one message a line, as JSON
+    #[command(after_help = "Example:\n  daoyou sessions export cli:direct > direct.jsonl")]
     Export {
         /// The conversation, e.g. cli:direct
         key: String,
     },
     /// Forget what was said
+    #[command(after_help = "Example:\n  daoyou sessions clear cli:direct")]
     Clear {
         /// The conversation, e.g. cli:direct
         key: String,
@@ -181,8 +250,10 @@ pub enum SessionsCommand {
 #[derive(Clone, Debug, Subcommand)]
 pub enum TurnsCommand {
     /// List the last turns
+    #[command(after_help = "Example:\n  daoyou turns list")]
     List(Output),
     /// Show each step of a turn
+    #[command(after_help = "Example:\n  daoyou turns show 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b")]
     Show {
         /// The turn's id
         id: String,
@@ -194,12 +265,16 @@ pub enum TurnsCommand {
 #[derive(Clone, Debug, Subcommand)]
 pub enum QueueCommand {
     /// List what waits and what could not be delivered
+    #[command(after_help = "Examples:\n  daoyou queue list\n  daoyou queue list --json")]
     List(Output),
     /// Show one
+    #[command(after_help = "Example:\n  daoyou queue show 019a2b3c-4d5e-5f60-8a9b-0c1d2e3f4a5b")]
     Show(QueueItem),
     /// Try a dead one again
+    #[command(after_help = "Example:\n  daoyou queue retry 019a2b3c-4d5e-5f60-8a9b-0c1d2e3f4a5b")]
     Retry(QueueItem),
     /// Give one up
+    #[command(after_help = "Example:\n  daoyou queue drop 019a2b3c-4d5e-5f60-8a9b-0c1d2e3f4a5b")]
     Drop(QueueItem),
 }
 
@@ -213,20 +288,48 @@ pub struct QueueItem {
 }
 
 #[derive(Clone, Debug, Subcommand)]
+pub enum ToolsCommand {
+    /// List the tools
+    #[command(after_help = "Examples:\n  daoyou tools list\n  \
+                            daoyou tools list --json | jq '.[] | select(.name == \"exec\").schema'")]
+    List(Output),
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum ChannelsCommand {
+    /// List the channels
+    #[command(after_help = "Example:\n  daoyou channels list")]
+    List(Output),
+    /// Try whether a channel works, without sending anybody a message
+    ///
+    /// Exits 0 when nothing fails, 1 otherwise.
+    #[command(after_help = "Examples:\n  daoyou channels test cli\n  daoyou channels test webhook:phone --json")]
+    Test {
+        /// The channel, e.g. cli or webhook:phone
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+#[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Say what is wrong with the configuration, each fault on its line
+    #[command(after_help = "Example:\n  daoyou config check")]
     Check {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Show every setting and where its value comes from; secrets stay hidden
+    #[command(after_help = "Examples:\n  daoyou config show\n  daoyou config show --json | jq .config.agent")]
     Show {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Print where the configuration file is
+    #[command(after_help = "Example:\n  daoyou config path")]
     Path {
         /// Print JSON
         #[arg(long)]
@@ -301,13 +404,51 @@ mod tests {
         let command = Cli::command();
         let names: Vec<_> =
             command.get_subcommands().filter(|one| !one.is_hide_set()).map(clap::Command::get_name).collect();
-        assert_eq!(
-            names,
-            [
-                "gateway", "chat", "agent", "status", "sessions", "turns", "queue", "config", "backup", "restore",
-                "service"
-            ]
-        );
+        let order = [
+            "gateway",
+            "chat",
+            "agent",
+            "doctor",
+            "status",
+            "sessions",
+            "turns",
+            "queue",
+            "tools",
+            "models",
+            "channels",
+            "config",
+            "backup",
+            "restore",
+            "completions",
+            "service",
+        ];
+        assert_eq!(names, order);
+    }
+
+    /// Every command, with those below it.
+    fn each(command: &clap::Command, visit: &mut impl FnMut(&clap::Command)) {
+        visit(command);
+        command.get_subcommands().for_each(|inner| each(inner, visit));
+    }
+
+    #[test]
+    fn every_help_ends_with_examples_that_are_understood() {
+        each(&Cli::command(), &mut |command| {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let mut examples = help.lines().skip(1).peekable();
+            assert!(help.starts_with("Example") && examples.peek().is_some(), "{}: {help:?}", command.get_name());
+            for example in examples {
+                // What follows is the shell's, or says what the example is for.
+                let line = example.split(['|', '>', '<']).next().unwrap_or_default().trim();
+                let line = line.split("    ").next().unwrap_or_default().replace('\'', "");
+                let words: Vec<&str> = match line.split_once(" -m ") {
+                    Some((before, _)) => before.split_whitespace().chain(["-m", "TEXT"]).collect(),
+                    None => line.split_whitespace().collect(),
+                };
+                let understood = Cli::try_parse_from(&words);
+                assert!(understood.is_ok(), "{example:?}: {:?}", understood.err().map(|error| error.to_string()));
+            }
+        });
     }
 
     #[test]
@@ -336,6 +477,14 @@ mod tests {
             ("backup /tmp/x.tar --force --json", true),
             ("backup", false),
             ("restore /tmp/x.tar", true),
+            ("doctor --fix --json", true),
+            ("models openai --json", true),
+            ("models openai --all", false),
+            ("channels test", false),
+            ("channels test webhook:in --json", true),
+            ("tools list --json", true),
+            ("completions zsh", true),
+            ("completions cmd", false),
             ("nonsense", false),
             ("", false),
         ];

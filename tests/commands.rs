@@ -1,4 +1,5 @@
-//! Slash commands: answered without the model, by any channel; and `/stop`.
+//! Commands: slash commands, which are answered without the model, by any channel, and `/stop`; and those of the program
+//! that ask a gateway about itself.
 
 use std::path::Path;
 
@@ -215,4 +216,106 @@ async fn stop_outlives_a_kill() {
     assert_eq!(model.refused(), Vec::<String>::new());
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness { accepted: &[work], ..Witness::default() });
+}
+
+/// The commands that ask about the gateway itself: the same shape with and without one, text for people, no secret.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gateway_tells_of_itself() {
+    let model = Model::start().await;
+    let hook = Hook::bearer("in").set("allow_from", vec!["ann", "bob"]);
+    let setup = setup(&model).hook(hook).hook(Hook::bearer("off").set("enabled", false));
+    let mut gateway = Gateway::start(setup.set("tools.disabled", vec!["bash"])).await;
+    let asked = gateway.post("in", "?wait=30", &Message::new("hello").chat("c").sender("ann")).await;
+    assert_eq!(asked.text("reply"), "echo: hello");
+    let commands: &[(&[&str], &str)] = &[
+        (&["status"], "gateway   "),
+        (&["channels", "list"], "webhook:in   webhook  yes"),
+        (&["channels", "test", "in"], "ok    config"),
+        (&["models"], "scripted"),
+        (&["models", "scripted"], "  scripted/scripted\n"),
+        (&["tools", "list"], "exec        no"),
+    ];
+    let mut before = Vec::new();
+    for (args, words) in commands {
+        let ran = gateway.run(args).await;
+        assert!(ran.code == Some(0) && ran.stdout.contains(words), "{args:?}: {ran:?}");
+        before.push(gateway.json(args).await);
+    }
+    let [status, channels, test, models, ..] = before.as_slice() else { panic!("{before:?}") };
+    assert_eq!((&status["gateway"], &status["model"]), (&json!("up"), &json!("scripted")));
+    assert_eq!((&status["today"]["turns"], &status["today"]["cost"]), (&json!(1), &Value::Null));
+    assert_eq!(
+        (&status["last_turns"][0]["outcome"], &status["last_turns"][0]["error"]),
+        (&json!("done"), &Value::Null)
+    );
+    let rows: Vec<_> = channels.as_array().unwrap().iter().map(|row| (&row["name"], &row["state"])).collect();
+    let expected = [("cli", "running"), ("webhook:in", "running"), ("webhook:off", "off")];
+    assert_eq!(rows, expected.map(|(name, state)| (json!(name), json!(state))).each_ref().map(|(n, s)| (n, s)));
+    assert_eq!((&channels[1]["allow_from"], &channels[2]["enabled"]), (&json!(["ann", "bob"]), &json!(false)));
+    assert_eq!((&test["channel"], &test["ok"]), (&json!("webhook:in"), &json!(true)));
+    assert_eq!((&models["takes"], &models["providers"][0]["key"]), (&json!("scripted"), &json!(true)));
+
+    gateway.stop().await;
+    for ((args, _), running) in commands.iter().zip(&before) {
+        let resting = gateway.json(args).await;
+        assert_eq!(keys(&resting), keys(running), "{args:?}");
+        assert!(!format!("{resting}{running}").contains("a-model-key"), "{args:?}");
+    }
+    assert_eq!(gateway.json(&["status"]).await["gateway"], "down");
+    for (args, words) in
+        [(&["channels", "test", "nobody"][..], "webhook:in"), (&["models", "nobody"], "`daoyou models` lists")]
+    {
+        let ran = gateway.run(args).await;
+        assert!(ran.code == Some(1) && ran.stdout.is_empty() && ran.stderr.contains(words), "{ran:?}");
+    }
+}
+
+/// The paths of all keys of some JSON, the first entry of a list for all.
+fn keys(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(table) => {
+            // What runs has parts that what rests has not.
+            let shared = table.iter().filter(|(key, _)| *key != "parts");
+            shared
+                .flat_map(|(key, value)| {
+                    let below = keys(value).into_iter().map(|inner| format!("{key}.{inner}"));
+                    [key.clone()].into_iter().chain(below).collect::<Vec<_>>()
+                })
+                .collect()
+        }
+        Value::Array(list) => list.first().map(keys).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+/// What is made from the command line itself needs no home, and a slip is answered with what was meant.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_describes_itself() {
+    let gateway = Gateway::new(Setup::new());
+    let run = async |args: &[&str]| {
+        let output = gateway.command(args).output().await.unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr))
+    };
+    let table: &[(&[&str], i32, &str)] = &[
+        (&["completions", "bash"], 0, "_daoyou()"),
+        (&["completions", "zsh"], 0, "#compdef daoyou"),
+        (&["completions", "fish"], 0, "complete -c daoyou"),
+        (&["completions", "tcl"], 2, "possible values"),
+        (&["man"], 0, ".TH DAOYOU 1"),
+        (&["statsu"], 2, "'status'"),
+        (&["queue", "retyr"], 2, "'retry'"),
+        (&["doctor", "--fixx"], 2, "'--fix'"),
+        (&["channels", "test", "--help"], 0, "Examples:\n  daoyou channels test cli"),
+    ];
+    for (args, code, words) in table {
+        let (got, text) = run(args).await;
+        assert!(got == Some(*code) && text.contains(words), "{args:?}: {got:?} {text}");
+    }
+    let pages = gateway.home().with_file_name("man");
+    assert_eq!(run(&["man", pages.to_str().unwrap()]).await, (Some(0), String::new()));
+    for page in ["daoyou.1", "daoyou-doctor.1", "daoyou-channels-test.1"] {
+        let text = std::fs::read_to_string(pages.join(page)).unwrap();
+        assert!(text.contains("daoyou") && text.contains("Example"), "{page}: {text}");
+    }
+    assert!(!gateway.home().exists());
 }

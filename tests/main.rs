@@ -16,6 +16,7 @@ mod cli;
 mod commands;
 mod crash;
 mod delivery;
+mod doctor;
 mod exec;
 mod hooks;
 mod lanes;

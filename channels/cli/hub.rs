@@ -12,6 +12,7 @@ use super::terminal::{Front, Left, Terminal};
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::event::SessionEvent;
+use crate::finding::Finding;
 use crate::message::{OutboundMessage, SessionKey};
 
 /// The channel's name.
@@ -262,5 +263,14 @@ impl Channel for CliChannel {
                 return std::future::pending().await;
             }
         }
+    }
+
+    async fn test(&self) -> Vec<Finding> {
+        let message = match self.screens.book().list.len() {
+            0 => "no terminal is attached; replies to it wait until one is".to_owned(),
+            1 => "1 terminal is attached".to_owned(),
+            screens => format!("{screens} terminals are attached"),
+        };
+        vec![Finding::ok("terminal", message)]
     }
 }

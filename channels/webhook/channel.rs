@@ -9,9 +9,10 @@ use super::config::{Verify, WebhookConfig};
 use super::front::Front;
 use super::send::Callback;
 use super::signing::SigningKey;
-use super::{receive, wire};
+use super::{probe, receive, wire};
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
+use crate::finding::Finding;
 use crate::message::OutboundMessage;
 
 /// The channel `webhook:NAME`: messages come by `POST /webhook/NAME`; replies go to its callback URL, or are picked up
@@ -87,6 +88,10 @@ impl Channel for Webhook {
 
     fn routes(&self, context: &ChannelContext) -> Option<Router> {
         Some(receive::routes(&self.parts, context))
+    }
+
+    async fn test(&self) -> Vec<Finding> {
+        vec![probe::callback(self.callback.as_ref()).await]
     }
 }
 

@@ -4,6 +4,7 @@ mod body;
 mod channel;
 mod config;
 mod front;
+mod probe;
 mod rate;
 mod receive;
 mod send;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use reqwest::{Client, Response, StatusCode, Url, redirect};
+use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
 use uuid::Uuid;
 
 use super::signing::SigningKey;
@@ -66,6 +66,22 @@ impl Callback {
             }
             Err(error) => Err(failure(error)),
         }
+    }
+}
+
+impl Callback {
+    /// Asks the receiver what it takes (OPTIONS), which no receiver takes for a reply; answers whatever it says.
+    pub async fn ask(&self) -> Result<StatusCode, String> {
+        let request = self.client.request(Method::OPTIONS, self.url.clone());
+        match request.send().await {
+            Ok(response) => Ok(response.status()),
+            Err(error) => Err(failure(error).to_string()),
+        }
+    }
+
+    /// Where the receiver is, without what may be secret in its address.
+    pub fn place(&self) -> String {
+        self.url.origin().ascii_serialization()
     }
 }
 

@@ -30,4 +30,4 @@ pub use flight::FlightRecorder;
 pub use lane::LaneRunner;
 pub use phrases::Phrases;
 pub use slash::SlashCommands;
-pub use workspace::prepare as prepare_workspace;
+pub use workspace::{is_prepared, prepare as prepare_workspace};

@@ -37,6 +37,11 @@ pub fn prepare(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(written)
 }
 
+/// Whether [`prepare`] has filled `dir` once.
+pub fn is_prepared(dir: &Path) -> bool {
+    dir.join(MARKER).symlink_metadata().is_ok()
+}
+
 /// Writes what is missing of one folder of the template, and of those below it.
 fn fill(dir: &Path, template: &Dir<'_>, written: &mut Vec<PathBuf>) -> Result<()> {
     for entry in template.entries() {

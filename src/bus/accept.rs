@@ -228,41 +228,11 @@ pub(super) fn refuse(error: &StoreError) -> Refusal {
 mod tests {
     use std::collections::HashSet;
 
-    use async_trait::async_trait;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::bus::{BusSettings, Capacities, PastLane};
+    use crate::bus::testing::bus;
     use crate::store::Store;
-
-    struct NoOrders;
-
-    #[async_trait]
-    impl PastLane for NoOrders {
-        fn order(&self, _: &InboundMessage) -> Option<Order> {
-            None
-        }
-
-        fn stopped(&self, _: bool) -> String {
-            String::new()
-        }
-
-        async fn status(&self, _: &MessageBus) -> String {
-            String::new()
-        }
-    }
-
-    fn bus(folder: &tempfile::TempDir) -> Arc<MessageBus> {
-        let settings = BusSettings {
-            capacities: Capacities { session: 100, inbound: 100, outbound: 100 },
-            reserve: 0,
-            drain_timeout: Duration::from_secs(1),
-            owners: HashSet::new(),
-            notices: None,
-        };
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        Arc::new(MessageBus::new(store, settings, Arc::new(NoOrders), Arc::default()))
-    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(16))]
@@ -273,7 +243,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let distinct: HashSet<_> = sent.iter().copied().collect();
             let (first, ids) = runtime.block_on(async {
-                let bus = bus(&folder);
+                let bus = bus(Store::open(&folder.path().join("daoyou.db")).unwrap(), 100);
                 let accepts = sent.iter().map(|(channel, id)| {
                     let mut message = InboundMessage::text(&format!("c{channel}"), "chat", "ann", Trust::Known, "hi");
                     message.external_id = Some(format!("id{id}"));

@@ -14,6 +14,8 @@ mod events;
 mod health;
 mod message_bus;
 mod states;
+#[cfg(test)]
+pub mod testing;
 mod told;
 mod waiters;
 

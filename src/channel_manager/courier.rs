@@ -172,32 +172,15 @@ mod tests {
     use async_trait::async_trait;
     use daoyou_channels::backoff::RetryTable;
     use daoyou_channels::{
-        Capabilities, ChannelContext, InboundMessage, OutboundMessage, Receipt, Resend, SendError, SessionKey,
-        StartError,
+        Capabilities, ChannelContext, OutboundMessage, Receipt, Resend, SendError, SessionKey, StartError,
     };
     use tokio::sync::Semaphore;
     use uuid::Uuid;
 
     use super::*;
-    use crate::bus::{BusSettings, Capacities, Order, OutboundBody, OutboundDraft, PastLane};
+    use crate::bus::testing::bus;
+    use crate::bus::{OutboundBody, OutboundDraft};
     use crate::store::{Connection, Store};
-
-    struct NoOrders;
-
-    #[async_trait]
-    impl PastLane for NoOrders {
-        fn order(&self, _: &InboundMessage) -> Option<Order> {
-            None
-        }
-
-        fn stopped(&self, _: bool) -> String {
-            String::new()
-        }
-
-        async fn status(&self, _: &MessageBus) -> String {
-            String::new()
-        }
-    }
 
     /// Nobody is there for the first message; somebody comes right after that was seen, and before it is written.
     struct LateScreen {
@@ -261,14 +244,7 @@ mod tests {
     async fn who_comes_while_a_message_is_on_its_way_back_is_shown_it() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let settings = BusSettings {
-            capacities: Capacities { session: 1, inbound: 1, outbound: 1 },
-            reserve: 0,
-            drain_timeout: Duration::ZERO,
-            owners: std::collections::HashSet::new(),
-            notices: None,
-        };
-        let bus = Arc::new(MessageBus::new(store.clone(), settings, Arc::new(NoOrders), Arc::default()));
+        let bus = bus(store.clone(), 1);
         let body = OutboundBody {
             content: "hello".to_owned(),
             session: SessionKey::from("screen:c"),

@@ -4,8 +4,9 @@ use anyhow::anyhow;
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::prepared::Prepared;
 use super::reach::Reach;
-use crate::control::{Change, Query};
+use crate::control::{Change, Query, Question};
 use crate::gateway;
 use crate::home::Home;
 
@@ -34,14 +35,14 @@ pub async fn change(change: Change, home: &Home) -> anyhow::Result<Value> {
     }
 }
 
-/// Whether a gateway runs, and what waits.
+/// Asks about the gateway: the one that runs, or the one that this home would have.
 ///
 /// # Errors
-/// The store cannot be read.
-pub async fn status(home: &Home) -> anyhow::Result<Value> {
-    match Reach::find(home).await? {
-        Reach::Running(client) => client.get("/api/status").await,
-        Reach::Alone(lock) => gateway::status_at_rest(home, &lock).await,
+/// The configuration is wrong, or what is asked about is not there.
+pub async fn inspect(question: Question, prepared: &Prepared) -> anyhow::Result<Value> {
+    match Reach::find(&prepared.home).await? {
+        Reach::Running(client) => client.get(&question.path()).await,
+        Reach::Alone(lock) => gateway::inspect_at_rest(&prepared.home, lock, &prepared.loaded, question).await,
     }
 }
 

@@ -3,14 +3,18 @@
 use std::io::{self, Write};
 
 use anyhow::Context;
+use daoyou_channels::Finding;
 use serde_json::Value;
 
-use super::data::{change, look, parse_id, status};
+use super::data::{change, inspect, look, parse_id};
 use super::prepared::{Prepared, chats_here};
-use super::{Exit, agent, backup, chat, gateway, service, show};
-use crate::cli::{Cli, Command, Output, QueueCommand, SessionsCommand, StatusArgs, TurnsCommand};
+use super::{Exit, agent, backup, chat, doctor, findings, gateway, papers, service, show, status};
+use crate::cli::{
+    ChannelsCommand, Cli, Command, ModelsArgs, Output, QueueCommand, SessionsCommand, StatusArgs, ToolsCommand,
+    TurnsCommand,
+};
 use crate::config::Faults;
-use crate::control::{Change, Query};
+use crate::control::{Ask, Change, Query, Question};
 use crate::home::Home;
 
 /// Threads that run the gateway's tasks: more would only take memory, the work waits for disks and models.
@@ -31,20 +35,16 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
         Command::Service(command) => service::run(command, &cli.globals),
         Command::Backup(args) => backup::create(args, &cli.globals),
         Command::Restore(args) => backup::restore(args, &cli.globals),
+        Command::Completions { shell } => Ok(Exit::of_output(papers::completions(*shell, io::stdout().lock()))?),
+        Command::Man { folder } => papers::man(folder.as_deref(), io::stdout().lock()),
+        // A home that is broken is what it is for, so nothing of it is prepared.
+        Command::Doctor(args) => in_runtime(doctor::run(*args, &cli.globals)),
         _ => {
             let prepared = match Prepared::new(cli)? {
                 Ok(prepared) => prepared,
                 Err(exit) => return Ok(exit),
             };
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(WORKERS)
-                .enable_all()
-                .build()
-                .context("the runtime cannot be started")?;
-            let exit = runtime.block_on(run_prepared(cli, prepared));
-            // The thread that reads the terminal may be stuck in its read for good.
-            runtime.shutdown_background();
-            match exit {
+            match in_runtime(run_prepared(cli, prepared)) {
                 Err(error) => match error.downcast::<Faults>() {
                     Ok(Faults(faults)) => Ok(super::config::report(&faults, io::stderr())?),
                     Err(error) => Err(error),
@@ -53,6 +53,18 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
             }
         }
     }
+}
+
+fn in_runtime(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")?;
+    let exit = runtime.block_on(command);
+    // The thread that reads the terminal may be stuck in its read for good.
+    runtime.shutdown_background();
+    exit
 }
 
 async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
@@ -64,13 +76,51 @@ async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
             changed(&change(Change::Acknowledge, &prepared.home).await?, *output)
         }
         Command::Status(StatusArgs { output, .. }) => {
-            let status = status(&prepared.home).await?;
-            print(&status, *output, |out| show::status(&status, out))
+            let found = inspect(Question::Status, &prepared).await?;
+            print(&found, *output, |out| status::status(&found, out))
         }
         Command::Sessions(command) => sessions(command, &prepared.home).await,
         Command::Turns(command) => turns(command, &prepared.home).await,
         Command::Queue(command) => queue(command, &prepared.home).await,
-        Command::Config(_) | Command::Service(_) | Command::Backup(_) | Command::Restore(_) => Ok(Exit::Usage),
+        Command::Tools(ToolsCommand::List(output)) => {
+            let tools = inspect(Question::Tools, &prepared).await?;
+            print(&tools, *output, |out| show::table(&tools, show::TOOLS, "no tools", out))
+        }
+        Command::Models(args) => models(args, &prepared).await,
+        Command::Channels(command) => channels(command, &prepared).await,
+        // Carried out before a home is prepared for them.
+        Command::Backup(_)
+        | Command::Completions { .. }
+        | Command::Config(_)
+        | Command::Doctor(_)
+        | Command::Man { .. }
+        | Command::Restore(_)
+        | Command::Service(_) => Ok(Exit::Usage),
+    }
+}
+
+async fn models(args: &ModelsArgs, prepared: &Prepared) -> anyhow::Result<Exit> {
+    let ask = match (&args.provider, args.all) {
+        (Some(name), _) => Ask::Only(name.clone()),
+        (None, true) => Ask::Everybody,
+        (None, false) => Ask::Nobody,
+    };
+    let found = inspect(Question::Models(ask), prepared).await?;
+    print(&found, args.output, |out| status::models(&found, out))
+}
+
+async fn channels(command: &ChannelsCommand, prepared: &Prepared) -> anyhow::Result<Exit> {
+    match command {
+        ChannelsCommand::List(output) => {
+            let list = inspect(Question::Channels, prepared).await?;
+            print(&list, *output, |out| show::table(&list, show::CHANNELS, "no channels", out))
+        }
+        ChannelsCommand::Test { name, output } => {
+            let test = inspect(Question::TestChannel(name.clone()), prepared).await?;
+            let checks: Vec<Finding> = serde_json::from_value(test["checks"].clone())?;
+            let printed = print(&test, *output, |out| findings::list(&checks, out))?;
+            Ok(if test["ok"] == true { printed } else { Exit::Failed })
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! The commands.
 
 mod exit;
+mod findings;
 mod line;
 mod prepared;
 mod reach;
 mod show;
+mod status;
 
 mod agent;
 mod backup;
@@ -12,7 +14,9 @@ mod chat;
 pub mod config;
 mod data;
 mod dispatch;
+mod doctor;
 mod gateway;
+mod papers;
 mod service;
 mod unit;
 

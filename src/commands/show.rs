@@ -25,6 +25,18 @@ pub const QUEUE: Columns = &[
     ("MESSAGE", "content"),
 ];
 
+pub const TOOLS: Columns =
+    &[("TOOL", "name"), ("ENABLED", "enabled"), ("MAY RUN TWICE", "idempotent"), ("WHAT IT DOES", "description")];
+pub const CHANNELS: Columns = &[
+    ("CHANNEL", "name"),
+    ("KIND", "kind"),
+    ("ENABLED", "enabled"),
+    ("STATE", "state"),
+    ("QUEUED", "queued"),
+    ("ALLOWED SENDERS", "allow_from"),
+    ("LAST ERROR", "error"),
+];
+
 /// The widest a cell gets, in characters.
 const CELL_LIMIT: usize = 48;
 
@@ -114,38 +126,6 @@ pub fn fields(value: &Value, mut out: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// How the gateway is: keys and values, and a line for each loss.
-pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
-    let Value::Object(mut fields) = status.clone() else { return self::fields(status, out) };
-    let losses = fields.remove("losses").unwrap_or_default();
-    let space = fields.remove("database").unwrap_or_default();
-    self::fields(&Value::Object(fields), &mut out)?;
-    let bytes = |key: &str| size(space[key].as_u64().unwrap_or(0));
-    writeln!(out, "database: {}, its log {}, not in use {}", bytes("size"), bytes("wal"), bytes("free"))?;
-    let losses = losses.as_array().map(Vec::as_slice).unwrap_or_default();
-    for loss in losses {
-        writeln!(out, "LOST, {}: {}", text(&loss["at"]), text(&loss["what"]))?;
-    }
-    if !losses.is_empty() {
-        writeln!(out, "put this away with: daoyou status --acknowledge")?;
-    }
-    Ok(())
-}
-
-/// Bytes, to three digits.
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
-    let mut unit = "bytes";
-    let (mut whole, mut rest) = (bytes, 0);
-    for larger in UNITS.iter().take_while(|_| bytes >= 1_000) {
-        if whole < 1_000 {
-            break;
-        }
-        (whole, rest, unit) = (whole / 1_000, whole % 1_000 / 100, larger);
-    }
-    if whole < 10 && unit != "bytes" { format!("{whole}.{rest} {unit}") } else { format!("{whole} {unit}") }
-}
-
 fn summary(step: &Value) -> String {
     let body = &step["body"];
     match step["kind"].as_str() {
@@ -175,7 +155,13 @@ fn summary(step: &Value) -> String {
 }
 
 fn cell(value: &Value) -> String {
-    let line = text(value).split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = match value {
+        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(", "),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        other => text(other),
+    };
+    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= CELL_LIMIT {
         return line;
     }
@@ -183,7 +169,7 @@ fn cell(value: &Value) -> String {
     format!("{short}…")
 }
 
-fn text(value: &Value) -> String {
+pub fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

@@ -1,7 +1,9 @@
 //! The control socket seen from the commands: what they can ask of a gateway, and the client that asks it.
 
 mod client;
+mod inspect;
 mod request;
 
 pub use client::{ControlClient, Followed, Frame};
+pub use inspect::{Ask, Inspect, InspectError, Question};
 pub use request::{Change, Query};

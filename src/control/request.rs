@@ -70,7 +70,7 @@ impl Change {
 }
 
 /// A path segment of a URL (RFC 3986, section 2.1).
-fn escape(segment: &str) -> String {
+pub(super) fn escape(segment: &str) -> String {
     let mut escaped = String::with_capacity(segment.len());
     for byte in segment.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~:@".contains(&byte) {

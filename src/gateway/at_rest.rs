@@ -1,19 +1,14 @@
 //! A home where no gateway runs: its store is opened just to look or to mend. The lock says that nobody else has it.
 
-use std::path::Path;
-
 use anyhow::{Context, anyhow};
 use serde_json::{Value, json};
 
-use crate::control::{Change, Query};
+use super::inspect::Inspector;
+use crate::config::Loaded;
+use crate::control::{Change, Inspect, Query, Question};
 use crate::home::{Home, HomeLock};
 use crate::http::views;
-use crate::store::losses::{self, Loss};
-use crate::store::space::{self, Space};
-use crate::store::usage::{self, Tokens};
-use crate::store::{Commit, Connection, Store, StoreError, inbox, now_ms, outbox};
-
-const DAY_MS: i64 = 86_400_000;
+use crate::store::{Commit, Connection, Store, StoreError};
 
 /// Answers a query.
 ///
@@ -47,60 +42,16 @@ pub async fn change(home: &Home, _lock: &HomeLock, change: Change) -> anyhow::Re
     Ok(changed?.with_context(|| format!("there is no {what}"))?.answer)
 }
 
-/// What `daoyou status` says when no gateway runs: the keys are those of a running one.
+/// Answers what is asked about the gateway that this home would have. Only what reads the store needs `lock`, so that a
+/// gateway may start while other machines are asked.
 ///
 /// # Errors
-/// The store cannot be read.
-pub async fn status_at_rest(home: &Home, _lock: &HomeLock) -> anyhow::Result<Value> {
-    let database = home.database();
-    let counts = match database.exists() {
-        true => read(home, move |connection| Counts::read(connection, &database)).await?,
-        false => Counts::default(),
-    };
-    let parts = json!({
-        "intake": "no gateway runs",
-        "channels": {},
-        "inbound": counts.inbound,
-        "outbound": counts.outbound,
-    });
-    Ok(json!({
-        "gateway": "down",
-        "home": home.dir(),
-        "version": env!("CARGO_PKG_VERSION"),
-        "pid": null,
-        "uptime": null,
-        "ready": false,
-        "parts": parts,
-        "channels": {},
-        "dead_letters": counts.stuck,
-        "model": null,
-        "last_24h": counts.used,
-        "database": counts.space,
-        "losses": views::losses(&counts.losses),
-    }))
-}
-
-#[derive(Default)]
-struct Counts {
-    inbound: usize,
-    outbound: usize,
-    stuck: usize,
-    used: Tokens,
-    space: Space,
-    losses: Vec<Loss>,
-}
-
-impl Counts {
-    fn read(connection: &Connection, database: &Path) -> Result<Self, StoreError> {
-        Ok(Self {
-            inbound: inbox::open_sessions(connection)?.iter().map(|(_, messages, _)| messages).sum(),
-            outbound: outbox::open_by_channel(connection)?.iter().map(|(_, messages)| messages).sum(),
-            stuck: outbox::stuck(connection)?,
-            used: usage::since(connection, now_ms() - DAY_MS)?,
-            space: space::of(connection, database)?,
-            losses: losses::open(connection)?,
-        })
-    }
+/// The configuration is wrong, or what is asked about is not there.
+pub async fn inspect(home: &Home, lock: HomeLock, loaded: &Loaded, question: Question) -> anyhow::Result<Value> {
+    let lock = Some(lock).filter(|_| matches!(question, Question::Status | Question::Channels));
+    let answer = Inspector::at_rest(home.clone(), loaded)?.answer(question).await;
+    drop(lock);
+    Ok(answer?)
 }
 
 async fn read<T, F>(home: &Home, look: F) -> anyhow::Result<T>

@@ -1,18 +1,19 @@
 //! Builds everything from the configuration; nothing runs yet.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
 use daoyou_channels::cli::{CliChannel, Front};
-use daoyou_channels::webhook::Webhook;
+use daoyou_channels::webhook::{Webhook, WebhookConfig};
 use daoyou_channels::{Channel, ChannelContext, Inbox, SessionKey};
 use tokio_util::sync::CancellationToken;
 
 use super::check::{build_models, check_models, open_tls};
 use super::equip::{Equipment, build_tools, bus_settings, lane_runner, slash_commands};
+use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
 use crate::agent::{AgentLoop, FlightRecorder, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
@@ -93,6 +94,14 @@ impl Gateway {
             started: Arc::new(|| {}),
         };
         let health = Arc::new(ChannelHealth::default());
+        let live = inspect::Live {
+            bus: bus.clone(),
+            health: health.clone(),
+            started: Instant::now(),
+            serves: !is_alone,
+            equipment: equipment.clone(),
+        };
+        let inspector = RunningInspector::new(home.clone(), &running, live);
         let stop_serving = CancellationToken::new();
         let hub = Arc::new(Hub {
             inbox: BusInbox(bus.clone()),
@@ -101,7 +110,7 @@ impl Gateway {
             cli: cli.clone(),
             models: equipment.models.clone(),
             model: equipment.model.clone(),
-            started: Instant::now(),
+            inspect: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });
         let server = server.map(|server| {
@@ -206,14 +215,25 @@ struct Channels {
 
 fn build_channels(config: &Config, cli: Arc<CliChannel>, is_alone: bool) -> anyhow::Result<Channels> {
     let mut channels = Channels { running: vec![cli], resting: BTreeSet::new() };
-    let listen = config.gateway.listen_addr().map_err(anyhow::Error::msg)?;
     for (name, webhook) in &config.channels.webhook {
         if webhook.enabled && !is_alone {
-            let webhook = Webhook::new(name, webhook.clone(), listen.ip().is_loopback()).map_err(anyhow::Error::msg)?;
-            channels.running.push(Arc::new(webhook));
+            channels.running.push(build_webhook(config, name, webhook).map_err(anyhow::Error::msg)?);
         } else {
             channels.resting.insert(format!("webhook:{name}"));
         }
     }
     Ok(channels)
+}
+
+fn build_webhook(config: &Config, name: &str, webhook: &WebhookConfig) -> Result<Arc<dyn Channel>, String> {
+    let listen = config.gateway.listen_addr()?;
+    Ok(Arc::new(Webhook::new(name, webhook.clone(), listen.ip().is_loopback())?))
+}
+
+/// Each channel that is switched on, built for itself alone, or why it cannot be.
+pub(super) fn each_channel(config: &Config) -> BTreeMap<String, Result<Arc<dyn Channel>, String>> {
+    let cli: Arc<dyn Channel> = Arc::new(CliChannel::new(None));
+    let hooks = config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
+    let hooks = hooks.map(|(name, hook)| (format!("webhook:{name}"), build_webhook(config, name, hook)));
+    std::iter::once(("cli".to_owned(), Ok(cli))).chain(hooks).collect()
 }

@@ -18,13 +18,14 @@ use crate::tools::{self, Executor};
 
 /// The parts of a running gateway that a reload replaces.
 #[derive(Clone)]
-pub(super) struct Equipment {
+pub struct Equipment {
     pub runner: Arc<Live<LaneRunner>>,
     pub slash: Arc<Live<SlashCommands>>,
     pub models: Arc<Live<Models>>,
     /// `agent.model`.
     pub model: Arc<Live<String>>,
     pub store: Arc<Live<StoreConfig>>,
+    pub config: Arc<Live<Config>>,
 }
 
 impl Equipment {
@@ -35,6 +36,7 @@ impl Equipment {
             slash,
             model: Arc::new(Live::new(config.agent.model.clone())),
             store: Arc::new(Live::new(config.store.clone())),
+            config: Arc::new(Live::new(config.clone())),
         }
     }
 
@@ -44,6 +46,7 @@ impl Equipment {
         self.models.set(runner.models.clone());
         self.model.set(config.agent.model.clone());
         self.store.set(config.store.clone());
+        self.config.set(config.clone());
         self.slash.set(runner.slash.clone());
         self.runner.set(runner);
     }
@@ -127,7 +130,8 @@ fn notices(config: &Config) -> Option<Notices> {
     Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter: phrases.dead_letter, loss: phrases.loss })
 }
 
-fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
+/// The owner's time zone.
+pub(super) fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
     match config.agent.timezone.as_str() {
         "" => Ok(TimeZone::system()),
         name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),

@@ -3,15 +3,18 @@
 mod at_rest;
 mod build;
 mod check;
+pub mod doctor;
 mod equip;
+mod inspect;
 mod reload;
 mod run;
 mod service;
 mod upkeep;
 mod watchdog;
 
-pub use at_rest::{change, look, status_at_rest};
+pub use at_rest::{change, inspect as inspect_at_rest, look};
 pub use build::{Gateway, Options, banner};
 pub use check::check;
+pub use inspect::{age, bytes};
 pub use reload::{Daemon, Load};
 pub use run::supervise_command;

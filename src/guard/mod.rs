@@ -11,5 +11,5 @@ mod supervisor;
 pub use jail::{Jail, JailError, Opened};
 pub use redact::{mask_url, redact};
 pub use roots::{protected_paths, readable_paths};
-pub use sandbox::{Policy, SandboxStatus, status};
-pub use supervisor::{EXEC_WORD, Ending, Order, Report, exec_main, sweep_temp};
+pub use sandbox::{Policy, SandboxStatus, status, try_sockets};
+pub use supervisor::{EXEC_WORD, Ending, Order, Report, exec_main, stale_temp, sweep_temp};

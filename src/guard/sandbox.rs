@@ -110,6 +110,20 @@ pub(super) fn restrict(policy: &Policy) -> Result<(), String> {
     filter_sockets(policy)
 }
 
+/// Tries on a thread of its own what a command under `policy` could do: whether it can open an internet socket, and
+/// whether it can open a Unix socket.
+///
+/// # Errors
+/// In words, when the kernel cannot hold the policy.
+pub fn try_sockets(policy: &Policy) -> Result<(bool, bool), String> {
+    let policy = policy.clone();
+    let tried = std::thread::spawn(move || {
+        restrict(&policy)?;
+        Ok((std::net::UdpSocket::bind("127.0.0.1:0").is_ok(), std::os::unix::net::UnixDatagram::unbound().is_ok()))
+    });
+    tried.join().unwrap_or_else(|_| Err("the trial broke off".to_owned()))
+}
+
 /// Returns the ABI that is enforced, 0 for none.
 fn landlock(policy: &Policy) -> Result<u32, String> {
     let write = AccessFs::from_all(NEWEST)
@@ -181,6 +195,17 @@ mod tests {
         {
             let status = SandboxStatus { landlock, sockets };
             assert_eq!((status.is_enough(), status.gaps().len()), (enough, gaps), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_trial_shows_what_the_policy_holds() {
+        if !status().is_enough() {
+            return;
+        }
+        for (network, expected) in [(false, (false, false)), (true, (true, false))] {
+            let policy = Policy { read: vec!["/".into()], write: Vec::new(), network };
+            assert_eq!(try_sockets(&policy), Ok(expected));
         }
     }
 

@@ -87,16 +87,22 @@ pub fn exec_main() -> ExitCode {
 
 /// Removes the private temp folders of supervisors that are gone.
 pub fn sweep_temp(temp: &Path) {
-    for entry in fs::read_dir(temp).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let owner =
-            name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)).and_then(|pid| pid.parse::<u32>().ok());
-        if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
-            && let Err(error) = fs::remove_dir_all(entry.path())
-        {
+    for folder in stale_temp(temp) {
+        if let Err(error) = fs::remove_dir_all(folder) {
             tracing::warn!(%error, "a command's old temp folder could not be removed");
         }
     }
+}
+
+/// Temp folders of supervisors that are gone.
+pub fn stale_temp(temp: &Path) -> Vec<PathBuf> {
+    let is_stale = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let owner =
+            name.to_str().and_then(|name| name.strip_prefix(TEMP_PREFIX)).and_then(|pid| pid.parse::<u32>().ok());
+        owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+    };
+    fs::read_dir(temp).into_iter().flatten().flatten().filter(is_stale).map(|entry| entry.path()).collect()
 }
 
 fn read_order(control: &UnixStream) -> Result<Order, String> {

@@ -9,7 +9,6 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use daoyou_channels::settings::Span;
 use daoyou_channels::{InboundMessage, Inbox, MessageStatus, Refusal, SessionKey, Trust};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,9 +16,9 @@ use uuid::Uuid;
 
 use super::routes::Hub;
 use super::views::{self, Changed, Then};
-use super::{attach, health};
-use crate::control::{Change, Query};
-use crate::store::{Commit, StoreError, losses, outbox, usage};
+use super::{attach, inspect};
+use crate::control::{Change, InspectError, Query};
+use crate::store::{Commit, StoreError};
 
 /// The longest that one request waits for a message to end; callers ask again.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
@@ -27,7 +26,6 @@ const WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// The routes.
 pub fn routes(hub: Arc<Hub>) -> Router {
     Router::new()
-        .route("/api/status", get(status))
         .route("/api/messages", post(accept))
         .route("/api/messages/{id}", get(message))
         .route("/api/sessions", get(async |hub: Shared| look(&hub, Query::Sessions).await))
@@ -47,7 +45,8 @@ pub fn routes(hub: Arc<Hub>) -> Router {
         .route("/api/queue/{id}/retry", post(async |hub: Shared, Path(id)| change(&hub, Change::Retry(id)).await))
         .route("/api/losses/acknowledge", post(async |hub: Shared| change(&hub, Change::Acknowledge).await))
         .route("/api/attach", get(attach::attach))
-        .with_state(hub)
+        .with_state(hub.clone())
+        .merge(inspect::routes(hub))
 }
 
 type Shared = State<Arc<Hub>>;
@@ -72,6 +71,16 @@ impl From<StoreError> for ApiError {
         tracing::error!(%error, "an API request failed");
         let message = error.to_string();
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, code: "store", message, retry_after: None }
+    }
+}
+
+impl From<InspectError> for ApiError {
+    fn from(error: InspectError) -> Self {
+        let (status, code) = match error {
+            InspectError::Unknown(_) => (StatusCode::NOT_FOUND, "not_found"),
+            InspectError::Failed(_) => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+        };
+        Self { status, code, message: error.to_string(), retry_after: None }
     }
 }
 
@@ -105,7 +114,8 @@ impl IntoResponse for ApiError {
     }
 }
 
-type Answer = Result<Json<Value>, ApiError>;
+/// What a route of the API answers.
+pub type Answer = Result<Json<Value>, ApiError>;
 
 async fn look(hub: &Hub, query: Query) -> Answer {
     let what = query.what();
@@ -147,35 +157,6 @@ async fn clear(hub: &Hub, key: &str) -> Answer {
     let state = hub.inbox.wait(id, WAIT_LIMIT).await?;
     let cleared = state.is_some_and(|state| state.status == MessageStatus::Done);
     Ok(Json(json!({ "session": key, "cleared": cleared })))
-}
-
-async fn status(State(hub): State<Arc<Hub>>) -> Answer {
-    let (ready, parts) = health::readiness(&hub);
-    let day_ago = crate::store::now_ms() - 86_400_000;
-    let store = hub.bus.store();
-    let look = move |connection: &_| {
-        Ok((outbox::stuck(connection)?, usage::since(connection, day_ago)?, losses::open(connection)?))
-    };
-    let (stuck, used, losses) = store.read(look).await?;
-    let model = match hub.models.get().resolve(&hub.model.get()).await {
-        Ok(choice) => choice.to_string(),
-        Err(error) => format!("none: {error}"),
-    };
-    Ok(Json(json!({
-        "gateway": "up",
-        "home": hub.bus.store().path().parent(),
-        "version": env!("CARGO_PKG_VERSION"),
-        "pid": std::process::id(),
-        "uptime": Span::from_secs(hub.started.elapsed().as_secs()).to_string(),
-        "ready": ready,
-        "parts": parts,
-        "channels": hub.channels.all(),
-        "dead_letters": stuck,
-        "model": model,
-        "last_24h": used,
-        "database": store.space().await?,
-        "losses": views::losses(&losses),
-    })))
 }
 
 async fn accept(State(hub): State<Arc<Hub>>, Json(message): Json<InboundMessage>) -> Result<Response, ApiError> {

@@ -4,6 +4,7 @@
 mod api;
 mod attach;
 mod health;
+mod inspect;
 mod metrics;
 mod routes;
 mod token;

@@ -3,7 +3,6 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
@@ -17,6 +16,7 @@ use super::metrics::{count_requests, metrics_routes};
 use super::token::{self, TokenGate};
 use super::{api, health};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
+use crate::control::Inspect;
 use crate::live::Live;
 use crate::llm::Models;
 
@@ -32,7 +32,8 @@ pub struct Hub {
     pub models: Arc<Live<Models>>,
     /// `agent.model`.
     pub model: Arc<Live<String>>,
-    pub started: Instant,
+    /// Answers what the commands ask about the gateway.
+    pub inspect: Arc<dyn Inspect>,
     /// Cancelled when open streams are to end.
     pub shutdown: CancellationToken,
 }

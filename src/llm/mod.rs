@@ -23,7 +23,7 @@ pub use config::{ProviderConfig, ProviderKind};
 pub use error::{LlmError, LlmErrorKind};
 pub use models::{ModelChoice, ModelError, Models, OFFLINE, ProviderFault};
 pub use offline::OfflineProvider;
-pub use openai::OpenaiProvider;
+pub use openai::{OpenaiProvider, Probe};
 pub use provider::{Delta, DeltaSink, NoDeltas, Provider};
 pub use services::{SERVICES, Service};
 pub use sse::{EventTooLong, SseReader};

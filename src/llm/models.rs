@@ -127,6 +127,19 @@ impl Models {
         Ok(Self { entries, preferred, offline, clients, local: Mutex::new(None) })
     }
 
+    /// Those that speak over the network, by name: configured, with a key in the environment, or servers of this machine.
+    pub fn services(&self) -> impl Iterator<Item = (&str, &Arc<OpenaiProvider>)> {
+        self.entries.iter().filter_map(|(name, entry)| match &entry.backend {
+            Backend::Openai(provider) => Some((name.as_str(), provider)),
+            Backend::Offline => None,
+        })
+    }
+
+    /// The model that a service usually answers with; empty where it is the first that it lists.
+    pub fn usual_model(&self, name: &str) -> &str {
+        self.entries.get(name).map_or("", |entry| &entry.model)
+    }
+
     /// The model that `wanted` means: `auto` (or nothing), `PROVIDER/MODEL`, `PROVIDER` for its usual model, or `MODEL`
     /// where only one provider can be meant.
     pub async fn resolve(&self, wanted: &str) -> Result<ModelChoice, ModelError> {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::settings::Secret;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -58,6 +60,17 @@ pub struct OpenaiProvider {
     first_wait: Duration,
 }
 
+/// What a service answered when it was asked for its models.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// HTTP's.
+    pub status: u16,
+    /// The service's clock.
+    pub date: Option<Timestamp>,
+    /// Its models, or its refusal.
+    pub models: Result<Vec<String>, LlmError>,
+}
+
 impl OpenaiProvider {
     /// `config` is resolved: its `base_url` is set, and `api_key` unless none is needed. The error says which key is
     /// wrong and why, e.g. `base_url: …`.
@@ -98,13 +111,40 @@ impl OpenaiProvider {
         self.list_models(Instant::now() + deadline).await.map_err(|fault| self.error(fault))
     }
 
+    /// Asks the service for its models, to learn whether it is there and takes the key; once, without retries.
+    ///
+    /// # Errors
+    /// It was not reached within `deadline`.
+    pub async fn probe(&self, deadline: Duration) -> Result<Probe, LlmError> {
+        let until = Instant::now() + deadline;
+        let response = self.ask_models(until).await.map_err(|fault| self.error(fault))?;
+        let status = response.status().as_u16();
+        let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
+        let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
+        let models = self.read_models(response, until).await.map_err(|fault| self.error(fault));
+        Ok(Probe { status, date, models })
+    }
+
+    /// Whether a key, or what stands for one, is sent.
+    pub fn has_key(&self) -> bool {
+        !self.secrets.is_empty()
+    }
+
     async fn list_models(&self, until: Instant) -> Result<Vec<String>, Fault> {
+        let response = self.ask_models(until).await?;
+        self.read_models(response, until).await
+    }
+
+    async fn ask_models(&self, until: Instant) -> Result<Response, Fault> {
         let mut request = Request::new(Method::GET, self.models_url.clone());
         request.headers_mut().clone_from(&self.headers);
-        let late = |_| Fault::new(LlmErrorKind::Timeout, "the list of models did not come in time");
-        let response = timeout_at(until, self.client()?.execute(request)).await.map_err(late)?;
-        let response = self.check_status(response.map_err(|error| self.connection_fault(error))?, until).await?;
-        let body = timeout_at(until, read_capped(response, MODELS_LIMIT)).await.map_err(late)?;
+        let response = timeout_at(until, self.client()?.execute(request)).await.map_err(|_| late_list())?;
+        response.map_err(|error| self.connection_fault(error))
+    }
+
+    async fn read_models(&self, response: Response, until: Instant) -> Result<Vec<String>, Fault> {
+        let response = self.check_status(response, until).await?;
+        let body = timeout_at(until, read_capped(response, MODELS_LIMIT)).await.map_err(|_| late_list())?;
         let list: Value = serde_json::from_slice(&body).unwrap_or_default();
         let Some(models) = list["data"].as_array() else {
             return Err(Fault::new(LlmErrorKind::Parse, "the list of models could not be read"));
@@ -255,6 +295,10 @@ impl Provider for OpenaiProvider {
             sleep(wait).await;
         }
     }
+}
+
+fn late_list() -> Fault {
+    Fault::new(LlmErrorKind::Timeout, "the list of models did not come in time")
 }
 
 /// Notices whether anything has been streamed.

@@ -13,7 +13,7 @@ const OURS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'tab
 
 /// Refuses a file that is newer than this program, or another program's; writes nothing.
 pub fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let (found, known) = (version(connection)?, i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX));
+    let (found, known) = formats(connection)?;
     if found > known {
         return Err(StoreError::Newer { path: path.to_owned(), found, known });
     }
@@ -23,6 +23,11 @@ pub fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
         return Ok(());
     }
     Err(StoreError::Foreign { path: path.to_owned() })
+}
+
+/// The number of the file's format, and of the newest one that this program knows.
+pub fn formats(connection: &Connection) -> Result<(i64, i64), StoreError> {
+    Ok((version(connection)?, i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)))
 }
 
 /// Brings the file up to this program's format, each step in one transaction.

@@ -21,12 +21,14 @@ mod wal;
 mod writer;
 
 pub mod backup;
+pub mod checkup;
 pub mod cursors;
 pub mod inbox;
 pub mod losses;
 pub mod messages;
 pub mod meta;
 pub mod outbox;
+pub mod overview;
 pub mod queues;
 pub mod retention;
 pub mod space;

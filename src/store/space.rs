@@ -26,8 +26,13 @@ pub struct Space {
 
 pub fn of(connection: &Connection, database: &Path) -> Result<Space, StoreError> {
     let bytes = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    Ok(Space { size: bytes(database), wal: bytes(&aside::log_of(database)), free: free_bytes(connection)? })
+}
+
+/// Bytes of the file that are not in use.
+pub fn free_bytes(connection: &Connection) -> Result<u64, StoreError> {
     let page: u64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
-    Ok(Space { size: bytes(database), wal: bytes(&aside::log_of(database)), free: free_pages(connection)? * page })
+    Ok(free_pages(connection)? * page)
 }
 
 /// Whether there is enough to give back.

@@ -31,6 +31,8 @@ pub struct Registry {
     /// Lower case, to the name.
     aliases: HashMap<String, String>,
     disabled: Vec<String>,
+    /// Known, and switched off.
+    off: Vec<Arc<dyn Tool>>,
     specs: Arc<[ToolSpec]>,
 }
 
@@ -60,6 +62,7 @@ impl Registry {
         }
         let off = |word: &str| self.disabled.iter().any(|disabled| disabled.eq_ignore_ascii_case(word));
         if off(&name) || tool.aliases().iter().any(|alias| off(alias)) {
+            self.off.push(tool);
             return Ok(());
         }
         for alias in std::iter::once(name.as_str()).chain(tool.aliases().iter().copied()) {
@@ -84,6 +87,12 @@ impl Registry {
     /// What a restart does with an interrupted call of this tool; absent for an unknown one.
     pub fn replay_of(&self, name: &str) -> Option<Replay> {
         self.get(name).map(|tool| tool.replay())
+    }
+
+    /// Every tool there is, those that are switched off last, and whether models are told of it.
+    pub fn all(&self) -> impl Iterator<Item = (&Arc<dyn Tool>, bool)> {
+        let off = self.off.iter().map(|tool| (tool, false));
+        self.tools.values().map(|tool| (tool, true)).chain(off)
     }
 
     /// In order.

@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask test | bench | ci | soak`.
+//! The project's own chores: `cargo xtask test | bench | ci | soak | man`.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,6 +13,7 @@ usage: cargo xtask CHORE
   test [ARGS…]                   everything that must pass; with CI=true the checks of `ci` first. ARGS go to the runner
   ci                             formatting, lints, the dependencies, then the tests
   bench [--quick]                builds the release and measures it; writes docs/benchmarks.md, unless quick
+  man                            writes the manual pages to target/man, one for each command
   soak [--minutes N] [--seed S]  random messages and kills for N minutes (default 10), from seed S
 ";
 
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => test(rest),
         ["ci"] => checks().and_then(|()| run_tests(&[])),
         ["bench", rest @ ..] => bench(rest),
+        ["man"] => run(cargo(&["run", "--locked", "--package", "daoyou", "--", "man", "target/man"])),
         ["soak", rest @ ..] => soak(rest),
         _ => {
             say(HELP);

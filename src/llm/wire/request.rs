@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
+use serde::Serialize;
 use serde::de::IgnoredAny;
-use serde::{Serialize, Serializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -21,7 +21,7 @@ pub(in crate::llm) struct WireRequest<'a> {
     model: &'a str,
     messages: Vec<SentMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<SentTool<'a>>,
+    tools: Vec<SentTool<SentSpec<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ impl<'a> WireRequest<'a> {
                 .into_iter()
                 .chain(request.messages.iter().filter_map(|m| sent_message(m, names)))
                 .collect(),
-            tools: request.tools.iter().map(|tool| SentTool::new(tool, names)).collect(),
+            tools: request.tools.iter().map(|tool| sent_tool(tool, names)).collect(),
             temperature: request.temperature,
             max_tokens,
             max_completion_tokens,
@@ -139,54 +139,36 @@ enum SentMessage<'a> {
     },
 }
 
+/// `{"type": "function", "function": …}`, the one kind of tool.
 #[derive(Serialize)]
-struct SentCall<'a> {
-    id: Cow<'a, str>,
-    #[serde(rename = "type")]
-    kind: Function,
-    function: SentFunction<'a>,
+#[serde(tag = "type", content = "function", rename_all = "lowercase")]
+enum SentTool<T> {
+    Function(T),
 }
 
 #[derive(Serialize)]
-struct SentFunction<'a> {
+struct SentCall<'a> {
+    id: Cow<'a, str>,
+    #[serde(flatten)]
+    tool: SentTool<SentArguments<'a>>,
+}
+
+#[derive(Serialize)]
+struct SentArguments<'a> {
     name: Cow<'a, str>,
     arguments: &'a str,
 }
 
 #[derive(Serialize)]
-struct SentTool<'a> {
-    #[serde(rename = "type")]
-    kind: Function,
-    function: SentToolFunction<'a>,
-}
-
-#[derive(Serialize)]
-struct SentToolFunction<'a> {
+struct SentSpec<'a> {
     name: Cow<'a, str>,
     description: &'a str,
     parameters: &'a Value,
 }
 
-impl<'a> SentTool<'a> {
-    fn new(tool: &'a ToolSpec, names: &'a ToolNames) -> Self {
-        Self {
-            kind: Function,
-            function: SentToolFunction {
-                name: names.sent(&tool.name),
-                description: &tool.description,
-                parameters: &tool.parameters,
-            },
-        }
-    }
-}
-
-/// The one kind of tool.
-struct Function;
-
-impl Serialize for Function {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str("function")
-    }
+fn sent_tool<'a>(tool: &'a ToolSpec, names: &'a ToolNames) -> SentTool<SentSpec<'a>> {
+    let name = names.sent(&tool.name);
+    SentTool::Function(SentSpec { name, description: &tool.description, parameters: &tool.parameters })
 }
 
 /// `None` for an assistant's message that says nothing, which strict services refuse.
@@ -207,11 +189,8 @@ fn sent_message<'a>(message: &'a ChatMessage, names: &'a ToolNames) -> Option<Se
 fn sent_call<'a>(call: &'a ToolCall, names: &'a ToolNames) -> SentCall<'a> {
     // Services refuse arguments that are no JSON object; the result of such a call tells the model what it wrote.
     let arguments = if is_json_object(&call.arguments) { call.arguments.as_str() } else { "{}" };
-    SentCall {
-        id: sent_id(&call.id),
-        kind: Function,
-        function: SentFunction { name: names.sent(&call.name), arguments },
-    }
+    let tool = SentTool::Function(SentArguments { name: names.sent(&call.name), arguments });
+    SentCall { id: sent_id(&call.id), tool }
 }
 
 /// An id as services take it: the same for the call and for its result.

@@ -1,0 +1,65 @@
+//! What a check found, and how to mend it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How a check ended, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Ok,
+    /// It works, and should be looked at.
+    Warn,
+    /// It does not work.
+    Fail,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        })
+    }
+}
+
+/// One check and its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What was checked: one word, or a word and a name (`provider openai`).
+    pub name: String,
+    pub state: Verdict,
+    /// What was found, as one line; never a secret.
+    pub message: String,
+    /// The command or edit that mends it; absent when nothing is wrong.
+    pub mend: Option<String>,
+    /// What was done about it.
+    pub fixed: Option<String>,
+}
+
+impl Finding {
+    pub fn ok(name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { name: name.into(), state: Verdict::Ok, message: message.into(), mend: None, fixed: None }
+    }
+
+    pub fn warn(name: impl Into<String>, message: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { state: Verdict::Warn, mend: Some(mend.into()), ..Self::ok(name, message) }
+    }
+
+    pub fn fail(name: impl Into<String>, message: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { state: Verdict::Fail, mend: Some(mend.into()), ..Self::ok(name, message) }
+    }
+
+    /// The same, as bad as `state`.
+    #[must_use]
+    pub fn as_bad_as(self, state: Verdict) -> Self {
+        Self { state, ..self }
+    }
+}
+
+/// The worst of them; nothing is fine.
+pub fn worst(findings: &[Finding]) -> Verdict {
+    findings.iter().map(|finding| finding.state).max().unwrap_or(Verdict::Ok)
+}

@@ -1,0 +1,40 @@
+//! A bus for tests of what stands on it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use daoyou_channels::InboundMessage;
+
+use super::{BusSettings, Capacities, MessageBus, Order, PastLane};
+use crate::store::Store;
+
+/// A bus over `store` without orders, notices or a reserve; each of its bounds is `capacity`.
+pub fn bus(store: Store, capacity: usize) -> Arc<MessageBus> {
+    let settings = BusSettings {
+        capacities: Capacities { session: capacity, inbound: capacity, outbound: capacity },
+        reserve: 0,
+        drain_timeout: Duration::from_secs(1),
+        owners: HashSet::new(),
+        notices: None,
+    };
+    Arc::new(MessageBus::new(store, settings, Arc::new(NoOrders), Arc::default()))
+}
+
+struct NoOrders;
+
+#[async_trait]
+impl PastLane for NoOrders {
+    fn order(&self, _: &InboundMessage) -> Option<Order> {
+        None
+    }
+
+    fn stopped(&self, _: bool) -> String {
+        String::new()
+    }
+
+    async fn status(&self, _: &MessageBus) -> String {
+        String::new()
+    }
+}

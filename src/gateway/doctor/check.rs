@@ -1,0 +1,100 @@
+//! A finding, and what may be done about it without asking.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use daoyou_channels::{Finding, Verdict};
+
+use crate::agent::prepare_workspace;
+use crate::home::Home;
+
+/// One check.
+#[derive(Debug)]
+pub struct Check {
+    pub finding: Finding,
+    /// What `--fix` does; nothing that could lose anything.
+    pub fix: Option<Fix>,
+}
+
+/// A repair.
+#[derive(Clone, Debug)]
+pub enum Fix {
+    Mode {
+        path: PathBuf,
+        mode: u32,
+    },
+    /// Files and folders that nobody needs.
+    Remove(Vec<PathBuf>),
+    /// The socket of a gateway that is gone; only while the home is ours.
+    RemoveSocket,
+    MakeHome,
+    /// Takes an unusable token's place, too.
+    MakeToken,
+    FillWorkspace(PathBuf),
+}
+
+impl From<Finding> for Check {
+    fn from(finding: Finding) -> Self {
+        Self { finding, fix: None }
+    }
+}
+
+impl Check {
+    pub fn with(finding: Finding, fix: Fix) -> Self {
+        Self { finding, fix: Some(fix) }
+    }
+
+    /// What was found, after mending it where that was asked for and can be done.
+    pub fn settle(self, home: &Home, mends: bool) -> Finding {
+        let mut finding = self.finding;
+        let Some(fix) = self.fix.filter(|_| mends && finding.state != Verdict::Ok) else { return finding };
+        match fix.apply(home) {
+            Ok(done) => Finding { state: Verdict::Ok, mend: None, fixed: Some(done), ..finding },
+            Err(error) => {
+                finding.message = format!("{}; it could not be mended: {error}", finding.message);
+                finding
+            }
+        }
+    }
+}
+
+impl Fix {
+    /// Answers what was done.
+    fn apply(&self, home: &Home) -> Result<String, String> {
+        match self {
+            Self::Mode { path, mode } => {
+                fs::set_permissions(path, Permissions::from_mode(*mode)).map_err(|error| error.to_string())?;
+                Ok(format!("chmod {mode:o} {}", path.display()))
+            }
+            Self::Remove(paths) => {
+                for path in paths {
+                    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+                    removed.map_err(|error| format!("{}: {error}", path.display()))?;
+                }
+                Ok(format!("removed {}", paths.len()))
+            }
+            Self::RemoveSocket => {
+                let _lock = home.lock().map_err(|error| error.to_string())?;
+                fs::remove_file(home.socket()).map_err(|error| error.to_string())?;
+                Ok(format!("removed {}", home.socket().display()))
+            }
+            Self::MakeHome => {
+                Home::open(Some(home.dir().to_owned())).map_err(|error| error.to_string())?;
+                Ok(format!("made {}", home.dir().display()))
+            }
+            Self::MakeToken => {
+                // Only an empty one is in the way.
+                if home.token().is_err() {
+                    fs::remove_file(home.token_file()).map_err(|error| error.to_string())?;
+                }
+                home.token().map_err(|error| error.to_string())?;
+                Ok(format!("made {}", home.token_file().display()))
+            }
+            Self::FillWorkspace(path) => {
+                let written = prepare_workspace(path).map_err(|error| error.to_string())?;
+                Ok(format!("wrote {} files of the template", written.len()))
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The database file, and what stands in it.
+
+use std::fs;
+use std::time::Duration;
+
+use daoyou_channels::Finding;
+
+use super::check::Check;
+use super::running::Holder;
+use crate::gateway::inspect::{age, bytes};
+use crate::home::Home;
+use crate::store::checkup::{Checkup, Soundness, examine};
+use crate::store::overview::Overview;
+use crate::store::{StoreError, now_ms};
+
+const NAME: &str = "database";
+/// How long the search for damage may take.
+const BUDGET: Duration = Duration::from_secs(10);
+/// A log so long was not written back for too long, in bytes.
+const LONG_LOG: u64 = 256_000_000;
+/// Empty pages are worth a word from so many bytes on, when they are half of the file.
+const MUCH_EMPTY: u64 = 100_000_000;
+/// Waiting longer than this is worth a word, in milliseconds.
+const LONG_INBOUND: i64 = 15 * 60_000;
+const LONG_OUTBOUND: i64 = 60 * 60_000;
+/// How far a time in the store may be ahead of the clock, in milliseconds.
+const AHEAD: i64 = 120_000;
+
+/// Looks at the file as it is; changes nothing.
+pub async fn checks(home: &Home, held: &Holder) -> Vec<Check> {
+    let path = home.database();
+    if !path.exists() {
+        return vec![Finding::ok(NAME, "there is none yet; the first start makes it").into()];
+    }
+    let looked_at = path.clone();
+    let checkup = tokio::task::spawn_blocking(move || examine(&looked_at, BUDGET)).await;
+    let checkup = match checkup.map_err(|error| StoreError::Row(error.to_string())) {
+        Ok(Ok(checkup)) => checkup,
+        Ok(Err(error)) | Err(error) => return vec![unreadable(home, &error).into()],
+    };
+    let mut findings = vec![soundness(home, &checkup), size(home, &checkup)];
+    if checkup.format < checkup.known {
+        let message = format!("its format is {}; the next start brings it to {}", checkup.format, checkup.known);
+        findings.push(Finding::warn(NAME, message, "daoyou backup FILE, then start the gateway"));
+    }
+    if let Some(overview) = &checkup.overview {
+        let mend = "ask the senders to send again, then daoyou status --acknowledge";
+        findings.extend(overview.losses.iter().map(|loss| Finding::warn("lost", loss.what.clone(), mend)));
+        findings.extend(queues(overview, held.is_gateway(), now_ms()));
+        findings.extend(clock(overview, now_ms()));
+    }
+    findings.into_iter().map(Check::from).collect()
+}
+
+fn unreadable(home: &Home, error: &StoreError) -> Finding {
+    let shown = home.database().display().to_string();
+    let mend = match error {
+        StoreError::Newer { .. } => {
+            "update daoyou, or restore a backup of this version's: daoyou restore FILE".to_owned()
+        }
+        _ => restore(&shown),
+    };
+    Finding::fail(NAME, error.to_string(), mend)
+}
+
+fn restore(shown: &str) -> String {
+    format!("stop the gateway, then daoyou restore FILE, or begin anew and keep it aside: mv {shown} {shown}.broken")
+}
+
+fn soundness(home: &Home, checkup: &Checkup) -> Finding {
+    match &checkup.soundness {
+        Soundness::Damaged(words) => {
+            let words = words.join("; ").replace('\n', " ");
+            Finding::fail(NAME, format!("it is damaged: {words}"), restore(&home.database().display().to_string()))
+        }
+        Soundness::Sound { tables, read, compared } if compared == tables => {
+            Finding::ok(NAME, format!("sound: all {read} tables read and compared with their indexes"))
+        }
+        Soundness::Sound { tables, read, compared } => Finding::ok(
+            NAME,
+            format!(
+                "no damage found within {BUDGET:?}: {read} of {tables} tables read, {compared} compared with their indexes"
+            ),
+        ),
+    }
+}
+
+fn size(home: &Home, checkup: &Checkup) -> Finding {
+    const NAME: &str = "database size";
+    let whole = checkup.pages.saturating_mul(checkup.page_bytes);
+    let empty = checkup.free_pages.saturating_mul(checkup.page_bytes);
+    let log = fs::metadata(home.database().with_extension("db-wal")).map_or(0, |log| log.len());
+    let message = format!("{}, {} of it empty; log {}", bytes(whole), bytes(empty), bytes(log));
+    if log > LONG_LOG {
+        Finding::warn(NAME, message, "restart the gateway, which writes the log back")
+    } else if empty > MUCH_EMPTY && empty > whole / 2 {
+        let mend = format!("stop the gateway, then: sqlite3 {} VACUUM", home.database().display());
+        Finding::warn(NAME, message, mend)
+    } else {
+        Finding::ok(NAME, message)
+    }
+}
+
+fn queues(overview: &Overview, runs: bool, now: i64) -> Vec<Finding> {
+    let outbound: usize = overview.outbound.iter().map(|(_, messages)| messages).sum();
+    let waiting = |name: &str, count: usize, what: &str, oldest: Option<i64>, long: i64, look: &str| {
+        let Some(oldest) = oldest.filter(|_| count > 0) else { return Finding::ok(name, format!("no {what}")) };
+        let message = format!("{count} {what}, the oldest for {}", age(oldest, now));
+        match (now - oldest > long, runs) {
+            (false, _) => Finding::ok(name, message),
+            (true, true) => Finding::warn(name, message, look),
+            (true, false) => Finding::warn(name, message, "daoyou gateway"),
+        }
+    };
+    let mut findings = vec![
+        waiting(
+            "inbound",
+            overview.inbound,
+            "messages wait for an answer",
+            overview.oldest_inbound,
+            LONG_INBOUND,
+            "daoyou turns list, and /stop in the chat that hangs",
+        ),
+        waiting(
+            "outbound",
+            outbound,
+            "replies wait to be delivered",
+            overview.oldest_outbound,
+            LONG_OUTBOUND,
+            "daoyou queue list, and daoyou channels test NAME",
+        ),
+    ];
+    const DEAD: &str = "daoyou queue list, then daoyou queue retry ID or daoyou queue drop ID";
+    findings.push(match (overview.stuck, overview.dead) {
+        (0, 0) => Finding::ok("dead letters", "none"),
+        (stuck, 0) => Finding::warn("dead letters", format!("{stuck} replies could not be delivered"), DEAD),
+        (0, dead) => Finding::warn("dead letters", format!("{dead} messages were given up"), DEAD),
+        (stuck, dead) => Finding::warn(
+            "dead letters",
+            format!("{stuck} replies could not be delivered, and {dead} messages were given up"),
+            DEAD,
+        ),
+    });
+    findings
+}
+
+/// A store that comes from the future says that the clock went back.
+fn clock(overview: &Overview, now: i64) -> Option<Finding> {
+    let newest = overview.newest.filter(|newest| *newest > now.saturating_add(AHEAD))?;
+    let message = format!("the newest message is {} ahead of this machine's clock: it went back", age(now, newest));
+    Some(Finding::warn("clock of the store", message, "timedatectl set-ntp true"))
+}
+
+#[cfg(test)]
+mod tests {
+    use daoyou_channels::Verdict;
+
+    use super::*;
+
+    #[test]
+    fn what_waits_too_long_is_told() {
+        let now = 10_000_000_000;
+        let minutes = |minutes: i64| Some(now - minutes * 60_000);
+        let base = Overview::default;
+        let out = || vec![("cli".to_owned(), 2)];
+        for (overview, runs, states, words) in [
+            (base(), true, "ok ok ok", "no messages"),
+            (Overview { inbound: 3, oldest_inbound: minutes(14), ..base() }, true, "ok ok ok", "3 messages wait"),
+            (Overview { inbound: 3, oldest_inbound: minutes(16), ..base() }, true, "warn ok ok", "for 16m"),
+            (Overview { inbound: 3, oldest_inbound: minutes(16), ..base() }, false, "warn ok ok", "daoyou gateway"),
+            (Overview { outbound: out(), oldest_outbound: minutes(59), ..base() }, true, "ok ok ok", "2 replies wait"),
+            (Overview { outbound: out(), oldest_outbound: minutes(61), ..base() }, true, "ok warn ok", "for 1h 1m"),
+            (Overview { stuck: 1, dead: 2, ..base() }, true, "ok ok warn", "queue retry ID"),
+        ] {
+            let findings = queues(&overview, runs, now);
+            let got: Vec<String> = findings.iter().map(|finding| finding.state.to_string()).collect();
+            assert_eq!(got.join(" "), states, "{findings:?}");
+            assert!(format!("{findings:?}").contains(words), "{words}: {findings:?}");
+        }
+        for (newest, state) in [(None, None), (minutes(-1), None), (minutes(-3), Some(Verdict::Warn))] {
+            let found = clock(&Overview { newest, ..base() }, now).map(|finding| finding.state);
+            assert_eq!(found, state);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The home and what lies in it.
+
+use std::fs::{self, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use daoyou_channels::Finding;
+use rustix::fs::{Access, access};
+use rustix::process::geteuid;
+
+use super::check::{Check, Fix};
+use crate::agent::is_prepared;
+use crate::config::Config;
+use crate::guard::stale_temp;
+use crate::home::Home;
+
+/// A draft is written and moved within moments; one so old was left behind.
+const OLD: Duration = Duration::from_secs(60);
+
+/// The folder itself.
+pub fn home(home: &Home) -> Vec<Check> {
+    const NAME: &str = "home";
+    let dir = home.dir();
+    let shown = dir.display();
+    let found = match fs::metadata(dir) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let none = format!("{shown}: there is none yet; the first start makes it");
+            return vec![Check::with(Finding::warn(NAME, none, "daoyou gateway"), Fix::MakeHome)];
+        }
+        Err(error) => {
+            let mend = "choose another with --home or DAOYOU_HOME";
+            return vec![Finding::fail(NAME, format!("{shown}: {error}"), mend).into()];
+        }
+    };
+    if !found.is_dir() {
+        let mend = format!("choose another with --home or DAOYOU_HOME, or move it away: mv {shown} {shown}.old");
+        return vec![Finding::fail(NAME, format!("{shown}: it is a file, not a folder"), mend).into()];
+    }
+    let mode = found.mode() & 0o777;
+    let private = Fix::Mode { path: dir.to_owned(), mode: 0o700 };
+    let finding = if let Some(finding) = owner(NAME, dir, &found) {
+        return vec![finding.into()];
+    } else if access(dir, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        Finding::fail(
+            NAME,
+            format!("{shown}: it cannot be read and written (mode {mode:03o})"),
+            format!("chmod 700 {shown}"),
+        )
+    } else if mode & 0o022 != 0 {
+        let message = format!("{shown}: other users of this machine can change it (mode {mode:03o})");
+        Finding::fail(NAME, message, format!("chmod 700 {shown}"))
+    } else if mode & 0o077 != 0 {
+        let message = format!("{shown}: other users of this machine can look into it (mode {mode:03o})");
+        Finding::warn(NAME, message, format!("chmod 700 {shown}"))
+    } else {
+        return vec![Finding::ok(NAME, format!("{shown}, private")).into()];
+    };
+    vec![Check::with(finding, private)]
+}
+
+/// Whether this user may mend it: it is his, or is not there yet.
+pub fn is_ours(home: &Home) -> bool {
+    fs::metadata(home.dir()).map_or(true, |found| found.uid() == geteuid().as_raw())
+}
+
+/// A fault when `path` belongs to somebody else.
+fn owner(name: &str, path: &Path, found: &Metadata) -> Option<Finding> {
+    let (theirs, ours) = (found.uid(), geteuid().as_raw());
+    let shown = path.display();
+    if theirs == ours {
+        return None;
+    }
+    let message = format!("{shown}: it belongs to user {theirs}, and this is user {ours}");
+    Some(if ours == 0 {
+        // What root makes there, the gateway's own user could not write.
+        Finding::warn(name, message, format!("run it as that user: sudo -u '#{theirs}' daoyou doctor"))
+    } else {
+        Finding::fail(name, message, format!("sudo chown -R {ours} {shown}, or choose another home with --home"))
+    })
+}
+
+/// What callers of the API show.
+pub fn token(home: &Home, config: &Config) -> Vec<Check> {
+    const NAME: &str = "token";
+    if config.gateway.token.is_some() {
+        return vec![Finding::ok(NAME, "set by gateway.token").into()];
+    }
+    let path = home.token_file();
+    let shown = path.display();
+    let found = match fs::metadata(&path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let finding = Finding::warn(NAME, "there is none yet; the next start makes it", "daoyou doctor --fix");
+            return vec![Check::with(finding, Fix::MakeToken)];
+        }
+        Err(error) => return vec![Finding::fail(NAME, format!("{shown}: {error}"), format!("ls -l {shown}")).into()],
+    };
+    if let Some(finding) = owner(NAME, &path, &found) {
+        return vec![finding.into()];
+    }
+    // Reading makes one only where none is.
+    if let Err(error) = home.token() {
+        let mend = format!("rm {shown}, and the next start makes a new one");
+        let finding = Finding::fail(NAME, error.to_string(), mend);
+        return vec![if found.is_file() { Check::with(finding, Fix::MakeToken) } else { finding.into() }];
+    }
+    match found.mode() & 0o777 {
+        mode if mode & 0o077 != 0 => {
+            let message = format!("{shown}: other users of this machine may read it (mode {mode:03o})");
+            let finding = Finding::fail(NAME, message, format!("chmod 600 {shown}"));
+            vec![Check::with(finding, Fix::Mode { path: path.clone(), mode: 0o600 })]
+        }
+        mode => vec![Finding::ok(NAME, format!("{shown}, mode {mode:03o}")).into()],
+    }
+}
+
+/// Files of the home that others may write, or the socket of a gateway that `runs` and that others may use.
+pub fn shared(home: &Home, runs: bool) -> Vec<Check> {
+    let database = home.database();
+    let beside = |ending: &str| database.with_extension(ending);
+    let files = [
+        ("database", database.clone(), 0o022),
+        ("database", beside("db-wal"), 0o022),
+        ("database", beside("db-shm"), 0o022),
+        ("lock", home.lock_file(), 0o022),
+        ("flight", home.flight(), 0o022),
+        ("socket", home.socket(), 0o077),
+        ("history", home.history(), 0o077),
+    ];
+    let check = |(name, path, forbidden): (&str, PathBuf, u32)| {
+        if name == "socket" && !runs {
+            return None;
+        }
+        let mode = fs::symlink_metadata(&path).ok().filter(|found| !found.is_symlink())?.mode() & 0o777;
+        if mode & forbidden == 0 {
+            return None;
+        }
+        let shown = path.display();
+        let message = format!("{shown}: other users of this machine may use it (mode {mode:03o})");
+        let finding = Finding::fail(name, message, format!("chmod 600 {shown}"));
+        Some(Check::with(finding, Fix::Mode { path: path.clone(), mode: 0o600 }))
+    };
+    files.into_iter().filter_map(check).collect()
+}
+
+/// The agent's own folder.
+pub fn workspace(home: &Home, path: &Path) -> Vec<Check> {
+    const NAME: &str = "workspace";
+    let shown = path.display();
+    let fill = Fix::FillWorkspace(path.to_owned());
+    if !path.exists() {
+        let message = format!("{shown}: there is none; the next start makes it");
+        return vec![Check::with(Finding::warn(NAME, message, "daoyou doctor --fix"), fill)];
+    }
+    if !path.is_dir() {
+        let mend = format!("move it away: mv {shown} {shown}.old, or set agent.workspace in config.toml");
+        return vec![Finding::fail(NAME, format!("{shown}: it is not a folder"), mend).into()];
+    }
+    let inside = |path: &Path| fs::canonicalize(path).ok();
+    if inside(home.dir()).zip(inside(path)).is_some_and(|(home, workspace)| home.starts_with(workspace)) {
+        let message = format!("{shown}: it holds daoyou's own folder, which no command may read");
+        return vec![Finding::fail(NAME, message, "set agent.workspace in config.toml to a folder of its own").into()];
+    }
+    if access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        return vec![
+            Finding::fail(NAME, format!("{shown}: it cannot be written"), format!("chmod u+rwx {shown}")).into(),
+        ];
+    }
+    if !is_prepared(path) {
+        let message = format!("{shown}: the template's files were not written yet; the next start does");
+        return vec![Check::with(Finding::warn(NAME, message, "daoyou doctor --fix"), fill)];
+    }
+    vec![Finding::ok(NAME, shown.to_string()).into()]
+}
+
+/// Temporary files that a killed process left.
+pub fn leftovers(home: &Home) -> Option<Check> {
+    let mut left = stale_temp(&home.dir().join("tmp"));
+    for entry in fs::read_dir(home.dir()).into_iter().flatten().flatten() {
+        let is_draft = entry.file_name().to_str().and_then(|name| name.strip_prefix("token.")).is_some_and(is_hex);
+        let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
+        if is_draft && age.is_some_and(|age| age > OLD) {
+            left.push(entry.path());
+        }
+    }
+    let first = left.first()?.display().to_string();
+    let message = format!("{} temporary files are left over, such as {first}", left.len());
+    let finding = Finding::warn("leftovers", message, "daoyou doctor --fix");
+    Some(Check::with(finding, Fix::Remove(left)))
+}
+
+fn is_hex(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}

@@ -1,0 +1,11 @@
+//! `daoyou doctor`: checks a home, its gateway and what they stand on, and mends what is safe to mend. Nothing here may
+//! rely on anything being right.
+
+mod check;
+mod database;
+mod examine;
+mod files;
+mod machine;
+mod running;
+
+pub use examine::{Patient, Report, examine};

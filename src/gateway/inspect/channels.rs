@@ -1,0 +1,189 @@
+//! The channels, and whether they and the port work.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use daoyou_channels::finding::worst;
+use daoyou_channels::{Finding, Verdict};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::Inspector;
+use crate::bus::ChannelState;
+use crate::control::InspectError;
+
+/// The longest that one channel's test may take.
+const TEST: Duration = Duration::from_secs(20);
+/// How long this machine may take to connect to itself.
+const CONNECT: Duration = Duration::from_secs(2);
+
+impl Inspector {
+    pub(super) async fn channel_rows(&self) -> Result<Value, InspectError> {
+        let overview = self.overview(i64::MAX, 0).await?;
+        Ok(self.rows(&overview.outbound))
+    }
+
+    /// Each channel with its state; `queued` are the undelivered messages by channel.
+    pub(super) fn rows(&self, queued: &[(String, usize)]) -> Value {
+        let row = |name: &str, kind: &str, enabled: bool, allow_from: Value| {
+            let (state, error) = self.state(name, enabled);
+            let queued = queued.iter().find(|(channel, _)| channel == name).map_or(0, |(_, messages)| *messages);
+            json!({ "name": name, "kind": kind, "enabled": enabled, "state": state, "error": error, "queued": queued,
+                    "allow_from": allow_from })
+        };
+        let channels = &self.config.channels;
+        let mut rows = vec![row("cli", "cli", channels.cli.enabled, Value::Null)];
+        for (name, hook) in &channels.webhook {
+            rows.push(row(&format!("webhook:{name}"), "webhook", hook.enabled, json!(hook.allow_from)));
+        }
+        Value::Array(rows)
+    }
+
+    /// The state as one word, and the error that a failed one has.
+    fn state(&self, name: &str, enabled: bool) -> (&'static str, Option<String>) {
+        if let Some(Err(error)) = self.channels.get(name) {
+            return ("failed", Some(error.clone()));
+        }
+        let Some(live) = &self.live else { return (if enabled { "down" } else { "off" }, None) };
+        match live.health.all().remove(name) {
+            Some(ChannelState::Starting) => ("starting", None),
+            Some(ChannelState::Running) => ("running", None),
+            Some(ChannelState::Stopped) => ("stopped", None),
+            Some(ChannelState::Failed { error }) => ("failed", Some(error)),
+            None => ("off", None),
+        }
+    }
+
+    pub(super) async fn test_channel(&self, wanted: &str) -> Result<Value, InspectError> {
+        let known = || std::iter::once("cli".to_owned()).chain(self.config.channels.webhook.keys().map(hook));
+        // A webhook's own name is enough.
+        let Some(name) = known().find(|name| name == wanted || *name == hook(wanted)) else {
+            let known = known().collect::<Vec<_>>().join(", ");
+            return Err(InspectError::Unknown(format!("there is no channel {wanted:?}; there are {known}")));
+        };
+        let checks = self.test(&name).await;
+        Ok(json!({ "channel": name, "ok": worst(&checks) != Verdict::Fail, "checks": checks }))
+    }
+
+    /// Every test of one channel, in the order in which they depend on each other.
+    pub(super) async fn test(&self, name: &str) -> Vec<Finding> {
+        let channel = match self.channels.get(name) {
+            None => {
+                let mend = format!("set enabled = true under [channels.{}]", name.replace(':', "."));
+                return vec![Finding::warn("enabled", "it is switched off", mend)];
+            }
+            Some(Err(error)) => {
+                return vec![Finding::fail(
+                    "config",
+                    error.clone(),
+                    "edit config.toml; `daoyou config check` says more",
+                )];
+            }
+            Some(Ok(channel)) => channel,
+        };
+        let mut findings = vec![Finding::ok("config", "its settings are sound")];
+        match self.state(name, true) {
+            ("failed", error) => findings.push(Finding::fail(
+                "state",
+                format!("it failed and is tried again: {}", error.unwrap_or_default()),
+                "mend what the error names; the gateway's log has more",
+            )),
+            ("down", _) => findings.push(Finding::ok("state", "no gateway runs")),
+            ("starting", _) => findings.push(Finding::warn("state", "it is starting", "look again in a moment")),
+            (state, _) => findings.push(Finding::ok("state", state)),
+        }
+        if let Some(path) = name.strip_prefix("webhook:").map(|name| format!("/webhook/{name}")) {
+            findings.push(self.route(&path).await);
+        }
+        match timeout(TEST, channel.test()).await {
+            Ok(own) => findings.extend(own),
+            Err(_) => {
+                findings.push(Finding::fail("test", format!("no end within {TEST:?}"), "look at the gateway's log"));
+            }
+        }
+        findings
+    }
+
+    /// Whether the server answers at `path`: to a method that the route does not know, so nobody's message.
+    async fn route(&self, path: &str) -> Finding {
+        const NAME: &str = "route";
+        let served = self.live.as_ref().is_some_and(|live| live.serves);
+        let (true, Ok(listen)) = (served, self.config.gateway.listen_addr()) else {
+            return Finding::ok(NAME, format!("{path}: not tried, as no gateway serves it"));
+        };
+        let listen = reachable(listen);
+        let url = format!("http://{listen}{path}");
+        let client = reqwest::Client::builder().no_proxy().tls_certs_only(std::iter::empty()).timeout(CONNECT).build();
+        let answer = match client {
+            Ok(client) => client.request(reqwest::Method::OPTIONS, &url).send().await,
+            Err(error) => return Finding::warn(NAME, format!("not tried: {error}"), "try again"),
+        };
+        match answer.map(|answer| answer.status()) {
+            Ok(reqwest::StatusCode::NOT_FOUND) => Finding::fail(
+                NAME,
+                format!("{listen} knows no {path}"),
+                "restart the gateway: it has another configuration",
+            ),
+            Ok(status) => Finding::ok(NAME, format!("{path} answers at {listen} (OPTIONS: {status})")),
+            Err(error) => Finding::warn(
+                NAME,
+                format!("{path} was asked at {listen}, and gave no HTTP answer: {}", error.without_url()),
+                "look at the gateway's log",
+            ),
+        }
+    }
+
+    /// The port: ours, free, or somebody else's.
+    pub(super) async fn port(&self) -> Finding {
+        const NAME: &str = "port";
+        const OTHER: &str = "choose another port with gateway.listen in config.toml, or stop the program that has it";
+        let listen = match self.config.gateway.listen_addr() {
+            Ok(listen) => listen,
+            Err(wrong) => return Finding::fail(NAME, wrong, "set gateway.listen = \"127.0.0.1:18790\" in config.toml"),
+        };
+        match &self.live {
+            Some(live) if live.serves => match timeout(CONNECT, TcpStream::connect(reachable(listen))).await {
+                Ok(Ok(_)) => Finding::ok(NAME, format!("the gateway listens on {listen}")),
+                Ok(Err(error)) => Finding::fail(NAME, format!("{listen}: {error}"), "restart the gateway"),
+                Err(_) => {
+                    Finding::fail(NAME, format!("{listen}: no connection within {CONNECT:?}"), "restart the gateway")
+                }
+            },
+            Some(_) => Finding::ok(NAME, "this conversation opens none"),
+            None => match TcpListener::bind(listen).await {
+                Ok(_) => Finding::ok(NAME, format!("{listen} is free")),
+                Err(error) => Finding::fail(NAME, format!("{listen}: {error}"), OTHER),
+            },
+        }
+    }
+
+    pub(super) async fn all_channels(&self) -> Vec<Finding> {
+        let tests = self.channels.keys().map(async |name| (name, self.test(name).await));
+        let mut all = Vec::new();
+        for (name, findings) in futures_util::future::join_all(tests).await {
+            let told: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+            if worst(&findings) == Verdict::Ok {
+                all.push(Finding::ok(format!("channel {name}"), told[1..].join("; ")));
+                continue;
+            }
+            let bad = findings.into_iter().filter(|finding| finding.state != Verdict::Ok);
+            all.extend(bad.map(|finding| Finding { name: format!("channel {name}"), ..finding }));
+        }
+        all
+    }
+}
+
+fn hook(name: impl AsRef<str>) -> String {
+    format!("webhook:{}", name.as_ref())
+}
+
+/// Where this machine reaches a server that listens on `listen`.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let ip = match listen.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listen.port())
+}

@@ -1,0 +1,54 @@
+//! What `doctor` asks of the process that is, or would be, the gateway.
+
+use daoyou_channels::Finding;
+use jiff::tz::TimeZone;
+use rustix::process::{Resource, getrlimit};
+
+use super::Inspector;
+use crate::gateway::equip;
+
+/// Files that a gateway may need open at once: connections, the database, commands.
+const OPEN_FILES: u64 = 1_024;
+
+impl Inspector {
+    /// Every check, side by side where they wait.
+    pub async fn checks(&self) -> Vec<Finding> {
+        let (mut findings, sandbox, port, channels) =
+            tokio::join!(self.provider_checks(), self.sandbox_check(), self.port(), self.all_channels());
+        findings.extend([sandbox, port]);
+        findings.extend(channels);
+        findings.extend([self.zone_check(), files_check(getrlimit(Resource::Nofile).current)]);
+        findings
+    }
+
+    fn zone_check(&self) -> Finding {
+        const NAME: &str = "time zone";
+        const MEND: &str = "set agent.timezone = \"Area/City\", such as \"Asia/Shanghai\", in config.toml";
+        match equip::timezone(&self.config) {
+            Err(error) => Finding::fail(NAME, error.to_string(), MEND),
+            Ok(zone) if zone.is_unknown() => {
+                Finding::warn(NAME, "this machine has none, and none is set: times are UTC", MEND)
+            }
+            Ok(zone) => Finding::ok(NAME, name(&zone)),
+        }
+    }
+}
+
+fn name(zone: &TimeZone) -> String {
+    let now = jiff::Timestamp::now().to_zoned(zone.clone());
+    format!("{}, now {}", zone.iana_name().unwrap_or("a zone of this machine's own"), now.strftime("%F %H:%M %z"))
+}
+
+/// `limit` is absent where there is none.
+fn files_check(limit: Option<u64>) -> Finding {
+    const NAME: &str = "open files";
+    match limit {
+        Some(limit) if limit < OPEN_FILES => Finding::warn(
+            NAME,
+            format!("the gateway may open {limit} files and connections, fewer than {OPEN_FILES}"),
+            format!("ulimit -n {OPEN_FILES} before the start, or LimitNOFILE={OPEN_FILES} in the service"),
+        ),
+        Some(limit) => Finding::ok(NAME, format!("up to {limit}")),
+        None => Finding::ok(NAME, "no limit"),
+    }
+}

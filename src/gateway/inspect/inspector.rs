@@ -1,0 +1,149 @@
+//! What there is to look at, and who is asked what.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use daoyou_channels::Channel;
+use serde_json::{Value, json};
+
+use crate::agent::prepare_workspace;
+use crate::bus::{ChannelHealth, MessageBus};
+use crate::config::{Config, Faults, Loaded};
+use crate::control::{Inspect, InspectError, Question};
+use crate::gateway::build;
+use crate::gateway::check::build_models;
+use crate::gateway::equip::{Equipment, build_tools};
+use crate::home::Home;
+use crate::llm::Models;
+use crate::store::overview::{Overview, overview};
+use crate::store::{Store, StoreError};
+use crate::tools::{Executor, Replay};
+
+/// Looks at a gateway, or at what would be one, as it is now.
+pub struct Inspector {
+    pub(super) home: Home,
+    pub(super) config: Arc<Config>,
+    pub(super) models: Arc<Models>,
+    pub(super) channels: Arc<EachChannel>,
+    pub(super) live: Option<Live>,
+}
+
+/// The channels that are switched on, or why one cannot be.
+type EachChannel = BTreeMap<String, Result<Arc<dyn Channel>, String>>;
+
+/// What only a running gateway has.
+#[derive(Clone)]
+pub struct Live {
+    pub bus: Arc<MessageBus>,
+    pub health: Arc<ChannelHealth>,
+    pub started: Instant,
+    /// It serves HTTP; one that runs for a single conversation does not.
+    pub serves: bool,
+    /// What a reload replaces.
+    pub equipment: Equipment,
+}
+
+/// Answers for a running gateway, each question with the settings of that moment.
+pub struct RunningInspector {
+    home: Home,
+    channels: Arc<EachChannel>,
+    live: Live,
+}
+
+impl RunningInspector {
+    /// For a gateway that is being built, with its channels.
+    pub fn new(home: Home, channels: &[Arc<dyn Channel>], live: Live) -> Self {
+        let channels = channels.iter().map(|channel| (channel.name().to_owned(), Ok(channel.clone()))).collect();
+        Self { home, channels: Arc::new(channels), live }
+    }
+}
+
+#[async_trait]
+impl Inspect for RunningInspector {
+    async fn answer(&self, question: Question) -> Result<Value, InspectError> {
+        let inspector = Inspector {
+            home: self.home.clone(),
+            config: self.live.equipment.config.get(),
+            models: self.live.equipment.models.get(),
+            channels: self.channels.clone(),
+            live: Some(self.live.clone()),
+        };
+        inspector.answer(question).await
+    }
+}
+
+impl Inspector {
+    /// For a home where no gateway runs.
+    ///
+    /// # Errors
+    /// The model services are configured wrongly.
+    pub fn at_rest(home: Home, loaded: &Loaded) -> Result<Self, Faults> {
+        crate::llm::install_crypto();
+        let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
+        let channels = Arc::new(build::each_channel(&loaded.config));
+        Ok(Self { home, config: Arc::new(loaded.config.clone()), models, channels, live: None })
+    }
+
+    /// The store's part of what is asked.
+    pub(super) async fn overview(&self, since: i64, turns: u32) -> Result<Overview, InspectError> {
+        let look = move |connection: &_| overview(connection, since, turns);
+        let failed = |error: StoreError| InspectError::Failed(error.to_string());
+        match &self.live {
+            Some(live) => live.bus.store().read(look).await.map_err(failed),
+            // Looking makes nothing.
+            None if !self.home.database().exists() => Ok(Overview::default()),
+            None => {
+                let store = Store::open(&self.home.database()).map_err(failed)?;
+                let found = store.read(look).await;
+                store.close().await;
+                found.map_err(failed)
+            }
+        }
+    }
+
+    /// The gateway's tools, or those it would have; its workspace must be there.
+    pub(super) fn tools(&self) -> Result<Arc<Executor>, String> {
+        if let Some(live) = &self.live {
+            return Ok(live.equipment.runner.get().tools.clone());
+        }
+        let workspace = self.home.workspace(&self.config.agent.workspace);
+        build_tools(&self.config, &workspace, &self.home).map_err(|error| error.to_string())
+    }
+
+    fn tool_rows(&self) -> Result<Value, InspectError> {
+        let failed = |error: String| InspectError::Failed(error);
+        if self.live.is_none() {
+            let workspace = self.home.workspace(&self.config.agent.workspace);
+            prepare_workspace(&workspace).map_err(|error| failed(error.to_string()))?;
+        }
+        let tools = self.tools().map_err(failed)?;
+        let rows = tools.registry().all().map(|(tool, enabled)| {
+            let spec = tool.spec();
+            json!({
+                "name": spec.name,
+                "description": spec.description,
+                "enabled": enabled,
+                "idempotent": tool.replay() != Replay::Once,
+                "aliases": tool.aliases(),
+                "schema": spec.parameters,
+            })
+        });
+        Ok(rows.collect())
+    }
+}
+
+#[async_trait]
+impl Inspect for Inspector {
+    async fn answer(&self, question: Question) -> Result<Value, InspectError> {
+        match question {
+            Question::Status => self.status().await,
+            Question::Channels => self.channel_rows().await,
+            Question::TestChannel(name) => self.test_channel(&name).await,
+            Question::Models(ask) => self.model_rows(ask).await,
+            Question::Tools => self.tool_rows(),
+            Question::Checks => Ok(json!(Box::pin(self.checks()).await)),
+        }
+    }
+}

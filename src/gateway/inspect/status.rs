@@ -1,0 +1,92 @@
+//! `daoyou status`.
+
+use daoyou_channels::settings::Span;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::Inspector;
+use crate::control::InspectError;
+use crate::gateway::equip;
+use crate::http::views;
+use crate::store::overview::LastTurn;
+
+/// Turns that are shown.
+const TURNS: u32 = 5;
+
+impl Inspector {
+    /// The keys are the same whether a gateway runs or not.
+    pub(super) async fn status(&self) -> Result<Value, InspectError> {
+        let overview = self.overview(self.midnight(), TURNS).await?;
+        let outbound: usize = overview.outbound.iter().map(|(_, messages)| messages).sum();
+        let model = match self.models.resolve(&self.config.agent.model).await {
+            Ok(choice) => choice.to_string(),
+            Err(error) => format!("none: {error}"),
+        };
+        let uptime = self.live.as_ref().map(|live| Span::from_secs(live.started.elapsed().as_secs()).to_string());
+        let used = overview.used;
+        Ok(json!({
+            "gateway": if self.live.is_some() { "up" } else { "down" },
+            "home": self.home.dir(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": self.live.as_ref().map(|_| std::process::id()),
+            "uptime": uptime,
+            "listen": self.config.gateway.listen,
+            "ready": false,
+            // The server of a running gateway puts its own here.
+            "parts": { "intake": "no gateway runs", "channels": {}, "inbound": overview.inbound, "outbound": outbound },
+            "model": model,
+            "channels": self.rows(&overview.outbound),
+            "queues": {
+                "inbound": overview.inbound,
+                "running": overview.running,
+                "oldest_inbound": overview.oldest_inbound.map(time),
+                "outbound": outbound,
+                "oldest_outbound": overview.oldest_outbound.map(time),
+            },
+            "dead_letters": overview.stuck,
+            "dead_messages": overview.dead,
+            "last_turns": overview.last.iter().map(turn).collect::<Vec<_>>(),
+            "today": {
+                "turns": used.turns,
+                "input": used.input,
+                "output": used.output,
+                "cached": used.cached,
+                // Known only where a service's price is.
+                "cost": null,
+            },
+            "database": self.database(overview.free),
+            "losses": views::losses(&overview.losses),
+        }))
+    }
+
+    /// When today began, for the owner.
+    fn midnight(&self) -> i64 {
+        let zone = equip::timezone(&self.config).unwrap_or_else(|_| jiff::tz::TimeZone::system());
+        let now = Timestamp::now();
+        let midnight = now.to_zoned(zone).start_of_day().map_or(now, |day| day.timestamp());
+        midnight.as_millisecond()
+    }
+
+    /// The sizes are null where there is none yet.
+    fn database(&self, free: u64) -> Value {
+        let path = self.home.database();
+        let size = |path: &std::path::Path| std::fs::metadata(path).map(|file| file.len()).ok();
+        let log = path.with_extension("db-wal");
+        json!({ "path": path, "size": size(&path), "wal": size(&log), "free": free })
+    }
+}
+
+fn turn(turn: &LastTurn) -> Value {
+    let outcome = if turn.error.is_some() { "failed" } else { &turn.state };
+    json!({
+        "turn": turn.turn,
+        "session": turn.session,
+        "outcome": outcome,
+        "error": turn.error,
+        "at": time(turn.received_at),
+    })
+}
+
+fn time(ms: i64) -> String {
+    Timestamp::from_millisecond(ms).map(|at| at.to_string()).unwrap_or_default()
+}

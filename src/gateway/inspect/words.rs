@@ -1,0 +1,52 @@
+//! Amounts as people say them.
+
+use daoyou_channels::settings::Span;
+
+/// `1.2 GB`; powers of 1,000, as in the configuration.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KB", "MB", "GB", "TB", "PB"];
+    if bytes < 1_000 {
+        return format!("{bytes} B");
+    }
+    let (mut amount, mut unit) = (bytes as f64 / 1_000.0, 0);
+    while amount >= 999.95 && unit + 1 < UNITS.len() {
+        amount /= 1_000.0;
+        unit += 1;
+    }
+    format!("{amount:.1} {}", UNITS[unit])
+}
+
+/// How long ago `then` was at `now`, both in milliseconds, in its two largest units.
+pub fn age(then: i64, now: i64) -> String {
+    let secs = u64::try_from(now.saturating_sub(then) / 1_000).unwrap_or(0);
+    let coarse = match secs {
+        ..3_600 => secs,
+        3_600..86_400 => secs - secs % 60,
+        86_400.. => secs - secs % 3_600,
+    };
+    Span::from_secs(coarse).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_short() {
+        for (amount, expected) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.0 KB"),
+            (999_960, "1.0 MB"),
+            (1_234_567_890, "1.2 GB"),
+            (u64::MAX, "18446.7 PB"),
+        ] {
+            assert_eq!(bytes(amount), expected);
+        }
+        for (secs, expected) in
+            [(-5, "0s"), (0, "0s"), (59, "59s"), (3_599, "59m 59s"), (3_661, "1h 1m"), (90_061, "1d 1h")]
+        {
+            assert_eq!(age(0, secs * 1_000), expected);
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! `daoyou doctor` on homes that are well, and on homes that are broken in each way that we know of.
+
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::support::gateway::Message;
+use crate::support::{Answer, Gateway, Hook, Model, Setup, Sink};
+
+/// What doctor said and how it ended.
+struct Examined {
+    code: Option<i32>,
+    report: Value,
+}
+
+impl Examined {
+    fn checks(&self) -> &[Value] {
+        self.report["checks"].as_array().unwrap()
+    }
+
+    /// The first check of this name that is so bad.
+    fn check(&self, name: &str, state: &str) -> &Value {
+        let found = self.checks().iter().find(|check| check["name"] == name && check["state"] == state);
+        found.unwrap_or_else(|| panic!("no {name} that is {state}: {:#}", self.report))
+    }
+
+    /// The names of those that are not ok.
+    fn complaints(&self) -> Vec<&str> {
+        self.checks().iter().filter(|check| check["state"] != "ok").filter_map(|check| check["name"].as_str()).collect()
+    }
+}
+
+/// Runs doctor in this home as it stands; the configuration is not written anew.
+async fn examine(gateway: &Gateway, more: &[&str]) -> Examined {
+    let output = gateway.command(&[&["doctor", "--json"], more].concat()).output().await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let report = serde_json::from_str(&text).unwrap_or_else(|fault| {
+        panic!("{fault}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
+    });
+    let examined = Examined { code: output.status.code(), report };
+    let failed = examined.checks().iter().any(|check| check["state"] == "fail");
+    assert_eq!((examined.code, &examined.report["ok"]), (Some(i32::from(failed)), &json!(!failed)));
+    for check in examined.checks() {
+        assert_eq!(check["state"] == "ok", check["mend"].is_null(), "what is wrong says how to mend it: {check}");
+        assert!(check["message"].as_str().is_some_and(|text| !text.is_empty() && !text.contains('\n')), "{check}");
+    }
+    examined
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// A gateway that is well is told so, in the same words whether it runs or rests; looking changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_that_is_well() {
+    let model = Model::start().await;
+    let sink = Sink::start(None).await;
+    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
+    gateway.write_config();
+    chmod(&gateway.home(), 0o700);
+    chmod(&gateway.home().join("config.toml"), 0o600);
+    gateway.up().await;
+    let id = gateway.accept("in", &Message::new("hi").chat("c")).await;
+    sink.wait_posts(1).await;
+
+    let running = examine(&gateway, &[]).await;
+    assert_eq!(running.complaints(), Vec::<&str>::new(), "{:#}", running.report);
+    for (name, words) in [
+        ("gateway", format!("pid {}", gateway.pid())),
+        ("database", "tables read".to_owned()),
+        ("model", "scripted".to_owned()),
+        ("provider scripted", "lists 1 models".to_owned()),
+        ("port", gateway.address()),
+        ("channel webhook:in", "/webhook/in answers".to_owned()),
+        ("time zone", "UTC".to_owned()),
+    ] {
+        let message = running.check(name, "ok")["message"].as_str().unwrap();
+        assert!(message.contains(&words), "{name}: {message}");
+    }
+    assert_eq!((sink.replies_to(&id).len(), model.count()), (1, 1), "nobody is sent anything");
+
+    gateway.stop().await;
+    let before = fs::read(gateway.database()).unwrap();
+    let resting = examine(&gateway, &[]).await;
+    assert_eq!(resting.complaints(), Vec::<&str>::new(), "{:#}", resting.report);
+    let names = |examined: &Examined| examined.checks().iter().map(|check| check["name"].clone()).collect::<Vec<_>>();
+    assert_eq!(names(&resting), names(&running));
+    assert!(fs::read(gateway.database()).unwrap() == before);
+    let text = gateway.run(&["doctor"]).await;
+    assert_eq!(text.code, Some(0), "{text:?}");
+    assert!(text.stdout.ends_with(", all is well\n") && text.stdout.starts_with("ok    config"), "{}", text.stdout);
+}
+
+type Break = fn(&Path);
+
+/// How a home is broken, the check that tells, how bad it is, a part of what it says and of how to mend it, and whether
+/// `--fix` mends it.
+type Row = (&'static str, Break, &'static str, &'static str, &'static str, &'static str, bool);
+
+const BROKEN: &[Row] = &[
+    ("0777", |home| chmod(home, 0o777), "home", "fail", "can change it", "chmod 700 ", true),
+    ("0755", |home| chmod(home, 0o755), "home", "warn", "can look into it", "chmod 700 ", true),
+    ("token of all", |home| chmod(&home.join("token"), 0o644), "token", "fail", "may read it", "chmod 600 ", true),
+    ("no token", |home| fs::remove_file(home.join("token")).unwrap(), "token", "warn", "none yet", "--fix", true),
+    ("empty token", |home| fs::write(home.join("token"), " ").unwrap(), "token", "fail", "no token", "rm ", true),
+    ("database of all", |home| chmod(&home.join("daoyou.db"), 0o666), "database", "fail", "may use", "chmod 600", true),
+    (
+        "stale socket",
+        |home| drop(UnixListener::bind(home.join("daoyou.sock")).unwrap()),
+        "socket",
+        "warn",
+        "left over",
+        "rm ",
+        true,
+    ),
+    (
+        "no workspace",
+        |home| fs::remove_dir_all(home.join("workspace")).unwrap(),
+        "workspace",
+        "warn",
+        "there is none",
+        "--fix",
+        true,
+    ),
+    (
+        "leftovers",
+        |home| {
+            let draft = File::create(home.join("token.0123456789abcdef")).unwrap();
+            draft.set_modified(SystemTime::now() - Duration::from_secs(3_600)).unwrap();
+        },
+        "leftovers",
+        "warn",
+        "1 temporary",
+        "--fix",
+        true,
+    ),
+    (
+        "a file for a workspace",
+        |home| {
+            fs::remove_dir_all(home.join("workspace")).unwrap();
+            fs::write(home.join("workspace"), "").unwrap();
+        },
+        "workspace",
+        "fail",
+        "not a folder",
+        "mv ",
+        false,
+    ),
+    (
+        "garbage for settings",
+        |home| fs::write(home.join("config.toml"), [0xff, 0, b'[']).unwrap(),
+        "config",
+        "fail",
+        "config.toml",
+        "edit ",
+        false,
+    ),
+    (
+        "a wrong setting",
+        |home| fs::write(home.join("config.toml"), "[agent]\nmodle = 1\n").unwrap(),
+        "config",
+        "fail",
+        "agent.modle",
+        "line 2",
+        false,
+    ),
+    (
+        "garbage for a database",
+        |home| fs::write(home.join("daoyou.db"), "a diary").unwrap(),
+        "database",
+        "fail",
+        "not a database",
+        "mv ",
+        false,
+    ),
+    (
+        "a damaged database",
+        |home| {
+            let mut bytes = fs::read(home.join("daoyou.db")).unwrap();
+            let length = bytes.len();
+            bytes[4_096..length.min(40_960)].fill(0x5a);
+            fs::write(home.join("daoyou.db"), bytes).unwrap();
+        },
+        "database",
+        "fail",
+        "",
+        "restore",
+        false,
+    ),
+    (
+        "a newer database",
+        |home| {
+            Connection::open(home.join("daoyou.db")).unwrap().pragma_update(None, "user_version", 999).unwrap();
+        },
+        "database",
+        "fail",
+        "newer daoyou (format 999",
+        "update daoyou",
+        false,
+    ),
+    (
+        "a message from the future",
+        |home| {
+            let sql = "UPDATE inbox SET received_at = received_at + 600000";
+            Connection::open(home.join("daoyou.db")).unwrap().execute(sql, []).unwrap();
+        },
+        "clock of the store",
+        "warn",
+        "went back",
+        "timedatectl",
+        false,
+    ),
+    (
+        "old work and dead letters",
+        |home| {
+            let sql = "UPDATE inbox SET received_at = received_at - 86400000, state = 'queued'; UPDATE outbox SET state = 'dead'";
+            Connection::open(home.join("daoyou.db")).unwrap().execute_batch(sql).unwrap();
+        },
+        "dead letters",
+        "warn",
+        "could not be delivered",
+        "queue retry",
+        false,
+    ),
+];
+
+/// Each broken home gets a report that names what is wrong and mends what can be mended; nothing else is touched.
+#[tokio::test(flavor = "multi_thread")]
+async fn homes_that_are_broken() {
+    let sink = Sink::start(None).await;
+    let mut gateway = Gateway::start(Setup::new().hook(Hook::bearer("in").callback(&sink))).await;
+    gateway.accept("in", &Message::new("hi").chat("c")).await;
+    sink.wait_posts(1).await;
+    gateway.stop().await;
+    chmod(&gateway.home(), 0o700);
+    chmod(&gateway.home().join("config.toml"), 0o600);
+    let whole = tempfile::tempdir().unwrap();
+    let kept = whole.path().join("home");
+    copy(&gateway.home(), &kept);
+
+    for (what, damage, name, state, words, mend, is_fixed) in BROKEN {
+        fs::remove_dir_all(gateway.home()).unwrap();
+        copy(&kept, &gateway.home());
+        damage(&gateway.home());
+        let found = examine(&gateway, &[]).await;
+        let check = found.check(name, state);
+        assert!(check["message"].as_str().unwrap().contains(words), "{what}: {check}");
+        assert!(check["mend"].as_str().unwrap().contains(mend), "{what}: {check}");
+        assert_eq!(found.report["fixable"], u32::from(*is_fixed), "{what}: {:#}", found.report);
+        let fixed = examine(&gateway, &["--fix"]).await;
+        let done: Vec<_> = fixed.checks().iter().filter(|check| !check["fixed"].is_null()).collect();
+        assert_eq!(
+            (done.len(), done.iter().all(|check| check["name"] == *name)),
+            (usize::from(*is_fixed), true),
+            "{what}"
+        );
+        let after = examine(&gateway, &[]).await;
+        assert_eq!(after.complaints().contains(name), !is_fixed, "{what}: {:#}", after.report);
+        if *is_fixed {
+            assert_eq!(after.code, Some(0), "{what}: {:#}", after.report);
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+    chmod(to, mode(from));
+}
+
+/// No home at all, and a file where it should be: told, and only made when asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_home() {
+    let gateway = Gateway::new(Setup::new());
+    let found = examine(&gateway, &[]).await;
+    assert_eq!(found.check("home", "warn")["mend"], "daoyou gateway");
+    assert!(!gateway.home().exists(), "looking makes nothing");
+    let fixed = examine(&gateway, &["--fix"]).await;
+    assert_eq!(fixed.code, Some(0), "{:#}", fixed.report);
+    let made = ["token", "workspace/AGENTS.md"].map(|file| gateway.home().join(file).exists());
+    assert_eq!((mode(&gateway.home()), made), (0o700, [true, true]));
+
+    fs::remove_dir_all(gateway.home()).unwrap();
+    fs::write(gateway.home(), "a file").unwrap();
+    let found = examine(&gateway, &["--fix"]).await;
+    assert!(found.check("home", "fail")["message"].as_str().unwrap().contains("not a folder"));
+    let nowhere = gateway.command(&["doctor"]).env_remove("HOME").env("DAOYOU_HOME", "").output().await.unwrap();
+    // Where the machine itself knows the user's folder, that one is looked at.
+    assert!(matches!(nowhere.status.code(), Some(0 | 1)), "{nowhere:?}");
+}
+
+/// A service that answers its list of models so; gives its address.
+async fn service(status: u16, date: &'static str) -> String {
+    let status = StatusCode::from_u16(status).unwrap();
+    let body = json!({ "error": { "message": "not with a-model-key" }, "data": [{ "id": "scripted-2" }] });
+    let answer = move || async move { (status, [("date", date)], axum::Json(body)) };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, Router::new().route("/v1/models", get(answer))).await });
+    url
+}
+
+/// Model services that refuse the key, are not there, do not know the model, or live at another time.
+#[tokio::test(flavor = "multi_thread")]
+async fn services_that_do_not_answer() {
+    const OLD: &str = "Tue, 03 Mar 2026 10:00:00 GMT";
+    let model = Model::start().await;
+    let closed = "http://127.0.0.1:9/v1".to_owned();
+    for (url, name, state, words, mend) in [
+        (
+            service(401, OLD).await,
+            "provider scripted",
+            "fail",
+            "refuses the key: HTTP 401",
+            "providers.scripted.api_key",
+        ),
+        (service(403, OLD).await, "provider scripted", "fail", "refuses the key", "providers.scripted.api_key"),
+        (service(404, OLD).await, "provider scripted", "ok", "only a message tells", ""),
+        (service(503, OLD).await, "provider scripted", "warn", "not now", "later"),
+        (closed, "provider scripted", "fail", "cannot be reached", "providers.scripted.base_url"),
+        (service(200, OLD).await, "model", "warn", "none of the 1 models", "scripted/scripted-2"),
+        (service(200, OLD).await, "clock of services", "warn", "ahead of scripted's", "timedatectl"),
+    ] {
+        let gateway = Gateway::new(Setup::new().model(&model).set("providers.scripted.base_url", url));
+        gateway.write_config();
+        let found = examine(&gateway, &[]).await;
+        let check = found.check(name, state);
+        assert!(check["message"].as_str().unwrap().contains(words), "{check}");
+        assert!(mend.is_empty() || check["mend"].as_str().unwrap().contains(mend), "{check}");
+        assert!(!found.report.to_string().contains("a-model-key"), "a key is never shown: {:#}", found.report);
+    }
+}
+
+/// A full reserve, a port that another has, a receiver that is not there, and a home that a mute process holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_is_not_well() {
+    let sink = Sink::start(None).await;
+    sink.always(Some(Answer::Status(500, None)));
+    let hook = Hook::bearer("in")
+        .set("callback_url", "http://127.0.0.1:9/secret-path")
+        .set("callback_secret", "whsec_c2VjcmV0");
+    let gateway = Gateway::new(
+        Setup::new().set("store.reserve", "100000000GB").hook(hook).hook(Hook::bearer("sick").callback(&sink)),
+    );
+    gateway.write_config();
+    let _taken = TcpListener::bind(gateway.address()).await.unwrap();
+    let found = examine(&gateway, &[]).await;
+    assert!(found.check("disk", "fail")["message"].as_str().unwrap().contains("store.reserve"));
+    assert!(found.check("port", "fail")["mend"].as_str().unwrap().contains("gateway.listen"));
+    assert!(found.check("channel webhook:in", "fail")["mend"].as_str().unwrap().contains("callback_url"));
+    assert!(found.check("channel webhook:sick", "warn")["message"].as_str().unwrap().contains("500"));
+    assert!(!found.report.to_string().contains("secret-path"), "an address may hold a token");
+
+    let mut lock = File::create(gateway.home().join("daoyou.lock")).unwrap();
+    lock.lock().unwrap();
+    writeln!(lock, "{}", std::process::id()).unwrap();
+    let found = examine(&gateway, &["--fix"]).await;
+    let check = found.check("gateway", "fail");
+    let pid = std::process::id().to_string();
+    assert!(check["message"].as_str().unwrap().contains(&pid) && check["mend"].as_str().unwrap().contains(&pid));
+    found.check("parts", "warn");
+}
