@@ -21,7 +21,7 @@ use super::journal::{Journal, StoreJournal};
 use super::lanes::Company;
 use super::phrases::{Phrases, fill};
 use super::progress::{ContextStep, Progress, StepBody};
-use super::slash::{SessionChange, Slash, SlashCommands};
+use super::slash::{Answered, SessionChange, Slash, SlashCommands, wanted_model};
 use super::turn::{Answer, Turn, TurnLimits};
 use super::watch::Watch;
 use super::{AgentConfig, QueueMode};
@@ -156,8 +156,8 @@ impl LaneRunner {
             return Err(StoreError::Row("a turn without messages".to_owned()));
         };
         if let Some(command) = Slash::parse(&last.content) {
-            let (reply, change) = self.slash.answer(&command, session.as_str()).await?;
-            let answer = Answer { reply, error: None };
+            let Answered { reply, change, error } = self.slash.answer(&command, last).await?;
+            let answer = Answer { reply, error };
             let ending = self.ending(started, Outcome::Answered(answer), None);
             return Ok(Ending { append: Append::Nothing, change, ..ending });
         }
@@ -184,6 +184,7 @@ impl LaneRunner {
                 reply,
                 input_tokens: progress.usage.input_tokens,
                 output_tokens: progress.usage.output_tokens,
+                cost: None,
             },
         });
         Ok(Ending { model, ..ending })
@@ -193,7 +194,7 @@ impl LaneRunner {
     async fn converse(&self, run: &Run<'_>, progress: &mut Progress) -> Result<(String, Outcome), StoreError> {
         let Run { session, started, journal, .. } = *run;
         let (head, history, from) = self.history(session, progress.context.clone()).await?;
-        let wanted = head.model.clone().unwrap_or_else(|| self.config.model.clone());
+        let wanted = wanted_model(run.last).or_else(|| head.model.clone()).unwrap_or_else(|| self.config.model.clone());
         let model = match self.models.resolve(&wanted).await {
             Ok(model) => model,
             Err(error) => {

@@ -1,6 +1,6 @@
 //! `daoyou gateway`.
 
-use daoyou_channels::cli::{Console, Front, Interrupt};
+use daoyou_channels::cli::{Conversation, Interrupt};
 
 use super::Exit;
 use super::prepared::{Prepared, refuse, watch_signals};
@@ -19,8 +19,7 @@ pub async fn run(chats_here: bool, prepared: Prepared) -> anyhow::Result<Exit> {
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
     let front = if chats_here && loaded.config.channels.cli.enabled {
-        let console = Console::of_process(Some(home.history()))?;
-        Some(Front { console, banner: String::new(), chat_id: "direct".to_owned(), session: None, interrupt })
+        Some(super::chat::front(&home, &loaded.config, Conversation::of(None), interrupt)?)
     } else {
         None
     };

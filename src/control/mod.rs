@@ -3,5 +3,5 @@
 mod client;
 mod request;
 
-pub use client::{ControlClient, Followed, Frame};
+pub use client::{ControlClient, Frame};
 pub use request::{Change, Query};

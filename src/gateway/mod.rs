@@ -6,5 +6,5 @@ mod run;
 mod upkeep;
 
 pub use at_rest::{change, look, status_at_rest};
-pub use build::{Gateway, Options, banner, check};
+pub use build::{Gateway, Options, banner, check, language};
 pub use run::supervise_command;

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::server::Hub;
 use super::views::{self, Changed, Then};
-use super::{attach, health};
+use super::{attach, directory, health};
 use crate::control::{Change, Query};
 use crate::store::{Commit, StoreError, outbox, usage};
 
@@ -45,6 +45,7 @@ pub fn routes(hub: Arc<Hub>) -> Router {
         )
         .route("/api/queue/{id}/retry", post(async |hub: Shared, Path(id)| change(&hub, Change::Retry(id)).await))
         .route("/api/attach", get(attach::attach))
+        .route("/api/terminal", get(directory::terminal))
         .with_state(hub)
 }
 

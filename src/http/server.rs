@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 
+use super::directory::GatewayDirectory;
 use super::{api, health};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::llm::Models;
@@ -28,6 +29,7 @@ pub struct Hub {
     pub inbox: BusInbox,
     pub channels: Arc<ChannelHealth>,
     pub cli: Arc<CliChannel>,
+    pub directory: Arc<GatewayDirectory>,
     pub models: Arc<Models>,
     /// `agent.model`.
     pub model: String,
