@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
 
 use super::clean::{Cleaner, clean, clean_line};
 use super::console::Style;
@@ -23,6 +24,9 @@ const MAX_RESULT_COLUMNS: usize = 160;
 /// How much streamed text is remembered, in bytes, to know a reply that stands on the screen already.
 const MAX_STREAMED: usize = 4 << 20;
 
+/// What of a call is shown however narrow the screen is, in columns.
+const MIN_CALL: usize = 8;
+
 const BOT: &str = "Bot> ";
 
 /// Draws one conversation.
@@ -36,6 +40,9 @@ pub(super) struct Painter {
     streamed: String,
     flow: Option<Flow>,
     thought_chars: usize,
+    /// What is thought at the moment, and how many of its rows are final.
+    thought: String,
+    thought_rows: usize,
     /// Tool calls without a result.
     calls: Vec<Call>,
     /// When the turn that runs began.
@@ -70,6 +77,8 @@ impl Painter {
             streamed: String::new(),
             flow: None,
             thought_chars: 0,
+            thought: String::new(),
+            thought_rows: 0,
             calls: Vec::new(),
             began: None,
             used: None,
@@ -93,12 +102,7 @@ impl Painter {
                 self.streamed.clear();
                 self.lines(&[Row::of(Face::DIM, self.words.starts_anew)])
             }
-            TurnEvent::Error { message } => {
-                let rows = self.wrapped(Face::coloured(Colour::Red), &clean(message), &Row::default());
-                let drawn = self.lines(&rows);
-                self.streamed.clone_from(message);
-                drawn
-            }
+            TurnEvent::Error { message } => self.failure(message),
             TurnEvent::Done { input_tokens, output_tokens, cost, .. } => {
                 self.used = Some((*input_tokens, *output_tokens, cost.clone()));
                 String::new()
@@ -142,10 +146,7 @@ impl Painter {
         let lifted = match self.at {
             At::LineStart => self.screen.lift(),
             At::Text if self.flow.is_some() => self.screen.lift(),
-            At::Text | At::Thinking => {
-                self.at = At::LineStart;
-                "\n".to_owned()
-            }
+            At::Text | At::Thinking => self.settle(),
         };
         let from = clean_line(message.session.as_str());
         let lead = if message.session == *here { BOT.to_owned() } else { format!("Bot ({from})> ") };
@@ -156,8 +157,8 @@ impl Painter {
     pub(super) fn end(&mut self) -> String {
         let mut ended = self.settle();
         for call in std::mem::take(&mut self.calls) {
-            let mut row = self.call_row("● ", &call.line, Face::coloured(Colour::Yellow));
-            row.push(Face::DIM, &format!(" {}", self.words.no_result));
+            let after = format!(" {}", self.words.no_result);
+            let row = self.call_row("● ", &call.line, Face::coloured(Colour::Yellow), &after);
             ended += &self.screen.put(&[row], None);
         }
         if let (Some((input, output, cost)), Some(began)) = (self.used.take(), self.began) {
@@ -166,7 +167,8 @@ impl Painter {
             if let Some(cost) = cost {
                 usage += &format!(" · {}", clean_line(&cost));
             }
-            ended += &self.screen.put(&[Row::of(Face::DIM, &usage)], None);
+            let rows = self.wrapped(Face::DIM, &usage, &Row::default());
+            ended += &self.screen.put(&rows, None);
         }
         self.began = None;
         self.streamed.clear();
@@ -191,7 +193,8 @@ impl Painter {
 
     /// Lines of the program's own, which were asked for.
     pub(super) fn say(&mut self, lines: &[String]) -> String {
-        let rows: Vec<Row> = lines.iter().map(|line| Row::of(Face::PLAIN, line)).collect();
+        let rows: Vec<Row> =
+            lines.iter().flat_map(|line| self.wrapped(Face::PLAIN, line, &Row::default())).collect();
         self.lines(&rows)
     }
 
@@ -209,7 +212,12 @@ impl Painter {
             shown = self.settle();
             self.at = At::Thinking;
             self.cleaner = Cleaner::default();
-            shown += &self.paint(Face::DIM, self.words.thinking);
+            if self.style.cursor {
+                self.thought = self.words.thinking.to_owned();
+                self.thought_rows = 0;
+            } else {
+                shown += &self.paint(Face::DIM, self.words.thinking);
+            }
         }
         let left = MAX_THINKING_CHARS - self.thought_chars;
         let text = self.cleaner.clean(delta);
@@ -218,7 +226,15 @@ impl Painter {
         if self.thought_chars > MAX_THINKING_CHARS {
             words.push('…');
         }
-        shown + &self.paint(Face::DIM, &words)
+        if !self.style.cursor {
+            return shown + &self.paint(Face::DIM, &words);
+        }
+        self.thought += &words;
+        let mut rows = self.wrapped(Face::DIM, &self.thought, &Row::default());
+        let live = rows.pop();
+        let steady = rows.get(self.thought_rows..).unwrap_or_default().to_vec();
+        self.thought_rows = rows.len().max(self.thought_rows);
+        shown + &self.screen.put(&steady, live)
     }
 
     fn text(&mut self, delta: &str) -> String {
@@ -250,12 +266,21 @@ impl Painter {
         }
     }
 
+    /// What went wrong; of what was streamed before it, which it may begin with, nothing again.
+    fn failure(&mut self, message: &str) -> String {
+        let streamed = std::mem::take(&mut self.streamed);
+        let rest = message.trim().strip_prefix(streamed.trim()).unwrap_or(message);
+        let rows = self.wrapped(Face::coloured(Colour::Red), clean(rest).trim(), &Row::default());
+        self.streamed = message.to_owned();
+        self.lines(&rows)
+    }
+
     fn call(&mut self, id: &str, name: &str, arguments: Option<&Value>) -> String {
         let brief = arguments.map(|arguments| cut(&clean(&brief(arguments)), MAX_ARGUMENT_COLUMNS));
         let line = format!("{}({})", clean_line(name), brief.as_deref().unwrap_or("…"));
         self.streamed.clear();
         if !self.style.cursor {
-            let row = self.call_row("● ", &line, Face::coloured(Colour::Yellow));
+            let row = self.call_row("● ", &line, Face::coloured(Colour::Yellow), "");
             return if arguments.is_some() { self.lines(&[row]) } else { String::new() };
         }
         let settled = self.settle();
@@ -274,11 +299,9 @@ impl Painter {
             let open = self.calls.iter().position(|call| call.id == id).map(|at| self.calls.remove(at));
             let line = open.as_ref().map_or_else(|| format!("{}()", clean_line(name)), |call| call.line.clone());
             let dot = Face::coloured(if success { Colour::Green } else { Colour::Red });
-            let mut row = self.call_row("● ", &line, dot);
-            if let Some(took) = open.map(|call| call.began.elapsed()).filter(|took| took.as_secs() > 0) {
-                row.push(Face::DIM, &format!(" {}", span(took)));
-            }
-            rows.push(row);
+            let took = open.map(|call| call.began.elapsed()).filter(|took| took.as_secs() > 0);
+            let after = took.map_or_else(String::new, |took| format!(" {}", span(took)));
+            rows.push(self.call_row("● ", &line, dot, &after));
         }
         let columns = self.limit(MAX_RESULT_COLUMNS);
         let folded = fold(&clean(content), columns, self.words);
@@ -287,11 +310,13 @@ impl Painter {
         drawn + &self.tick()
     }
 
-    /// A tool call on one row.
-    fn call_row(&self, dot: &str, line: &str, face: Face) -> Row {
+    /// A tool call on one row, with what stands behind it.
+    fn call_row(&self, dot: &str, line: &str, face: Face, after: &str) -> Row {
         let mut row = Row::of(face, dot);
         row.push(Face::coloured(Colour::Yellow), line);
-        row.cut(self.limit(MAX_RESULT_COLUMNS))
+        let mut row = row.cut(self.limit(MAX_RESULT_COLUMNS).saturating_sub(after.width()).max(MIN_CALL));
+        row.push(Face::DIM, after);
+        row
     }
 
     fn spinning(&self, began: Instant) -> Row {
@@ -304,11 +329,8 @@ impl Painter {
             others => format!(" +{others}"),
         };
         let after = format!("{others} {}", whole_seconds(call.began.elapsed()));
-        let room = self.screen.width().saturating_sub(after.len());
-        let mut row = Row::of(Face::coloured(Colour::Yellow), &format!("{} {}", frame(began.elapsed()), call.line));
-        row = row.cut(room);
-        row.push(Face::DIM, after.trim_end());
-        row
+        let dot = format!("{} ", frame(began.elapsed()));
+        self.call_row(&dot, &call.line, Face::coloured(Colour::Yellow), after.trim_end())
     }
 
     /// What is left of a reply that was streamed.
@@ -368,8 +390,12 @@ impl Painter {
             // A row that was final already stands there as the live one does not any more.
             return self.screen.put(&rows, None);
         }
-        let lifted = self.screen.lift();
-        if at == At::LineStart { lifted } else { "\n".to_owned() }
+        match at {
+            At::LineStart => self.screen.lift(),
+            // The last row that was thought stays where it is.
+            At::Thinking if self.style.cursor => self.screen.keep(),
+            At::Thinking | At::Text => "\n".to_owned(),
+        }
     }
 
     fn wrapped(&self, face: Face, text: &str, lead: &Row) -> Vec<Row> {

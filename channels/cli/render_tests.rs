@@ -62,6 +62,11 @@ fn a_reply_is_printed_once_however_it_came() {
         ),
         (&[TurnEvent::Thinking { delta: "hm".into() }, text("Hello")], "Hello", "thinking: hm\n\nBot> Hello\n"),
         (&[TurnEvent::Error { message: "No model.".into() }], "No model.", "No model.\n"),
+        (
+            &[text("It begins"), TurnEvent::Error { message: "It begins\n\n(stopped)".into() }],
+            "It begins\n\n(stopped)",
+            "\nBot> It begins\n(stopped)\n",
+        ),
     ];
     for (events, reply, expected) in table {
         assert_eq!(draw(DUMB, events, reply), *expected, "{events:?}");

@@ -47,6 +47,12 @@ impl Screen {
         drawn
     }
 
+    /// The changing row is final as it stands.
+    pub(super) fn keep(&mut self) -> String {
+        let row = std::mem::take(&mut self.live);
+        if row.is_empty() { String::new() } else { "\n".to_owned() }
+    }
+
     /// Takes the changing row off the screen.
     pub(super) fn lift(&mut self) -> String {
         self.put(&[], None)

@@ -114,7 +114,8 @@ impl Terminal {
 
     async fn converse(&mut self, shutdown: &CancellationToken) -> Result<Left, StartError> {
         if self.front.console.style.live && !self.front.banner.is_empty() {
-            let banner = format!("{}\n", self.front.banner.trim_end());
+            let lines: Vec<_> = self.front.banner.trim_end().lines().map(str::to_owned).collect();
+            let banner = self.painter.say(&lines);
             self.front.console.print(banner, Stream::Out).await?;
         }
         self.ask().await?;

@@ -125,7 +125,7 @@ impl SlashCommands {
             let head = self.store.read(move |connection| messages::session(connection, &key)).await?;
             let current = wanted_model(row).or(head.model).unwrap_or_else(|| self.configured_model.clone());
             let current = match self.models.resolve(&current).await {
-                Ok(choice) => choice.to_string(),
+                Ok(choice) => format!("{}/{}", choice.provider.name(), choice.model),
                 Err(error) => format!("{current} ({error})"),
             };
             let models = self.models.list().await;
