@@ -193,8 +193,7 @@ impl Painter {
 
     /// Lines of the program's own, which were asked for.
     pub(super) fn say(&mut self, lines: &[String]) -> String {
-        let rows: Vec<Row> =
-            lines.iter().flat_map(|line| self.wrapped(Face::PLAIN, line, &Row::default())).collect();
+        let rows: Vec<Row> = lines.iter().flat_map(|line| self.wrapped(Face::PLAIN, line, &Row::default())).collect();
         self.lines(&rows)
     }
 
