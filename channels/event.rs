@@ -24,7 +24,14 @@ pub enum TurnEvent {
     /// What was streamed of the current response is void; it starts anew.
     Restart,
     /// The turn ended; `reply` is the whole final text.
-    Done { reply: String, input_tokens: u64, output_tokens: u64 },
+    Done {
+        reply: String,
+        input_tokens: u64,
+        output_tokens: u64,
+        /// What it cost, for reading, where a price is known: `0.0123 USD`.
+        #[serde(default)]
+        cost: Option<String>,
+    },
     /// The turn failed; `message` is what the user is told.
     Error { message: String },
 }

@@ -75,6 +75,9 @@ impl Trust {
     }
 }
 
+/// In a message's metadata: the model that is to answer it, when that is not the session's.
+pub const MODEL_KEY: &str = "model";
+
 /// A file that came with, or goes with, a message. The bytes lie on disk, synced, before the message is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {

@@ -172,6 +172,12 @@ pub struct ChatArgs {
     /// The conversation to go on with [default: cli:direct]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
+    /// The model that answers here, e.g. openai/gpt-4o [default: the conversation's]
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Text files that go with the first message
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub files: Vec<String>,
 }
 
 /// `daoyou agent`.
@@ -457,6 +463,7 @@ mod tests {
             ("gateway --no-cli", true),
             ("gateway --cli --no-cli", false),
             ("chat --session a:b --home /tmp/x", true),
+            ("chat --model a/b one.txt two.txt", true),
             ("--home /tmp/x --log-format json --log debug chat", true),
             ("chat --log-format xml", false),
             ("chat --log loud", false),

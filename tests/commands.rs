@@ -28,7 +28,7 @@ fn contents<'a>(request: &'a Value, role: &str) -> Vec<&'a str> {
 /// What is asked, and all that must stand in the answer.
 type Table = &'static [(&'static str, &'static [&'static str])];
 
-const COMMANDS: &[&str] = &["/new", "/stop", "/status", "/model", "/session", "/cost", "/tools", "/help"];
+const COMMANDS: &[&str] = &["/new", "/stop", "/status", "/model", "/session", "/cost", "/tools", "/skills", "/help"];
 
 const ENGLISH: Table = &[
     ("/help", COMMANDS),
@@ -39,6 +39,8 @@ const ENGLISH: Table = &[
     ("/session", &["webhook:in:c", "Messages: 2"]),
     ("/cost", &["1 turns", "100 tokens in", "7 tokens out"]),
     ("/tools", &["read_file", "exec", "message"]),
+    ("/skills", &["There are no skills in"]),
+    ("/history", &["Unknown command `/history`"]),
     ("/stop", &["Nothing is running here."]),
     ("/nonsense", &["Unknown command `/nonsense`", "/help", "/new"]),
     ("/new", &["New session started."]),

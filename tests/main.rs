@@ -30,5 +30,6 @@ mod prompt;
 mod provider;
 mod soak;
 mod store;
+mod terminal;
 mod turn;
 mod webhook;

@@ -8,10 +8,11 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{oneshot, watch};
 
+use super::host::{Conversation, Directory, Following, Host, Names};
 use super::terminal::{Front, Left, Terminal};
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
-use crate::event::SessionEvent;
+use crate::event::{EventSource, SessionEvent};
 use crate::finding::Finding;
 use crate::message::{OutboundMessage, SessionKey};
 
@@ -48,15 +49,7 @@ impl CliChannel {
     /// A new screen on `chat_id`, from now until it is dropped. `session` is that of the messages written there, when
     /// it is not the chat's own.
     pub fn attach(&self, chat_id: &str, session: Option<SessionKey>) -> Attachment {
-        let (sender, deliveries) = async_channel::bounded(SCREEN_CAPACITY);
-        let session = session.unwrap_or_else(|| SessionKey::of_chat(NAME, chat_id));
-        let mut book = self.screens.book();
-        book.arrivals += 1;
-        let id = book.arrivals;
-        book.list.push(Screen { id, chat_id: chat_id.to_owned(), session: session.clone(), sender });
-        drop(book);
-        self.screens.arrived.send_replace(());
-        Attachment { id, chat_id: chat_id.to_owned(), session, deliveries, screens: Arc::clone(&self.screens) }
+        self.screens.attach(chat_id, session)
     }
 
     /// Completes when whoever sat at the channel's own terminal has left, and how.
@@ -125,6 +118,33 @@ impl From<OutboundMessage> for Delivery {
     }
 }
 
+/// The gateway of this process, as its own terminal sees it.
+struct OwnHost {
+    screens: Arc<Screens>,
+    events: Arc<dyn EventSource>,
+    directory: Arc<dyn Directory>,
+}
+
+#[async_trait]
+impl Directory for OwnHost {
+    async fn names(&self) -> Names {
+        self.directory.names().await
+    }
+
+    async fn model(&self, conversation: &Conversation) -> Result<String, String> {
+        self.directory.model(conversation).await
+    }
+}
+
+#[async_trait]
+impl Host for OwnHost {
+    async fn follow(&self, conversation: &Conversation) -> Result<Following, StartError> {
+        let attachment = self.screens.attach(&conversation.chat_id, conversation.session.clone());
+        let deliveries = attachment.deliveries().clone();
+        Ok(Following { deliveries, events: self.events.subscribe(NAME), attachment: Some(attachment) })
+    }
+}
+
 #[derive(Default)]
 struct Screens {
     book: Mutex<Book>,
@@ -159,6 +179,18 @@ enum Outcome {
 }
 
 impl Screens {
+    fn attach(self: &Arc<Self>, chat_id: &str, session: Option<SessionKey>) -> Attachment {
+        let (sender, deliveries) = async_channel::bounded(SCREEN_CAPACITY);
+        let session = session.unwrap_or_else(|| SessionKey::of_chat(NAME, chat_id));
+        let mut book = self.book();
+        book.arrivals += 1;
+        let id = book.arrivals;
+        book.list.push(Screen { id, chat_id: chat_id.to_owned(), session: session.clone(), sender });
+        drop(book);
+        self.arrived.send_replace(());
+        Attachment { id, chat_id: chat_id.to_owned(), session, deliveries, screens: Arc::clone(self) }
+    }
+
     fn book(&self) -> MutexGuard<'_, Book> {
         // Nothing panics while it holds the lock halfway through a change.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
@@ -210,12 +242,12 @@ impl Channel for CliChannel {
             context.shutdown.cancelled().await;
             return Ok(());
         };
-        let attachment = self.attach(&front.chat_id, front.session.clone());
-        let events = context.events.subscribe(NAME);
+        let directory = Arc::clone(&front.directory);
+        let host = OwnHost { screens: Arc::clone(&self.screens), events: context.events, directory };
+        let following = host.follow(&front.conversation).await?;
         (context.started)();
-        let terminal = Terminal::new(front, context.inbox, attachment.deliveries().clone(), events);
+        let terminal = Terminal::new(front, context.inbox, Arc::new(host), following);
         let left = terminal.run(context.shutdown).await;
-        drop(attachment);
         // With its terminal broken nobody sits there any more.
         self.left.send_replace(Some(*left.as_ref().unwrap_or(&Left::EndOfInput)));
         left.map(|_| ())

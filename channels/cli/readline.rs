@@ -5,40 +5,79 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
-use rustyline::{Config, Editor, ExternalPrinter};
+use rustyline::{ColorMode, CompletionType, Config, Editor, ExternalPrinter};
 
-use super::console::{Console, Input, Print, Stream, Style, ThreadEnds, spawn};
+use super::console::{Console, Input, PROMPT, Print, Stream, Style, ThreadEnds, spawn};
+use super::helper::{Known, PromptHelper, joined};
 use super::plain;
 use crate::channel::StartError;
 
-const PROMPT: &str = "You> ";
 const HISTORY_ENTRIES: usize = 1_000;
+/// Longer messages are not kept in the history, in bytes.
+const MAX_HISTORY_ENTRY: usize = 8 << 10;
 const BRACKETED_PASTE_OFF: &str = "\x1b[?2004l";
 
+type Line = Editor<PromptHelper, FileHistory>;
+
 /// How the terminal was set when it was found.
-pub(super) struct SavedMode(Termios);
+pub(super) struct SavedMode {
+    found: Termios,
+    is_hushed: AtomicBool,
+    is_restored: AtomicBool,
+}
 
 impl SavedMode {
-    /// Best effort: the terminal may be gone.
+    fn of_terminal() -> rustix::io::Result<Self> {
+        let found = tcgetattr(io::stdin())?;
+        Ok(Self { found, is_hushed: AtomicBool::new(false), is_restored: AtomicBool::new(false) })
+    }
+
+    /// Shows nothing of what is typed; Ctrl-C and the like do what they do.
+    pub(super) fn hush(&self) {
+        let mut hushed = self.found.clone();
+        hushed.local_modes.remove(LocalModes::ECHO);
+        self.is_hushed.store(true, Ordering::SeqCst);
+        self.set(&hushed);
+    }
+
+    /// Ends [`hush`](Self::hush).
+    pub(super) fn echo(&self) {
+        if self.is_hushed.swap(false, Ordering::SeqCst) {
+            self.set(&self.found);
+        }
+    }
+
+    /// Once, and best effort: the terminal may be gone.
     pub(super) fn restore(&self, prompting: bool) {
-        if !prompting {
+        if self.is_restored.swap(true, Ordering::SeqCst) {
             return;
         }
-        let restored = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
-        let written = plain::write(&mut io::stdout(), &format!("{BRACKETED_PASTE_OFF}\r\n"));
-        tracing::debug!(?restored, ?written, "the terminal was given back");
+        self.echo();
+        if prompting {
+            self.set(&self.found);
+            let written = plain::write(&mut io::stdout(), &format!("{BRACKETED_PASTE_OFF}\r\n"));
+            tracing::debug!(?written, "the terminal was given back");
+        }
+    }
+
+    fn set(&self, mode: &Termios) {
+        if let Err(error) = tcsetattr(io::stdin(), OptionalActions::Now, mode) {
+            tracing::debug!(%error, "the terminal could not be set");
+        }
     }
 }
 
 /// Opens the terminal that this process was started on.
 pub(super) fn open(history: Option<PathBuf>, style: Style) -> Result<Console, StartError> {
     let fault = |words: String| StartError(format!("the terminal could not be opened: {words}"));
-    let mode = tcgetattr(io::stdin()).map_err(|error| fault(error.to_string()))?;
-    let (editor, printer) = editor(history.as_deref()).map_err(|error| fault(error.to_string()))?;
-    Console::of_threads(style, Some(SavedMode(mode)), |ends| {
+    let mode = SavedMode::of_terminal().map_err(|error| fault(error.to_string()))?;
+    let known = Known::default();
+    let helper = PromptHelper::new(known.clone(), style.colour);
+    let (editor, printer) = editor(history.as_deref(), helper).map_err(|error| fault(error.to_string()))?;
+    Console::of_threads(style, Some(mode), known, |ends| {
         let ThreadEnds { asks, inputs, prints, prompting } = ends;
         let standing = Arc::clone(&prompting);
         spawn("cli-in", move || read_lines(editor, history.as_deref(), &prompting, &asks, &inputs))?;
@@ -48,14 +87,17 @@ pub(super) fn open(history: Option<PathBuf>, style: Style) -> Result<Console, St
 
 fn editor(
     history: Option<&Path>,
-) -> rustyline::Result<(Editor<(), FileHistory>, impl ExternalPrinter + Send + 'static)> {
+    helper: PromptHelper,
+) -> rustyline::Result<(Line, impl ExternalPrinter + Send + 'static)> {
     let config = Config::builder()
         .max_history_size(HISTORY_ENTRIES)?
         .history_ignore_space(true)
-        .auto_add_history(true)
+        .completion_type(CompletionType::List)
+        .color_mode(ColorMode::Enabled)
         .bracketed_paste(true)
         .build();
-    let mut editor = Editor::with_config(config)?;
+    let mut editor = Line::with_config(config)?;
+    editor.set_helper(Some(helper));
     if let Some(path) = history
         && path.exists()
         && let Err(error) = editor.load_history(path)
@@ -67,35 +109,48 @@ fn editor(
 }
 
 fn read_lines(
-    mut editor: Editor<(), FileHistory>,
+    mut editor: Line,
     history: Option<&Path>,
     prompting: &AtomicBool,
     asks: &async_channel::Receiver<()>,
     inputs: &async_channel::Sender<Input>,
 ) {
+    let is_blank = editor.helper().map(|helper| Arc::clone(&helper.is_blank)).unwrap_or_default();
     while asks.recv_blocking().is_ok() {
+        is_blank.store(true, Ordering::SeqCst);
         let read = editor.readline(PROMPT);
         prompting.store(false, Ordering::SeqCst);
         let input = match read {
-            Ok(line) if line.len() > plain::MAX_LINE => {
-                Input::Rejected(format!("a message longer than {} bytes was left out", plain::MAX_LINE))
+            Ok(line) if line.len() > plain::MAX_LINE => Input::TooLong,
+            Ok(line) => {
+                remember(&mut editor, history, &line);
+                Input::Line(joined(&line))
             }
-            Ok(line) => Input::Line(line),
-            Err(ReadlineError::Interrupted) => Input::Interrupted,
+            Err(ReadlineError::Interrupted) => Input::Interrupted { is_blank: is_blank.load(Ordering::SeqCst) },
             Err(ReadlineError::Eof) => Input::End,
             Err(error) => {
                 tracing::warn!(%error, "reading from the terminal failed");
                 Input::End
             }
         };
-        if let (Some(path), Input::Line(_)) = (history, &input)
-            && let Err(error) = editor.append_history(path)
-        {
-            tracing::warn!(%error, path = %path.display(), "the history of the terminal could not be written");
-        }
         if inputs.send_blocking(input).is_err() {
             return;
         }
+    }
+}
+
+/// Keeps a line for the arrow keys, here and in the file, which the line editor makes readable by its owner alone.
+fn remember(editor: &mut Line, history: Option<&Path>, line: &str) {
+    if line.trim().is_empty() || line.len() > MAX_HISTORY_ENTRY {
+        return;
+    }
+    let added = editor.add_history_entry(line);
+    let kept = match (added, history) {
+        (Ok(true), Some(path)) => editor.append_history(path),
+        (added, _) => added.map(drop),
+    };
+    if let Err(error) = kept {
+        tracing::warn!(%error, "the history of the terminal could not be written");
     }
 }
 

@@ -1,11 +1,20 @@
 //! What a turn looks like on a screen: events and messages in, text to print out.
 
-use serde_json::Value;
-use unicode_width::UnicodeWidthChar;
+use std::time::{Duration, Instant};
 
+use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
+
+use super::clean::{Cleaner, clean, clean_line};
 use super::console::Style;
+use super::flow::Flow;
+use super::layout::{Colour, Face, Row, cut, wrap};
+use super::markdown::Look;
+use super::screen::Screen;
+use super::spinner::{frame, span};
+use super::words::{Language, Words, fill};
 use crate::event::TurnEvent;
-use crate::message::OutboundMessage;
+use crate::message::{OutboundMessage, SessionKey};
 
 // What is shown, not what is kept.
 const MAX_THINKING_CHARS: usize = 1_000;
@@ -14,28 +23,32 @@ const MAX_RESULT_LINES: usize = 3;
 const MAX_RESULT_COLUMNS: usize = 160;
 /// How much streamed text is remembered, in bytes, to know a reply that stands on the screen already.
 const MAX_STREAMED: usize = 4 << 20;
-/// After how many characters a control string that does not end is taken for ended.
-const MAX_CONTROL_STRING: usize = 256;
+
+/// What of a call is shown however narrow the screen is, in columns.
+const MIN_CALL: usize = 8;
 
 const BOT: &str = "Bot> ";
-
-#[derive(Clone, Copy)]
-enum Colour {
-    Dim,
-    Red,
-    Green,
-    Yellow,
-    Bold,
-}
 
 /// Draws one conversation.
 pub(super) struct Painter {
     style: Style,
+    pub words: &'static Words,
+    screen: Screen,
     at: At,
     cleaner: Cleaner,
     /// The answer as streamed since the last tool call.
     streamed: String,
+    flow: Option<Flow>,
     thought_chars: usize,
+    /// What is thought at the moment, and how many of its rows are final.
+    thought: String,
+    thought_rows: usize,
+    /// Tool calls without a result.
+    calls: Vec<Call>,
+    /// When the turn that runs began.
+    began: Option<Instant>,
+    /// Tokens in and out, and what they cost, once the turn is done.
+    used: Option<(u64, u64, Option<String>)>,
 }
 
 /// Where the last thing drawn ended.
@@ -46,96 +59,164 @@ enum At {
     Text,
 }
 
+struct Call {
+    id: String,
+    /// `name(arguments)`
+    line: String,
+    began: Instant,
+}
+
 impl Painter {
-    pub(super) fn new(style: Style) -> Self {
-        Self { style, at: At::LineStart, cleaner: Cleaner::default(), streamed: String::new(), thought_chars: 0 }
+    pub(super) fn new(style: Style, language: Language) -> Self {
+        Self {
+            style,
+            words: Words::of(language),
+            screen: Screen::new(style),
+            at: At::LineStart,
+            cleaner: Cleaner::default(),
+            streamed: String::new(),
+            flow: None,
+            thought_chars: 0,
+            thought: String::new(),
+            thought_rows: 0,
+            calls: Vec::new(),
+            began: None,
+            used: None,
+        }
+    }
+
+    /// A turn begins.
+    pub(super) fn begin(&mut self) {
+        self.began = Some(Instant::now());
     }
 
     /// Draws an event of the turn that runs.
     pub(super) fn event(&mut self, event: &TurnEvent) -> String {
         match event {
-            TurnEvent::Started | TurnEvent::Done { .. } | TurnEvent::ToolCall { arguments: None, .. } => String::new(),
+            TurnEvent::Started => String::new(),
             TurnEvent::Thinking { delta } => self.thinking(delta),
             TurnEvent::Text { delta } => self.text(delta),
-            TurnEvent::ToolCall { name, arguments: Some(arguments), .. } => {
-                let line = format!("● {}({})", clean(name), cut(&clean(&brief(arguments)), MAX_ARGUMENT_COLUMNS));
-                self.block(&self.paint(Colour::Yellow, &line))
+            TurnEvent::ToolCall { id, name, arguments } => self.call(id, name, arguments.as_ref()),
+            TurnEvent::ToolResult { id, name, content, success } => self.result(id, name, content, *success),
+            TurnEvent::Restart => {
+                self.streamed.clear();
+                self.lines(&[Row::of(Face::DIM, self.words.starts_anew)])
             }
-            TurnEvent::ToolResult { content, success, .. } => {
-                let colour = if *success { Colour::Dim } else { Colour::Red };
-                let folded = fold(&clean(content));
-                self.block(&self.paint(colour, &folded))
-            }
-            TurnEvent::Restart => self.block(&self.paint(Colour::Dim, "(the answer starts anew)")),
-            TurnEvent::Error { message } => {
-                let line = self.block(&self.paint(Colour::Red, &clean(message)));
-                self.streamed.clone_from(message);
-                line
+            TurnEvent::Error { message } => self.failure(message),
+            TurnEvent::Done { input_tokens, output_tokens, cost, .. } => {
+                self.used = Some((*input_tokens, *output_tokens, cost.clone()));
+                String::new()
             }
         }
     }
 
-    /// Draws a message; of one that was streamed, what is not on the screen yet.
-    pub(super) fn message(&mut self, message: &OutboundMessage) -> String {
-        self.reply(&message.content, message.error.is_some())
+    /// Whether something turns on the screen, and [`tick`](Self::tick) is to be called.
+    pub(super) fn is_spinning(&self) -> bool {
+        let waits = self.began.is_some() && self.at == At::LineStart;
+        self.style.cursor && (waits || !self.calls.is_empty())
     }
 
+    /// Draws what turns while a tool runs or the model is silent.
+    pub(super) fn tick(&mut self) -> String {
+        let Some(began) = self.began.filter(|_| self.is_spinning()) else { return String::new() };
+        let row = self.spinning(began);
+        self.screen.put(&[], Some(row))
+    }
+
+    /// Draws the reply to the turn that runs; of one that was streamed, what is not on the screen yet.
     pub(super) fn reply(&mut self, content: &str, failed: bool) -> String {
         if !self.style.live {
-            return format!("{}\n", clean(content).trim_end());
+            return self.bare(content);
         }
-        let streamed = self.streamed.trim();
-        if !streamed.is_empty()
-            && let Some(rest) = content.trim().strip_prefix(streamed)
+        let streamed = std::mem::take(&mut self.streamed);
+        if !streamed.trim().is_empty()
+            && let Some(rest) = content.trim().strip_prefix(streamed.trim())
         {
-            let close = if self.at == At::LineStart && rest.is_empty() { "" } else { "\n" };
-            let rest = clean(rest);
-            self.at = At::LineStart;
-            self.streamed.clear();
-            return format!("{rest}{close}");
+            return self.rest(&clean(rest));
         }
-        let text = clean(content);
-        let text = if failed { self.paint(Colour::Red, text.trim_end()) } else { text.trim_end().to_owned() };
-        format!("{}\n{}{text}\n", self.close_line(), self.bot())
+        let settled = self.settle();
+        settled + &self.whole(content, failed, BOT)
+    }
+
+    /// Draws a message that is no answer to what was written here; what is being drawn goes on below it.
+    pub(super) fn message(&mut self, message: &OutboundMessage, here: &SessionKey) -> String {
+        if !self.style.live {
+            return self.bare(&message.content);
+        }
+        let lifted = match self.at {
+            At::LineStart => self.screen.lift(),
+            At::Text if self.flow.is_some() => self.screen.lift(),
+            At::Text | At::Thinking => self.settle(),
+        };
+        let from = clean_line(message.session.as_str());
+        let lead = if message.session == *here { BOT.to_owned() } else { format!("Bot ({from})> ") };
+        lifted + &self.whole(&message.content, message.error.is_some(), &lead)
     }
 
     /// The turn is over.
     pub(super) fn end(&mut self) -> String {
-        let close = self.close_line();
-        *self = Self::new(self.style);
-        if self.style.live { format!("{close}\n") } else { close }
+        let mut ended = self.settle();
+        for call in std::mem::take(&mut self.calls) {
+            let after = format!(" {}", self.words.no_result);
+            let row = self.call_row("● ", &call.line, Face::coloured(Colour::Yellow), &after);
+            ended += &self.screen.put(&[row], None);
+        }
+        if let (Some((input, output, cost)), Some(began)) = (self.used.take(), self.began) {
+            let numbers = [span(began.elapsed()), thousands(input), thousands(output)];
+            let mut usage = fill(self.words.usage, &numbers.each_ref().map(String::as_str));
+            if let Some(cost) = cost {
+                usage += &format!(" · {}", clean_line(&cost));
+            }
+            let rows = self.wrapped(Face::DIM, &usage, &Row::default());
+            ended += &self.screen.put(&rows, None);
+        }
+        self.began = None;
+        self.streamed.clear();
+        self.thought_chars = 0;
+        if self.style.live {
+            ended.push('\n');
+        }
+        ended
     }
 
     /// A line of the program's own: something was refused or failed.
     pub(super) fn fault(&mut self, words: &str) -> String {
-        let line = self.paint(Colour::Red, &clean(words));
-        format!("{}{line}\n", self.close_line())
+        let rows = self.wrapped(Face::coloured(Colour::Red), &clean(words), &Row::default());
+        self.lines(&rows)
     }
 
     /// A line of the program's own.
     pub(super) fn hint(&mut self, words: &str) -> String {
-        let line = self.paint(Colour::Dim, words);
-        format!("{}{line}\n", self.close_line())
+        let rows = self.wrapped(Face::DIM, words, &Row::default());
+        self.lines(&rows)
+    }
+
+    /// Lines of the program's own, which were asked for.
+    pub(super) fn say(&mut self, lines: &[String]) -> String {
+        let rows: Vec<Row> = lines.iter().flat_map(|line| self.wrapped(Face::PLAIN, line, &Row::default())).collect();
+        self.lines(&rows)
     }
 
     /// Empties the screen, where there is one.
     pub(super) fn clear(&self) -> &'static str {
-        if self.style.ansi { "\x1b[2J\x1b[3J\x1b[H" } else { "" }
+        if self.style.cursor { "\x1b[2J\x1b[3J\x1b[H" } else { "" }
     }
 
     fn thinking(&mut self, delta: &str) -> String {
         let mut shown = String::new();
-        if self.at != At::Thinking {
-            if self.thought_chars > MAX_THINKING_CHARS {
-                return shown;
-            }
-            shown = self.close_line();
-            self.at = At::Thinking;
-            self.cleaner = Cleaner::default();
-            shown += &self.paint(Colour::Dim, "thinking: ");
-        }
         if self.thought_chars > MAX_THINKING_CHARS {
             return shown;
+        }
+        if self.at != At::Thinking {
+            shown = self.settle();
+            self.at = At::Thinking;
+            self.cleaner = Cleaner::default();
+            if self.style.cursor {
+                self.thought = self.words.thinking.to_owned();
+                self.thought_rows = 0;
+            } else {
+                shown += &self.paint(Face::DIM, self.words.thinking);
+            }
         }
         let left = MAX_THINKING_CHARS - self.thought_chars;
         let text = self.cleaner.clean(delta);
@@ -144,50 +225,197 @@ impl Painter {
         if self.thought_chars > MAX_THINKING_CHARS {
             words.push('…');
         }
-        shown + &self.paint(Colour::Dim, &words)
+        if !self.style.cursor {
+            return shown + &self.paint(Face::DIM, &words);
+        }
+        self.thought += &words;
+        let mut rows = self.wrapped(Face::DIM, &self.thought, &Row::default());
+        let live = rows.pop();
+        let steady = rows.get(self.thought_rows..).unwrap_or_default().to_vec();
+        self.thought_rows = rows.len().max(self.thought_rows);
+        shown + &self.screen.put(&steady, live)
     }
 
     fn text(&mut self, delta: &str) -> String {
         let mut shown = String::new();
         if self.at != At::Text {
-            shown = format!("{}\n{}", self.close_line(), self.bot());
+            // A model begins some answers with line feeds; until there is more, the spinner turns on.
+            if delta.trim().is_empty() && self.streamed.is_empty() {
+                return shown;
+            }
+            shown = format!("{}\n", self.settle());
             self.at = At::Text;
             self.cleaner = Cleaner::default();
+            if self.style.cursor {
+                self.flow = Some(Flow::new(self.look(), Row::of(Face::BOT, BOT)));
+            } else {
+                shown += &self.paint(Face::BOT, BOT);
+            }
         }
         if self.streamed.len() + delta.len() <= MAX_STREAMED {
             self.streamed += delta;
         }
-        shown + &self.cleaner.clean(delta)
+        let text = self.cleaner.clean(delta);
+        match &mut self.flow {
+            Some(flow) => {
+                let step = flow.push(&text);
+                shown + &self.screen.put(&step.rows, step.live)
+            }
+            None => shown + &text,
+        }
+    }
+
+    /// What went wrong; of what was streamed before it, which it may begin with, nothing again.
+    fn failure(&mut self, message: &str) -> String {
+        let streamed = std::mem::take(&mut self.streamed);
+        let rest = message.trim().strip_prefix(streamed.trim()).unwrap_or(message);
+        let rows = self.wrapped(Face::coloured(Colour::Red), clean(rest).trim(), &Row::default());
+        self.streamed = message.to_owned();
+        self.lines(&rows)
+    }
+
+    fn call(&mut self, id: &str, name: &str, arguments: Option<&Value>) -> String {
+        let brief = arguments.map(|arguments| cut(&clean(&brief(arguments)), MAX_ARGUMENT_COLUMNS));
+        let line = format!("{}({})", clean_line(name), brief.as_deref().unwrap_or("…"));
+        self.streamed.clear();
+        if !self.style.cursor {
+            let row = self.call_row("● ", &line, Face::coloured(Colour::Yellow), "");
+            return if arguments.is_some() { self.lines(&[row]) } else { String::new() };
+        }
+        let settled = self.settle();
+        match self.calls.iter_mut().find(|call| call.id == id) {
+            Some(call) => call.line = line,
+            None => self.calls.push(Call { id: id.to_owned(), line, began: Instant::now() }),
+        }
+        self.began.get_or_insert_with(Instant::now);
+        settled + &self.tick()
+    }
+
+    fn result(&mut self, id: &str, name: &str, content: &str, success: bool) -> String {
+        let face = if success { Face::DIM } else { Face::coloured(Colour::Red) };
+        let mut rows = Vec::new();
+        if self.style.cursor {
+            let open = self.calls.iter().position(|call| call.id == id).map(|at| self.calls.remove(at));
+            let line = open.as_ref().map_or_else(|| format!("{}()", clean_line(name)), |call| call.line.clone());
+            let dot = Face::coloured(if success { Colour::Green } else { Colour::Red });
+            let took = open.map(|call| call.began.elapsed()).filter(|took| took.as_secs() > 0);
+            let after = took.map_or_else(String::new, |took| format!(" {}", span(took)));
+            rows.push(self.call_row("● ", &line, dot, &after));
+        }
+        let columns = self.limit(MAX_RESULT_COLUMNS);
+        let folded = fold(&clean(content), columns, self.words);
+        rows.extend(folded.iter().map(|line| Row::of(face, line)));
+        let drawn = self.lines(&rows);
+        drawn + &self.tick()
+    }
+
+    /// A tool call on one row, with what stands behind it.
+    fn call_row(&self, dot: &str, line: &str, face: Face, after: &str) -> Row {
+        let mut row = Row::of(face, dot);
+        row.push(Face::coloured(Colour::Yellow), line);
+        let mut row = row.cut(self.limit(MAX_RESULT_COLUMNS).saturating_sub(after.width()).max(MIN_CALL));
+        row.push(Face::DIM, after);
+        row
+    }
+
+    fn spinning(&self, began: Instant) -> Row {
+        let Some(call) = self.calls.last() else {
+            let elapsed = began.elapsed();
+            return Row::of(Face::DIM, &format!("{} {}", frame(elapsed), whole_seconds(elapsed)));
+        };
+        let others = match self.calls.len() - 1 {
+            0 => String::new(),
+            others => format!(" +{others}"),
+        };
+        let after = format!("{others} {}", whole_seconds(call.began.elapsed()));
+        let dot = format!("{} ", frame(began.elapsed()));
+        self.call_row(&dot, &call.line, Face::coloured(Colour::Yellow), after.trim_end())
+    }
+
+    /// What is left of a reply that was streamed.
+    fn rest(&mut self, rest: &str) -> String {
+        let is_open = self.at != At::LineStart;
+        if let Some(flow) = &mut self.flow {
+            let step = flow.push(rest);
+            let pushed = self.screen.put(&step.rows, step.live);
+            return pushed + &self.settle();
+        }
+        self.at = At::LineStart;
+        let close = if is_open || !rest.is_empty() { "\n" } else { "" };
+        format!("{}{rest}{close}", self.screen.lift())
+    }
+
+    /// A whole message, on lines of its own.
+    fn whole(&mut self, content: &str, failed: bool, lead: &str) -> String {
+        let text = clean(content);
+        let text = text.trim_end();
+        let lead = Row::of(Face::BOT, lead);
+        let rows = if failed {
+            self.wrapped(Face::coloured(Colour::Red), text, &lead)
+        } else if self.style.cursor {
+            let mut flow = Flow::new(self.look(), lead);
+            let mut rows = flow.push(text).rows;
+            rows.extend(flow.finish());
+            rows
+        } else {
+            return format!("\n{}{text}\n", lead.paint(self.style.colour));
+        };
+        format!("\n{}", self.screen.put(&rows, None))
+    }
+
+    /// A reply alone, where nobody types.
+    fn bare(&mut self, content: &str) -> String {
+        let text = clean(content);
+        if self.style.colour {
+            let mut flow = Flow::new(self.look(), Row::default());
+            let mut rows = flow.push(text.trim_end()).rows;
+            rows.extend(flow.finish());
+            return self.screen.put(&rows, None);
+        }
+        format!("{}\n", text.trim_end())
     }
 
     /// Lines of their own, after which the answer starts anew.
-    fn block(&mut self, lines: &str) -> String {
-        self.streamed.clear();
-        format!("{}{lines}\n", self.close_line())
+    fn lines(&mut self, rows: &[Row]) -> String {
+        let settled = self.settle();
+        settled + &self.screen.put(rows, None)
     }
 
-    fn close_line(&mut self) -> String {
-        let open = self.at != At::LineStart;
-        self.at = At::LineStart;
-        if open { "\n".into() } else { String::new() }
-    }
-
-    fn bot(&self) -> String {
-        self.paint(Colour::Bold, &self.paint(Colour::Green, BOT))
-    }
-
-    fn paint(&self, colour: Colour, text: &str) -> String {
-        if !self.style.ansi || text.is_empty() {
-            return text.to_owned();
+    /// Ends the row that is being drawn, so that others can follow.
+    fn settle(&mut self) -> String {
+        let at = std::mem::replace(&mut self.at, At::LineStart);
+        if let Some(mut flow) = self.flow.take() {
+            let rows = flow.finish();
+            // A row that was final already stands there as the live one does not any more.
+            return self.screen.put(&rows, None);
         }
-        let code = match colour {
-            Colour::Bold => 1,
-            Colour::Dim => 2,
-            Colour::Red => 31,
-            Colour::Green => 32,
-            Colour::Yellow => 33,
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        match at {
+            At::LineStart => self.screen.lift(),
+            // The last row that was thought stays where it is.
+            At::Thinking if self.style.cursor => self.screen.keep(),
+            At::Thinking | At::Text => "\n".to_owned(),
+        }
+    }
+
+    fn wrapped(&self, face: Face, text: &str, lead: &Row) -> Vec<Row> {
+        if self.style.cursor {
+            return wrap(&Row::of(face, text), lead, &Row::default(), self.screen.width());
+        }
+        let mut row = lead.clone();
+        row.push(face, text);
+        vec![row]
+    }
+
+    fn look(&self) -> Look {
+        Look { width: self.screen.width(), in_colour: self.style.colour }
+    }
+
+    fn limit(&self, columns: usize) -> usize {
+        if self.style.cursor { columns.min(self.screen.width()) } else { columns }
+    }
+
+    fn paint(&self, face: Face, text: &str) -> String {
+        if self.style.colour { face.paint(text) } else { text.to_owned() }
     }
 }
 
@@ -202,173 +430,37 @@ fn brief(arguments: &Value) -> String {
 }
 
 /// The first lines of a result, and how many more there are.
-fn fold(text: &str) -> String {
+fn fold(text: &str, columns: usize, words: &Words) -> Vec<String> {
+    let room = columns.saturating_sub(4).max(4);
     let mut lines = text.trim().lines();
-    let mut folded = match lines.next() {
-        Some(first) => format!("  └ {}", cut(first, MAX_RESULT_COLUMNS)),
-        None => "  └ (no output)".to_owned(),
-    };
-    for line in lines.by_ref().take(MAX_RESULT_LINES - 1) {
-        folded += &format!("\n    {}", cut(line, MAX_RESULT_COLUMNS));
-    }
+    let mut folded =
+        vec![format!("  └ {}", lines.next().map_or_else(|| cut(words.no_output, room), |line| cut(line, room)))];
+    folded.extend(lines.by_ref().take(MAX_RESULT_LINES - 1).map(|line| format!("    {}", cut(line, room))));
     match lines.count() {
-        0 => folded,
-        more => format!("{folded}\n    … {more} more lines"),
+        0 => {}
+        more => folded.push(format!("    {}", cut(&fill(words.more_lines, &[&more.to_string()]), room))),
     }
+    folded
 }
 
-/// At most `columns` wide, on one line.
-fn cut(text: &str, columns: usize) -> String {
-    let mut width = 0;
-    let mut kept = String::new();
-    for c in text.chars().map(|c| if c == '\n' || c == '\t' { ' ' } else { c }) {
-        width += c.width().unwrap_or(0);
-        if width > columns {
-            kept.push('…');
-            break;
+/// Nothing in the first second: what is quick needs no clock.
+fn whole_seconds(elapsed: Duration) -> String {
+    if elapsed.as_secs() == 0 { String::new() } else { span(Duration::from_secs(elapsed.as_secs())).replace(".0", "") }
+}
+
+/// `1234567` as `1,234,567`.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
         }
-        kept.push(c);
+        grouped.push(digit);
     }
-    kept
-}
-
-/// `text` without what would command the terminal.
-fn clean(text: &str) -> String {
-    Cleaner::default().clean(text)
-}
-
-/// Takes escape sequences and control characters out of text that may come in pieces: what a model or a tool wrote
-/// must not move the cursor, rename the window or fill the clipboard. Line feeds and tabs stay.
-#[derive(Default)]
-struct Cleaner {
-    within: Within,
-}
-
-#[derive(Clone, Copy, Default)]
-enum Within {
-    #[default]
-    Text,
-    Escape,
-    /// `ESC [ … letter`
-    Sequence,
-    /// `ESC ] …` up to BEL, `ESC \` or a line's end; how much of it passed.
-    String(usize),
-}
-
-impl Cleaner {
-    fn clean(&mut self, text: &str) -> String {
-        text.chars().filter(|c| self.keeps(*c)).collect()
-    }
-
-    fn keeps(&mut self, c: char) -> bool {
-        let (next, keep) = match (self.within, c) {
-            (_, '\x1b') => (Within::Escape, false),
-            (_, '\u{9b}') => (Within::Sequence, false),
-            (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => (Within::String(0), false),
-            (_, '\n') => (Within::Text, true),
-            (Within::Text, c) => (Within::Text, c == '\t' || !c.is_control()),
-            (Within::Escape, '[') => (Within::Sequence, false),
-            (Within::Escape, ']' | 'P' | 'X' | '^' | '_') => (Within::String(0), false),
-            (Within::Escape, ' '..='/') => (Within::Escape, false),
-            (Within::Sequence, '@'..='~') | (Within::Escape, _) => (Within::Text, false),
-            (Within::Sequence, c) if c.is_ascii() => (Within::Sequence, false),
-            // No sequence holds such a character: it was cut off.
-            (Within::Sequence, _) => (Within::Text, true),
-            (Within::String(_), '\x07' | '\u{9c}') | (Within::String(MAX_CONTROL_STRING..), _) => (Within::Text, false),
-            (Within::String(passed), _) => (Within::String(passed + 1), false),
-        };
-        self.within = next;
-        keep && (c == '\n' || c == '\t' || !c.is_control())
-    }
+    grouped
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
-
-    const LIVE: Style = Style { live: true, ansi: false };
-
-    fn text(delta: &str) -> TurnEvent {
-        TurnEvent::Text { delta: delta.into() }
-    }
-
-    fn call(arguments: Option<Value>) -> TurnEvent {
-        TurnEvent::ToolCall { id: "1".into(), name: "read_file".into(), arguments }
-    }
-
-    fn draw(style: Style, events: &[TurnEvent], reply: &str) -> String {
-        let mut painter = Painter::new(style);
-        let drawn: String = events.iter().map(|event| painter.event(event)).collect();
-        drawn + &painter.reply(reply, false)
-    }
-
-    #[test]
-    fn a_reply_is_printed_once_however_it_came() {
-        let table: &[(&[TurnEvent], &str, &str)] = &[
-            (&[], "Hello", "\nBot> Hello\n"),
-            (&[text("Hel"), text("lo")], "Hello", "\nBot> Hello\n"),
-            (&[text("Hel")], "Hello", "\nBot> Hello\n"),
-            (&[text("Hello ")], "Hello", "\nBot> Hello \n"),
-            (&[text("Something else")], "Hello", "\nBot> Something else\n\nBot> Hello\n"),
-            (
-                &[text("Wait."), call(None), call(Some(json!({"path": "a.txt"}))), text("Done.")],
-                "Done.",
-                "\nBot> Wait.\n● read_file(path=\"a.txt\")\n\nBot> Done.\n",
-            ),
-            (
-                &[text("Hel"), TurnEvent::Restart, text("Hello")],
-                "Hello",
-                "\nBot> Hel\n(the answer starts anew)\n\nBot> Hello\n",
-            ),
-            (&[TurnEvent::Thinking { delta: "hm".into() }, text("Hello")], "Hello", "thinking: hm\n\nBot> Hello\n"),
-            (&[TurnEvent::Error { message: "No model.".into() }], "No model.", "No model.\n"),
-        ];
-        for (events, reply, expected) in table {
-            assert_eq!(draw(LIVE, events, reply), *expected, "{events:?}");
-        }
-    }
-
-    #[test]
-    fn results_are_folded_and_thoughts_are_bounded() {
-        let result = |content: &str| TurnEvent::ToolResult {
-            id: "1".into(),
-            name: "exec".into(),
-            content: content.into(),
-            success: true,
-        };
-        let mut painter = Painter::new(LIVE);
-        assert_eq!(painter.event(&result("")), "  └ (no output)\n");
-        assert_eq!(painter.event(&result("a\nb\nc\nd\ne")), "  └ a\n    b\n    c\n    … 2 more lines\n");
-        assert_eq!(painter.event(&result(&"中".repeat(200))).chars().filter(|c| *c == '中').count(), 80);
-        let thoughts = "x".repeat(MAX_THINKING_CHARS * 2);
-        let shown = painter.event(&TurnEvent::Thinking { delta: thoughts.clone() });
-        assert!(shown.ends_with("x…") && shown.len() < MAX_THINKING_CHARS + 20);
-        assert_eq!(painter.event(&TurnEvent::Thinking { delta: thoughts }), "");
-    }
-
-    #[test]
-    fn colours_only_where_they_are_wanted() {
-        let wild = "a\x1b[31mb\x1b]0;title\x07c\rd";
-        let events = [call(Some(json!({}))), text(wild)];
-        assert_eq!(
-            draw(Style { live: true, ansi: true }, &events, wild),
-            "\x1b[33m● read_file()\x1b[0m\n\n\x1b[1m\x1b[32mBot> \x1b[0m\x1b[0mabcd\n",
-        );
-        assert_eq!(draw(Style::PLAIN, &[], "a\x1b[31mb\n\n"), "ab\n");
-    }
-
-    proptest! {
-        #[test]
-        fn cleaned_text_commands_nothing_wherever_it_is_split(
-            pieces in proptest::collection::vec("[a-z\\[\\]0-9;中\x1b\x07\u{9b}\u{9d}\u{9c}\r\n\t]{0,12}", 0..8),
-        ) {
-            let mut cleaner = Cleaner::default();
-            let split: String = pieces.iter().map(|piece| cleaner.clean(piece)).collect();
-            prop_assert_eq!(&split, &clean(&pieces.concat()));
-            prop_assert!(!split.contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
-        }
-    }
-}
+#[path = "render_tests.rs"]
+mod tests;

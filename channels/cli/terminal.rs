@@ -1,35 +1,50 @@
 //! A conversation at a terminal: the gateway's own, and that of `daoyou chat`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::clean::clean_line;
 use super::console::{Closed, Console, Input, Stream};
+use super::files::{Files, unquote};
+use super::host::{Conversation, Directory, Following, Host};
 use super::hub::{Delivery, NAME};
 use super::interrupt::Interrupt;
+use super::local::Local;
+use super::plain::MAX_LINE;
 use super::render::Painter;
+use super::spinner::FRAME;
 use super::turn::{Progress, Turn};
+use super::words::{Language, fill};
 use crate::channel::StartError;
 use crate::event::SessionEvent;
 use crate::inbox::{Inbox, Reply};
-use crate::message::{InboundMessage, SessionKey, Trust};
+use crate::message::{InboundMessage, MODEL_KEY, Trust};
 
 /// Whoever sits at the terminal.
 const SENDER: &str = "owner";
 const STOP: &str = "/stop";
+/// The longest session key that can be gone over to, in bytes.
+const MAX_KEY: usize = 512;
+/// How long the names that can be completed may take to come.
+const NAMES_LIMIT: Duration = Duration::from_secs(10);
 
 /// What a conversation is seen through, and which one it is.
 pub struct Front {
     pub console: Console,
     /// What stands above the first prompt; shown at a prompt only.
     pub banner: String,
-    /// The chat on the channel `cli`; `direct` for the gateway's owner.
-    pub chat_id: String,
-    /// The session of what is written here, when it is not the chat's own.
-    pub session: Option<SessionKey>,
+    pub conversation: Conversation,
+    /// What goes with the first message.
+    pub files: Files,
+    pub language: Language,
     /// SIGINT while a turn runs.
     pub interrupt: Interrupt,
+    /// Of the gateway in this process; not asked where the terminal's host is another.
+    pub directory: Arc<dyn Directory>,
 }
 
 /// Why a conversation ended.
@@ -48,8 +63,8 @@ pub enum Left {
 pub struct Terminal {
     front: Front,
     inbox: Arc<dyn Inbox>,
-    deliveries: async_channel::Receiver<Delivery>,
-    events: async_channel::Receiver<SessionEvent>,
+    host: Arc<dyn Host>,
+    following: Following,
     painter: Painter,
     turn: Option<Turn>,
     /// A message whose reply was shown before it was delivered.
@@ -65,6 +80,7 @@ enum Step {
     Turn(Progress),
     Input(Input),
     Interrupt,
+    Tick,
 }
 
 impl From<Closed> for StartError {
@@ -74,16 +90,10 @@ impl From<Closed> for StartError {
 }
 
 impl Terminal {
-    /// `deliveries` are the messages of the conversation's chat, `events` those of its channel; those of other
-    /// sessions are left out here.
-    pub fn new(
-        front: Front,
-        inbox: Arc<dyn Inbox>,
-        deliveries: async_channel::Receiver<Delivery>,
-        events: async_channel::Receiver<SessionEvent>,
-    ) -> Self {
-        let painter = Painter::new(front.console.style);
-        Self { front, inbox, deliveries, events, painter, turn: None, ahead: None, interrupted: false }
+    /// `following` is the front's conversation, as `host` follows it.
+    pub fn new(front: Front, inbox: Arc<dyn Inbox>, host: Arc<dyn Host>, following: Following) -> Self {
+        let painter = Painter::new(front.console.style, front.language);
+        Self { front, inbox, host, following, painter, turn: None, ahead: None, interrupted: false }
     }
 
     /// Runs the conversation until its end or `shutdown`; leaves the terminal as it was found.
@@ -104,10 +114,11 @@ impl Terminal {
 
     async fn converse(&mut self, shutdown: &CancellationToken) -> Result<Left, StartError> {
         if self.front.console.style.live && !self.front.banner.is_empty() {
-            let banner = format!("{}\n", self.front.banner.trim_end());
+            let lines: Vec<_> = self.front.banner.trim_end().lines().map(str::to_owned).collect();
+            let banner = self.painter.say(&lines);
             self.front.console.print(banner, Stream::Out).await?;
         }
-        self.front.console.ask().await?;
+        self.ask().await?;
         loop {
             let left = match self.step(shutdown).await {
                 Step::Shutdown => Some(Left::Shutdown),
@@ -117,6 +128,11 @@ impl Terminal {
                 Step::Turn(progress) => self.advance(progress).await?,
                 Step::Input(input) => self.take(input).await?,
                 Step::Interrupt => self.stop().await?,
+                Step::Tick => {
+                    let text = self.painter.tick();
+                    self.front.console.print(text, Stream::Out).await?;
+                    None
+                }
             };
             if let Some(left) = left {
                 self.front.console.print_through(String::new(), Stream::Out).await?;
@@ -134,7 +150,7 @@ impl Terminal {
                 None => std::future::pending().await,
             }
         };
-        let events = &self.events;
+        let events = &self.following.events;
         let event = async {
             match events.recv().await {
                 Ok(event) => Some(event),
@@ -142,21 +158,23 @@ impl Terminal {
                 Err(_) => std::future::pending().await,
             }
         };
+        let (is_spinning, next_frame) = (self.painter.is_spinning(), Instant::now() + FRAME);
         tokio::select! {
             biased;
             () = shutdown.cancelled() => Step::Shutdown,
             event = event => Step::Event(event),
-            delivery = self.deliveries.recv() => Step::Delivery(delivery.ok()),
+            delivery = self.following.deliveries.recv() => Step::Delivery(delivery.ok()),
             progress = progress => Step::Turn(progress),
-            input = self.front.console.inputs.recv() => Step::Input(input.unwrap_or(Input::End)),
+            input = self.front.console.input() => Step::Input(input),
             () = self.front.interrupt.raised() => Step::Interrupt,
+            () = tokio::time::sleep_until(next_frame), if is_spinning => Step::Tick,
         }
     }
 
     async fn show_event(&mut self, event: Option<SessionEvent>) -> Result<Option<Left>, Closed> {
         if let Some(event) = event
             && self.front.console.style.live
-            && event.chat_id == self.front.chat_id
+            && event.chat_id == self.front.conversation.chat_id
             && self.turn.as_ref().is_some_and(|turn| turn.concerns(&event))
         {
             let text = self.painter.event(&event.event);
@@ -172,7 +190,12 @@ impl Terminal {
             .take_if(|(id, content)| message.in_reply_to == Some(*id) && message.content == *content)
             .is_some();
         if !shown_ahead {
-            let text = self.painter.message(message);
+            let is_reply = self.turn.as_ref().is_some_and(|turn| message.in_reply_to == Some(turn.id));
+            let text = if is_reply {
+                self.painter.reply(&message.content, message.error.is_some())
+            } else {
+                self.painter.message(message, &self.front.conversation.key())
+            };
             self.front.console.print_through(text, Stream::Out).await?;
             if let Some(turn) = &mut self.turn {
                 turn.note(message);
@@ -192,7 +215,7 @@ impl Terminal {
                 self.rest().await?;
             }
             Progress::Lost(words) => {
-                self.complain(&format!("The reply is lost to this terminal: {words}")).await?;
+                self.complain(&fill(self.painter.words.reply_lost, &[&words])).await?;
                 self.turn = None;
                 self.rest().await?;
             }
@@ -213,46 +236,131 @@ impl Terminal {
         self.front.interrupt.disarm();
         let end = self.painter.end();
         self.front.console.print(end, Stream::Out).await?;
+        self.ask().await
+    }
+
+    /// Asks for the next line, with what can be completed in it brought up to date meanwhile.
+    async fn ask(&mut self) -> Result<(), Closed> {
+        let known = self.front.console.known.clone();
+        known.set_files(self.front.files.names());
+        if self.front.console.style.cursor {
+            let host = Arc::clone(&self.host);
+            tokio::spawn(async move {
+                if let Ok(names) = tokio::time::timeout(NAMES_LIMIT, host.names()).await {
+                    known.set_names(names);
+                }
+            });
+        }
         self.front.console.ask().await
     }
 
     async fn take(&mut self, input: Input) -> Result<Option<Left>, Closed> {
-        let again = std::mem::replace(&mut self.interrupted, matches!(input, Input::Interrupted));
+        let is_interrupt = matches!(input, Input::Interrupted { is_blank: true });
+        let again = std::mem::replace(&mut self.interrupted, is_interrupt);
+        let words = self.painter.words;
         match input {
             Input::End => return Ok(Some(Left::EndOfInput)),
-            Input::Interrupted if again => return Ok(Some(Left::Asked)),
-            Input::Interrupted => {
-                let hint = self.painter.hint("(Ctrl-C again, or Ctrl-D, leaves)");
+            Input::Interrupted { is_blank: true } if again => return Ok(Some(Left::Asked)),
+            Input::Interrupted { is_blank: true } => {
+                let hint = self.painter.hint(words.leave_hint);
                 self.front.console.print(hint, Stream::Out).await?;
             }
-            Input::Rejected(words) => self.complain(&words).await?,
-            Input::Line(line) => match line.trim() {
-                "" => {}
-                "/exit" | "/quit" => return Ok(Some(Left::Asked)),
-                "/clear" => self.front.console.print(self.painter.clear().into(), Stream::Out).await?,
-                text => {
-                    if self.submit(text).await? {
+            // What was typed is thrown away.
+            Input::Interrupted { is_blank: false } => {}
+            Input::TooLong => self.complain(&fill(words.line_too_long, &[&MAX_LINE.to_string()])).await?,
+            Input::NotUtf8 => self.complain(words.line_not_utf8).await?,
+            Input::Line(line) => match Local::parse(line.trim()) {
+                Some(Local::Leave) => return Ok(Some(Left::Asked)),
+                Some(local) => self.carry_out(local).await?,
+                None if line.trim().is_empty() => {}
+                None => {
+                    if self.submit(line.trim()).await? {
                         return Ok(None);
                     }
                 }
             },
         }
-        self.front.console.ask().await?;
+        self.ask().await?;
         Ok(None)
+    }
+
+    /// What is done here, without the gateway.
+    async fn carry_out(&mut self, local: Local) -> Result<(), Closed> {
+        let (words, language) = (self.painter.words, self.front.language);
+        let files = &mut self.front.files;
+        let said = match local {
+            Local::Leave => return Ok(()),
+            Local::Clear => return self.front.console.print(self.painter.clear().into(), Stream::Out).await,
+            Local::Move(key) => return self.move_to(&key).await,
+            Local::Files => Ok(files.lines(words)),
+            Local::Add(name) | Local::Drop(name) if name.is_empty() => Err(fill(words.which_file, &["/add"])),
+            Local::Add(name) => match files.add(&unquote(&name)) {
+                Ok(()) => Ok(vec![fill(words.added, &[&clean_line(&unquote(&name)), &files.last_size()])]),
+                Err(fault) => Err(fault.text(language)),
+            },
+            Local::Drop(name) => {
+                let (name, shown) = (unquote(&name), clean_line(&unquote(&name)));
+                if files.remove(&name) {
+                    Ok(vec![fill(words.dropped, &[&shown])])
+                } else {
+                    Err(fill(words.not_added, &[&shown]))
+                }
+            }
+        };
+        match said {
+            Ok(lines) => {
+                let text = self.painter.say(&lines);
+                self.front.console.print(text, Stream::Out).await
+            }
+            Err(fault) => self.complain(&fault).await,
+        }
+    }
+
+    /// Goes over to another conversation; what came for this one before is still shown.
+    async fn move_to(&mut self, key: &str) -> Result<(), Closed> {
+        let words = self.painter.words;
+        if key.len() > MAX_KEY || key.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return self.complain(&fill(words.wrong_key, &[&clean_line(key)])).await;
+        }
+        let model = self.front.conversation.model.clone();
+        let conversation = Conversation { model, ..Conversation::of(Some(key)) };
+        let following = match self.host.follow(&conversation).await {
+            Ok(following) => following,
+            Err(error) => return self.complain(&fill(words.not_moved, &[key, &error.to_string()])).await,
+        };
+        while let Ok(delivery) = self.following.deliveries.try_recv() {
+            self.deliver(delivery).await?;
+        }
+        self.following = following;
+        self.front.conversation = conversation;
+        self.front.files.forget_sent();
+        let moved = self.painter.hint(&fill(words.moved, &[key]));
+        self.front.console.print(moved, Stream::Out).await
     }
 
     /// Hands a message in. True when there is a turn to wait for.
     async fn submit(&mut self, text: &str) -> Result<bool, Closed> {
-        match self.inbox.accept(self.message(text), None).await {
+        let is_command = text.starts_with('/');
+        if text.starts_with("/model ") {
+            // Chosen for the session, it holds for what is written here, too.
+            self.front.conversation.model = None;
+        }
+        let content = if is_command { text.to_owned() } else { self.front.files.join_to(text) };
+        match self.inbox.accept(self.message(&content), None).await {
             Ok(acceptance) => {
+                if !is_command {
+                    self.front.files.mark_sent();
+                }
                 self.turn = Some(Turn::new(Arc::clone(&self.inbox), acceptance));
                 if self.front.console.style.live {
+                    self.front.console.hush();
+                    self.painter.begin();
                     self.front.interrupt.arm();
                 }
                 Ok(true)
             }
             Err(refusal) => {
-                self.complain(&format!("Not taken: {refusal}")).await?;
+                self.complain(&fill(self.painter.words.not_taken, &[&refusal.to_string()])).await?;
                 Ok(false)
             }
         }
@@ -261,28 +369,35 @@ impl Terminal {
     /// Ctrl-C while a turn runs.
     async fn stop(&mut self) -> Result<Option<Left>, Closed> {
         if self.turn.is_some() {
-            let hint = self.painter.hint("(stopping; Ctrl-C again leaves)");
+            let hint = self.painter.hint(self.painter.words.stopping);
             self.front.console.print(hint, Stream::Out).await?;
             if let Err(refusal) = self.inbox.accept(self.message(STOP), None).await {
-                self.complain(&format!("Not stopped: {refusal}")).await?;
+                self.complain(&fill(self.painter.words.not_stopped, &[&refusal.to_string()])).await?;
             }
         }
         Ok(None)
     }
 
     fn message(&self, text: &str) -> InboundMessage {
-        let message = InboundMessage::text(NAME, &self.front.chat_id, SENDER, Trust::Owner, text);
-        InboundMessage { session: self.front.session.clone(), ..message }
+        let Conversation { chat_id, session, model } = &self.front.conversation;
+        let mut message = InboundMessage::text(NAME, chat_id, SENDER, Trust::Owner, text);
+        message.session.clone_from(session);
+        if let Some(model) = model {
+            message.metadata.insert(MODEL_KEY.to_owned(), model.as_str().into());
+        }
+        message
     }
 
+    /// Where somebody types, all goes to the one screen; else what is no reply is kept apart from the replies.
     async fn complain(&mut self, words: &str) -> Result<(), Closed> {
         let text = self.painter.fault(words);
-        self.front.console.print(text, Stream::Err).await
+        let stream = if self.front.console.style.live { Stream::Out } else { Stream::Err };
+        self.front.console.print(text, stream).await
     }
 }
 
 /// Completes a while after `shutdown`.
 async fn stuck_after(shutdown: &CancellationToken) {
     shutdown.cancelled().await;
-    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
 }

@@ -10,13 +10,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::channel::{Channel, ChannelContext, SendError};
+use crate::channel::{Channel, ChannelContext, SendError, StartError};
 use crate::conformance::{self, Answer, OtherSide, ScriptedInbox, Subject, Told, outbound};
 use crate::event::TurnEvent;
 use crate::inbox::{Refusal, Reply};
 use crate::message::{ErrorInfo, OutboundMessage};
 
-const LIVE: Style = Style { live: true, ansi: false };
+const LIVE: Style = Style { live: true, colour: false, cursor: false, columns: Some(60) };
 const SOON: Duration = Duration::from_secs(10);
 
 /// Somewhere to print to, and to wait for what is printed.
@@ -52,6 +52,27 @@ impl Write for Paper {
     }
 }
 
+/// A gateway that knows no names, and follows one conversation.
+struct NoNames;
+
+#[async_trait]
+impl Directory for NoNames {
+    async fn names(&self) -> Names {
+        Names::default()
+    }
+
+    async fn model(&self, _: &Conversation) -> Result<String, String> {
+        Ok("offline".into())
+    }
+}
+
+#[async_trait]
+impl Host for NoNames {
+    async fn follow(&self, _: &Conversation) -> Result<Following, StartError> {
+        Err(StartError("it follows one conversation".into()))
+    }
+}
+
 /// A keyboard and two sheets of paper.
 struct Desk {
     keys: Mutex<Option<PipeWriter>>,
@@ -69,9 +90,11 @@ impl Desk {
         let front = Front {
             console,
             banner: "daoyou\n".into(),
-            chat_id: "direct".into(),
-            session: None,
+            conversation: Conversation::of(None),
+            files: Files::default(),
+            language: Language::En,
             interrupt: interrupt.clone(),
+            directory: Arc::new(NoNames),
         };
         (Self { keys: Mutex::new(Some(keys)), out, err, interrupt }, front)
     }
@@ -210,6 +233,37 @@ async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
 }
 
 #[tokio::test]
+async fn files_go_with_the_next_message_and_another_conversation_is_gone_over_to() {
+    let inbox = ScriptedInbox::new(|message| Answer::Reply(format!("re: {}", message.content.len())));
+    let (desk, channel, _shutdown) = converse(&inbox, Style::PLAIN);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("my notes.txt");
+    std::fs::write(&file, "remember the milk\n").unwrap();
+    let name = file.to_str().unwrap();
+    desk.types(format!("/files\n/add {name}\n/add /no/such\n/help\nread it\nand again\n").as_bytes());
+    desk.types(format!("/files\n/drop {name}\n/drop {name}\n/session cli:work\nthere\n/add\n").as_bytes());
+    desk.ends();
+    assert_eq!(left(&channel).await, Left::EndOfInput);
+    let accepted = inbox.accepted();
+    let sent: Vec<_> = accepted.iter().map(|message| (message.chat_id.as_str(), message.content.as_str())).collect();
+    let with_file = format!("read it\n\n[File: {name}, 18 bytes]\n```\nremember the milk\n```");
+    assert_eq!(
+        sent,
+        [("direct", "/help"), ("direct", with_file.as_str()), ("direct", "and again"), ("work", "there")],
+        "a command takes no file along"
+    );
+    assert_eq!(accepted[3].session_key().as_str(), "cli:work");
+    let out = desk.out.text();
+    for line in ["No files.", "Added ", "sent\n", "Took out ", "This is cli:work now."] {
+        assert_eq!(out.matches(line).count(), 1, "{line:?} in {out}");
+    }
+    let errors = desk.err.text();
+    for line in ["there is no file /no/such\n", "is not among the files", "Which file?"] {
+        assert_eq!(errors.matches(line).count(), 1, "{line:?} in {errors}");
+    }
+}
+
+#[tokio::test]
 async fn an_interrupt_stops_the_turn_and_then_means_the_process() {
     let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
         "/stop" => Answer::Reply("Stopped.".into()),
@@ -237,8 +291,8 @@ async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
     let inbox = ScriptedInbox::new(|message| Answer::Reply(format!("re: {}", message.content)));
     let (desk, front) = Desk::new(Style::PLAIN);
     let (deliver, deliveries) = async_channel::bounded(4);
-    let events = async_channel::bounded(1).1;
-    let terminal = Terminal::new(front, Arc::clone(&inbox) as _, deliveries, events);
+    let following = Following { deliveries, events: async_channel::bounded(1).1, attachment: None };
+    let terminal = Terminal::new(front, Arc::clone(&inbox) as _, Arc::new(NoNames), following);
     let running = tokio::spawn(terminal.run(CancellationToken::new()));
     desk.types(b"one\n");
     desk.out.shows("re: one").await;

@@ -105,6 +105,14 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
+/// What stands between a message and what the gateway adds to it.
+const RUNTIME_CONTEXT: &str = "\n\n[Runtime Context]\n";
+
+/// The message as it was written, of [`user_text`].
+pub fn written(text: &str) -> &str {
+    text.rsplit_once(RUNTIME_CONTEXT).map_or(text, |(written, _)| written)
+}
+
 /// The message as the model reads it. Made of the row alone, so that a restart makes the same bytes.
 pub fn user_text(rows: &[InboxRow], zone: &TimeZone) -> String {
     let mut text = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n\n");
@@ -113,7 +121,7 @@ pub fn user_text(rows: &[InboxRow], zone: &TimeZone) -> String {
         let zone = zone.iana_name().map_or_else(|| at.strftime("%Z").to_string(), str::to_owned);
         let time = at.strftime("%Y-%m-%d %H:%M");
         text.push_str(&format!(
-            "\n\n[Runtime Context]\nCurrent Time: {time} ({zone})\nChannel: {}\nChat ID: {}",
+            "{RUNTIME_CONTEXT}Current Time: {time} ({zone})\nChannel: {}\nChat ID: {}",
             last.channel, last.chat_id
         ));
         // Not in the system prompt, which is the same for every channel, and none of the sender's own words.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_channel::Sender;
 use daoyou_channels::settings::Span;
-use daoyou_channels::{SessionKey, Trust, TurnEvent, TurnSettings};
+use daoyou_channels::{SessionKey, Trust, TurnEvent};
 use futures_util::FutureExt;
 use jiff::tz::TimeZone;
 use tokio_util::sync::CancellationToken;
@@ -21,13 +21,13 @@ use super::journal::{Journal, StoreJournal};
 use super::lanes::Company;
 use super::phrases::{Phrases, fill};
 use super::progress::{ContextStep, Progress, StepBody};
-use super::slash::{SessionChange, Slash, SlashCommands};
+use super::slash::{Answered, SessionChange, Slash, SlashCommands, wanted_model};
 use super::turn::{Answer, Turn, TurnLimits};
 use super::watch::Watch;
 use super::{AgentConfig, QueueMode};
 use crate::bus::MessageBus;
 use crate::crash;
-use crate::llm::{ChatMessage, ModelChoice, Models};
+use crate::llm::{ChatMessage, ModelChoice, Models, Usage};
 use crate::metrics::{Phase, TurnMeter};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::messages::{self, Session};
@@ -165,8 +165,8 @@ impl LaneRunner {
             return Err(StoreError::Row("a turn without messages".to_owned()));
         };
         if let Some(command) = Slash::parse(&last.content) {
-            let (reply, change) = self.slash.answer(&command, session.as_str(), &self.usual_model(last)).await?;
-            let answer = Answer { reply, error: None };
+            let Answered { reply, change, error } = self.slash.answer(&command, last, &self.config.model).await?;
+            let answer = Answer { reply, error };
             let ending = self.ending(started, Outcome::Answered(answer), None);
             return Ok(Ending { append: Append::Nothing, change, ..ending });
         }
@@ -195,16 +195,23 @@ impl LaneRunner {
                 reply,
                 input_tokens: progress.usage.input_tokens,
                 output_tokens: progress.usage.output_tokens,
+                cost: self.cost_of(&model, progress.usage),
             },
         });
         Ok(Ending { model, ..ending })
+    }
+
+    /// What a model's tokens cost, where its price is known.
+    fn cost_of(&self, model: &str, used: Usage) -> Option<String> {
+        let provider = model.split('/').next().unwrap_or_default();
+        self.models.price(provider).map(|price| price.cost(used))
     }
 
     /// Gives the model the conversation and lets the turn run, until it answers, is stopped, or its time is up.
     async fn converse(&self, run: &Run<'_>, progress: &mut Progress) -> Result<(String, Outcome), StoreError> {
         let Run { session, started, last, journal, .. } = *run;
         let (head, history, from) = self.history(session, progress.context.clone()).await?;
-        let wanted = head.model.clone().unwrap_or_else(|| self.usual_model(last));
+        let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
         let model = match self.models.resolve(&wanted).await {
             Ok(model) => model,
             Err(error) => {
@@ -241,11 +248,6 @@ impl LaneRunner {
         // The model is left at once; a tool that runs is told to end, and within its grace says what it had done.
         started.cancel.cancel();
         Ok((model_name, running.await.map_or(cut_off, Outcome::Answered)))
-    }
-
-    /// The model of a message whose session has chosen none: its channel's, else the agent's.
-    fn usual_model(&self, message: &InboxRow) -> String {
-        TurnSettings::of(&message.metadata).model.unwrap_or_else(|| self.config.model.clone())
     }
 
     fn turn<'a>(

@@ -20,7 +20,9 @@ mod think;
 mod turn;
 mod watch;
 
+mod history;
 mod phrases;
+mod skill_names;
 mod slash;
 
 pub use agent_loop::{AgentLoop, Probe};

@@ -30,6 +30,14 @@ pub struct Phrases {
     pub cost_is: &'static str,
     pub status_is: &'static str,
     pub tools_are: &'static str,
+    pub help_terminal: &'static str,
+    pub other_sessions: &'static str,
+    pub session_line: &'static str,
+    pub said_by_user: &'static str,
+    pub said_by_agent: &'static str,
+    pub nothing_said: &'static str,
+    pub skills_are: &'static str,
+    pub no_skills: &'static str,
     pub dead_letter: &'static str,
     pub loss: &'static str,
 }
@@ -83,6 +91,7 @@ static EN: Phrases = Phrases {
         - `/session` - show this session\n\
         - `/cost` - tokens used\n\
         - `/tools` - what I can use\n\
+        - `/skills` - what I have learnt to do\n\
         - `/help` - this list",
     model_is: "Model: {}\nAvailable: {}\nChoose one with `/model NAME`, go back with `/model auto`.",
     model_set: "This session now uses {}.",
@@ -90,7 +99,24 @@ static EN: Phrases = Phrases {
     session_is: "Session: {}\nMessages: {}\nSessions before this one here: {}",
     cost_is: "This session: {} turns, {} tokens in ({} cached), {} tokens out.\nToday, all sessions: {} turns, {} tokens in, {} tokens out.",
     status_is: "daoyou {} is up for {}.\nMessages waiting or running: {}\nReplies to deliver: {}",
-    tools_are: "Tools: {}",
+    tools_are: "Tools:",
+    help_terminal: "\n\n**in the terminal also**\n\
+        - `/session KEY` - go over to another conversation\n\
+        - `/history [count]` - what was said last\n\
+        - `/add FILE` - bring a text file into the conversation\n\
+        - `/files` - the files that were added\n\
+        - `/drop FILE` - take one out\n\
+        - `/clear` - empty the screen\n\
+        - `/exit`, `/quit` - leave\n\
+        \n\
+        A message of several lines: end a line with `\\`, open a code fence, or paste it. Tab completes.",
+    other_sessions: "Others, which `/session KEY` goes over to:",
+    session_line: "- `{}` - {} messages, {}\n",
+    said_by_user: "you",
+    said_by_agent: "daoyou",
+    nothing_said: "Nothing was said here yet.",
+    skills_are: "Skills:",
+    no_skills: "There are no skills in {}.",
     dead_letter: "A message on {} could not be delivered (`daoyou queue show {}`): {}\nOthers for the same reason are not told one by one: `daoyou queue list`.",
     loss: "Something that was accepted is lost (`daoyou status`): {}",
 };
@@ -121,6 +147,7 @@ static ZH: Phrases = Phrases {
         - `/session` - 查看本会话\n\
         - `/cost` - 已用 token\n\
         - `/tools` - 我能用的工具\n\
+        - `/skills` - 我学会的技能\n\
         - `/help` - 显示此帮助",
     model_is: "模型：{}\n可用：{}\n用 `/model 名称` 选择，用 `/model auto` 恢复默认。",
     model_set: "本会话现在使用 {}。",
@@ -128,7 +155,24 @@ static ZH: Phrases = Phrases {
     session_is: "会话：{}\n消息数：{}\n此前的会话数：{}",
     cost_is: "本会话：{} 轮，输入 {} token（缓存 {}），输出 {} token。\n今天所有会话：{} 轮，输入 {} token，输出 {} token。",
     status_is: "daoyou {} 已运行 {}。\n等待或处理中的消息：{}\n待投递的回复：{}",
-    tools_are: "工具：{}",
+    tools_are: "工具：",
+    help_terminal: "\n\n**在终端中还有**\n\
+        - `/session 会话名` - 转到另一个会话\n\
+        - `/history [条数]` - 最近说过的话\n\
+        - `/add 文件` - 把文本文件带入对话\n\
+        - `/files` - 已添加的文件\n\
+        - `/drop 文件` - 移除一个文件\n\
+        - `/clear` - 清屏\n\
+        - `/exit`、`/quit` - 离开\n\
+        \n\
+        多行消息：行末加 `\\`，或打开代码块，或直接粘贴。Tab 键补全。",
+    other_sessions: "其他会话，用 `/session 会话名` 转到：",
+    session_line: "- `{}` - {} 条消息，{}\n",
+    said_by_user: "你",
+    said_by_agent: "道友",
+    nothing_said: "这里还没有说过什么。",
+    skills_are: "技能：",
+    no_skills: "{} 中没有技能。",
     dead_letter: "{} 上有一条消息无法投递（`daoyou queue show {}`）：{}\n同样原因的其他消息不再逐条通知：`daoyou queue list`。",
     loss: "已接收的内容有丢失（`daoyou status`）：{}",
 };

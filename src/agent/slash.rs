@@ -1,17 +1,23 @@
 //! Slash commands: answered without a model, on every channel.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
 use daoyou_channels::InboundMessage;
+use daoyou_channels::TurnSettings;
+use daoyou_channels::message::MODEL_KEY;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::history;
 use super::phrases::{Phrases, fill};
+use super::skill_names;
 use crate::bus::{MessageBus, Order, PastLane};
 use crate::live::Live;
 use crate::llm::Models;
+use crate::store::inbox::InboxRow;
 use crate::store::{Store, StoreError, messages, usage};
 use crate::tools::Executor;
 
@@ -44,6 +50,39 @@ pub enum SessionChange {
     Model(Option<String>),
 }
 
+/// What a command is answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    pub reply: String,
+    pub change: SessionChange,
+    /// A stable word when it could not be done.
+    pub error: Option<&'static str>,
+}
+
+impl From<String> for Answered {
+    fn from(reply: String) -> Self {
+        Self { reply, change: SessionChange::None, error: None }
+    }
+}
+
+/// The channel of the terminal, where there are more commands.
+const TERMINAL: &str = "cli";
+/// How many sessions `/session` lists.
+const LISTED_SESSIONS: u32 = 15;
+/// How much of a tool's description `/tools` shows, in characters.
+const MAX_DESCRIPTION: usize = 100;
+
+/// The model that is to answer a message: the one that it asks for itself, else the one that `/model` has `chosen` for
+/// its session, else its channel's, else the `configured` one.
+pub fn wanted_model(row: &InboxRow, chosen: Option<&str>, configured: &str) -> String {
+    let metadata = serde_json::from_str(&row.metadata).unwrap_or(serde_json::Value::Null);
+    let asked = metadata[MODEL_KEY].as_str().filter(|model| !model.is_empty());
+    match asked.or(chosen) {
+        Some(model) => model.to_owned(),
+        None => TurnSettings::of(&row.metadata).model.unwrap_or_else(|| configured.to_owned()),
+    }
+}
+
 /// Answers them.
 pub struct SlashCommands {
     pub phrases: &'static Phrases,
@@ -51,42 +90,45 @@ pub struct SlashCommands {
     pub tools: Arc<Executor>,
     pub store: Store,
     pub timezone: TimeZone,
+    pub workspace: PathBuf,
     pub started: Instant,
 }
 
 impl SlashCommands {
-    /// The answer to a command of `session`, and what it changes; `usual_model` is the one where none was chosen.
-    pub async fn answer(
-        &self,
-        command: &Slash,
-        session: &str,
-        usual_model: &str,
-    ) -> Result<(String, SessionChange), StoreError> {
+    /// The answer to a command, which is the message of `row`; `configured` is `agent.model`.
+    pub async fn answer(&self, command: &Slash, row: &InboxRow, configured: &str) -> Result<Answered, StoreError> {
+        let session = row.session.as_str();
+        let in_terminal = row.channel == TERMINAL;
         let reply = match command.name.as_str() {
-            "new" => return Ok((self.phrases.new_session.to_owned(), SessionChange::NewEpoch)),
-            "model" => return self.model(&command.argument, session, usual_model).await,
-            "help" => self.phrases.help.to_owned(),
-            "session" => self.session(session).await?,
+            "new" => {
+                let reply = self.phrases.new_session.to_owned();
+                return Ok(Answered { reply, change: SessionChange::NewEpoch, error: None });
+            }
+            "model" => return self.model(&command.argument, row, configured).await,
+            "help" => self.help(in_terminal),
+            "session" => self.session(session, in_terminal).await?,
             "cost" => self.cost(session).await?,
-            "tools" => self.tool_names(),
+            "tools" => self.tools(),
+            "skills" => self.skills(),
+            "history" if in_terminal => self.history(session, &command.argument).await?,
             other => {
                 let unknown = fill(self.phrases.unknown_command, &[&format!("`/{other}`")]);
-                format!("{unknown}\n\n{}", self.phrases.help)
+                format!("{unknown}\n\n{}", self.help(in_terminal))
             }
         };
-        Ok((reply, SessionChange::None))
+        Ok(reply.into())
     }
 
-    async fn model(
-        &self,
-        wanted: &str,
-        session: &str,
-        usual_model: &str,
-    ) -> Result<(String, SessionChange), StoreError> {
+    fn help(&self, in_terminal: bool) -> String {
+        let more = if in_terminal { self.phrases.help_terminal } else { "" };
+        format!("{}{more}", self.phrases.help)
+    }
+
+    async fn model(&self, wanted: &str, row: &InboxRow, configured: &str) -> Result<Answered, StoreError> {
         if wanted.is_empty() {
-            let key = session.to_owned();
+            let key = row.session.clone();
             let head = self.store.read(move |connection| messages::session(connection, &key)).await?;
-            let current = head.model.unwrap_or_else(|| usual_model.to_owned());
+            let current = wanted_model(row, head.model.as_deref(), configured);
             let current = match self.models.resolve(&current).await {
                 Ok(choice) => format!("{}/{}", choice.provider.name(), choice.model),
                 Err(error) => format!("{current} ({error})"),
@@ -96,25 +138,72 @@ impl SlashCommands {
                 if model.is_empty() || provider == model { provider.clone() } else { format!("{provider}/{model}") }
             };
             let available = models.iter().map(name).collect::<Vec<_>>().join(", ");
-            return Ok((fill(self.phrases.model_is, &[&current, &available]), SessionChange::None));
+            return Ok(fill(self.phrases.model_is, &[&current, &available]).into());
         }
         if wanted == "auto" || wanted == "default" {
-            return Ok((self.phrases.model_reset.to_owned(), SessionChange::Model(None)));
+            let reply = self.phrases.model_reset.to_owned();
+            return Ok(Answered { reply, change: SessionChange::Model(None), error: None });
         }
         Ok(match self.models.resolve(wanted).await {
             Ok(choice) => {
                 let name = format!("{}/{}", choice.provider.name(), choice.model);
-                (fill(self.phrases.model_set, &[&name]), SessionChange::Model(Some(name)))
+                let reply = fill(self.phrases.model_set, &[&name]);
+                Answered { reply, change: SessionChange::Model(Some(name)), error: None }
             }
-            Err(error) => (fill(self.phrases.no_model, &[wanted, &error.to_string()]), SessionChange::None),
+            Err(error) => {
+                let reply = fill(self.phrases.no_model, &[wanted, &error.to_string()]);
+                Answered { reply, change: SessionChange::None, error: Some("no_model") }
+            }
         })
     }
 
-    async fn session(&self, session: &str) -> Result<String, StoreError> {
+    /// This session; in the terminal, where one can go over to another, the others, too.
+    async fn session(&self, session: &str, in_terminal: bool) -> Result<String, StoreError> {
         let key = session.to_owned();
-        let head = self.store.read(move |connection| messages::session(connection, &key)).await?;
+        let (head, list) = self
+            .store
+            .read(move |connection| {
+                Ok((messages::session(connection, &key)?, messages::list(connection, LISTED_SESSIONS)?))
+            })
+            .await?;
         let count = (head.next_seq - head.first_seq).to_string();
-        Ok(fill(self.phrases.session_is, &[session, &count, &head.epoch.to_string()]))
+        let mut said = fill(self.phrases.session_is, &[session, &count, &head.epoch.to_string()]);
+        let others: Vec<_> = list.into_iter().filter(|other| other.session != session).collect();
+        if in_terminal && !others.is_empty() {
+            said.push_str(&format!("\n\n{}\n", self.phrases.other_sessions));
+            for other in others {
+                let at = history::clock(other.updated_at, &self.timezone);
+                let count = other.messages.to_string();
+                said.push_str(&fill(self.phrases.session_line, &[&other.session, &count, &at]));
+            }
+        }
+        Ok(said)
+    }
+
+    /// The last messages of the session, each on a line.
+    async fn history(&self, session: &str, count: &str) -> Result<String, StoreError> {
+        let count = count.parse().unwrap_or(history::USUAL_COUNT).clamp(1, history::MAX_COUNT);
+        let key = session.to_owned();
+        let rows = self
+            .store
+            .read(move |connection| {
+                let head = messages::session(connection, &key)?;
+                let from = head.first_seq.max(head.next_seq - history::LOOK_BACK);
+                messages::range(connection, &key, from, head.next_seq)
+            })
+            .await?;
+        let lines = history::lines(&rows, count, &self.timezone, self.phrases);
+        Ok(if lines.is_empty() { self.phrases.nothing_said.to_owned() } else { lines })
+    }
+
+    fn skills(&self) -> String {
+        let folder = self.workspace.join("skills");
+        let skills = skill_names::of(&folder);
+        if skills.is_empty() {
+            return fill(self.phrases.no_skills, &[&folder.display().to_string()]);
+        }
+        let lines = skills.iter().map(|skill| format!("- **{}** - {}", skill.name, skill.description));
+        format!("{}\n{}", self.phrases.skills_are, lines.collect::<Vec<_>>().join("\n"))
     }
 
     async fn cost(&self, session: &str) -> Result<String, StoreError> {
@@ -130,10 +219,14 @@ impl SlashCommands {
         Ok(fill(self.phrases.cost_is, &words.each_ref().map(String::as_str)))
     }
 
-    fn tool_names(&self) -> String {
+    fn tools(&self) -> String {
         let specs = self.tools.specs();
-        let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
-        fill(self.phrases.tools_are, &[&names.join(", ")])
+        let line = |spec: &crate::llm::ToolSpec| {
+            let first = spec.description.lines().next().unwrap_or_default();
+            let first = first.split_once(". ").map_or(first, |(sentence, _)| sentence).trim_end_matches('.');
+            format!("- `{}` - {}", spec.name, history::shorten(first, MAX_DESCRIPTION))
+        };
+        format!("{}\n{}", self.phrases.tools_are, specs.iter().map(line).collect::<Vec<_>>().join("\n"))
     }
 }
 

@@ -2,48 +2,82 @@
 
 use std::sync::Arc;
 
-use daoyou_channels::SessionKey;
-use daoyou_channels::cli::{Console, Front, Interrupt, Left, Terminal};
+use anyhow::{Context, bail};
+use daoyou_channels::cli::{Console, Conversation, Directory, Files, Front, Host, Interrupt, Left, Names, Terminal};
 
 use super::Exit;
 use super::prepared::{Prepared, watch_signals};
 use super::reach::Reach;
 use crate::cli::ChatArgs;
-use crate::gateway::{Gateway, Options};
+use crate::config::Config;
+use crate::gateway::{Gateway, Options, banner, language};
+use crate::home::Home;
 
 /// Chats through the gateway that runs, or answers here where none does.
 ///
 /// # Errors
-/// The terminal cannot be had, or the gateway goes away.
+/// A file cannot be added, the model is not there, the terminal cannot be had, or the gateway goes away.
 pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
-    let session = args.session.as_deref();
-    let chat_id = session.and_then(|session| session.strip_prefix("cli:")).unwrap_or("direct").to_owned();
+    let conversation = Conversation { model: args.model.clone(), ..Conversation::of(args.session.as_deref()) };
+    let mut files = Files::default();
+    for file in &args.files {
+        files.add(file).context("not added")?;
+    }
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
     let Prepared { home, loaded, .. } = prepared;
     let reach = Reach::find(&home).await?;
-    let front = Front {
-        console: Console::of_process(Some(home.history()))?,
-        banner: String::new(),
-        chat_id: chat_id.clone(),
-        session: session.map(SessionKey::from),
-        interrupt,
-    };
     match reach {
         Reach::Running(client) => {
-            let followed = client.follow(&chat_id, session).await?;
+            let model = client.model(&conversation).await;
+            if let (Err(error), Some(wanted)) = (&model, &conversation.model) {
+                bail!("the model {wanted} cannot be used: {error}");
+            }
+            let following = client.follow(&conversation).await?;
             let workspace = home.workspace(&loaded.config.agent.workspace);
-            let front = Front { banner: crate::gateway::banner(&followed.model, &workspace), ..front };
-            let terminal = Terminal::new(front, Arc::new(client), followed.deliveries, followed.events);
+            let mut front = front(&home, &loaded.config, conversation, interrupt)?;
+            front.files = files;
+            front.banner = banner(&model, &workspace, &front);
+            let terminal = Terminal::new(front, Arc::new(client.clone()), Arc::new(client), following);
             let left = terminal.run(shutdown).await?;
             Ok(if left == Left::Shutdown { Exit::Failed } else { Exit::Ok })
         }
         Reach::Alone(lock) => {
-            let alone = Some(session.map_or_else(|| SessionKey::of_chat("cli", "direct"), SessionKey::from));
-            let gateway =
-                Gateway::build(home, lock, &loaded, Options { alone, front: Some(front), daemon: None }).await?;
+            let alone = Some(conversation.key());
+            let front = Some(Front { files, ..front(&home, &loaded.config, conversation, interrupt)? });
+            let gateway = Gateway::build(home, lock, &loaded, Options { alone, front, daemon: None }).await?;
             gateway.run(shutdown, || {}).await?;
             Ok(Exit::Ok)
         }
+    }
+}
+
+/// The terminal of this process, with nothing said on it yet.
+///
+/// # Errors
+/// It cannot be had.
+pub fn front(home: &Home, config: &Config, conversation: Conversation, interrupt: Interrupt) -> anyhow::Result<Front> {
+    Ok(Front {
+        console: Console::of_process(Some(home.history()))?,
+        banner: String::new(),
+        conversation,
+        files: Files::default(),
+        language: language(config),
+        interrupt,
+        directory: Arc::new(Nobody),
+    })
+}
+
+/// Stands for the gateway of this process until it is built.
+struct Nobody;
+
+#[async_trait::async_trait]
+impl Directory for Nobody {
+    async fn names(&self) -> Names {
+        Names::default()
+    }
+
+    async fn model(&self, _: &Conversation) -> Result<String, String> {
+        Err("the gateway is not built yet".to_owned())
     }
 }

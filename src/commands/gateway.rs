@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use daoyou_channels::cli::{Console, Front, Interrupt};
-
+use daoyou_channels::cli::{Conversation, Interrupt};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Exit;
@@ -32,8 +31,7 @@ pub async fn run(chats_here: bool, globals: &Globals, prepared: Prepared) -> any
         log,
     };
     let front = if chats_here && loaded.config.channels.cli.enabled {
-        let console = Console::of_process(Some(home.history()))?;
-        Some(Front { console, banner: String::new(), chat_id: "direct".to_owned(), session: None, interrupt })
+        Some(super::chat::front(&home, &loaded.config, Conversation::of(None), interrupt)?)
     } else {
         None
     };

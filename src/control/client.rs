@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use async_channel::Receiver;
+use async_channel::Sender;
 use async_trait::async_trait;
-use daoyou_channels::cli::Delivery;
+use daoyou_channels::cli::{Conversation, Delivery, Directory, Following, Host, Names};
 use daoyou_channels::{
-    Acceptance, Cursor, InboundMessage, Inbox, MessageState, OutboundMessage, Refusal, SessionEvent,
+    Acceptance, Cursor, InboundMessage, Inbox, MessageState, OutboundMessage, Refusal, SessionEvent, StartError,
 };
 use futures_util::StreamExt;
 use reqwest::{Client, Method, Response, StatusCode};
@@ -42,19 +42,17 @@ pub struct ControlClient {
 #[serde(rename_all = "snake_case")]
 pub enum Frame {
     /// The screen is attached; what is written from now on is seen.
-    Attached {
-        model: String,
-    },
+    Attached,
     Delivery(OutboundMessage),
     Event(SessionEvent),
 }
 
-/// A chat that is followed from here.
-pub struct Followed {
-    /// The model that answers, as the gateway named it.
-    pub model: String,
-    pub deliveries: Receiver<Delivery>,
-    pub events: Receiver<SessionEvent>,
+/// What the gateway says of a conversation and its surroundings.
+#[derive(Deserialize)]
+struct Surroundings {
+    model: String,
+    sessions: Vec<String>,
+    models: Vec<String>,
 }
 
 impl ControlClient {
@@ -83,41 +81,86 @@ impl ControlClient {
         read(response.context("the gateway does not answer on its control socket")?).await
     }
 
-    /// Follows a chat of the channel `cli` until the stream is dropped or the gateway goes.
-    pub async fn follow(&self, chat_id: &str, session: Option<&str>) -> anyhow::Result<Followed> {
-        let mut query = vec![("chat_id", chat_id)];
-        query.extend(session.map(|session| ("session", session)));
+    async fn surroundings(&self, conversation: &Conversation) -> anyhow::Result<Surroundings> {
+        let key = conversation.key();
+        let mut query = vec![("session", key.as_str())];
+        query.extend(conversation.model.as_deref().map(|model| ("model", model)));
+        let response = self.http.get(format!("{BASE}/api/terminal")).query(&query).send().await;
+        read(response.context("the gateway does not answer on its control socket")?).await
+    }
+
+    async fn attach(&self, conversation: &Conversation) -> anyhow::Result<Following> {
+        let mut query = vec![("chat_id", conversation.chat_id.as_str())];
+        query.extend(conversation.session.as_ref().map(|session| ("session", session.as_str())));
         let response = self.http.get(format!("{BASE}/api/attach")).query(&query).send().await?;
         if !response.status().is_success() {
             bail!("the gateway does not let this terminal follow the chat: {}", response.status());
         }
         let (deliver, deliveries) = async_channel::bounded(BACKLOG);
         let (show, events) = async_channel::bounded(BACKLOG);
-        let (attached, model) = tokio::sync::oneshot::channel();
-        tokio::spawn(async move {
-            let mut attached = Some(attached);
-            let mut stream = response.bytes_stream();
-            let mut frames = SseReader::new(FRAME_LIMIT);
-            while let Some(Ok(bytes)) = stream.next().await {
-                frames.push(&bytes);
-                while let Ok(Some(data)) = frames.next_event() {
-                    let handed_on = match serde_json::from_str(&data) {
-                        Ok(Frame::Attached { model }) => attached.take().is_none_or(|told| told.send(model).is_ok()),
-                        Ok(Frame::Delivery(message)) => deliver.send(Delivery::from(message)).await.is_ok(),
-                        Ok(Frame::Event(event)) => show.send(event).await.is_ok(),
-                        Err(error) => {
-                            tracing::debug!(%error, "a frame of another version");
-                            true
-                        }
-                    };
-                    if !handed_on {
-                        return;
-                    }
-                }
+        let (attached, is_attached) = tokio::sync::oneshot::channel();
+        tokio::spawn(hand_on(response, deliver, show, attached));
+        is_attached.await.map_err(|_| anyhow!("the gateway closed the connection"))?;
+        Ok(Following { deliveries, events, attachment: None })
+    }
+}
+
+#[async_trait]
+impl Directory for ControlClient {
+    async fn names(&self) -> Names {
+        match self.surroundings(&Conversation::of(None)).await {
+            Ok(Surroundings { sessions, models, .. }) => Names { sessions, models },
+            Err(error) => {
+                tracing::debug!(%error, "nothing can be completed");
+                Names::default()
             }
-        });
-        let model = model.await.map_err(|_| anyhow!("the gateway closed the connection"))?;
-        Ok(Followed { model, deliveries, events })
+        }
+    }
+
+    async fn model(&self, conversation: &Conversation) -> Result<String, String> {
+        self.surroundings(conversation).await.map(|around| around.model).map_err(|error| format!("{error:#}"))
+    }
+}
+
+#[async_trait]
+impl Host for ControlClient {
+    async fn follow(&self, conversation: &Conversation) -> Result<Following, StartError> {
+        self.attach(conversation).await.map_err(|error| StartError(format!("{error:#}")))
+    }
+}
+
+/// Hands on what the stream brings, until it ends or nobody takes it any more.
+async fn hand_on(
+    response: Response,
+    deliver: Sender<Delivery>,
+    show: Sender<SessionEvent>,
+    attached: tokio::sync::oneshot::Sender<()>,
+) {
+    let mut attached = Some(attached);
+    let mut stream = response.bytes_stream();
+    let mut frames = SseReader::new(FRAME_LIMIT);
+    loop {
+        let bytes = tokio::select! {
+            bytes = stream.next() => bytes,
+            // Another conversation is followed; the gateway is told by the end of the connection.
+            () = deliver.closed() => return,
+        };
+        let Some(Ok(bytes)) = bytes else { return };
+        frames.push(&bytes);
+        while let Ok(Some(data)) = frames.next_event() {
+            let handed_on = match serde_json::from_str(&data) {
+                Ok(Frame::Attached) => attached.take().is_none_or(|told| told.send(()).is_ok()),
+                Ok(Frame::Delivery(message)) => deliver.send(Delivery::from(message)).await.is_ok(),
+                Ok(Frame::Event(event)) => show.send(event).await.is_ok(),
+                Err(error) => {
+                    tracing::debug!(%error, "a frame of another version");
+                    true
+                }
+            };
+            if !handed_on {
+                return;
+            }
+        }
     }
 }
 

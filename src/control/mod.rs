@@ -4,6 +4,6 @@ mod client;
 mod inspect;
 mod request;
 
-pub use client::{ControlClient, Followed, Frame};
+pub use client::{ControlClient, Frame};
 pub use inspect::{Ask, Inspect, InspectError, Question};
 pub use request::{Change, Query};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Context;
-use daoyou_channels::cli::{CliChannel, Front};
+use anyhow::{Context, bail};
+use daoyou_channels::cli::{CliChannel, Directory, Front, Language};
 use daoyou_channels::webhook::{Webhook, WebhookConfig};
 use daoyou_channels::{Channel, ChannelContext, Inbox, SessionKey};
 use tokio_util::sync::CancellationToken;
@@ -15,12 +15,12 @@ use super::check::{build_models, check_models, open_tls};
 use super::equip::{Equipment, build_tools, bus_settings, lane_runner, slash_commands};
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
-use crate::agent::{AgentLoop, FlightRecorder, prepare_workspace};
+use crate::agent::{AgentLoop, FlightRecorder, Locale, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
 use crate::home::{Home, HomeLock};
-use crate::http::{self, Hub, Server, TokenGate};
+use crate::http::{self, GatewayDirectory, Hub, Server, TokenGate};
 use crate::live::Live;
 use crate::llm::Models;
 use crate::metrics::Metrics;
@@ -81,8 +81,13 @@ impl Gateway {
         let (agent, equipment) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
         let bus = equipment.runner.get().bus.clone();
 
+        let directory = Arc::new(GatewayDirectory {
+            store: bus.store().clone(),
+            models: equipment.models.clone(),
+            model: equipment.model.clone(),
+        });
         let front = match options.front {
-            Some(front) => Some(Front { banner: banner(&model_name(&models, config).await, &workspace), ..front }),
+            Some(front) => Some(introduce(front, directory.clone(), &workspace).await?),
             None => None,
         };
         let cli = Arc::new(CliChannel::new(front));
@@ -108,8 +113,7 @@ impl Gateway {
             bus: bus.clone(),
             channels: health.clone(),
             cli: cli.clone(),
-            models: equipment.models.clone(),
-            model: equipment.model.clone(),
+            directory,
             inspect: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });
@@ -142,19 +146,49 @@ impl Gateway {
     }
 }
 
-/// What stands above the first prompt.
-pub fn banner(model: &str, workspace: &Path) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    format!(
-        "daoyou {version} · model {model} · workspace {}\n/help lists the commands, /exit leaves.",
-        workspace.display()
-    )
+/// Tells a terminal of this process what it talks to. A model that was asked for by name must be there.
+async fn introduce(front: Front, directory: Arc<GatewayDirectory>, workspace: &Path) -> anyhow::Result<Front> {
+    let model = match (directory.model(&front.conversation).await, &front.conversation.model) {
+        (Err(error), Some(wanted)) => bail!("the model {wanted} cannot be used: {error}"),
+        (model, _) => model,
+    };
+    let banner = banner(&model, workspace, &front);
+    Ok(Front { banner, directory, ..front })
 }
 
-async fn model_name(models: &Models, config: &Config) -> String {
-    match models.resolve(&config.agent.model).await {
-        Ok(choice) => choice.to_string(),
+/// What stands above the first prompt.
+pub fn banner(model: &Result<String, String>, workspace: &Path, front: &Front) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let key = front.conversation.key();
+    let is_zh = front.language == Language::Zh;
+    let model = match model {
+        Ok(model) => model.clone(),
+        Err(error) if is_zh => format!("无（{error}）"),
         Err(error) => format!("none ({error})"),
+    };
+    let workspace = workspace.display();
+    let mut parts = match front.language {
+        Language::En => vec![format!("daoyou {version}"), format!("model {model}"), format!("workspace {workspace}")],
+        Language::Zh => vec![format!("道友 {version}"), format!("模型 {model}"), format!("工作区 {workspace}")],
+    };
+    if key.as_str() != "cli:direct" {
+        parts.push(if is_zh { format!("会话 {key}") } else { format!("session {key}") });
+    }
+    match front.files.count() {
+        0 => {}
+        files if is_zh => parts.push(format!("{files} 个文件")),
+        1 => parts.push("1 file".to_owned()),
+        files => parts.push(format!("{files} files")),
+    }
+    let hint = if is_zh { "/help 列出命令，/exit 离开。" } else { "/help lists the commands, /exit leaves." };
+    format!("{}\n{hint}", parts.join(" · "))
+}
+
+/// The language of the terminal.
+pub fn language(config: &Config) -> Language {
+    match config.agent.locale {
+        Locale::En => Language::En,
+        Locale::Zh => Language::Zh,
     }
 }
 
@@ -183,7 +217,7 @@ async fn build_agent(
     let metrics = Arc::new(Metrics::default());
     let store = open_store(home, metrics.clone())?;
     let tools = build_tools(config, workspace, home)?;
-    let current = Arc::new(slash_commands(config, store.clone(), models, tools, Instant::now())?);
+    let current = Arc::new(slash_commands(config, store.clone(), models, tools, workspace, Instant::now())?);
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
     bus.recount().await?;

@@ -64,6 +64,7 @@ pub(super) fn slash_commands(
     store: Store,
     models: Arc<Models>,
     tools: Arc<Executor>,
+    workspace: &Path,
     started: Instant,
 ) -> anyhow::Result<SlashCommands> {
     Ok(SlashCommands {
@@ -72,6 +73,7 @@ pub(super) fn slash_commands(
         tools,
         store,
         timezone: timezone(config)?,
+        workspace: workspace.to_owned(),
         started,
     })
 }

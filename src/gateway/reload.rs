@@ -103,7 +103,7 @@ impl Reloader {
             equip::build_tools(config, &self.workspace, &self.home)?
         };
         let store = old.bus.store().clone();
-        let slash = Arc::new(equip::slash_commands(config, store, models, tools, old.slash.started)?);
+        let slash = Arc::new(equip::slash_commands(config, store, models, tools, &self.workspace, old.slash.started)?);
         let runner = equip::lane_runner(config, &self.workspace, slash, old.bus.clone(), old.flight.clone())?;
         Ok(LaneRunner { cancels: old.cancels.clone(), ..runner })
     }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::routes::Hub;
 use super::views::{self, Changed, Then};
-use super::{attach, inspect};
+use super::{attach, directory, inspect};
 use crate::control::{Change, InspectError, Query};
 use crate::store::{Commit, StoreError};
 
@@ -45,6 +45,7 @@ pub fn routes(hub: Arc<Hub>) -> Router {
         .route("/api/queue/{id}/retry", post(async |hub: Shared, Path(id)| change(&hub, Change::Retry(id)).await))
         .route("/api/losses/acknowledge", post(async |hub: Shared| change(&hub, Change::Acknowledge).await))
         .route("/api/attach", get(attach::attach))
+        .route("/api/terminal", get(directory::terminal))
         .with_state(hub.clone())
         .merge(inspect::routes(hub))
 }

@@ -29,11 +29,7 @@ pub async fn attach(
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let events = hub.bus.events().subscribe("cli");
     let attachment = hub.cli.attach(&follow.chat_id, follow.session.map(SessionKey::from));
-    let model = match hub.models.get().resolve(&hub.model.get()).await {
-        Ok(choice) => choice.to_string(),
-        Err(error) => error.to_string(),
-    };
-    let screen = Screen { attachment, events, shutdown: hub.shutdown.clone(), first: Some(Frame::Attached { model }) };
+    let screen = Screen { attachment, events, shutdown: hub.shutdown.clone(), first: Some(Frame::Attached) };
     let frames = stream::unfold(screen, |mut screen| async move {
         let frame = screen.next().await?;
         let event = Event::default().json_data(&frame).unwrap_or_else(|_| Event::default().comment("unreadable"));

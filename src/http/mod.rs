@@ -3,6 +3,7 @@
 
 mod api;
 mod attach;
+mod directory;
 mod health;
 mod inspect;
 mod metrics;
@@ -29,6 +30,7 @@ mod attempts;
 mod fault;
 mod stamp;
 
+pub use directory::GatewayDirectory;
 pub use health::readiness;
 pub use hosts::Hosts;
 pub use limits::Limits;

@@ -11,14 +11,13 @@ use daoyou_channels::cli::CliChannel;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
+use super::directory::GatewayDirectory;
 use super::fault::Fault;
 use super::metrics::{count_requests, metrics_routes};
 use super::token::{self, TokenGate};
 use super::{api, health};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::control::Inspect;
-use crate::live::Live;
-use crate::llm::Models;
 
 /// The largest request body where a route sets no smaller one, in bytes.
 pub const BODY_LIMIT: usize = 2 * 1024 * 1024;
@@ -29,9 +28,7 @@ pub struct Hub {
     pub inbox: BusInbox,
     pub channels: Arc<ChannelHealth>,
     pub cli: Arc<CliChannel>,
-    pub models: Arc<Live<Models>>,
-    /// `agent.model`.
-    pub model: Arc<Live<String>>,
+    pub directory: Arc<GatewayDirectory>,
     /// Answers what the commands ask about the gateway.
     pub inspect: Arc<dyn Inspect>,
     /// Cancelled when open streams are to end.

@@ -6,6 +6,8 @@ use daoyou_channels::settings::{Secret, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::prices::Price;
+
 /// The protocol a provider speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -44,6 +46,9 @@ pub struct ProviderConfig {
     /// Tries after the first one, on 429, 5xx, timeouts and broken connections.
     #[schemars(range(max = 100))]
     pub retries: u32,
+    /// What a million tokens cost, for the line below each turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
 }
 
 impl Default for ProviderConfig {
@@ -59,6 +64,7 @@ impl Default for ProviderConfig {
             idle_timeout: Span::from_secs(60),
             timeout: Span::from_secs(300),
             retries: 3,
+            price: None,
         }
     }
 }

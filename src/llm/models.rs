@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::client::{HttpClients, Reach};
 use super::services::{OLLAMA, SERVICES, Service};
-use super::{OpenaiProvider, Provider, ProviderConfig, ProviderKind};
+use super::{OpenaiProvider, Price, Provider, ProviderConfig, ProviderKind};
 
 /// The responder inside this program, as a provider's name.
 pub const OFFLINE: &str = "offline";
@@ -31,6 +31,8 @@ pub struct Models {
     entries: BTreeMap<String, Entry>,
     /// What `auto` tries, in order; then a model server of this machine, then `offline`.
     preferred: Vec<String>,
+    /// What providers cost, where the configuration says so.
+    prices: BTreeMap<String, Price>,
     offline: Arc<dyn Provider>,
     clients: Arc<HttpClients>,
     /// The first model of this machine's server, and when it was asked.
@@ -90,7 +92,15 @@ impl Models {
         let clients = Arc::new(HttpClients::default());
         let mut entries = BTreeMap::new();
         let mut faults = Vec::new();
+        let mut prices = BTreeMap::new();
         for (name, config) in configs {
+            match &config.price {
+                Some(price) if !price.is_sound() => faults.push(ProviderFault {
+                    key: format!("providers.{name}.price"),
+                    message: "a price is a number, zero or more".to_owned(),
+                }),
+                price => prices.extend(price.clone().map(|price| (name.clone(), price))),
+            }
             match configured(name, config, &env, &clients) {
                 Ok(entry) => drop(entries.insert(name.clone(), entry)),
                 Err(fault) => faults.push(fault),
@@ -124,7 +134,7 @@ impl Models {
         if !faults.is_empty() {
             return Err(faults);
         }
-        Ok(Self { entries, preferred, offline, clients, local: Mutex::new(None) })
+        Ok(Self { entries, preferred, prices, offline, clients, local: Mutex::new(None) })
     }
 
     /// Those that speak over the network, by name: configured, with a key in the environment, or servers of this machine.
@@ -178,6 +188,11 @@ impl Models {
             return Err(ModelError::UnknownProvider { name: name.to_owned(), known: self.known() });
         }
         self.model_alone(wanted)
+    }
+
+    /// What the tokens of a provider cost, where that is known.
+    pub fn price(&self, provider: &str) -> Option<&Price> {
+        self.prices.get(provider)
     }
 
     /// Each provider that is set up or found, with its usual model (empty where its server does not say); `offline` is

@@ -1,7 +1,11 @@
 //! A program at a terminal.
 
-use rexpect::process::WaitStatus;
+use std::fs::File;
+
+use rexpect::process::{Signal, WaitStatus};
 use rexpect::session::{PtySession, spawn_command};
+
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::{Gateway, PATIENCE};
 
@@ -36,7 +40,38 @@ impl Terminal {
 
     /// Waits until `text` is on the screen; answers what came before it.
     pub fn expect(&mut self, text: &str) -> String {
-        self.session.exp_string(text).unwrap_or_else(|fault| panic!("waiting for {text:?}: {fault}"))
+        // The screen is read byte by byte, each as one character.
+        let bytes: String = text.bytes().map(char::from).collect();
+        let before = self.session.exp_string(&bytes).unwrap_or_else(|fault| panic!("waiting for {text:?}: {fault}"));
+        let before: Vec<u8> = before.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect();
+        String::from_utf8_lossy(&before).into_owned()
+    }
+
+    /// Types keys, as their bytes; no Enter.
+    pub fn keys(&mut self, text: &str) {
+        self.session.send(text).expect("the terminal takes keys");
+        self.session.flush().expect("the terminal takes keys");
+    }
+
+    /// Makes the screen so many columns wide; the program is told.
+    pub fn resize(&self, columns: u16) {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(self.master(), size).expect("a terminal can be resized");
+    }
+
+    /// Whether what is typed shows, and comes line by line: how a shell wants its terminal back.
+    pub fn is_cooked(&self) -> bool {
+        let mode = tcgetattr(self.master()).expect("a terminal has a mode");
+        mode.local_modes.contains(LocalModes::ECHO | LocalModes::ICANON)
+    }
+
+    /// Asks the program to end.
+    pub fn sigterm(&mut self) {
+        self.session.process_mut().signal(Signal::SIGTERM).expect("the program takes a signal");
+    }
+
+    fn master(&self) -> File {
+        self.session.process().get_file_handle().expect("the terminal's other end")
     }
 
     /// Types a line and Enter.

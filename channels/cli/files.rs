@@ -1,0 +1,285 @@
+//! Files that are brought into a conversation: their text goes with the next message, in the message itself, so that
+//! what was accepted is complete whatever becomes of the file.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::clean::clean_line;
+use super::words::{Language, Words};
+
+/// The largest file, in bytes.
+const MAX_FILE: u64 = 256 << 10;
+/// The most that goes with one message, in bytes.
+const MAX_TOTAL: usize = 512 << 10;
+const MAX_FILES: usize = 50;
+
+/// The files of a conversation, in the order in which they were added.
+#[derive(Debug, Default)]
+pub struct Files {
+    list: Vec<Added>,
+}
+
+#[derive(Debug)]
+struct Added {
+    /// As it was named.
+    name: String,
+    /// Where it is.
+    path: PathBuf,
+    text: String,
+    is_sent: bool,
+}
+
+/// Why a file was not added.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", self.text(Language::En))]
+pub enum FileFault {
+    Missing(String),
+    Unreadable(String, io::Error),
+    /// A folder, a pipe, a device.
+    NoFile(String),
+    TooLarge(String, u64),
+    /// Not UTF-8 text.
+    Binary(String),
+    TooMany,
+    /// Together with those that wait they are too large for one message.
+    TooMuch(String),
+}
+
+impl FileFault {
+    /// What is wrong and what would be right.
+    pub(super) fn text(&self, language: Language) -> String {
+        let is_zh = language == Language::Zh;
+        let name = |name: &str| clean_line(name);
+        match self {
+            Self::Missing(file) if is_zh => format!("没有文件 {}", name(file)),
+            Self::Missing(file) => format!("there is no file {}", name(file)),
+            Self::Unreadable(file, error) if is_zh => format!("无法读取 {}：{error}", name(file)),
+            Self::Unreadable(file, error) => format!("{} cannot be read: {error}", name(file)),
+            Self::NoFile(file) if is_zh => format!("{} 不是普通文件；请指定一个文本文件", name(file)),
+            Self::NoFile(file) => format!("{} is no regular file; name a text file", name(file)),
+            Self::TooLarge(file, bytes) if is_zh => {
+                format!("{} 有 {}，上限是 {}", name(file), size(*bytes), size(MAX_FILE))
+            }
+            Self::TooLarge(file, bytes) => {
+                format!("{} has {}; at most {} can be added", name(file), size(*bytes), size(MAX_FILE))
+            }
+            Self::Binary(file) if is_zh => format!("{} 不是 UTF-8 文本，无法添加", name(file)),
+            Self::Binary(file) => format!("{} is no UTF-8 text and cannot be added", name(file)),
+            Self::TooMany if is_zh => format!("已有 {MAX_FILES} 个文件；先用 /drop 移除一些"),
+            Self::TooMany => format!("there are {MAX_FILES} files already; take some out with /drop"),
+            Self::TooMuch(file) if is_zh => {
+                format!("加上 {} 后，一条消息的文件超过 {}；请先发送已添加的", name(file), size(MAX_TOTAL as u64))
+            }
+            Self::TooMuch(file) => {
+                let most = size(MAX_TOTAL as u64);
+                format!("with {} the files of one message would exceed {most}; send the others first", name(file))
+            }
+        }
+    }
+}
+
+impl Files {
+    /// Reads a file; the path is relative to the working directory, and `~/` is the home. A file that was added before
+    /// is read anew.
+    ///
+    /// # Errors
+    /// It is no text file that can go with a message.
+    pub fn add(&mut self, path: &str) -> Result<(), FileFault> {
+        let (name, path) = (path.to_owned(), expand(path));
+        let text = read(&name, &path)?;
+        // The same file under another name is the same file.
+        let path = path.canonicalize().unwrap_or(path);
+        let others = self.list.iter().filter(|file| file.path != path);
+        let waiting: usize = others.clone().filter(|file| !file.is_sent).map(|file| file.text.len()).sum();
+        if others.count() >= MAX_FILES {
+            return Err(FileFault::TooMany);
+        }
+        if waiting + text.len() > MAX_TOTAL {
+            return Err(FileFault::TooMuch(name));
+        }
+        self.list.retain(|file| file.path != path);
+        self.list.push(Added { name, path, text, is_sent: false });
+        Ok(())
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The size of the one that was added last, for reading.
+    pub(super) fn last_size(&self) -> String {
+        size(self.list.last().map_or(0, |file| file.text.len()) as u64)
+    }
+
+    /// Takes a file out, by the name it was added under or by where it is.
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        let before = self.list.len();
+        let path = expand(name);
+        let path = path.canonicalize().unwrap_or(path);
+        self.list.retain(|file| file.name != name && file.path != path);
+        self.list.len() < before
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.list.iter().map(|file| file.name.clone()).collect()
+    }
+
+    /// The list, for reading.
+    pub(super) fn lines(&self, words: &Words) -> Vec<String> {
+        if self.list.is_empty() {
+            return vec![words.no_files.to_owned()];
+        }
+        let line = |file: &Added| {
+            let state = if file.is_sent { words.is_sent } else { words.is_waiting };
+            format!("  {}  {}  {state}", clean_line(&file.name), size(file.text.len() as u64))
+        };
+        std::iter::once(words.files.to_owned()).chain(self.list.iter().map(line)).collect()
+    }
+
+    /// `text` with the files that wait behind it.
+    pub(super) fn join_to(&self, text: &str) -> String {
+        let mut joined = text.to_owned();
+        for file in self.list.iter().filter(|file| !file.is_sent) {
+            let fence = "`".repeat(longest_run(&file.text).max(2) + 1);
+            let name = clean_line(&file.name);
+            let end = if file.text.is_empty() || file.text.ends_with('\n') { "" } else { "\n" };
+            let head = format!("\n\n[File: {name}, {} bytes]\n{fence}\n", file.text.len());
+            joined.push_str(&format!("{head}{}{end}{fence}", file.text));
+        }
+        joined
+    }
+
+    /// Those that waited were accepted with a message.
+    pub(super) fn mark_sent(&mut self) {
+        for file in &mut self.list {
+            file.is_sent = true;
+        }
+    }
+
+    /// Another conversation begins: there, nothing was sent.
+    pub(super) fn forget_sent(&mut self) {
+        self.list.retain(|file| !file.is_sent);
+    }
+}
+
+fn read(name: &str, path: &Path) -> Result<String, FileFault> {
+    let fault = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => FileFault::Missing(name.to_owned()),
+        _ => FileFault::Unreadable(name.to_owned(), error),
+    };
+    // Looked at before it is opened: opening a pipe would wait for its other end.
+    let metadata = fs::metadata(path).map_err(fault)?;
+    if !metadata.is_file() {
+        return Err(FileFault::NoFile(name.to_owned()));
+    }
+    if metadata.len() > MAX_FILE {
+        return Err(FileFault::TooLarge(name.to_owned(), metadata.len()));
+    }
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).map_err(fault)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(FileFault::TooLarge(name.to_owned(), bytes.len() as u64));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) if !text.contains('\0') => Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
+        _ => Err(FileFault::Binary(name.to_owned())),
+    }
+}
+
+fn expand(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => Path::new(&home).join(rest),
+        _ => PathBuf::from(path),
+    }
+}
+
+/// The file that the argument of `/add` names: quoted, or with its spaces escaped as completion writes them.
+pub(super) fn unquote(argument: &str) -> String {
+    for quote in ['"', '\''] {
+        if let Some(inner) = argument.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
+            return inner.to_owned();
+        }
+    }
+    let mut name = String::new();
+    let mut chars = argument.chars();
+    while let Some(c) = chars.next() {
+        name.push(if c == '\\' { chars.next().unwrap_or('\\') } else { c });
+    }
+    name
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_024 => format!("{bytes} B"),
+        1_024..1_048_576 => format!("{:.1} KB", bytes as f64 / 1_024.0),
+        _ => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+fn longest_run(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_files_are_added_and_others_refused_in_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+        write("a.txt", b"one\ntwo");
+        write("b.md", b"a ```` b\n");
+        write("zero", b"x\0y");
+        write("latin", b"\xff\xfe");
+        write("large", &vec![b'x'; MAX_FILE as usize + 1]);
+        write("fits", &vec![b'x'; MAX_FILE as usize]);
+        write("fits too", &vec![b'x'; MAX_FILE as usize - 10]);
+        let mut files = Files::default();
+        for (name, words) in [
+            ("a.txt", ""),
+            ("b.md", ""),
+            ("a.txt", ""),
+            ("no such", "there is no file"),
+            (".", "is no regular file"),
+            ("zero", "is no UTF-8 text"),
+            ("latin", "is no UTF-8 text"),
+            ("large", "256.0 KB; at most 256.0 KB"),
+            ("fits", ""),
+            ("fits too", "would exceed 512.0 KB"),
+        ] {
+            match files.add(&path(name)) {
+                Ok(()) => assert_eq!(words, "", "{name}"),
+                Err(fault) => {
+                    let said = fault.to_string();
+                    assert!(!words.is_empty() && said.contains(words) && !said.contains('\n'), "{name}: {said}");
+                    assert_ne!(fault.text(Language::Zh), said);
+                }
+            }
+        }
+        assert!(files.remove(&path("fits")) && !files.remove(&path("fits")));
+        let joined = files.join_to("look");
+        let (b, a) = (path("b.md"), path("a.txt"));
+        assert_eq!(
+            joined,
+            format!("look\n\n[File: {b}, 9 bytes]\n`````\na ```` b\n`````\n\n[File: {a}, 7 bytes]\n```\none\ntwo\n```")
+        );
+        files.mark_sent();
+        assert_eq!(files.join_to("more"), "more");
+        assert_eq!((files.lines(Words::of(Language::En)).len(), files.count()), (3, 2));
+        files.add(&a).unwrap();
+        assert!(files.join_to("again").contains("one\ntwo") && !files.join_to("again").contains("````"));
+    }
+
+    #[test]
+    fn a_name_is_read_as_it_was_written() {
+        for (argument, name) in
+            [("a b.txt", "a b.txt"), (r"a\ b.txt", "a b.txt"), ("\"a b\"", "a b"), ("'x'", "x"), ("\\", "\\")]
+        {
+            assert_eq!(unquote(argument), name);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Markdown that arrives in pieces. Each row is given out once, when nothing that may still come can change it; what
+//! stands behind the last such row is shown as it is at the moment.
+//!
+//! A block (a paragraph, a list's item, a code block) is over at a blank line or where the next begins. Of one that is
+//! not over, the rows before its last one are final as long as no mark such as `**` is open in them.
+
+use super::layout::{Face, Row, wrap};
+use super::markdown::{Look, render};
+use super::scan::{block_end, steady_end};
+
+/// A block longer than this is drawn in pieces, in bytes: each delta draws all of the block that is not over.
+const MAX_BLOCK: usize = 16 << 10;
+
+/// What a piece of text adds to the screen.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Step {
+    /// Final rows.
+    pub rows: Vec<Row>,
+    /// The row that is being written.
+    pub live: Option<Row>,
+}
+
+/// One answer.
+pub(super) struct Flow {
+    look: Look,
+    lead: Row,
+    /// The block that is not over.
+    block: String,
+    /// Its rows that were given out.
+    shown: Vec<Row>,
+    /// Something was given out before the block.
+    has_begun: bool,
+    is_gap_due: bool,
+}
+
+impl Flow {
+    pub(super) fn new(look: Look, lead: Row) -> Self {
+        Self { look, lead, block: String::new(), shown: Vec::new(), has_begun: false, is_gap_due: false }
+    }
+
+    /// Takes more text.
+    pub(super) fn push(&mut self, text: &str) -> Step {
+        self.block.push_str(text);
+        let mut rows = Vec::new();
+        while let Some(end) = block_end(&self.block) {
+            let rest = self.block.split_off(end);
+            self.end_block(&mut rows);
+            self.block = rest;
+        }
+        if self.block.len() > MAX_BLOCK {
+            self.break_block(&mut rows);
+        }
+        if self.block.trim().is_empty() {
+            return Step { rows, live: None };
+        }
+        self.gap(&mut rows);
+        let steady = &self.block[..steady_end(&self.block)];
+        let is_whole_line = steady.ends_with('\n');
+        let mut steady = render(steady, self.look, &self.lead);
+        if !is_whole_line {
+            steady.pop();
+        }
+        if steady.len() > self.shown.len() && steady.starts_with(&self.shown) {
+            rows.extend_from_slice(&steady[self.shown.len()..]);
+            self.shown = steady;
+        }
+        let all = render(&self.block, self.look, &self.lead);
+        let hidden = all.len().saturating_sub(self.shown.len() + 1);
+        let live = all.last().filter(|_| all.len() > self.shown.len()).map(|last| {
+            let mut row = Row::of(Face::DIM, if hidden > 0 { "… " } else { "" });
+            row.extend(last);
+            row.cut(self.look.width)
+        });
+        Step { rows, live }
+    }
+
+    /// The answer is complete.
+    pub(super) fn finish(&mut self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        if self.block.trim().is_empty() {
+            self.block.clear();
+            return rows;
+        }
+        self.end_block(&mut rows);
+        rows
+    }
+
+    fn end_block(&mut self, rows: &mut Vec<Row>) {
+        let block = std::mem::take(&mut self.block);
+        let shown = std::mem::take(&mut self.shown);
+        if block.trim().is_empty() {
+            return;
+        }
+        self.gap(rows);
+        let mut all = render(&block, self.look, &self.lead);
+        if all.is_empty() {
+            all = wrap(&Row::of(Face::PLAIN, block.trim()), &self.lead, &Row::default(), self.look.width);
+        }
+        let is_as_shown = all.len() >= shown.len() && all.iter().zip(&shown).all(|(a, b)| a.plain() == b.plain());
+        // Twice is better than with a gap, should a row have changed after all.
+        rows.extend_from_slice(if is_as_shown { &all[shown.len()..] } else { &all });
+        self.lead = Row::default();
+        self.has_begun = true;
+        self.is_gap_due = true;
+    }
+
+    fn gap(&mut self, rows: &mut Vec<Row>) {
+        if std::mem::take(&mut self.is_gap_due) && self.has_begun {
+            rows.push(Row::default());
+        }
+    }
+
+    /// Ends a block that is too long at its last line; code goes on as code.
+    fn break_block(&mut self, rows: &mut Vec<Row>) {
+        let at = self.block.rfind('\n').map_or(self.block.len(), |at| at + 1);
+        let mut rest = self.block.split_off(at);
+        let opening = self.block.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
+        let is_code = opening.starts_with("```") || opening.starts_with("~~~");
+        self.end_block(rows);
+        self.is_gap_due = false;
+        if is_code {
+            let fence: String = opening.chars().take_while(|c| *c == '`' || *c == '~').collect();
+            rest.insert_str(0, &format!("{fence}\n"));
+        }
+        self.block = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LOOK: Look = Look { width: 24, in_colour: true };
+
+    fn stream(pieces: &[&str]) -> (Vec<String>, Vec<String>) {
+        let mut flow = Flow::new(LOOK, Row::of(Face::PLAIN, "Bot> "));
+        let (mut rows, mut live) = (Vec::new(), Vec::new());
+        for piece in pieces {
+            let step = flow.push(piece);
+            rows.extend(step.rows.iter().map(Row::plain));
+            live.push(step.live.map(|row| row.plain()).unwrap_or_default());
+        }
+        rows.extend(flow.finish().iter().map(Row::plain));
+        (rows, live)
+    }
+
+    #[test]
+    fn text_is_shown_as_it_comes_and_each_row_once() {
+        let (rows, live) = stream(&["Hello", " wor", "ld and **bo", "ld** text", " that goes on.\n\n- it", "em\n"]);
+        assert_eq!(rows, ["Bot> Hello world and", "bold text that goes on.", "", "• item"]);
+        assert_eq!(
+            live,
+            ["Bot> Hello", "Bot> Hello wor", "… **bo", "bold text", "• it", ""],
+            "an open mark holds its row back, and shows as it stands"
+        );
+    }
+
+    #[test]
+    fn code_goes_out_line_by_line_and_a_table_at_its_end() {
+        let mut flow = Flow::new(LOOK, Row::default());
+        assert_eq!(flow.push("```rust\nlet a = 1;\nlet b").rows.len(), 2);
+        assert_eq!(flow.push(" = 2;\n```\n").rows.iter().map(Row::plain).collect::<Vec<_>>(), ["  let b = 2;"]);
+        let step = flow.push("| a | b |\n|---|---|\n| 1 | 2 |\n");
+        assert_eq!((step.rows.len(), step.live.is_some()), (1, true), "the gap alone");
+        let rows: Vec<_> = flow.push("\ntext").rows.iter().map(Row::plain).collect();
+        assert_eq!(rows, ["a │ b", "──┼──", "1 │ 2", ""]);
+    }
+
+    #[test]
+    fn a_block_without_end_goes_out_in_pieces() {
+        let mut flow = Flow::new(LOOK, Row::default());
+        let code: String = (0..4_000).map(|line| format!("line {line}\n")).collect();
+        let mut rows = flow.push("```\n").rows;
+        for piece in code.as_bytes().chunks(1_000) {
+            rows.extend(flow.push(std::str::from_utf8(piece).unwrap()).rows);
+        }
+        rows.extend(flow.finish());
+        let lines: Vec<_> = rows.iter().map(Row::plain).filter(|row| !row.is_empty()).collect();
+        assert_eq!(lines, (0..4_000).map(|line| format!("  line {line}")).collect::<Vec<_>>());
+    }
+
+    const PARTS: [&str; 24] = [
+        "word ",
+        "你好，",
+        "**",
+        "*",
+        "`",
+        "_",
+        "a_b ",
+        "\n",
+        "\n\n",
+        "- ",
+        "1. ",
+        "# ",
+        "> ",
+        "```\n",
+        "| a | b |\n",
+        "|-|-|\n",
+        "[x](",
+        ")",
+        "~~",
+        "<",
+        "&lt;",
+        "---\n",
+        "  ",
+        "end. ",
+    ];
+    const WHOLE: [&str; 18] = [
+        "word ",
+        "some more words, ",
+        "你好，世界。",
+        "**bold words** ",
+        "*slanted* ",
+        "`code` ",
+        "[name](http://x.y/z) ",
+        "a_b ",
+        "\n",
+        "\n\n",
+        "\n- item ",
+        "\n  - deep ",
+        "\n1. one ",
+        "\n\n## Head ",
+        "\n> quote ",
+        "\n\n```sh\nls -l\n\nend\n```\n",
+        "\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n",
+        "\n\n---\n\n",
+    ];
+
+    fn letters(rows: &[String]) -> Vec<char> {
+        rows.concat().chars().filter(|c| c.is_alphanumeric()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+        /// However well-formed text is cut, the same rows come out.
+        #[test]
+        fn pieces_make_the_same_as_the_whole(
+            parts in proptest::collection::vec(proptest::sample::select(&WHOLE[..]), 0..40),
+            size in 1usize..9,
+        ) {
+            let whole = parts.concat();
+            let chars: Vec<char> = whole.chars().collect();
+            let pieces: Vec<String> = chars.chunks(size).map(|piece| piece.iter().collect()).collect();
+            let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+            prop_assert_eq!(stream(&pieces).0, stream(&[&whole]).0, "{:?}", whole);
+        }
+
+        /// Of text in which marks stand anyhow, nothing is lost.
+        #[test]
+        fn no_letter_is_lost(parts in proptest::collection::vec(proptest::sample::select(&PARTS[..]), 0..60)) {
+            let whole = parts.concat();
+            let (streamed, at_once) = (letters(&stream(&parts).0), letters(&stream(&[&whole]).0));
+            let mut left = streamed.iter();
+            prop_assert!(at_once.iter().all(|letter| left.any(|c| c == letter)), "{:?} of {:?}", streamed, whole);
+        }
+    }
+}

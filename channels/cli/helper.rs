@@ -1,0 +1,249 @@
+//! What the line editor knows of what is typed: completion, hints, and when a message is complete.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustyline::completion::{Completer, FilenameCompleter, Pair};
+use rustyline::highlight::Highlighter;
+use rustyline::hint::{Hint, Hinter};
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Context, Helper};
+use std::borrow::Cow;
+
+use super::host::Names;
+use super::layout::Face;
+
+/// The commands, and what may follow them.
+const COMMANDS: [(&str, &str); 16] = [
+    ("/help", ""),
+    ("/new", ""),
+    ("/stop", ""),
+    ("/status", ""),
+    ("/model", " [NAME]"),
+    ("/session", " [KEY]"),
+    ("/cost", ""),
+    ("/history", " [COUNT]"),
+    ("/add", " FILE"),
+    ("/drop", " FILE"),
+    ("/files", ""),
+    ("/skills", ""),
+    ("/tools", ""),
+    ("/clear", ""),
+    ("/exit", ""),
+    ("/quit", ""),
+];
+
+/// How many completions are offered at most.
+const MAX_OFFERED: usize = 100;
+
+/// What can be completed, kept up to date by the conversation.
+#[derive(Clone, Default)]
+pub(super) struct Known(Arc<Mutex<Lists>>);
+
+#[derive(Default)]
+struct Lists {
+    names: Names,
+    files: Vec<String>,
+}
+
+impl Known {
+    pub(super) fn set_names(&self, names: Names) {
+        self.lock().names = names;
+    }
+
+    pub(super) fn set_files(&self, files: Vec<String>) {
+        self.lock().files = files;
+    }
+
+    fn of_command(&self, command: &str) -> Vec<String> {
+        let lists = self.lock();
+        match command {
+            "/session" => lists.names.sessions.clone(),
+            "/model" => lists.names.models.clone(),
+            "/drop" => lists.files.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lists> {
+        // Nothing panics while it holds the lock halfway through a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The line editor's helper.
+#[derive(Helper)]
+pub(super) struct PromptHelper {
+    known: Known,
+    files: FilenameCompleter,
+    in_colour: bool,
+    /// Whether nothing is typed at the moment.
+    pub is_blank: Arc<AtomicBool>,
+}
+
+impl PromptHelper {
+    pub(super) fn new(known: Known, in_colour: bool) -> Self {
+        Self { known, files: FilenameCompleter::new(), in_colour, is_blank: Arc::new(AtomicBool::new(true)) }
+    }
+}
+
+impl Completer for PromptHelper {
+    type Candidate = Pair;
+
+    fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let typed = &line[..pos];
+        if !typed.starts_with('/') || typed.contains('\n') {
+            return Ok((pos, Vec::new()));
+        }
+        match typed.split_once(' ') {
+            None => Ok((0, commands(typed))),
+            Some(("/add", _)) => self.files.complete_path(line, pos),
+            Some((command, argument)) => Ok((pos - argument.len(), words(self.known.of_command(command), argument))),
+        }
+    }
+}
+
+fn commands(typed: &str) -> Vec<Pair> {
+    let offered = COMMANDS.iter().filter(|(name, _)| name.starts_with(typed));
+    let pair = |(name, argument): &(&str, &str)| {
+        let space = if argument.is_empty() { "" } else { " " };
+        Pair { display: format!("{name}{argument}"), replacement: format!("{name}{space}") }
+    };
+    offered.map(pair).collect()
+}
+
+/// Names come from outside, too: what would command the terminal is not offered.
+fn words(known: Vec<String>, typed: &str) -> Vec<Pair> {
+    let fits = |name: &String| name.starts_with(typed) && !name.contains(char::is_control);
+    let pair = |name: String| Pair { display: name.clone(), replacement: name };
+    known.into_iter().filter(fits).take(MAX_OFFERED).map(pair).collect()
+}
+
+/// What may follow the command that is being typed.
+pub(super) struct CommandHint {
+    shown: String,
+    /// How much of it the right arrow takes over.
+    taken: usize,
+}
+
+impl Hint for CommandHint {
+    fn display(&self) -> &str {
+        &self.shown
+    }
+
+    fn completion(&self) -> Option<&str> {
+        Some(&self.shown[..self.taken]).filter(|taken| !taken.is_empty())
+    }
+}
+
+impl Hinter for PromptHelper {
+    type Hint = CommandHint;
+
+    fn hint(&self, line: &str, pos: usize, _: &Context<'_>) -> Option<CommandHint> {
+        self.is_blank.store(line.is_empty(), Ordering::SeqCst);
+        // Without colours it could not be told from what is typed.
+        if !self.in_colour || pos < line.len() { None } else { command_hint(line) }
+    }
+}
+
+fn command_hint(line: &str) -> Option<CommandHint> {
+    if line.len() < 2 || !line.starts_with('/') {
+        return None;
+    }
+    let (name, argument) = COMMANDS.iter().find(|(name, _)| name.starts_with(line))?;
+    let rest = &name[line.len()..];
+    let hint = CommandHint { shown: format!("{rest}{argument}"), taken: rest.len() };
+    (!hint.shown.is_empty()).then_some(hint)
+}
+
+impl Highlighter for PromptHelper {
+    fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
+        if self.in_colour { Face::DIM.paint(hint).into() } else { hint.into() }
+    }
+}
+
+impl Validator for PromptHelper {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let is_open = goes_on(context.input());
+        Ok(if is_open { ValidationResult::Incomplete } else { ValidationResult::Valid(None) })
+    }
+}
+
+/// Whether more lines belong to the message: its last line ends with a backslash, or a fence of code is open.
+pub(super) fn goes_on(input: &str) -> bool {
+    if input.starts_with('/') {
+        return false;
+    }
+    let is_open = input.lines().filter(|line| line.trim_start().starts_with("```")).count() % 2 == 1;
+    let slashes = input.chars().rev().take_while(|c| *c == '\\').count();
+    is_open || slashes % 2 == 1
+}
+
+/// The message that was typed: the backslashes at its lines' ends only said that there is more.
+pub(super) fn joined(input: &str) -> String {
+    if input.starts_with('/') { input.to_owned() } else { input.replace("\\\n", "\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustyline::history::DefaultHistory;
+
+    use super::*;
+
+    fn offers(line: &str) -> (usize, Vec<String>) {
+        let known = Known::default();
+        let sessions = ["cli:direct", "cli:work", "webhook:x:\x1b[2J"].map(str::to_owned).to_vec();
+        known.set_names(Names { sessions, models: vec!["openai/gpt".into()] });
+        known.set_files(vec!["a.txt".into()]);
+        let helper = PromptHelper::new(known, true);
+        let history = DefaultHistory::new();
+        let (at, pairs) = helper.complete(line, line.len(), &Context::new(&history)).unwrap();
+        (at, pairs.into_iter().map(|pair| pair.replacement).collect())
+    }
+
+    #[test]
+    fn commands_and_what_follows_them_are_completed() {
+        let table: &[(&str, usize, &[&str])] = &[
+            ("/he", 0, &["/help"]),
+            ("/mo", 0, &["/model "]),
+            ("/s", 0, &["/stop", "/status", "/session ", "/skills"]),
+            ("/session cli:w", 9, &["cli:work"]),
+            ("/session ", 9, &["cli:direct", "cli:work"]),
+            ("/model o", 7, &["openai/gpt"]),
+            ("/drop ", 6, &["a.txt"]),
+            ("/help x", 6, &[]),
+            ("hello", 5, &[]),
+        ];
+        for (line, at, expected) in table {
+            assert_eq!(offers(line), (*at, expected.iter().map(ToString::to_string).collect()), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn hints_say_what_may_follow() {
+        let table =
+            [("/mo", Some(("del [NAME]", "del"))), ("/add", Some((" FILE", ""))), ("/help", None), ("hi", None)];
+        for (line, expected) in table {
+            let hint = command_hint(line);
+            let hint = hint.as_ref().map(|hint| (hint.display(), hint.completion().unwrap_or("")));
+            assert_eq!(hint, expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_goes_on_behind_a_backslash_and_in_a_fence() {
+        for (input, more) in [
+            ("text", false),
+            ("text \\", true),
+            ("text \\\\", false),
+            ("text \\\nmore", false),
+            ("```rust\nfn a", true),
+            ("```rust\nfn a\n```", false),
+            ("/add C:\\", false),
+            ("", false),
+        ] {
+            assert_eq!(goes_on(input), more, "{input:?}");
+        }
+        assert_eq!(joined("a\\\nb"), "a\nb");
+    }
+}

@@ -1,0 +1,301 @@
+//! Text in rows that fit a screen: faces, widths, wrapping.
+
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+/// What may not stand at the start of a row: it belongs to the character before it.
+const CLOSING: &str = "，。！？、；：）》」』”’】〉…,.!?;:)]}%";
+
+/// A colour of the terminal's own palette.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Colour {
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+    Cyan = 36,
+}
+
+/// How text is drawn where colours are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Face {
+    pub bold: bool,
+    pub dim: bool,
+    pub italic: bool,
+    pub underline: bool,
+    pub strike: bool,
+    pub colour: Option<Colour>,
+}
+
+impl Face {
+    pub(super) const PLAIN: Self =
+        Self { bold: false, dim: false, italic: false, underline: false, strike: false, colour: None };
+    pub(super) const DIM: Self = Self { dim: true, ..Self::PLAIN };
+    pub(super) const BOT: Self = Self { bold: true, ..Self::coloured(Colour::Green) };
+
+    pub(super) const fn coloured(colour: Colour) -> Self {
+        Self { colour: Some(colour), ..Self::PLAIN }
+    }
+
+    /// `text` with the sequences of this face around it (ECMA-48, SGR).
+    pub(super) fn paint(self, text: &str) -> String {
+        let flags = [(self.bold, 1), (self.dim, 2), (self.italic, 3), (self.underline, 4), (self.strike, 9)];
+        let codes = flags.into_iter().filter_map(|(is_set, code)| is_set.then_some(code));
+        let codes: Vec<_> = codes.chain(self.colour.map(|colour| colour as i32)).map(|code| code.to_string()).collect();
+        if codes.is_empty() || text.is_empty() {
+            return text.to_owned();
+        }
+        format!("\x1b[{}m{text}\x1b[0m", codes.join(";"))
+    }
+}
+
+/// Text of one face.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub face: Face,
+    pub text: String,
+}
+
+/// One row of the screen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Row(Vec<Span>);
+
+impl Row {
+    pub(super) fn of(face: Face, text: &str) -> Self {
+        let mut row = Self::default();
+        row.push(face, text);
+        row
+    }
+
+    pub(super) fn push(&mut self, face: Face, text: &str) {
+        match self.0.last_mut() {
+            _ if text.is_empty() => {}
+            Some(last) if last.face == face => last.text.push_str(text),
+            _ => self.0.push(Span { face, text: text.to_owned() }),
+        }
+    }
+
+    pub(super) fn extend(&mut self, other: &Self) {
+        for span in &other.0 {
+            self.push(span.face, &span.text);
+        }
+    }
+
+    pub(super) fn spans(&self) -> &[Span] {
+        &self.0
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.0.iter().map(|span| span.text.width()).sum()
+    }
+
+    /// The text alone.
+    pub(super) fn plain(&self) -> String {
+        self.0.iter().map(|span| span.text.as_str()).collect()
+    }
+
+    pub(super) fn paint(&self, in_colour: bool) -> String {
+        if !in_colour {
+            return self.plain();
+        }
+        self.0.iter().map(|span| span.face.paint(&span.text)).collect()
+    }
+
+    /// What is to be drawn behind this row to make it `longer`; `None` when that row begins otherwise.
+    pub(super) fn rest_of(&self, longer: &Self, in_colour: bool) -> Option<String> {
+        let Some((last, before)) = self.0.split_last() else { return Some(longer.paint(in_colour)) };
+        let same = longer.0.get(..before.len()).is_some_and(|spans| spans == before);
+        let grown = longer.0.get(before.len()).filter(|span| same && span.face == last.face)?;
+        let mut rest = Self::of(grown.face, grown.text.strip_prefix(&last.text)?);
+        rest.0.extend(longer.0[before.len() + 1..].iter().cloned());
+        Some(rest.paint(in_colour))
+    }
+
+    /// At most `columns` wide; what is left out is marked.
+    pub(super) fn cut(&self, columns: usize) -> Self {
+        if self.width() <= columns {
+            return self.clone();
+        }
+        let mut kept = Self::default();
+        let mut left = columns.saturating_sub(1);
+        for span in &self.0 {
+            for piece in span.text.graphemes(true) {
+                let Some(rest) = left.checked_sub(piece.width()) else {
+                    kept.push(span.face, "…");
+                    return kept;
+                };
+                left = rest;
+                kept.push(span.face, piece);
+            }
+        }
+        kept
+    }
+}
+
+/// `text` on one line, at most `columns` wide.
+pub(super) fn cut(text: &str, columns: usize) -> String {
+    Row::of(Face::PLAIN, &text.replace(['\n', '\t'], " ")).cut(columns).plain()
+}
+
+/// Breaks `text` into rows of at most `width` columns, at spaces and between wide characters. `first` stands before the
+/// first row and `rest` before the others; a line feed begins a new row. Rows before the last do not change when text
+/// is added.
+pub(super) fn wrap(text: &Row, first: &Row, rest: &Row, width: usize) -> Vec<Row> {
+    let mut wrapping = Wrapping {
+        rows: Vec::new(),
+        row: first.clone(),
+        used: first.width(),
+        is_fresh: true,
+        rest,
+        width: width.max(rest.width() + 2).max(first.width() + 2),
+        space: Row::default(),
+        word: Vec::new(),
+    };
+    for span in text.spans() {
+        for piece in span.text.graphemes(true) {
+            wrapping.take(span.face, piece);
+        }
+    }
+    wrapping.end_word();
+    wrapping.rows.push(wrapping.row);
+    wrapping.rows
+}
+
+/// Breaks `text` into rows of exactly at most `width` columns wherever they end, as code wants it.
+pub(super) fn chop(text: &Row, prefix: &Row, width: usize) -> Vec<Row> {
+    let room = width.saturating_sub(prefix.width()).max(2);
+    let (mut rows, mut row, mut used) = (Vec::new(), prefix.clone(), 0);
+    for span in text.spans() {
+        for piece in span.text.graphemes(true) {
+            if used + piece.width() > room {
+                rows.push(std::mem::replace(&mut row, prefix.clone()));
+                used = 0;
+            }
+            used += piece.width();
+            row.push(span.face, piece);
+        }
+    }
+    rows.push(row);
+    rows
+}
+
+struct Wrapping<'a> {
+    rows: Vec<Row>,
+    row: Row,
+    used: usize,
+    /// The row holds nothing but its prefix.
+    is_fresh: bool,
+    rest: &'a Row,
+    width: usize,
+    /// Spaces that stand before the word, if it stays on this row.
+    space: Row,
+    word: Vec<(Face, String, usize)>,
+}
+
+impl Wrapping<'_> {
+    fn take(&mut self, face: Face, piece: &str) {
+        if piece == "\n" || piece == "\r\n" {
+            self.end_word();
+            self.next_row();
+            return;
+        }
+        if piece.chars().all(char::is_whitespace) {
+            self.end_word();
+            self.space.push(face, " ");
+            return;
+        }
+        let width = piece.width();
+        let clings = CLOSING.contains(piece);
+        let after_wide = self.word.last().is_some_and(|(_, _, width)| *width > 1);
+        if !clings && (width > 1 || after_wide) {
+            self.end_word();
+        }
+        self.word.push((face, piece.to_owned(), width));
+    }
+
+    fn end_word(&mut self) {
+        if self.word.is_empty() {
+            return;
+        }
+        let word = std::mem::take(&mut self.word);
+        let space = std::mem::take(&mut self.space);
+        let width: usize = word.iter().map(|(_, _, width)| width).sum();
+        if !self.is_fresh && self.used + space.width() + width > self.width {
+            self.next_row();
+        } else if !self.is_fresh {
+            self.used += space.width();
+            self.row.extend(&space);
+        }
+        for (face, piece, width) in word {
+            if !self.is_fresh && self.used + width > self.width {
+                self.next_row();
+            }
+            self.is_fresh = false;
+            self.used += width;
+            self.row.push(face, &piece);
+        }
+    }
+
+    fn next_row(&mut self) {
+        self.rows.push(std::mem::replace(&mut self.row, self.rest.clone()));
+        self.used = self.rest.width();
+        self.is_fresh = true;
+        self.space = Row::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rows(text: &str, width: usize) -> Vec<String> {
+        let (first, rest) = (Row::of(Face::PLAIN, "- "), Row::of(Face::PLAIN, "  "));
+        wrap(&Row::of(Face::PLAIN, text), &first, &rest, width).iter().map(Row::plain).collect()
+    }
+
+    #[test]
+    fn text_is_broken_where_it_may_be() {
+        let table: &[(&str, usize, &[&str])] = &[
+            ("one two three", 10, &["- one two", "  three"]),
+            ("one\ntwo", 20, &["- one", "  two"]),
+            ("你好世界，再见", 10, &["- 你好世", "  界，再见"]),
+            ("abc你好", 7, &["- abc你", "  好"]),
+            ("abcdefghijkl", 6, &["- abcd", "  efgh", "  ijkl"]),
+            ("👩‍🚀👩‍🚀👩‍🚀", 6, &["- 👩‍🚀👩‍🚀", "  👩‍🚀"]),
+            ("", 10, &["- "]),
+        ];
+        for (text, width, expected) in table {
+            assert_eq!(rows(text, *width), *expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn rows_are_cut_and_grown_by_their_width() {
+        assert_eq!(cut("你好世界", 5), "你好…");
+        assert_eq!(cut("a\nb", 5), "a b");
+        let mut old = Row::of(Face::PLAIN, "a ");
+        old.push(Face::DIM, "b");
+        let mut new = old.clone();
+        new.push(Face::DIM, "c");
+        new.push(Face::PLAIN, "d");
+        assert_eq!(old.rest_of(&new, true).as_deref(), Some("\x1b[2mc\x1b[0md"));
+        assert_eq!(new.rest_of(&old, true), None);
+    }
+
+    proptest! {
+        #[test]
+        fn rows_before_the_last_stay(text in "[a-d ，,你好👍\n]{0,60}", at in 0usize..60, width in 4usize..20) {
+            let chars: Vec<char> = text.chars().collect();
+            let part: String = chars[..at.min(chars.len())].iter().collect();
+            let (part, whole) = (rows(&part, width), rows(&text, width));
+            let stable = &part[..part.len() - 1];
+            prop_assert_eq!(stable, &whole[..stable.len().min(whole.len())]);
+            prop_assert!(whole.iter().all(|row| row.width() <= width.max(4)));
+        }
+    }
+}

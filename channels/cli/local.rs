@@ -1,0 +1,52 @@
+//! The slash commands that the terminal itself carries out; the others are the gateway's.
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Local {
+    /// `/exit`, `/quit`
+    Leave,
+    Clear,
+    Add(String),
+    Drop(String),
+    Files,
+    /// `/session KEY`
+    Move(String),
+}
+
+impl Local {
+    /// Reads a line; `None` when it is for the gateway.
+    pub(super) fn parse(line: &str) -> Option<Self> {
+        let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let argument = argument.trim();
+        Some(match name.to_ascii_lowercase().as_str() {
+            "/exit" | "/quit" => Self::Leave,
+            "/clear" => Self::Clear,
+            "/add" => Self::Add(argument.to_owned()),
+            "/drop" => Self::Drop(argument.to_owned()),
+            "/files" => Self::Files,
+            "/session" if !argument.is_empty() => Self::Move(argument.to_owned()),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_done_here_or_sent() {
+        for (line, expected) in [
+            ("/exit", Some(Local::Leave)),
+            ("/QUIT now", Some(Local::Leave)),
+            ("/add  a b.txt ", Some(Local::Add("a b.txt".into()))),
+            ("/session", None),
+            ("/session cli:x", Some(Local::Move("cli:x".into()))),
+            ("/additional", None),
+            ("/help", None),
+            ("exit", None),
+        ] {
+            assert_eq!(Local::parse(line), expected, "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! Markdown (CommonMark, with tables, strikethrough and task lists) as rows of a screen.
+
+use pulldown_cmark::{Alignment, CodeBlockKind, CowStr, Event, Options, Parser, Tag, TagEnd};
+
+use super::clean::clean;
+use super::layout::{Colour, Face, Row, chop, wrap};
+use super::table;
+
+/// How much room text keeps beside its bullets and quote bars; deeper nesting is drawn flat.
+const MIN_TEXT: usize = 12;
+const RULE: usize = 30;
+
+/// How Markdown is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    /// Columns.
+    pub width: usize,
+    /// Faces are shown; else the marks stay that stand for them in plain text.
+    pub in_colour: bool,
+}
+
+/// Draws one or more whole blocks. `lead` stands before the first row, or above it where that is no running text. What
+/// only defines (the target of a link) makes no rows.
+pub(super) fn render(text: &str, look: Look, lead: &Row) -> Vec<Row> {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let mut drawing = Drawing::new(look, lead.clone());
+    for event in Parser::new_ext(text, options) {
+        drawing.event(event);
+    }
+    drawing.end_text();
+    drawing.rows
+}
+
+/// What stands before the rows of a list's item or a quote.
+struct Indent {
+    /// Before the first row, until that is drawn.
+    first: Option<Row>,
+    rest: Row,
+}
+
+struct Drawing {
+    look: Look,
+    lead: Row,
+    rows: Vec<Row>,
+    text: Row,
+    indents: Vec<Indent>,
+    /// The numbers of the lists that are open; `None` is a bullet.
+    lists: Vec<Option<u64>>,
+    faces: Vec<Face>,
+    /// Where the links that are open go, and the text they have.
+    links: Vec<(String, String)>,
+    code: Option<String>,
+    table: Option<table::Table>,
+    /// The next block stands right below, as the first one of an item does.
+    is_tight: bool,
+}
+
+impl Drawing {
+    fn new(look: Look, lead: Row) -> Self {
+        Self {
+            look,
+            lead,
+            rows: Vec::new(),
+            text: Row::default(),
+            indents: Vec::new(),
+            lists: Vec::new(),
+            faces: vec![Face::PLAIN],
+            links: Vec::new(),
+            code: None,
+            table: None,
+            is_tight: true,
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) => match &mut self.code {
+                Some(code) => code.push_str(&text),
+                None => self.say(&text),
+            },
+            Event::Html(text) | Event::InlineHtml(text) => self.say(&text),
+            Event::Code(code) => {
+                let face = Face { colour: Some(Colour::Cyan), ..self.face() };
+                let code = if self.look.in_colour { code } else { CowStr::from(format!("`{code}`")) };
+                self.write(face, &code);
+            }
+            Event::SoftBreak | Event::HardBreak => self.say("\n"),
+            Event::Rule => {
+                self.gap();
+                let rule = "─".repeat(self.look.width.min(RULE));
+                self.line(&Row::of(Face::DIM, &rule));
+            }
+            Event::TaskListMarker(is_done) => self.say(if is_done { "☑ " } else { "☐ " }),
+            // Switched off above.
+            Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => self.say(&text),
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Paragraph | Tag::HtmlBlock => self.gap(),
+            Tag::Heading { level, .. } => {
+                self.gap();
+                let underline = level as usize == 1;
+                self.faces.push(Face { bold: true, underline, colour: Some(Colour::Cyan), ..self.face() });
+                if !self.look.in_colour {
+                    self.say(&format!("{} ", "#".repeat(level as usize)));
+                }
+            }
+            Tag::BlockQuote(_) => {
+                self.gap();
+                self.is_tight = true;
+                self.indent(Row::of(Face::DIM, "│ "), Row::of(Face::DIM, "│ "));
+            }
+            Tag::CodeBlock(kind) => {
+                self.gap();
+                self.end_lead();
+                if let CodeBlockKind::Fenced(language) = kind
+                    && let Some(language) = language.split_whitespace().next()
+                {
+                    self.line(&Row::of(Face::DIM, &format!("  {}", clean(language))));
+                }
+                self.code = Some(String::new());
+            }
+            Tag::List(number) => {
+                if self.lists.is_empty() {
+                    self.gap();
+                }
+                self.end_text();
+                self.lists.push(number);
+            }
+            Tag::Item => self.start_item(),
+            Tag::Table(alignments) => {
+                self.gap();
+                self.table = Some(table::Table::new(alignments.iter().map(|one| *one == Alignment::Right).collect()));
+            }
+            Tag::TableHead => self.faces.push(Face { bold: true, ..self.face() }),
+            Tag::Emphasis => self.mark("*", Face { italic: true, ..self.face() }),
+            Tag::Strong => self.mark("**", Face { bold: true, ..self.face() }),
+            Tag::Strikethrough => self.mark("~~", Face { strike: true, ..self.face() }),
+            Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
+                self.links.push((clean(&dest_url), String::new()));
+                self.faces.push(Face { underline: true, ..self.face() });
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_text(),
+            TagEnd::Heading(_) => {
+                self.faces.pop();
+                self.end_text();
+            }
+            TagEnd::BlockQuote(_) => self.outdent(),
+            TagEnd::Item => {
+                self.end_text();
+                // An item without text still has its bullet.
+                if self.indents.last().is_some_and(|indent| indent.first.is_some()) {
+                    self.line(&Row::default());
+                }
+                self.outdent();
+                self.is_tight = true;
+            }
+            TagEnd::List(_) => {
+                self.lists.pop();
+                self.is_tight = !self.lists.is_empty();
+            }
+            TagEnd::CodeBlock => self.end_code(),
+            TagEnd::TableHead => {
+                self.faces.pop();
+                self.end_table_row();
+            }
+            TagEnd::TableRow => self.end_table_row(),
+            TagEnd::TableCell => {
+                let cell = std::mem::take(&mut self.text);
+                if let Some(table) = &mut self.table {
+                    table.cell(cell);
+                }
+            }
+            TagEnd::Table => {
+                if let Some(table) = self.table.take() {
+                    for row in table.draw(self.room()) {
+                        self.line(&row);
+                    }
+                }
+            }
+            TagEnd::Emphasis => self.unmark("*"),
+            TagEnd::Strong => self.unmark("**"),
+            TagEnd::Strikethrough => self.unmark("~~"),
+            TagEnd::Link | TagEnd::Image => {
+                self.faces.pop();
+                if let Some((to, text)) = self.links.pop()
+                    && to.strip_prefix("mailto:").unwrap_or(&to) != text
+                {
+                    self.write(Face::DIM, &format!(" ({to})"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn start_item(&mut self) {
+        self.end_text();
+        let marker = match self.lists.last_mut() {
+            Some(Some(number)) => {
+                *number += 1;
+                format!("{}. ", *number - 1)
+            }
+            _ => "• ".to_owned(),
+        };
+        let rest = Row::of(Face::PLAIN, &" ".repeat(marker.chars().count()));
+        self.indent(Row::of(Face::coloured(Colour::Yellow), &marker), rest);
+        self.is_tight = true;
+    }
+
+    fn end_code(&mut self) {
+        let code = self.code.take().unwrap_or_default();
+        for line in clean(&code).replace('\t', "    ").lines() {
+            let mut prefix = self.prefix();
+            prefix.push(Face::PLAIN, "  ");
+            let line = Row::of(Face::coloured(Colour::Cyan), line);
+            let rows = chop(&line, &prefix, self.look.width);
+            self.rows.extend(rows);
+        }
+    }
+
+    fn end_table_row(&mut self) {
+        if let Some(table) = &mut self.table {
+            table.end_row();
+        }
+    }
+
+    fn mark(&mut self, mark: &str, face: Face) {
+        self.faces.push(face);
+        if !self.look.in_colour {
+            self.say(mark);
+        }
+    }
+
+    fn unmark(&mut self, mark: &str) {
+        if !self.look.in_colour {
+            self.say(mark);
+        }
+        self.faces.pop();
+    }
+
+    fn say(&mut self, text: &str) {
+        self.write(self.face(), text);
+    }
+
+    /// Entities such as `&#27;` become characters here, so that what was cleaned before has to be cleaned again.
+    fn write(&mut self, face: Face, text: &str) {
+        let text = clean(text);
+        for (_, words) in &mut self.links {
+            words.push_str(&text);
+        }
+        self.text.push(face, &text);
+    }
+
+    fn face(&self) -> Face {
+        self.faces.last().copied().unwrap_or_default()
+    }
+
+    fn indent(&mut self, first: Row, rest: Row) {
+        let too_deep = self.room() < rest.width() + MIN_TEXT;
+        let empty = Row::default();
+        self.indents.push(if too_deep && !self.indents.is_empty() {
+            Indent { first: Some(empty.clone()), rest: empty }
+        } else {
+            Indent { first: Some(first), rest }
+        });
+    }
+
+    fn outdent(&mut self) {
+        self.end_text();
+        self.indents.pop();
+    }
+
+    fn room(&self) -> usize {
+        let indent: usize = self.indents.iter().map(|indent| indent.rest.width()).sum();
+        self.look.width.saturating_sub(indent)
+    }
+
+    /// What stands before the next row. Each bullet is given out once.
+    fn prefix(&mut self) -> Row {
+        let mut prefix = Row::default();
+        for indent in &mut self.indents {
+            prefix.extend(&indent.first.take().unwrap_or_else(|| indent.rest.clone()));
+        }
+        prefix
+    }
+
+    /// A row of space between blocks.
+    fn gap(&mut self) {
+        self.end_text();
+        if !self.is_tight && !self.rows.is_empty() {
+            let prefix = self.prefix();
+            self.rows.push(prefix);
+        }
+        self.is_tight = false;
+    }
+
+    /// The text so far, as rows.
+    fn end_text(&mut self) {
+        if self.text.is_empty() || self.table.is_some() {
+            return;
+        }
+        let text = std::mem::take(&mut self.text);
+        let mut first = self.prefix_with_lead();
+        let rest = self.prefix();
+        if first.is_empty() {
+            first = rest.clone();
+        }
+        self.rows.extend(wrap(&text, &first, &rest, self.look.width));
+    }
+
+    /// The lead belongs before running text only.
+    fn prefix_with_lead(&mut self) -> Row {
+        if self.indents.is_empty() {
+            return std::mem::take(&mut self.lead);
+        }
+        self.end_lead();
+        self.prefix()
+    }
+
+    fn end_lead(&mut self) {
+        let lead = std::mem::take(&mut self.lead);
+        if !lead.is_empty() {
+            self.rows.push(lead);
+        }
+    }
+
+    /// One row as it is.
+    fn line(&mut self, row: &Row) {
+        self.end_lead();
+        let mut line = self.prefix();
+        line.extend(row);
+        self.rows.push(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draw(text: &str, width: usize, in_colour: bool) -> Vec<String> {
+        let rows = render(text, Look { width, in_colour }, &Row::default());
+        rows.iter().map(|row| row.paint(in_colour).trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn blocks_have_their_shape() {
+        let table: &[(&str, &[&str])] = &[
+            ("plain *text* and **more**", &["plain *text* and", "**more**"]),
+            ("# Title\ntext", &["# Title", "", "text"]),
+            ("- one\n- two\n  - deep\n- three", &["• one", "• two", "  • deep", "• three"]),
+            ("9. nine\n10. ten is long enough", &["9. nine", "10. ten is long", "    enough"]),
+            ("- a\n\n  more of a", &["• a", "", "  more of a"]),
+            ("- [x] done\n- [ ] open", &["• ☑ done", "• ☐ open"]),
+            ("> quoted\n> more", &["│ quoted", "│ more"]),
+            ("```rust\nfn main() {\n\tx\n}\n```", &["  rust", "  fn main() {", "      x", "  }"]),
+            ("`a*b*` and 2 * 3", &["`a*b*` and 2 * 3"]),
+            ("[text](http://x.y)", &["text (http://x.y)"]),
+            ("<http://x.y>", &["http://x.y"]),
+            ("---", &["────────────────────"]),
+            ("one\ntwo", &["one", "two"]),
+            ("|a|b|\n|-|-:|\n|1|22|\n|你好|3|", &["a    │  b", "─────┼───", "1    │ 22", "你好 │  3"]),
+            ("<b>html</b>", &["<b>html</b>"]),
+            ("-", &["•"]),
+            ("- - both", &["• • both"]),
+        ];
+        for (text, expected) in table {
+            assert_eq!(draw(text, 20, false), *expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn faces_stand_for_the_marks_in_colour() {
+        let table: &[(&str, &str)] = &[
+            ("**b** *i* ~~s~~ `c`", "\x1b[1mb\x1b[0m \x1b[3mi\x1b[0m \x1b[9ms\x1b[0m \x1b[36mc\x1b[0m"),
+            ("## Head", "\x1b[1;36mHead\x1b[0m"),
+            ("[t](u)", "\x1b[4mt\x1b[0m\x1b[2m (u)\x1b[0m"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(draw(text, 40, true), [*expected], "{text:?}");
+        }
+    }
+
+    #[test]
+    fn no_entity_and_no_link_commands_the_terminal() {
+        for text in [
+            "&#27;[2Jx &#x9b;31m",
+            "[a](http://x&#27;]0;t&#7;)",
+            "```\n\x1b[31m\n```",
+            "```\x1b[31m\ncode\n```",
+            "|&#27;[1m|\n|-|\n|&#27;|",
+            "<b\x1b[1m>",
+        ] {
+            for row in draw(text, 40, false) {
+                assert!(!row.contains(char::is_control), "{text:?}: {row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn deep_nesting_and_narrow_screens_end_well() {
+        let deep = format!("{}x", "> ".repeat(200));
+        let list: String = (0..100).map(|depth| format!("{}- item\n", "  ".repeat(depth))).collect();
+        let table = "|a|b|c|d|e|f|g|h|\n|-|-|-|-|-|-|-|-|\n|1|2|3|4|5|6|7|a long cell of words|";
+        for text in [deep.as_str(), list.as_str(), table, "一个很长的中文段落，没有空格，要在窄屏上换行。"]
+        {
+            for width in [1, 8, 20] {
+                for row in draw(text, width, false) {
+                    assert!(row.chars().count() <= width.max(MIN_TEXT + 14), "{width}: {row:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+use serde_json::json;
+
+use super::*;
+
+const DUMB: Style = Style { live: true, colour: false, cursor: false, columns: Some(60) };
+const BARE: Style = Style { cursor: true, ..DUMB };
+const FULL: Style = Style { colour: true, ..BARE };
+
+fn text(delta: &str) -> TurnEvent {
+    TurnEvent::Text { delta: delta.into() }
+}
+
+fn call(arguments: Option<Value>) -> TurnEvent {
+    TurnEvent::ToolCall { id: "1".into(), name: "read_file".into(), arguments }
+}
+
+fn result(content: &str, success: bool) -> TurnEvent {
+    TurnEvent::ToolResult { id: "1".into(), name: "read_file".into(), content: content.into(), success }
+}
+
+fn draw(style: Style, events: &[TurnEvent], reply: &str) -> String {
+    let mut painter = Painter::new(style, Language::En);
+    let drawn: String = events.iter().map(|event| painter.event(event)).collect();
+    drawn + &painter.reply(reply, false)
+}
+
+/// What a screen shows after all of `drawn`: the one row that changes is drawn over, the others stay.
+fn seen(drawn: &str) -> String {
+    let mut lines = vec![String::new()];
+    for piece in drawn.replace("\r\x1b[K", "\r").split_inclusive(['\n', '\r']) {
+        lines.last_mut().unwrap().push_str(piece.trim_end_matches(['\n', '\r']));
+        match piece.chars().last() {
+            Some('\n') => lines.push(String::new()),
+            Some('\r') => lines.last_mut().unwrap().clear(),
+            _ => {}
+        }
+    }
+    lines.join("\n")
+}
+
+fn plain(drawn: &str) -> String {
+    crate::cli::clean::clean(drawn)
+}
+
+#[test]
+fn a_reply_is_printed_once_however_it_came() {
+    let table: &[(&[TurnEvent], &str, &str)] = &[
+        (&[], "Hello", "\nBot> Hello\n"),
+        (&[text("Hel"), text("lo")], "Hello", "\nBot> Hello\n"),
+        (&[text("Hel")], "Hello", "\nBot> Hello\n"),
+        (&[text("Hello")], "Hello\n\nmore", "\nBot> Hello\n\nmore\n"),
+        (&[text("Something else")], "Hello", "\nBot> Something else\n\nBot> Hello\n"),
+        (
+            &[text("Wait."), call(None), call(Some(json!({"path": "a.txt"}))), result("x", true), text("Done.")],
+            "Done.",
+            "\nBot> Wait.\n● read_file(path=\"a.txt\")\n  └ x\n\nBot> Done.\n",
+        ),
+        (
+            &[text("Hel"), TurnEvent::Restart, text("Hello")],
+            "Hello",
+            "\nBot> Hel\n(the answer starts anew)\n\nBot> Hello\n",
+        ),
+        (&[TurnEvent::Thinking { delta: "hm".into() }, text("Hello")], "Hello", "thinking: hm\n\nBot> Hello\n"),
+        (&[TurnEvent::Error { message: "No model.".into() }], "No model.", "No model.\n"),
+        (
+            &[text("It begins"), TurnEvent::Error { message: "It begins\n\n(stopped)".into() }],
+            "It begins\n\n(stopped)",
+            "\nBot> It begins\n(stopped)\n",
+        ),
+    ];
+    for (events, reply, expected) in table {
+        assert_eq!(draw(DUMB, events, reply), *expected, "{events:?}");
+        assert_eq!(seen(&draw(BARE, events, reply)), *expected, "{events:?}");
+    }
+}
+
+#[test]
+fn markdown_is_drawn_while_it_streams() {
+    let answer = "# Plan\nFirst **this**,\n- one\n- two\n\n```sh\nls\n```\n";
+    let pieces: Vec<_> = answer.chars().map(|c| text(&c.to_string())).collect();
+    let drawn = draw(FULL, &pieces, answer);
+    let expected = "\n\x1b[1;32mBot> \x1b[0m\x1b[1;4;36mPlan\x1b[0m\n\nFirst \x1b[1mthis\x1b[0m,\n\n\
+        \x1b[33m• \x1b[0mone\n\x1b[33m• \x1b[0mtwo\n\n\x1b[2m  sh\x1b[0m\n  \x1b[36mls\x1b[0m\n";
+    assert_eq!(plain(&seen(&drawn)), plain(expected));
+    assert_eq!(draw(FULL, &[], answer), expected, "as a whole it looks the same");
+    assert_eq!(
+        draw(DUMB, &pieces, answer).trim(),
+        format!("Bot> {}", answer.trim()),
+        "without a cursor it is as written"
+    );
+}
+
+#[test]
+fn a_call_is_one_row_that_turns_and_then_stands() {
+    let mut painter = Painter::new(BARE, Language::En);
+    painter.begin();
+    assert!(painter.is_spinning());
+    let drawn = painter.event(&call(None))
+        + &painter.event(&call(Some(json!({"path": "a"}))))
+        + &painter.tick()
+        + &painter.event(&result("one\ntwo\nthree\nfour\nfive", true));
+    assert_eq!(drawn.matches('\n').count(), 5, "{drawn:?}");
+    let lines = seen(&drawn);
+    assert!(
+        lines.starts_with("● read_file(path=\"a\")\n  └ one\n    two\n    three\n    … 2 more lines\n"),
+        "{lines:?}"
+    );
+    painter.event(&call(None));
+    let ended = seen(&painter.end());
+    assert!(ended.starts_with("● read_file(…) (no result)\n") && !painter.is_spinning(), "{ended:?}");
+}
+
+#[test]
+fn a_message_from_elsewhere_leaves_what_is_drawn_whole() {
+    let mut painter = Painter::new(BARE, Language::En);
+    let mut message = crate::conformance::outbound("cli", "direct", "It **rains**.");
+    message.session = "cron:1".into();
+    let drawn = painter.event(&text("One two"))
+        + &painter.message(&message, &"cli:direct".into())
+        + &painter.event(&text(" three"))
+        + &painter.reply("One two three", false);
+    assert_eq!(seen(&drawn), "\n\nBot (cron:1)> It **rains**.\nBot> One two three\n");
+}
+
+#[test]
+fn results_are_folded_and_thoughts_are_bounded() {
+    let mut painter = Painter::new(DUMB, Language::En);
+    assert_eq!(painter.event(&result("", true)), "  └ (no output)\n");
+    assert_eq!(painter.event(&result("a\nb\nc\nd\ne", true)), "  └ a\n    b\n    c\n    … 2 more lines\n");
+    assert_eq!(painter.event(&result(&"中".repeat(200), true)).chars().filter(|c| *c == '中').count(), 77);
+    let thoughts = "x".repeat(MAX_THINKING_CHARS * 2);
+    let shown = painter.event(&TurnEvent::Thinking { delta: thoughts.clone() });
+    assert!(shown.ends_with("x…") && shown.len() < MAX_THINKING_CHARS + 20);
+    assert_eq!(painter.event(&TurnEvent::Thinking { delta: thoughts }), "");
+}
+
+#[test]
+fn nothing_is_wider_than_a_narrow_screen() {
+    let style = Style { columns: Some(20), ..BARE };
+    let wide = "这是一段很长的中文文字，需要换行显示。And a verylongwordthatdoesnotfit 👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀";
+    let events = [call(Some(json!({"path": wide}))), result(&format!("{wide}\n{wide}"), false), text(wide)];
+    let drawn = draw(style, &events, wide);
+    for line in seen(&drawn).lines() {
+        assert!(Row::of(Face::PLAIN, line).width() < 20, "{line:?}");
+    }
+}
+
+#[test]
+fn what_a_turn_used_stands_below_it() {
+    let done = |cost: Option<&str>| TurnEvent::Done {
+        reply: String::new(),
+        input_tokens: 1_234_567,
+        output_tokens: 89,
+        cost: cost.map(str::to_owned),
+    };
+    for (cost, words) in [(None, " · 1,234,567 tokens in · 89 out\n"), (Some("0.01 USD"), " 89 out · 0.01 USD\n")] {
+        let mut painter = Painter::new(DUMB, Language::En);
+        painter.begin();
+        painter.event(&done(cost));
+        let ended = painter.end();
+        assert!(ended.contains(words), "{ended:?}");
+    }
+}
+
+#[test]
+fn no_text_commands_the_terminal() {
+    let wild = "a\x1b[31mb\x1b]0;title\x07c\rd &#27;[2J";
+    let events =
+        [call(Some(json!({ "x": wild }))), result(wild, true), TurnEvent::Thinking { delta: wild.into() }, text(wild)];
+    for style in [DUMB, BARE] {
+        let drawn = draw(style, &events, wild).replace("\r\x1b[K", "");
+        assert!(!drawn.contains(|c: char| c.is_control() && c != '\n'), "{drawn:?}");
+    }
+    assert_eq!(draw(Style::PLAIN, &[], "a\x1b[31mb\n\n"), "ab\n");
+    assert_eq!(draw(Style { colour: true, ..Style::PLAIN }, &[], "**a**"), "\x1b[1ma\x1b[0m\n");
+}

@@ -1,0 +1,129 @@
+//! What the terminal itself says, in the configured language.
+
+/// `agent.locale`, as the terminal knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Language {
+    #[default]
+    En,
+    Zh,
+}
+
+/// The words of one language. `{}` stands for what is filled in.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub leave_hint: &'static str,
+    pub stopping: &'static str,
+    pub not_taken: &'static str,
+    pub not_stopped: &'static str,
+    pub reply_lost: &'static str,
+    pub line_too_long: &'static str,
+    pub line_not_utf8: &'static str,
+    pub starts_anew: &'static str,
+    pub thinking: &'static str,
+    pub more_lines: &'static str,
+    pub no_output: &'static str,
+    pub no_result: &'static str,
+    pub usage: &'static str,
+    pub which_file: &'static str,
+    pub added: &'static str,
+    pub dropped: &'static str,
+    pub not_added: &'static str,
+    pub no_files: &'static str,
+    pub files: &'static str,
+    pub is_waiting: &'static str,
+    pub is_sent: &'static str,
+    pub moved: &'static str,
+    pub not_moved: &'static str,
+    pub wrong_key: &'static str,
+}
+
+impl Words {
+    pub(super) fn of(language: Language) -> &'static Self {
+        match language {
+            Language::En => &EN,
+            Language::Zh => &ZH,
+        }
+    }
+}
+
+/// Puts `values` where `{}` stands, in order.
+pub(super) fn fill(template: &str, values: &[&str]) -> String {
+    let mut values = values.iter();
+    let mut filled = String::new();
+    for (number, piece) in template.split("{}").enumerate() {
+        if number > 0 {
+            filled.push_str(values.next().unwrap_or(&""));
+        }
+        filled.push_str(piece);
+    }
+    filled
+}
+
+static EN: Words = Words {
+    leave_hint: "(Ctrl-C again, or Ctrl-D, leaves)",
+    stopping: "(stopping; Ctrl-C again leaves)",
+    not_taken: "Not taken: {}",
+    not_stopped: "Not stopped: {}",
+    reply_lost: "The reply is lost to this terminal: {}",
+    line_too_long: "a message longer than {} bytes was left out",
+    line_not_utf8: "a line that is not UTF-8 was left out",
+    starts_anew: "(the answer starts anew)",
+    thinking: "thinking: ",
+    more_lines: "… {} more lines",
+    no_output: "(no output)",
+    no_result: "(no result)",
+    usage: "{} · {} tokens in · {} out",
+    which_file: "Which file? For example: {} notes.txt",
+    added: "Added {} ({}); it goes with your next message.",
+    dropped: "Took out {}.",
+    not_added: "{} is not among the files; /files lists them.",
+    no_files: "No files. /add FILE brings one into the conversation.",
+    files: "Files:",
+    is_waiting: "goes with the next message",
+    is_sent: "sent",
+    moved: "This is {} now. /history shows what was said.",
+    not_moved: "{} cannot be opened: {}",
+    wrong_key: "{} is no session key; it is like cli:work, without spaces.",
+};
+
+static ZH: Words = Words {
+    leave_hint: "（再按一次 Ctrl-C 或按 Ctrl-D 离开）",
+    stopping: "（正在停止；再按一次 Ctrl-C 离开）",
+    not_taken: "未接收：{}",
+    not_stopped: "未能停止：{}",
+    reply_lost: "此终端收不到回复：{}",
+    line_too_long: "超过 {} 字节的消息已被略去",
+    line_not_utf8: "非 UTF-8 的一行已被略去",
+    starts_anew: "（回答重新开始）",
+    thinking: "思考：",
+    more_lines: "… 还有 {} 行",
+    no_output: "（无输出）",
+    no_result: "（无结果）",
+    usage: "{} · 输入 {} token · 输出 {}",
+    which_file: "哪个文件？例如：{} notes.txt",
+    added: "已添加 {}（{}），将随下一条消息发送。",
+    dropped: "已移除 {}。",
+    not_added: "文件列表中没有 {}；用 /files 查看。",
+    no_files: "没有文件。用 /add 文件 把文件带入对话。",
+    files: "文件：",
+    is_waiting: "随下一条消息发送",
+    is_sent: "已发送",
+    moved: "现在是 {}。用 /history 查看此前的内容。",
+    not_moved: "无法打开 {}：{}",
+    wrong_key: "{} 不是会话名；应类似 cli:work，不含空格。",
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_languages_have_the_same_gaps() {
+        let gaps = |words: &Words| {
+            let text = format!("{words:?}");
+            text.split(", ").map(|one| one.matches("{}").count()).collect::<Vec<_>>()
+        };
+        assert_eq!(gaps(&EN).iter().sum::<usize>(), gaps(&ZH).iter().sum::<usize>());
+        assert_eq!(fill("{} and {}!", &["a", "b"]), "a and b!");
+    }
+}

@@ -1,0 +1,363 @@
+//! The prompt under a real terminal: keys, paste, completion, what is drawn while a turn runs, and what comes meanwhile.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+use tokio::task::block_in_place;
+
+use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::model::user_text;
+use crate::support::pty::Terminal;
+use crate::support::{Gate, Gateway, Model, Reply, Setup};
+
+const CTRL_P: &str = "\x10";
+const LEFT: &str = "\x1b[D";
+const CTRL_A: &str = "\x01";
+const PASTE: (&str, &str) = ("\x1b[200~", "\x1b[201~");
+
+/// What the user said in each request.
+fn said(model: &Model) -> Vec<String> {
+    let said = |request: &Value| {
+        let messages = request["messages"].as_array().cloned().unwrap_or_default();
+        let last = messages.iter().rfind(|message| message["role"] == "user").cloned().unwrap_or_default();
+        user_text(last["content"].as_str().unwrap_or_default()).to_owned()
+    };
+    model.requests().iter().map(said).collect()
+}
+
+/// A home with a model, and `daoyou chat` in it.
+async fn chat(setup: Setup) -> (Gateway, Model) {
+    let model = Model::start().await;
+    let gateway = Gateway::new(setup.model(&model));
+    gateway.write_config();
+    (gateway, model)
+}
+
+/// The rows that stand on the screen in the end: the last one is drawn over while it grows.
+fn seen(drawn: &str) -> Vec<String> {
+    drawn.split("\r\n").map(|row| row.rsplit("\r\x1b[K").next().unwrap_or_default().to_owned()).collect()
+}
+
+/// A row without its colours.
+fn plain(row: &str) -> String {
+    let mut pieces = row.split("\x1b[");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    first + &pieces.filter_map(|piece| piece.split_once('m')).map(|(_, text)| text).collect::<String>()
+}
+
+fn leave(terminal: &mut Terminal) {
+    terminal.control('d');
+    assert_eq!(terminal.wait_exit(), Some(0));
+}
+
+/// Lines are edited with the usual keys, remembered by the next program in a file of the owner's alone, and a message of
+/// several lines is one message, however it is typed.
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_are_edited_remembered_and_joined() {
+    let (gateway, model) = chat(Setup::new()).await;
+    block_in_place(|| {
+        let mut terminal = Terminal::start(&gateway, &["chat"]);
+        terminal.expect("You> ");
+        terminal.keys(&format!("hallo{LEFT}{LEFT}{LEFT}\x7fe{CTRL_A}oh, \r"));
+        terminal.expect("echo: oh, hello");
+        terminal.expect("You> ");
+        terminal.keys("one \\\r");
+        terminal.keys("two\r");
+        terminal.expect("two");
+        terminal.expect("You> ");
+        terminal.keys("```\rlet x;\r```\r");
+        terminal.expect("echo");
+        terminal.expect("You> ");
+        terminal.keys(&format!("{}first\nsecond{}\r", PASTE.0, PASTE.1));
+        terminal.expect("echo: first");
+        terminal.expect("You> ");
+        terminal.keys(" a secret behind a space\r");
+        terminal.expect("echo: a secret");
+        terminal.expect("You> ");
+        leave(&mut terminal);
+        let mut terminal = Terminal::start(&gateway, &["chat"]);
+        terminal.expect("You> ");
+        terminal.keys(&format!("{CTRL_P}{CTRL_P}{CTRL_P}{CTRL_P}\r"));
+        terminal.expect("echo: oh, hello");
+        terminal.expect("You> ");
+        leave(&mut terminal);
+    });
+    let lines = ["oh, hello", "one \ntwo", "```\nlet x;\n```", "first\nsecond", "a secret behind a space", "oh, hello"];
+    assert_eq!(said(&model), lines);
+    let history = gateway.home().join("history");
+    assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!fs::read_to_string(&history).unwrap().contains("secret"));
+}
+
+/// Tab completes commands, sessions, models and files; a hint stands behind what is typed.
+#[tokio::test(flavor = "multi_thread")]
+async fn tab_completes() {
+    let (gateway, _model) = chat(Setup::new()).await;
+    fs::write(gateway.home().parent().unwrap().join("my notes.txt"), "remember the milk").unwrap();
+    assert_eq!(gateway.run(&["agent", "-m", "hi", "--session", "cli:work"]).await.code, Some(0));
+    block_in_place(|| {
+        let mut terminal = Terminal::start(&gateway, &["chat"]);
+        terminal.expect("You> ");
+        terminal.keys("/he");
+        terminal.expect("\x1b[2mlp\x1b[0m");
+        terminal.keys("\t\r");
+        terminal.expect("daoyou commands");
+        terminal.expect("in the terminal also");
+        terminal.expect("You> ");
+        terminal.keys("/session cli:w\t\r");
+        terminal.expect("This is cli:work now.");
+        terminal.expect("You> ");
+        terminal.keys("/model o\t\r");
+        terminal.expect("This session now uses offline");
+        terminal.expect("You> ");
+        terminal.keys("/add my\t\r");
+        terminal.expect("Added my notes.txt (17 B)");
+        terminal.expect("You> ");
+        terminal.keys("/drop m\t\r");
+        terminal.expect("Took out my notes.txt.");
+        terminal.expect("You> ");
+        leave(&mut terminal);
+    });
+}
+
+/// What a turn shows: thoughts dim, a tool's call on one row in yellow with its result folded, Markdown drawn while it
+/// streams, and what it used below it. Nothing of it stands twice, and nothing in it commands the terminal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_is_drawn_in_colour() {
+    let setup = Setup::new().set("providers.scripted.price.input", 2.0).set("providers.scripted.price.output", 8.0);
+    let (gateway, model) = chat(setup).await;
+    let answer = "## Result\nIt is **forty-two**, see `sum`.\n\n- one\n- two\n\n```sh\necho done\n```\n";
+    let command = json!({"command": "seq 1 6"});
+    model.on(
+        "work",
+        [Reply::tool("exec", &command).reasoning("Let me count."), Reply::text(answer).chunk_chars(4).usage(1_200, 34)],
+    );
+    model.on("evil", [Reply::text("x\x1b[2J\x1b]0;owned\x07y &#27;[31mz").chunk_chars(2)]);
+    block_in_place(|| {
+        let mut terminal = Terminal::start(&gateway, &["chat"]);
+        terminal.expect("You> ");
+        terminal.line("work");
+        terminal.expect("\x1b[2mthinking: Let me count.");
+        terminal.expect("\x1b[33mexec(command=\"seq 1 6\")\x1b[0m");
+        terminal.expect("\x1b[2m  └ 1\x1b[0m");
+        terminal.expect("… 3 more lines");
+        terminal.expect("Bot> ");
+        let rows = seen(&terminal.expect("tokens in"));
+        terminal.expect(" out · 0.00");
+        let plain: Vec<_> = rows.iter().map(|row| plain(row)).collect();
+        let expected = ["Result", "", "It is forty-two, see sum.", "", "• one", "• two", "", "  sh", "  echo done"];
+        assert_eq!(plain[..expected.len()], expected);
+        for face in ["\x1b[1mforty-two\x1b[0m", "\x1b[36msum\x1b[0m", "\x1b[33m• \x1b[0m"] {
+            assert!(rows.iter().any(|row| row.contains(face)), "{face:?} in {rows:?}");
+        }
+        terminal.expect("You> ");
+        terminal.line("evil");
+        let drawn = terminal.expect("out");
+        assert!(!drawn.contains("\x1b[2J") && !drawn.contains("\x1b]0") && !drawn.contains("\x1b[31m"), "{drawn:?}");
+        terminal.expect("You> ");
+        leave(&mut terminal);
+    });
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
+
+/// NO_COLOR leaves no colour; a dumb terminal gets no escape sequence at all, and neither does a pipe.
+#[tokio::test(flavor = "multi_thread")]
+async fn colours_and_sequences_are_left_out_where_they_are_not_wanted() {
+    for (name, value, forbidden) in [("NO_COLOR", "1", "m"), ("TERM", "dumb", "")] {
+        let (gateway, model) = chat(Setup::new().env(name, value)).await;
+        model.on("work", [Reply::tool("exec", &json!({"command": "echo hi"})), Reply::text("It is **done**.\n")]);
+        block_in_place(|| {
+            let mut terminal = Terminal::start(&gateway, &["chat"]);
+            let mut drawn = terminal.expect("You> ");
+            terminal.line("work");
+            drawn += &terminal.expect("It is **done**.");
+            drawn += &terminal.expect("You> ");
+            terminal.line("/exit");
+            assert_eq!(terminal.wait_exit(), Some(0));
+            let sequences = drawn.split('\x1b').skip(1);
+            let bad: Vec<_> = sequences
+                .filter(|rest| {
+                    let end = rest.chars().find(char::is_ascii_alphabetic).map(String::from).unwrap_or_default();
+                    forbidden.is_empty() || end == forbidden
+                })
+                .collect();
+            assert!(bad.is_empty(), "{name}: {bad:?} in {drawn:?}");
+        });
+    }
+    let (gateway, model) = chat(Setup::new()).await;
+    model.on("evil", [Reply::text("# x\n\x1b[2J**y**")]);
+    let piped = gateway.run_with_input(&["chat"], "evil\n/clear\n").await;
+    assert_eq!((piped.code, piped.stdout.as_str()), (Some(0), "# x\n**y**\n"), "{piped:?}");
+}
+
+/// A message that comes while a line is typed stands above it, and the line goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_does_not_break_the_line_being_typed() {
+    let model = Model::start().await;
+    let gateway = Gateway::new(Setup::new().model(&model));
+    gateway.write_config();
+    let mut terminal = block_in_place(|| {
+        let mut terminal = Terminal::start(&gateway, &["gateway"]);
+        terminal.expect("You> ");
+        terminal.keys("half of 一半");
+        terminal.expect("一半");
+        terminal
+    });
+    for n in 0..5 {
+        assert_eq!(gateway.run(&["agent", "-m", &format!("from afar {n}")]).await.code, Some(0));
+    }
+    block_in_place(|| {
+        for n in 0..5 {
+            terminal.expect(&format!("echo: from afar {n}"));
+            terminal.expect("You> ");
+            terminal.expect("half of 一半");
+        }
+        terminal.keys(" a line\r");
+        terminal.expect("echo: half of 一半 a line");
+        terminal.expect("You> ");
+        leave(&mut terminal);
+    });
+    assert_eq!(said(&model).last().map(String::as_str), Some("half of 一半 a line"));
+}
+
+/// Chinese text is wrapped by its width, and a screen that was made narrow is written to as such.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_narrow_screen_and_chinese() {
+    let (gateway, model) = chat(Setup::new().set("agent.locale", "zh").env("NO_COLOR", "1")).await;
+    let answer = "这是一段比较长的中文回答，在窄屏上要按宽度换行。".repeat(3);
+    model.on("你好", [Reply::text(answer.clone()).chunk_chars(5)]);
+    block_in_place(|| {
+        let mut terminal = Terminal::start(&gateway, &["chat"]);
+        terminal.resize(60);
+        terminal.expect("道友 ");
+        terminal.expect("/exit 离开。");
+        terminal.expect("You> ");
+        for columns in [60_usize, 20] {
+            terminal.resize(u16::try_from(columns).unwrap());
+            terminal.line("你好");
+            terminal.expect("Bot> ");
+            let drawn = format!("Bot> {}", terminal.expect("token"));
+            let rows = seen(&drawn);
+            let wide = |row: &str| row.chars().map(|c| if c.is_ascii() { 1 } else { 2 }).sum::<usize>();
+            assert!(rows.iter().all(|row| wide(row) < columns), "{columns}: {rows:?}");
+            let text: String = rows.concat().chars().filter(|c| !c.is_ascii()).collect();
+            assert!(text.contains(&answer), "{columns}: {text:?}");
+            terminal.expect("You> ");
+        }
+        leave(&mut terminal);
+    });
+}
+
+/// Ctrl-C throws a line away, says how to leave at an empty prompt, and leaves the second time; SIGTERM gives the
+/// terminal back as it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ways_out() {
+    let (gateway, model) = chat(Setup::new()).await;
+    let gate = Gate::new();
+    model.on("wait", [Reply::text("late").held_by(&gate)]);
+    let mut waiting = block_in_place(|| {
+        let mut terminal = Terminal::start(&gateway, &["chat"]);
+        terminal.expect("You> ");
+        terminal.keys("never mind");
+        terminal.expect("never mind");
+        terminal.control('c');
+        let after = terminal.expect("You> ");
+        assert!(!after.contains("leaves"), "{after:?}");
+        terminal.control('c');
+        terminal.expect("Ctrl-C again, or Ctrl-D, leaves");
+        terminal.expect("You> ");
+        terminal.line("hello");
+        terminal.expect("echo: hello");
+        terminal.expect("You> ");
+        terminal.control('c');
+        terminal.expect("leaves");
+        terminal.expect("You> ");
+        terminal.control('c');
+        assert_eq!(terminal.wait_exit(), Some(0));
+
+        let mut terminal = Terminal::start(&gateway, &["chat"]);
+        terminal.expect("You> ");
+        terminal.keys("half a line");
+        terminal.expect("half a line");
+        assert!(!terminal.is_cooked(), "the line editor reads keys");
+        terminal.sigterm();
+        terminal.expect("\x1b[?2004l");
+        assert_eq!(terminal.wait_exit(), Some(0));
+        let mut terminal = Terminal::start(&gateway, &["chat"]);
+        terminal.expect("You> ");
+        terminal.line("wait");
+        terminal
+    });
+    gate.wait_arrived(1).await;
+    block_in_place(|| {
+        assert!(!waiting.is_cooked(), "what is typed while a turn runs does not show");
+        waiting.sigterm();
+    });
+    gate.open();
+    block_in_place(|| assert_eq!(waiting.wait_exit(), Some(0)));
+}
+
+/// Files go with the next message and lie in it for good; `--model` is for this chat alone; `/session` goes over.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_models_and_sessions_of_a_chat() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::new(Setup::new().model(&model).env("NO_COLOR", "1"));
+    let folder = gateway.home().parent().unwrap().to_owned();
+    fs::write(folder.join("notes.txt"), "remember the milk\n").unwrap();
+    fs::write(folder.join("binary"), b"\x00\x01").unwrap();
+    for is_running in [false, true] {
+        if is_running {
+            gateway.up().await;
+        }
+        let before = model.count();
+        for (args, words) in [
+            (&["chat", "missing.txt"][..], "there is no file missing.txt"),
+            (&["chat", "binary"], "binary is no UTF-8 text"),
+            (&["chat", "."], ". is no regular file"),
+            (&["chat", "--model", "nowhere/x"], "the model nowhere/x cannot be used"),
+        ] {
+            let ran = gateway.run_with_input(args, "hello\n").await;
+            assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{args:?}: {ran:?}");
+            assert!(ran.stderr.contains(words) && ran.stderr.lines().count() == 1, "{args:?}: {ran:?}");
+        }
+        block_in_place(|| {
+            let mut terminal = Terminal::start(&gateway, &["chat", "--model", "scripted/other", "notes.txt"]);
+            terminal.expect("model scripted/other");
+            terminal.expect("1 file");
+            terminal.expect("You> ");
+            terminal.line("read it");
+            terminal.expect("echo: read it");
+            terminal.expect("You> ");
+            terminal.line("/files");
+            terminal.expect("notes.txt  18 B  sent");
+            terminal.expect("You> ");
+            terminal.line("/session cli:side");
+            terminal.expect("This is cli:side now.");
+            terminal.expect("You> ");
+            terminal.line("hello there");
+            terminal.expect("echo: hello there");
+            terminal.expect("You> ");
+            terminal.line("/history");
+            terminal.expect("you** hello there");
+            terminal.expect("You> ");
+            terminal.line("/session");
+            terminal.expect("Session: cli:side");
+            terminal.expect("cli:direct");
+            terminal.expect("You> ");
+            leave(&mut terminal);
+        });
+        let asked = model.requests().split_off(before);
+        let models: Vec<_> = asked.iter().map(|request| request["model"].clone()).collect();
+        assert_eq!(models, ["other", "other"]);
+        let with_file = "read it\n\n[File: notes.txt, 18 bytes]\n```\nremember the milk\n```";
+        assert_eq!(said(&model).split_off(before), [with_file, "hello there"]);
+    }
+    let session = gateway.json(&["sessions", "show", "cli:side"]).await;
+    assert_eq!((&session["model"], session["messages"].as_array().map(Vec::len)), (&Value::Null, Some(4)));
+    gateway.run(&["agent", "-m", "and now"]).await;
+    assert_eq!(model.requests().last().unwrap()["model"], "scripted");
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
