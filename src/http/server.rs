@@ -190,3 +190,7 @@ where
         tracing::debug!(peer = %ends.peer, %error, "a connection broke off");
     }
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;
