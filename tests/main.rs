@@ -16,6 +16,7 @@ mod commands;
 mod crash;
 mod delivery;
 mod exec;
+mod front;
 mod lanes;
 mod load;
 mod message_tool;
