@@ -37,97 +37,70 @@ fn outcome(text: &str) -> (u16, String) {
     (status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Each hostile input gets one clear answer, nothing is accepted, and the gateway goes on.
-#[tokio::test(flavor = "multi_thread")]
-async fn hostile_requests_get_one_clear_answer() {
-    let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
-    let host = format!("Host: {}\n", gateway.address());
-    let hook = format!("POST /webhook/in HTTP/1.1\n{host}Authorization: Bearer a-bearer-secret\nConnection: close\n");
-    let body = |text: &str| format!("{hook}Content-Length: {}\n\n{text}", text.len());
-    let deep = format!("{{\"content\":{}", "[".repeat(200));
-    let table: Vec<(&str, Vec<u8>, u16, &str)> = vec![
-        ("no Host", lines("GET /healthz HTTP/1.1\n\n"), 400, "bad_request"),
-        ("two Hosts", lines(&format!("GET /healthz HTTP/1.1\n{host}{host}\n")), 400, "bad_request"),
+/// What it is, what is sent, the status and the error's code.
+type Case = (&'static str, Vec<u8>, u16, &'static str);
+
+/// Requests whose heads are wrong, or ask for what is not given.
+fn hostile_heads(host: &str, hook: &str) -> Vec<Case> {
+    let get = |target: &str, more: &str| lines(&format!("GET {target} HTTP/1.1\n{host}{more}\n"));
+    let post = |more: &str| lines(&format!("{hook}{more}"));
+    let behind_a_good_one =
+        [get("/healthz", ""), post("Transfer-Encoding: chunked\nContent-Length: 4\n\n0\n\n")].concat();
+    let bad = |name, bytes| (name, bytes, 400, "bad_request");
+    vec![
+        bad("no Host", lines("GET /healthz HTTP/1.1\n\n")),
+        bad("two Hosts", get("/healthz", host)),
         ("foreign Host", lines("GET /healthz HTTP/1.1\nHost: evil.example\n\n"), 403, "forbidden"),
-        ("foreign target", lines(&format!("GET http://evil.example/healthz HTTP/1.1\n{host}\n")), 403, "forbidden"),
-        (
-            "foreign Origin",
-            lines(&format!("GET /readyz HTTP/1.1\n{host}Origin: https://evil.example\n\n")),
-            403,
-            "forbidden",
-        ),
-        (
-            "CL and TE",
-            lines(&format!("{hook}Content-Length: 4\nTransfer-Encoding: chunked\n\n0\n\nGET /x")),
-            400,
-            "bad_request",
-        ),
-        (
-            "CL and TE behind a good request",
-            lines(&format!(
-                "GET /healthz HTTP/1.1\n{host}\n{hook}Transfer-Encoding: chunked\nContent-Length: 4\n\n0\n\n"
-            )),
-            400,
-            "bad_request",
-        ),
-        ("two lengths", lines(&format!("{hook}Content-Length: 2\nContent-Length: 2\n\n{{}}")), 400, "bad_request"),
-        ("TE that is not chunked", lines(&format!("{hook}Transfer-Encoding: gzip\n\n")), 400, "bad_request"),
-        ("broken chunks", lines(&format!("{hook}Transfer-Encoding: chunked\n\nxyz\n")), 400, "bad_request"),
-        ("garbage", b"\x16\x03\x01\x00\xff\xfe\r\n\r\n".to_vec(), 400, "bad_request"),
-        ("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), 400, "bad_request"),
-        (
-            "bad UTF-8 in the target",
-            [b"GET /\xff\xfe HTTP/1.1\r\n", &*lines(&host), b"\r\n"].concat(),
-            400,
-            "bad_request",
-        ),
-        ("many headers", lines(&format!("GET / HTTP/1.1\n{host}{}\n", "X: y\n".repeat(200))), 431, "headers_too_large"),
-        (
-            "large header",
-            lines(&format!("GET / HTTP/1.1\n{host}X: {}\n\n", "y".repeat(40_000))),
-            431,
-            "headers_too_large",
-        ),
-        ("announced 25 MB", lines(&format!("{hook}Content-Length: 26214400\n\n")), 413, "too_large"),
-        (
-            "sent 3 MB in chunks",
-            lines(&format!("{hook}Transfer-Encoding: chunked\n\n300000\n{}", "x".repeat(0x30_0000))),
-            413,
-            "too_large",
-        ),
-        ("nowhere", lines(&format!("GET /nowhere HTTP/1.1\n{host}Connection: close\n\n")), 404, "not_found"),
+        ("foreign target", get("http://evil.example/healthz", ""), 403, "forbidden"),
+        ("foreign Origin", get("/readyz", "Origin: https://evil.example\n"), 403, "forbidden"),
+        bad("CL and TE", post("Content-Length: 4\nTransfer-Encoding: chunked\n\n0\n\nGET /x")),
+        bad("CL and TE behind a good request", behind_a_good_one),
+        bad("two lengths", post("Content-Length: 2\nContent-Length: 2\n\n{}")),
+        bad("TE that is not chunked", post("Transfer-Encoding: gzip\n\n")),
+        bad("garbage", b"\x16\x03\x01\x00\xff\xfe\r\n\r\n".to_vec()),
+        bad("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec()),
+        bad("bad UTF-8 in the target", [b"GET /\xff\xfe HTTP/1.1\r\n", &*lines(host), b"\r\n"].concat()),
+        ("many headers", get("/", &"X: y\n".repeat(200)), 431, "headers_too_large"),
+        ("large header", get("/", &format!("X: {}\n", "y".repeat(40_000))), 431, "headers_too_large"),
+        ("nowhere", get("/nowhere", "Connection: close\n"), 404, "not_found"),
         (
             "wrong method",
             lines(&format!("PUT /webhook/in HTTP/1.1\n{host}Connection: close\n\n")),
             405,
             "method_not_allowed",
         ),
-        (
-            "API without token",
-            lines(&format!("GET /api/status HTTP/1.1\n{host}Connection: close\n\n")),
-            401,
-            "unauthorized",
-        ),
-        (
-            "no proof",
-            lines(&format!("POST /webhook/in HTTP/1.1\n{host}Connection: close\nContent-Length: 2\n\n{{}}")),
-            401,
-            "unauthorized",
-        ),
-        ("bad JSON", lines(&body("{\"content\":")), 400, "bad_request"),
-        ("deep JSON", lines(&body(&deep)), 400, "bad_request"),
-        (
-            "bad UTF-8",
-            [lines(&format!("{hook}Content-Length: 15\n\n")), b"{\"content\":\"\xff\"}".to_vec()].concat(),
-            400,
-            "bad_request",
-        ),
-        ("no content", lines(&body("{}")), 422, "invalid"),
-    ];
-    for (name, text, status, code) in &table {
-        let got = exchange(&gateway, text).await;
-        println!("{name:32} {}", got.lines().last().unwrap_or_default());
-        assert_eq!(outcome(&got), (*status, (*code).to_owned()), "{name}: {got}");
+        ("API without token", get("/api/status", "Connection: close\n"), 401, "unauthorized"),
+    ]
+}
+
+/// Messages to a webhook whose bodies are wrong.
+fn hostile_bodies(host: &str, hook: &str) -> Vec<Case> {
+    let chunked = |body: &str| lines(&format!("{hook}Transfer-Encoding: chunked\n\n{body}"));
+    let sized = |body: &[u8]| [&*lines(&format!("{hook}Content-Length: {}\n\n", body.len())), body].concat();
+    let unproven = format!("POST /webhook/in HTTP/1.1\n{host}Connection: close\nContent-Length: 2\n\n{{}}");
+    let deep = format!("{{\"content\":{}", "[".repeat(200));
+    vec![
+        ("broken chunks", chunked("xyz\n"), 400, "bad_request"),
+        ("announced 25 MB", lines(&format!("{hook}Content-Length: 26214400\n\n")), 413, "too_large"),
+        ("sent 3 MB in chunks", chunked(&format!("300000\n{}", "x".repeat(0x30_0000))), 413, "too_large"),
+        ("no proof", lines(&unproven), 401, "unauthorized"),
+        ("bad JSON", sized(b"{\"content\":"), 400, "bad_request"),
+        ("deep JSON", sized(deep.as_bytes()), 400, "bad_request"),
+        ("bad UTF-8", sized(b"{\"content\":\"\xff\"}"), 400, "bad_request"),
+        ("no content", sized(b"{}"), 422, "invalid"),
+    ]
+}
+
+/// Each hostile input gets one clear answer, nothing is accepted, and the gateway goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_requests_get_one_clear_answer() {
+    let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
+    let host = format!("Host: {}\n", gateway.address());
+    let hook = format!("POST /webhook/in HTTP/1.1\n{host}Authorization: Bearer a-bearer-secret\nConnection: close\n");
+    for (name, text, status, code) in [hostile_heads(&host, &hook), hostile_bodies(&host, &hook)].concat() {
+        let got = exchange(&gateway, &text).await;
+        println!("{name:32} {status} {}", got.lines().last().unwrap_or_default());
+        assert_eq!(outcome(&got), (status, code.to_owned()), "{name}: {got}");
     }
     let json = gateway.client.post(gateway.url("/api/messages")).bearer_auth(gateway.token()).body("{}");
     let unlabelled = Gateway::try_send(json).await.unwrap();

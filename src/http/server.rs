@@ -16,6 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -29,6 +30,9 @@ use super::tls::Tls;
 
 /// The rest after a connection could not be taken, because files or memory are short.
 const BREATH: Duration = Duration::from_millis(50);
+
+/// How often the log is told that connections cannot be taken: a flood must not fill it.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// What a server is told.
 pub struct ServerSettings {
@@ -87,6 +91,13 @@ impl Server {
     /// Serves until `shutdown`; then requests that are being answered get `grace` to end.
     pub async fn run(self, shutdown: CancellationToken, grace: Duration) {
         let tasks = TaskTracker::new();
+        let mut told: Option<Instant> = None;
+        let mut tell = move |reason: &dyn std::fmt::Display, open: usize| {
+            if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+                told = Some(Instant::now());
+                tracing::warn!(%reason, open, "connections cannot be taken");
+            }
+        };
         loop {
             let accepted = tokio::select! {
                 () = shutdown.cancelled() => break,
@@ -95,13 +106,16 @@ impl Server {
             match accepted {
                 Ok((stream, peer)) => match self.shared.connections.enter() {
                     Some(place) => drop(tasks.spawn(connection(self.shared.clone(), stream, peer, place))),
-                    None => refuse(&stream, peer),
+                    None => {
+                        tell(&"all are being answered", self.shared.connections.count());
+                        refuse(&stream);
+                    }
                 },
                 // The client was gone before it was taken.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
                 Err(error) => {
-                    tracing::warn!(%error, open = self.shared.connections.count(), "a connection could not be taken");
+                    tell(&error, self.shared.connections.count());
                     tokio::time::sleep(BREATH).await;
                 }
             }
@@ -120,7 +134,7 @@ impl Server {
 }
 
 /// Tells a client that there is no room. What does not fit into the socket at once is not worth waiting for.
-fn refuse(stream: &TcpStream, peer: SocketAddr) {
+fn refuse(stream: &TcpStream) {
     const BODY: &str =
         r#"{"error":{"code":"too_many_connections","message":"all connections are in use; try again later"}}"#;
     let answer = format!(
@@ -128,7 +142,6 @@ fn refuse(stream: &TcpStream, peer: SocketAddr) {
         content-type: application/json\r\ncontent-length: {}\r\n\r\n{BODY}",
         BODY.len()
     );
-    tracing::warn!(%peer, "all connections are being answered; a new one is refused");
     if let Err(error) = stream.try_write(answer.as_bytes()) {
         tracing::debug!(%error, "the refusal was not read");
     }
