@@ -18,6 +18,7 @@ mod crash;
 mod delivery;
 mod doctor;
 mod exec;
+mod front;
 mod hooks;
 mod lanes;
 mod load;

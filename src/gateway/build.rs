@@ -20,7 +20,7 @@ use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
 use crate::home::{Home, HomeLock};
-use crate::http::{self, GatewayDirectory, Hub, Server, TokenGate};
+use crate::http::{self, GatewayDirectory, Hub, Listening, Server, TokenGate};
 use crate::live::Live;
 use crate::llm::Models;
 use crate::metrics::Metrics;
@@ -50,7 +50,7 @@ pub struct Gateway {
     pub(super) manager: ChannelManager,
     pub(super) cli: Arc<CliChannel>,
     pub(super) hub: Arc<Hub>,
-    pub(super) server: Option<(Server, axum::Router)>,
+    pub(super) server: Option<Server>,
     pub(super) context: ChannelContext,
     pub(super) stop_serving: CancellationToken,
 }
@@ -65,10 +65,10 @@ impl Gateway {
         let config = &loaded.config;
         let is_alone = options.alone.is_some();
         // First of all: where the port is taken, nothing is made.
-        let server = if is_alone {
+        let listening = if is_alone {
             None
         } else {
-            Some(Server::bind(server_settings(loaded)?).await.map_err(anyhow::Error::msg)?)
+            Some(Listening::bind(server_settings(loaded)?).await.map_err(anyhow::Error::msg)?)
         };
         let workspace = home.workspace(&config.agent.workspace);
         prepare_workspace(&workspace)
@@ -117,10 +117,10 @@ impl Gateway {
             inspect: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });
-        let server = server.map(|server| {
+        let server = listening.map(|listening| {
             let channels = running.iter().filter_map(|channel| channel.routes(&context)).collect();
             let gate = TokenGate::new(config.gateway.token.clone(), home.clone());
-            (server, http::router(hub.clone(), channels, gate))
+            listening.serving(http::router(hub.clone(), channels, gate), bus.metrics().clone())
         });
         Ok(Self {
             home,

@@ -43,11 +43,8 @@ impl Gateway {
         http::serve_control(&socket, control, self.stop_serving.clone())
             .await
             .with_context(|| format!("the control socket {} cannot be made", socket.display()))?;
-        let metrics = self.bus.metrics().clone();
-        let server: Option<JoinHandle<()>> = self
-            .server
-            .take()
-            .map(|(server, routes)| tokio::spawn(server.run(routes, metrics, self.stop_serving.clone(), HTTP_LIMIT)));
+        let server: Option<JoinHandle<()>> =
+            self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
         let upkeep = super::upkeep::run(self.bus.clone(), self.equipment.store.clone(), self.context.shutdown.clone());
         tokio::spawn(upkeep);
         let stop_turns = CancellationToken::new();

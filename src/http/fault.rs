@@ -87,7 +87,7 @@ pub fn code(status: StatusCode) -> &'static str {
         429 => "too_many_requests",
         431 => "headers_too_large",
         503 => "unavailable",
-        400..500 => "refused",
-        _ => "internal",
+        500.. => "internal",
+        _ => "refused",
     }
 }

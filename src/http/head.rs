@@ -102,7 +102,28 @@ fn parse_length(value: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(
+            head in "(GET|POST|\\PC{0,4}) ?(/|\\PC{0,9}) HTTP/1\\.[01]\r?\n((Host|Content-Length|Transfer-Encoding|\\PC{0,5}): ?(chunked|[0-9, ]{0,20}|\\PC{0,9})\r?\n){0,4}\r?\n",
+            body in "([0-9a-fA-F]{0,2}(;x)?\r\n[a-z]{0,9}\r\n){0,4}(0\r\n\r\n)?",
+        ) {
+            let found = end(head.as_bytes(), &mut 0);
+            prop_assert!(found.is_none_or(|end| end <= head.len()));
+            if let Err(fault) = judge(head.as_bytes()) {
+                prop_assert!(fault.status.is_client_error(), "{:?}", fault);
+            }
+            let mut framing = Framing::chunked();
+            if let Ok(taken) = framing.consume(body.as_bytes()) {
+                prop_assert!(taken <= body.len());
+                prop_assert!(framing.is_done() || taken == body.len());
+            }
+        }
+    }
 
     #[test]
     fn a_head_ends_at_its_blank_line_however_it_arrives() {
@@ -123,7 +144,8 @@ mod tests {
     #[test]
     fn what_could_be_read_in_two_ways_is_refused() {
         let many = "X: 1\r\n".repeat(MAX_FIELDS);
-        let table: &[(&str, Result<Framing, (u16, &str)>)] = &[
+        type Expected = Result<Framing, (u16, &'static str)>;
+        let table: &[(&str, Expected)] = &[
             ("GET / HTTP/1.1\r\nHost: a\r\n", Ok(Framing::length(0))),
             ("GET /%20?a=b HTTP/1.0\r\nHost: a\r\n", Ok(Framing::length(0))),
             ("POST / HTTP/1.1\r\nHost: a\r\ncontent-length:  12 \r\n", Ok(Framing::length(12))),

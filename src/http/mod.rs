@@ -36,6 +36,6 @@ pub use hosts::Hosts;
 pub use limits::Limits;
 pub use proxies::{Network, Proxies};
 pub use routes::{Hub, control, router, serve_control};
-pub use server::{Server, ServerSettings};
+pub use server::{Listening, Server, ServerSettings};
 pub use tls::{Tls, TlsConfig, TlsFile};
 pub use token::TokenGate;

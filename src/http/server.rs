@@ -16,6 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -31,6 +32,9 @@ use crate::metrics::Metrics;
 /// The rest after a connection could not be taken, because files or memory are short.
 const BREATH: Duration = Duration::from_millis(50);
 
+/// How often the log is told that connections cannot be taken: a flood must not fill it.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
 /// What a server is told.
 pub struct ServerSettings {
     pub listen: SocketAddr,
@@ -42,10 +46,16 @@ pub struct ServerSettings {
     pub limits: Limits,
 }
 
+/// An address that is taken, before there is anything to serve on it.
+pub struct Listening {
+    listener: TcpListener,
+    settings: ServerSettings,
+}
+
 /// A server that listens, and does not answer yet.
 pub struct Server {
     listener: TcpListener,
-    settings: ServerSettings,
+    shared: Arc<Shared>,
 }
 
 struct Shared {
@@ -56,7 +66,7 @@ struct Shared {
     metrics: Arc<Metrics>,
 }
 
-impl Server {
+impl Listening {
     /// Binds the address.
     ///
     /// # Errors
@@ -76,6 +86,16 @@ impl Server {
         Ok(Self { listener, settings })
     }
 
+    /// A server of `routes`.
+    pub fn serving(self, routes: Router, metrics: Arc<Metrics>) -> Server {
+        let ServerSettings { hosts, proxies, tls, connections, limits, .. } = self.settings;
+        let door = Door::new(routes, hosts, proxies, limits, metrics.clone());
+        let connections = Connections::new(allow_connections(connections));
+        Server { listener: self.listener, shared: Arc::new(Shared { door, tls, connections, limits, metrics }) }
+    }
+}
+
+impl Server {
     /// Where it listens.
     ///
     /// # Errors
@@ -84,13 +104,17 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves `routes` until `shutdown`; then requests that are being answered get `grace` to end.
-    pub async fn run(self, routes: Router, metrics: Arc<Metrics>, shutdown: CancellationToken, grace: Duration) {
-        let ServerSettings { hosts, proxies, tls, connections, limits, .. } = self.settings;
-        let door = Door::new(routes, hosts, proxies, limits, metrics.clone());
-        let connections = Connections::new(allow_connections(connections));
-        let shared = Arc::new(Shared { door, tls, connections, limits, metrics });
+    /// Serves until `shutdown`; then requests that are being answered get `grace` to end.
+    pub async fn run(self, shutdown: CancellationToken, grace: Duration) {
+        let shared = self.shared;
         let tasks = TaskTracker::new();
+        let mut told: Option<Instant> = None;
+        let mut tell = move |reason: &dyn std::fmt::Display, open: usize| {
+            if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+                told = Some(Instant::now());
+                tracing::warn!(%reason, open, "connections cannot be taken");
+            }
+        };
         loop {
             let accepted = tokio::select! {
                 () = shutdown.cancelled() => break,
@@ -101,14 +125,15 @@ impl Server {
                     Some(place) => drop(tasks.spawn(connection(shared.clone(), stream, peer, place))),
                     None => {
                         shared.metrics.http.rejected("too_many_connections");
-                        refuse(&stream, peer);
+                        tell(&"all are being answered", shared.connections.count());
+                        refuse(&stream);
                     }
                 },
                 // The client was gone before it was taken.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
                 Err(error) => {
-                    tracing::warn!(%error, open = shared.connections.count(), "a connection could not be taken");
+                    tell(&error, shared.connections.count());
                     tokio::time::sleep(BREATH).await;
                 }
             }
@@ -127,7 +152,7 @@ impl Server {
 }
 
 /// Tells a client that there is no room. What does not fit into the socket at once is not worth waiting for.
-fn refuse(stream: &TcpStream, peer: SocketAddr) {
+fn refuse(stream: &TcpStream) {
     const BODY: &str =
         r#"{"error":{"code":"too_many_connections","message":"all connections are in use; try again later"}}"#;
     let answer = format!(
@@ -135,7 +160,6 @@ fn refuse(stream: &TcpStream, peer: SocketAddr) {
         content-type: application/json\r\ncontent-length: {}\r\n\r\n{BODY}",
         BODY.len()
     );
-    tracing::warn!(%peer, "all connections are being answered; a new one is refused");
     if let Err(error) = stream.try_write(answer.as_bytes()) {
         tracing::debug!(%error, "the refusal was not read");
     }
@@ -198,3 +222,7 @@ where
         tracing::debug!(peer = %ends.peer, %error, "a connection broke off");
     }
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

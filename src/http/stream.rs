@@ -42,8 +42,8 @@ pub struct Guarded<Io> {
     has_served: bool,
     timer: Pin<Box<Sleep>>,
     write_timer: Option<Pin<Box<Sleep>>>,
-    /// A fault has been let through in place of a head: after it nothing is read.
-    is_condemned: bool,
+    /// What was refused; after it nothing is read.
+    refused: Option<Part>,
     closing: Closing,
 }
 
@@ -54,6 +54,12 @@ enum Stage {
     Message { head: usize, body: Framing },
     /// Nothing more is read.
     Spent,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Head,
+    Body,
 }
 
 #[derive(Clone, Copy)]
@@ -81,7 +87,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
             has_served: false,
             timer: Box::pin(tokio::time::sleep_until(now + limits.header)),
             write_timer: None,
-            is_condemned: false,
+            refused: None,
             closing: Closing::Open,
         }
     }
@@ -183,13 +189,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
         self.buffer.clear();
         self.buffer.extend_from_slice(STAND_IN);
         self.start = 0;
-        self.is_condemned = true;
+        self.refused = Some(Part::Head);
         self.connection.pass_fault(fault);
         self.stage = Stage::Message { head: STAND_IN.len(), body: Framing::length(0) };
     }
 
     /// Hands on what belongs to the message at hand; `false` when there is nothing left to hand on.
-    fn give(&mut self, out: &mut ReadBuf<'_>) -> io::Result<bool> {
+    fn give(&mut self, out: &mut ReadBuf<'_>) -> bool {
         let before = out.filled().len();
         while out.remaining() > 0 && !self.unread().is_empty() {
             let Stage::Message { head, body } = &mut self.stage else { break };
@@ -199,14 +205,17 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
                 let taken = offered.len().min(*head);
                 *head -= taken;
                 taken
+            } else if let Ok(taken) = body.consume(offered) {
+                taken
             } else {
-                body.consume(offered).map_err(|_| malformed(&self.connection))?
+                self.spoil_body();
+                break;
             };
             out.put_slice(&offered[..taken]);
             self.skip(taken);
             self.end_message();
         }
-        Ok(out.filled().len() > before)
+        out.filled().len() > before
     }
 
     /// Goes on to the next head where this message has been handed on.
@@ -216,7 +225,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
             _ => return,
         }
         self.connection.received();
-        self.stage = if self.is_condemned { Stage::Spent } else { Stage::Head };
+        self.stage = if self.refused.is_some() { Stage::Spent } else { Stage::Head };
         self.skip_empty_lines(0);
     }
 
@@ -226,11 +235,22 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
         ready!(Pin::new(&mut self.io).poll_read(context, out))?;
         let Stage::Message { body, .. } = &mut self.stage else { return Poll::Ready(Ok(())) };
         let fresh = &out.filled()[before..];
-        let taken = body.consume(fresh).map_err(|_| malformed(&self.connection))?;
+        let Ok(taken) = body.consume(fresh) else {
+            out.set_filled(before);
+            self.spoil_body();
+            return Poll::Ready(Ok(()));
+        };
         self.buffer.extend_from_slice(&fresh[taken..]);
         out.set_filled(before + taken);
         self.end_message();
         Poll::Ready(Ok(()))
+    }
+
+    /// Ends the body where it cannot be read on.
+    fn spoil_body(&mut self) {
+        self.connection.spoil_body(Fault::bad_request("the chunks of the body cannot be read"));
+        self.refused = Some(Part::Body);
+        self.stage = Stage::Spent;
     }
 
     /// Ready when the client has let too much time pass. A deadline that has moved away is noticed when the old one is
@@ -297,11 +317,6 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
     }
 }
 
-fn malformed(connection: &Connection) -> io::Error {
-    connection.spoil_body(Fault::bad_request("the chunks of the body cannot be read"));
-    io::Error::new(io::ErrorKind::InvalidData, "the chunks of the body cannot be read")
-}
-
 impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<Io> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
@@ -313,13 +328,16 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<Io> {
                     }
                 }
                 Stage::Message { .. } => {
-                    if this.give(out)? {
+                    if this.give(out) {
                         return Poll::Ready(Ok(()));
                     }
-                    return this.poll_body(context, out);
+                    if let Stage::Message { .. } = this.stage {
+                        return this.poll_body(context, out);
+                    }
                 }
-                // What was refused is being answered; the end of the stream would break that off.
-                Stage::Spent if this.is_condemned => return Poll::Pending,
+                // A refused head is being answered; the end of the stream would break that off. To one who reads a
+                // body, the end of the stream is what tells that there is no more of it.
+                Stage::Spent if this.refused == Some(Part::Head) => return Poll::Pending,
                 Stage::Spent => return Poll::Ready(Ok(())),
             }
         }
@@ -357,7 +375,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<Io> {
                 Closing::Open => {
                     let shut = Pin::new(&mut this.io).poll_shutdown(context);
                     ready!(this.watch(context, shut))?;
-                    this.closing = if this.is_condemned || matches!(this.stage, Stage::Message { .. }) {
+                    this.closing = if this.refused.is_some() || matches!(this.stage, Stage::Message { .. }) {
                         this.timer.as_mut().reset(Instant::now() + this.limits.linger);
                         Closing::Lingering { bytes: this.limits.linger_bytes }
                     } else {

@@ -41,7 +41,8 @@ impl TokenGate {
     /// The token is `configured`, or else what the home's file holds at any time.
     pub fn new(configured: Option<Secret>, home: Home) -> Arc<Self> {
         let token = match configured {
-            Some(token) => Token::Configured(token),
+            // What is shown is trimmed, too.
+            Some(token) => Token::Configured(Secret::new(token.expose().trim())),
             None => Token::File(TokenFile { path: home.token_file(), home, read: Mutex::default() }),
         };
         Arc::new(Self { token, attempts: Attempts::default() })

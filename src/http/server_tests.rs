@@ -1,0 +1,252 @@
+//! The server with short deadlines, from outside: what a client does -> what it gets.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::response::sse::{Event, Sse};
+use axum::routing::{get, post};
+use futures_util::{StreamExt, stream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Running {
+    address: SocketAddr,
+    connections: Arc<Connections>,
+    shutdown: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+fn short() -> Limits {
+    let (brief, long) = (Duration::from_millis(100), PATIENCE);
+    Limits {
+        header: brief,
+        body: brief,
+        idle: brief,
+        write: brief,
+        handshake: brief,
+        linger: long,
+        ..Limits::default()
+    }
+}
+
+fn long() -> Limits {
+    let long = PATIENCE * 2;
+    Limits { header: long, body: long, idle: long, write: long, handshake: long, ..Limits::default() }
+}
+
+async fn start(limits: Limits, connections: usize) -> Running {
+    let routes = Router::new()
+        .route("/", get(async || "hello"))
+        .route("/panic", get(async || -> &'static str { panic!("canary") }))
+        .route("/take", post(async |body: Bytes| body.len().to_string()))
+        .route("/ignore", post(async || "ignored"))
+        .route("/never", get(future::pending::<&'static str>))
+        .route("/endless", get(async || Bytes::from(vec![b'x'; 64 << 20])))
+        .route("/stream", get(async || Sse::new(stream::pending::<Result<Event, Infallible>>().boxed())));
+    let settings = ServerSettings {
+        listen: ([127, 0, 0, 1], 0).into(),
+        hosts: Hosts::default(),
+        proxies: Proxies::default(),
+        tls: None,
+        connections,
+        limits,
+    };
+    let server = Listening::bind(settings).await.unwrap().serving(routes, Arc::default());
+    let (address, connections) = (server.address().unwrap(), server.shared.connections.clone());
+    let shutdown = CancellationToken::new();
+    let task = tokio::spawn(server.run(shutdown.clone(), PATIENCE));
+    Running { address, connections, shutdown, task }
+}
+
+impl Running {
+    async fn open(&self, text: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(text.replace('\n', "\r\n").as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// What comes until the server closes.
+    async fn whole(&self, text: &str) -> String {
+        rest(&mut self.open(text).await).await
+    }
+
+    async fn wait_count(&self, count: usize) {
+        let waiting = async {
+            while self.connections.count() != count {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.expect("so many connections");
+    }
+}
+
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("the server closes").unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Reads until `end` has come.
+async fn until(stream: &mut TcpStream, end: &str) -> String {
+    let mut text = String::new();
+    while !text.ends_with(end) {
+        let byte = tokio::time::timeout(PATIENCE, stream.read_u8()).await.expect(end).expect(end);
+        text.push(char::from(byte));
+    }
+    text
+}
+
+#[tokio::test]
+async fn who_is_slow_is_told_and_closed() {
+    let server = start(short(), 100).await;
+    let chunked = "POST /take HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n";
+    for (text, expected) in [
+        ("", ""),
+        ("\n\n\n", ""),
+        ("GET / HT", "HTTP/1.1 408"),
+        ("GET / HTTP/1.1\nHost: localhost\n", "HTTP/1.1 408"),
+        ("POST /take HTTP/1.1\nHost: localhost\nContent-Length: 9\n\nhalf", "HTTP/1.1 408"),
+        (&format!("{chunked}4\nhalf\n"), "HTTP/1.1 408"),
+        (&format!("{chunked}4\nha"), "HTTP/1.1 408"),
+        // Idle after an answer, and behind an empty line.
+        ("GET / HTTP/1.1\nHost: localhost\n\n", "HTTP/1.1 200"),
+        ("GET / HTTP/1.1\nHost: localhost\n\n\n", "HTTP/1.1 200"),
+        ("POST /ignore HTTP/1.1\nHost: localhost\nContent-Length: 9\n\nhalf", "HTTP/1.1 200"),
+    ] {
+        let got = server.whole(text).await;
+        assert!(got.starts_with(expected) && (got.is_empty() == expected.is_empty()), "{text:?}: {got}");
+        let is_late = expected.ends_with("408");
+        assert_eq!(got.contains("{\"error\":{\"code\":\"timeout\""), is_late, "{got}");
+    }
+    // The second request of a connection has its own deadline, which begins with its first byte.
+    let mut second = server.open("GET / HTTP/1.1\nHost: localhost\n\n").await;
+    until(&mut second, "hello").await;
+    second.write_all(b"GET").await.unwrap();
+    assert!(rest(&mut second).await.starts_with("HTTP/1.1 408"));
+    drop(second);
+    server.wait_count(0).await;
+}
+
+#[tokio::test]
+async fn who_does_not_read_is_cut_off_and_who_waits_is_not() {
+    let server = start(short(), 100).await;
+    let mut waiting = server.open("GET /stream HTTP/1.1\nHost: localhost\n\n").await;
+    until(&mut waiting, "\r\n\r\n").await;
+    let mut deaf = server.open("GET /endless HTTP/1.1\nHost: localhost\n\n").await;
+    server.wait_count(1).await;
+    let mut sunk = Vec::new();
+    drop(deaf.read_to_end(&mut sunk).await);
+    assert!(sunk.len() < 64 << 20, "cut off in the middle");
+    // Far behind all deadlines, the stream is still there.
+    let more = tokio::time::timeout(Duration::from_millis(300), waiting.read_u8()).await;
+    assert!(more.is_err(), "{more:?}");
+}
+
+#[tokio::test]
+async fn a_panic_is_a_500_and_the_connection_survives() {
+    let server = start(long(), 100).await;
+    let mut stream = server.open("GET /panic HTTP/1.1\nHost: localhost\n\n").await;
+    let got = until(&mut stream, "}}").await;
+    assert!(got.starts_with("HTTP/1.1 500") && got.contains("\"internal\"") && !got.contains("canary"), "{got}");
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    assert!(until(&mut stream, "hello").await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn requests_are_told_apart_however_they_are_packed() {
+    let server = start(long(), 100).await;
+    let get = "GET / HTTP/1.1\nHost: localhost\n\n";
+    let chunked = "POST /take HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n3;x=y\nabc\n1\nd\n0\nT: 1\n\n";
+    let sized = "POST /take HTTP/1.1\nHost: localhost\nContent-Length: 5\n\nabcde";
+    let smuggled = "POST /take HTTP/1.1\nHost: localhost\nContent-Length: 33\nTransfer-Encoding: chunked\n\n0\n\n";
+    let all = format!("{get}{chunked}\n{sized}{get}{smuggled}{get}");
+    let text = all.replace('\n', "\r\n");
+    for step in [1, 7, 64, text.len()] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let (mut reads, mut writes) = stream.split();
+        let writing = async {
+            for part in text.as_bytes().chunks(step) {
+                // The server may be done with us before all is written.
+                if writes.write_all(part).await.is_err() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let mut got = String::new();
+        let ((), read) = tokio::join!(writing, reads.read_to_string(&mut got));
+        read.unwrap();
+        let statuses: Vec<&str> = got.match_indices("HTTP/1.1 ").map(|(at, _)| &got[at + 9..at + 12]).collect();
+        assert_eq!(statuses, ["200", "200", "200", "200", "400"], "{step} at a time: {got}");
+        assert!(got.contains("\r\n\r\n4HTTP") && got.contains("\r\n\r\n5HTTP"), "{got}");
+        assert!(got.contains("both Content-Length and Transfer-Encoding"), "{got}");
+    }
+    let broken = "POST /take HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n3\nabcd\n0\n\n";
+    for broken in [broken, &broken.replace("abcd", "ab"), &broken.replace("3\nabcd", "x")] {
+        let got = server.whole(&format!("{broken}{get}")).await;
+        assert!(got.starts_with("HTTP/1.1 400") && got.contains("chunks"), "{broken:?}: {got}");
+        assert_eq!(got.matches("HTTP/1.1").count(), 1, "{got}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_read_even_by_those_who_write_on() {
+    let server = start(long(), 100).await;
+    let body = "x".repeat(20 << 20);
+    for head in [
+        format!("POST /take HTTP/1.1\nHost: localhost\nContent-Length: {}\n\n", body.len()),
+        format!("POST /take HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n{:x}\n", body.len()),
+        "POST /take HTTP/1.1\nHost: localhost\nHost: localhost\n\n".to_owned(),
+        "POST /take HTTP/1.1\nHost: evil.example\nContent-Length: 20971520\n\n".to_owned(),
+    ] {
+        let got = server.whole(&format!("{head}{body}")).await;
+        assert!(got.starts_with("HTTP/1.1 4") && got.contains("connection: close"), "{head:?}: {got}");
+    }
+    server.wait_count(0).await;
+}
+
+#[tokio::test]
+async fn sockets_that_only_hang_on_keep_nobody_out() {
+    let server = start(long(), 8).await;
+    let mut slow = Vec::new();
+    for n in 0..40 {
+        slow.push(server.open(if n % 2 == 0 { "GET / HTTP/1.1\nHost" } else { "" }).await);
+        let got = server.whole("GET / HTTP/1.1\nHost: localhost\nConnection: close\n\n").await;
+        assert!(got.ends_with("hello"), "{n}: {got}");
+    }
+    assert!(server.connections.count() <= 8);
+    drop(slow);
+    // Those in work stay, and who finds no place is told.
+    let mut working = Vec::new();
+    for _ in 0..8 {
+        let mut stream = server.open("GET /stream HTTP/1.1\nHost: localhost\n\n").await;
+        until(&mut stream, "\r\n\r\n").await;
+        working.push(stream);
+    }
+    let mut refused = TcpStream::connect(server.address).await.unwrap();
+    let got = rest(&mut refused).await;
+    assert!(got.starts_with("HTTP/1.1 503") && got.ends_with("}}"), "{got}");
+}
+
+#[tokio::test]
+async fn the_end_lets_answers_finish_and_waits_for_nobody_else() {
+    let server = start(long(), 100).await;
+    let mut idle = server.open("GET / HTTP/1.1\nHost: localhost\n\n").await;
+    until(&mut idle, "hello").await;
+    let mut slow = server.open("GET / HTT").await;
+    let mut taking = server.open("POST /take HTTP/1.1\nHost: localhost\nContent-Length: 5\n\nab").await;
+    // Answered, so the three before have been taken.
+    server.whole("GET / HTTP/1.1\nHost: localhost\nConnection: close\n\n").await;
+    tokio::task::yield_now().await;
+    server.shutdown.cancel();
+    assert_eq!(rest(&mut idle).await, "");
+    assert_eq!(rest(&mut slow).await, "");
+    taking.write_all(b"cde").await.unwrap();
+    let got = rest(&mut taking).await;
+    assert!(got.starts_with("HTTP/1.1 200") && got.ends_with('5'), "{got}");
+    tokio::time::timeout(PATIENCE, server.task).await.expect("the server ends").unwrap();
+}

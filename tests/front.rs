@@ -1,0 +1,316 @@
+//! The HTTP server as those see it who mean no good, and as others see it meanwhile.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use reqwest::{Certificate, RequestBuilder};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::gateway::{Answered, Message};
+use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::{Gateway, Hook, Setup, deadline};
+
+/// Sends `text`, with CR LF for each line's end, and reads until the server closes.
+async fn exchange(gateway: &Gateway, text: &[u8]) -> String {
+    let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
+    stream.write_all(text).await.unwrap();
+    let mut bytes = Vec::new();
+    deadline("the server to close", stream.read_to_end(&mut bytes)).await.unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn lines(text: &str) -> Vec<u8> {
+    text.replace('\n', "\r\n").into_bytes()
+}
+
+/// Status and error code of the last answer in `text`.
+fn outcome(text: &str) -> (u16, String) {
+    let is_status = |at: &usize| text.get(at + 9..at + 12).is_some_and(|status| status.parse::<u16>().is_ok());
+    let last = text.match_indices("HTTP/1.1 ").map(|(at, _)| at).filter(is_status).last().map_or("", |at| &text[at..]);
+    let status = last.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let body = last.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    assert!(status < 400 || body["error"]["message"].is_string(), "an error in JSON: {text}");
+    (status, body["error"]["code"].as_str().unwrap_or_default().to_owned())
+}
+
+/// What it is, what is sent, the status and the error's code.
+type Case = (&'static str, Vec<u8>, u16, &'static str);
+
+/// Requests whose heads are wrong, or ask for what is not given.
+fn hostile_heads(host: &str, hook: &str) -> Vec<Case> {
+    let get = |target: &str, more: &str| lines(&format!("GET {target} HTTP/1.1\n{host}{more}\n"));
+    let post = |more: &str| lines(&format!("{hook}{more}"));
+    let behind_a_good_one =
+        [get("/healthz", ""), post("Transfer-Encoding: chunked\nContent-Length: 4\n\n0\n\n")].concat();
+    let bad = |name, bytes| (name, bytes, 400, "bad_request");
+    vec![
+        bad("no Host", lines("GET /healthz HTTP/1.1\n\n")),
+        bad("two Hosts", get("/healthz", host)),
+        ("foreign Host", lines("GET /healthz HTTP/1.1\nHost: evil.example\n\n"), 403, "forbidden"),
+        ("foreign target", get("http://evil.example/healthz", ""), 403, "forbidden"),
+        ("foreign Origin", get("/readyz", "Origin: https://evil.example\n"), 403, "forbidden"),
+        bad("CL and TE", post("Content-Length: 4\nTransfer-Encoding: chunked\n\n0\n\nGET /x")),
+        bad("CL and TE behind a good request", behind_a_good_one),
+        bad("two lengths", post("Content-Length: 2\nContent-Length: 2\n\n{}")),
+        bad("TE that is not chunked", post("Transfer-Encoding: gzip\n\n")),
+        bad("garbage", b"\x16\x03\x01\x00\xff\xfe\r\n\r\n".to_vec()),
+        bad("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec()),
+        bad("bad UTF-8 in the target", [b"GET /\xff\xfe HTTP/1.1\r\n", &*lines(host), b"\r\n"].concat()),
+        ("many headers", get("/", &"X: y\n".repeat(200)), 431, "headers_too_large"),
+        ("large header", get("/", &format!("X: {}\n", "y".repeat(40_000))), 431, "headers_too_large"),
+        ("nowhere", get("/nowhere", "Connection: close\n"), 404, "not_found"),
+        (
+            "wrong method",
+            lines(&format!("PUT /webhook/in HTTP/1.1\n{host}Connection: close\n\n")),
+            405,
+            "method_not_allowed",
+        ),
+        ("API without token", get("/api/status", "Connection: close\n"), 401, "unauthorized"),
+    ]
+}
+
+/// Messages to a webhook whose bodies are wrong.
+fn hostile_bodies(host: &str, hook: &str) -> Vec<Case> {
+    let chunked = |body: &str| lines(&format!("{hook}Transfer-Encoding: chunked\n\n{body}"));
+    let sized = |body: &[u8]| [&*lines(&format!("{hook}Content-Length: {}\n\n", body.len())), body].concat();
+    let unproven = format!("POST /webhook/in HTTP/1.1\n{host}Connection: close\nContent-Length: 2\n\n{{}}");
+    let deep = format!("{{\"content\":{}", "[".repeat(200));
+    vec![
+        ("broken chunks", chunked("xyz\n"), 400, "bad_request"),
+        ("announced 25 MB", lines(&format!("{hook}Content-Length: 26214400\n\n")), 413, "too_large"),
+        ("sent 3 MB in chunks", chunked(&format!("300000\n{}", "x".repeat(0x30_0000))), 413, "too_large"),
+        ("no proof", lines(&unproven), 401, "unauthorized"),
+        ("bad JSON", sized(b"{\"content\":"), 400, "bad_request"),
+        ("deep JSON", sized(deep.as_bytes()), 400, "bad_request"),
+        ("bad UTF-8", sized(b"{\"content\":\"\xff\"}"), 400, "bad_request"),
+        ("no content", sized(b"{}"), 422, "invalid"),
+    ]
+}
+
+/// Each hostile input gets one clear answer, nothing is accepted, and the gateway goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_requests_get_one_clear_answer() {
+    let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
+    let host = format!("Host: {}\n", gateway.address());
+    let hook = format!("POST /webhook/in HTTP/1.1\n{host}Authorization: Bearer a-bearer-secret\nConnection: close\n");
+    for (name, text, status, code) in [hostile_heads(&host, &hook), hostile_bodies(&host, &hook)].concat() {
+        let got = exchange(&gateway, &text).await;
+        println!("{name:32} {status} {}", got.lines().last().unwrap_or_default());
+        assert_eq!(outcome(&got), (status, code.to_owned()), "{name}: {got}");
+    }
+    let json = gateway.client.post(gateway.url("/api/messages")).bearer_auth(gateway.token()).body("{}");
+    let unlabelled = Gateway::try_send(json).await.unwrap();
+    assert_eq!((unlabelled.status, unlabelled.body["error"]["code"].as_str()), (415, Some("unsupported_media_type")));
+    gateway.ask("in", "c", "still there?").await;
+    wait_settled(&gateway.database()).await;
+    assert_eq!(check(&gateway.database(), &Witness::default()).inbox.len(), 1);
+}
+
+/// The slowest but one in a hundred of `count` requests, each on a connection of its own.
+async fn p99(gateway: &Gateway, count: usize) -> Duration {
+    let request = lines(&format!("GET /healthz HTTP/1.1\nHost: {}\nConnection: close\n\n", gateway.address()));
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let start = Instant::now();
+        let got = exchange(gateway, &request).await;
+        times.push(start.elapsed());
+        assert_eq!(outcome(&got).0, 200, "{got}");
+    }
+    times.sort();
+    times[count * 99 / 100 - 1]
+}
+
+/// A thousand sockets that say nothing, half a head, or half a body: others do not notice, and the thousand are told and
+/// closed in time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_slow_sockets_hurt_nobody() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_some_and(|soft| soft < 4_096) {
+        setrlimit(Resource::Nofile, Rlimit { current: maximum.map(|hard| hard.min(4_096)).or(Some(4_096)), maximum })
+            .unwrap();
+    }
+    let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
+    let alone = p99(&gateway, 300).await;
+    let host = gateway.address();
+    let start = Instant::now();
+    let mut slow = Vec::new();
+    for n in 0..1_000 {
+        let text = match n % 3 {
+            0 => String::new(),
+            1 => format!("GET /healthz HTTP/1.1\nHost: {host}\nX-"),
+            _ => format!(
+                "POST /webhook/in HTTP/1.1\nHost: {host}\nAuthorization: Bearer a-bearer-secret\nContent-Length: 9\n\n{{"
+            ),
+        };
+        let mut stream = TcpStream::connect(&host).await.unwrap();
+        stream.write_all(&lines(&text)).await.unwrap();
+        slow.push((n, stream));
+    }
+    let beside = p99(&gateway, 300).await;
+    println!("p99 of a healthy client: {alone:?} alone, {beside:?} beside 1,000 slow sockets");
+    // Generous: this machine may be busy with other tests. Were slow ones in the way at all, it would be seconds.
+    assert!(beside < alone * 10 + Duration::from_millis(250), "{alone:?} alone, {beside:?} beside slow ones");
+    gateway.ask("in", "c", "how are you?").await;
+    assert!(start.elapsed() < Duration::from_secs(10), "measured while they were there");
+
+    let heads = slow.into_iter().filter(|(n, _)| n % 3 != 2).map(async |(n, mut stream)| {
+        let mut got = String::new();
+        deadline("a slow socket to be closed", stream.read_to_string(&mut got)).await.unwrap();
+        if n % 3 == 0 {
+            assert_eq!(got, "");
+        } else {
+            assert_eq!(outcome(&got), (408, "timeout".to_owned()), "{got}");
+        }
+    });
+    join_all(heads).await;
+    let closed = start.elapsed();
+    assert!(closed > Duration::from_secs(9) && closed < Duration::from_secs(20), "closed after {closed:?}");
+}
+
+/// More sockets than there may be, and still everybody who asks is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_sockets_locks_nobody_out() {
+    let gateway = Gateway::start(Setup::new().set("gateway.max_connections", 32)).await;
+    let mut flood = Vec::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(gateway.address()).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost").await.unwrap();
+        flood.push(stream);
+        assert!(flood.len() % 20 > 0 || p99(&gateway, 100).await < Duration::from_secs(5));
+    }
+    assert_eq!(gateway.json(&["status"]).await["gateway"], "up");
+}
+
+async fn status(request: RequestBuilder) -> Answered {
+    Gateway::try_send(request).await.expect("an answer")
+}
+
+/// Wrong tokens are counted by client before anything is compared; what a client claims to be changes nothing, unless it
+/// is a proxy that the owner trusts.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_cannot_be_tried_out() {
+    for trusted in [false, true] {
+        let proxies: Vec<&str> = if trusted { vec!["127.0.0.0/8"] } else { vec![] };
+        let gateway = Gateway::start(Setup::new().set("gateway.trusted_proxies", proxies)).await;
+        let token = gateway.token();
+        let ask = |token: &str, from: &str| {
+            let request = gateway.client.get(gateway.url("/api/status")).bearer_auth(token);
+            status(request.header("x-forwarded-for", from))
+        };
+        assert_eq!(ask(&token, "192.0.2.1").await.body["gateway"], "up");
+        let mut refused = Vec::new();
+        for n in 0..12 {
+            // An address in front of what the proxy has seen is the client's own invention.
+            refused.push(ask(&format!("wrong{n}"), &format!("198.51.100.{n}, 192.0.2.7")).await);
+        }
+        let statuses: Vec<u16> = refused.iter().map(|answered| answered.status).collect();
+        assert_eq!(statuses, [[401; 10].as_slice(), &[429, 429]].concat());
+        assert!(refused[11].retry_after.as_ref().is_some_and(|wait| (1..=60).contains(&wait.parse().unwrap_or(0))));
+        assert_eq!(ask(&token, "192.0.2.7").await.status, 429, "even the right one waits");
+        assert_eq!(ask(&token, "192.0.2.1").await.status, if trusted { 200 } else { 429 });
+        // The owner's own way in is another.
+        assert_eq!(gateway.json(&["status"]).await["gateway"], "up");
+    }
+}
+
+/// A new token in the file shuts out the old one at once; what it opens is the whole API.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotated_token_counts_at_once() {
+    let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
+    let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
+    gateway.wait_done("in", &id).await;
+    let old = gateway.token();
+    let ask = |token: &str, path: &str| status(gateway.client.get(gateway.url(path)).bearer_auth(token));
+    for path in ["/api/status", "/api/sessions", "/api/turns", "/api/queue", &format!("/api/turns/{id}")] {
+        assert_eq!(ask(&old, path).await.status, 200, "{path}");
+        assert_eq!(status(gateway.client.get(gateway.url(path))).await.status, 401, "{path}");
+    }
+    std::fs::write(gateway.home().join("token"), "a new token of my own\n").unwrap();
+    assert_eq!(ask(&old, "/api/status").await.status, 401);
+    assert_eq!(ask("a new token of my own", "/api/status").await.status, 200);
+    std::fs::remove_file(gateway.home().join("token")).unwrap();
+    assert_eq!(ask("a new token of my own", "/api/status").await.status, 401);
+    assert_eq!(gateway.json(&["status"]).await["gateway"], "up");
+}
+
+struct Certified {
+    cert: String,
+    key: String,
+}
+
+fn certify(name: &str) -> Certified {
+    let made = rcgen::generate_simple_self_signed(vec![name.to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    Certified { cert: made.cert.pem(), key: made.signing_key.serialize_pem() }
+}
+
+/// HTTPS by certificate files, read again when they change; wrong files are faults that name file and key.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_come_from_files() {
+    let mut gateway = Gateway::new(Setup::new().set("gateway.hosts", vec!["gateway.test"]));
+    let folder = gateway.home().parent().unwrap().to_owned();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (first, second) = (certify("gateway.test"), certify("gateway.test"));
+    let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+    write("cert.pem", &first.cert);
+    write("key.pem", &first.key);
+    write("other.pem", &second.key);
+    write("empty.pem", "");
+    for (cert, key, fault) in [
+        (path("cert.pem"), path("none.pem"), "gateway.tls.key: "),
+        (path("none.pem"), path("key.pem"), "gateway.tls.cert: "),
+        (path("empty.pem"), path("key.pem"), "gateway.tls.cert: "),
+        (path("cert.pem"), path("cert.pem"), "gateway.tls.key: "),
+        (path("cert.pem"), path("other.pem"), "gateway.tls.key: "),
+        ("cert.pem".to_owned(), path("key.pem"), "gateway.tls.cert: "),
+    ] {
+        let setup = gateway.setup();
+        *setup = setup.clone().set("gateway.tls.cert", cert.as_str()).set("gateway.tls.key", key.as_str());
+        for args in [&["config", "check"][..], &["gateway"]] {
+            let ran = gateway.run(args).await;
+            assert_eq!(ran.code, Some(78), "{args:?} {ran:?}");
+            let named = ran.stderr.lines().filter(|line| line.contains(fault) && line.contains("config.toml:")).count();
+            assert_eq!(named, 1, "{args:?} {cert} {key} {ran:?}");
+            println!("{}", ran.stderr.trim().replace(&format!("{}/", folder.display()), ""));
+        }
+    }
+    let setup = gateway.setup();
+    *setup = setup.clone().set("gateway.tls.cert", path("cert.pem")).set("gateway.tls.key", path("key.pem"));
+    gateway.spawn();
+    let ask = async |known: &Certified| {
+        let builder = reqwest::Client::builder().no_proxy().resolve("gateway.test", gateway.address().parse().unwrap());
+        let client = builder.tls_certs_only([Certificate::from_pem(known.cert.as_bytes()).unwrap()]).build().unwrap();
+        let url = format!("https://gateway.test:{}/healthz", gateway.address().rsplit(':').next().unwrap());
+        client.get(url).send().await.ok().map(|response| response.status().as_u16())
+    };
+    crate::support::until("HTTPS", async || ask(&first).await.filter(|status| *status == 200)).await;
+    assert_eq!(ask(&second).await, None, "another certificate");
+    let plain = exchange(&gateway, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert!(!plain.contains("200"), "{plain}");
+    // Renewed; for a moment the two files do not belong together, and the old pair serves.
+    write("cert.pem", &second.cert);
+    assert_eq!(ask(&first).await, Some(200));
+    write("key.pem", &second.key);
+    assert_eq!((ask(&second).await, ask(&first).await), (Some(200), None));
+    gateway.stop().await;
+}
+
+/// Beyond this machine not without a token, nor with a short one; and there only own names are answered to.
+#[tokio::test(flavor = "multi_thread")]
+async fn beyond_this_machine_only_with_a_good_token() {
+    let gateway = Gateway::new(Setup::new());
+    for (env, fault) in [
+        (vec![("DAOYOU_GATEWAY__LISTEN", "0.0.0.0:1")], Some("gateway.token is not set")),
+        (vec![("DAOYOU_GATEWAY__LISTEN", "[::]:1"), ("DAOYOU_GATEWAY__TOKEN", "short")], Some("can be guessed")),
+        (vec![("DAOYOU_GATEWAY__LISTEN", "0.0.0.0:1"), ("DAOYOU_GATEWAY__TOKEN", "long-enough-to-hold")], None),
+    ] {
+        let mut command = gateway.command(&["config", "check"]);
+        let output = deadline("config check", command.envs(env.clone()).output()).await.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(if fault.is_some() { 78 } else { 0 }), "{env:?} {said}");
+        assert!(said.contains(fault.unwrap_or_default()) && !said.contains("short\""), "{env:?} {said}");
+    }
+}
