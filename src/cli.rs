@@ -43,7 +43,7 @@ pub enum Command {
     /// Send one message and print the reply
     Agent(AgentArgs),
     /// Show whether the gateway runs, its channels, queues and last turns
-    Status(Output),
+    Status(StatusArgs),
     /// List, show, export or clear conversations
     #[command(subcommand)]
     Sessions(SessionsCommand),
@@ -56,6 +56,61 @@ pub enum Command {
     /// Check or show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Write the whole home to one file: database, configuration, workspace, token
+    Backup(BackupArgs),
+    /// Bring a home back from a backup
+    Restore(RestoreArgs),
+    /// Run the gateway as a service of systemd
+    #[command(subcommand)]
+    Service(ServiceCommand),
+}
+
+/// `daoyou status`.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct StatusArgs {
+    /// Put away what status says about lost messages: you have seen it
+    #[arg(long)]
+    pub acknowledge: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `daoyou backup`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    long_about = "Write the whole home to one file: database, configuration, workspace, token.\n\n\
+        Works while the gateway runs, which does not wait for it. The file is a tar archive, readable by its owner alone: \
+        it holds the token and whatever secrets stand in config.toml. It is there whole, or not at all.",
+    after_help = "Examples:\n  daoyou backup ~/backups/daoyou.tar\n  \
+        daoyou backup --force /mnt/nas/daoyou-$(date +%a).tar    one for each day of the week"
+)]
+pub struct BackupArgs {
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Overwrite the file if it is there
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `daoyou restore`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    long_about = "Bring a home back from a backup.\n\n\
+        Stop the gateway first. The whole file is unpacked and checked before anything is touched; what was in the home is \
+        then moved aside into a folder there, and nothing is deleted. Messages that were accepted after the backup are not \
+        in it, and it says which.",
+    after_help = "Examples:\n  daoyou restore ~/backups/daoyou.tar\n  \
+        daoyou restore --home /tmp/look ~/backups/daoyou.tar     unpack it elsewhere, to look at it"
+)]
+pub struct RestoreArgs {
+    /// The backup
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// `daoyou gateway`.
@@ -179,6 +234,45 @@ pub enum ConfigCommand {
     },
 }
 
+#[derive(Clone, Debug, Subcommand)]
+pub enum ServiceCommand {
+    /// Write the unit, enable it and start it; said again, it brings the unit up to date
+    #[command(after_help = "Example: sudo daoyou service install\n         daoyou service install --user --dry-run")]
+    Install(ServiceChange),
+    /// Stop and disable it and remove its unit; what it kept stays
+    #[command(after_help = "Example: sudo daoyou service uninstall")]
+    Uninstall(ServiceChange),
+    /// Show whether it is installed, enabled and running
+    #[command(after_help = "Example: daoyou service status --json")]
+    Status {
+        #[command(flatten)]
+        scope: ServiceScope,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// What `service install` and `service uninstall` take.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ServiceChange {
+    #[command(flatten)]
+    pub scope: ServiceScope,
+    /// Only say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Whose systemd.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct ServiceScope {
+    /// A service of this user alone [default, but for root]
+    #[arg(long, conflicts_with = "system")]
+    pub user: bool,
+    /// A service of the system, with a user of its own [default for root]
+    #[arg(long)]
+    pub system: bool,
+}
+
 fn log_level(text: &str) -> Result<String, String> {
     LogConfig::filter(text).map(|_| text.to_owned())
 }
@@ -207,7 +301,13 @@ mod tests {
         let command = Cli::command();
         let names: Vec<_> =
             command.get_subcommands().filter(|one| !one.is_hide_set()).map(clap::Command::get_name).collect();
-        assert_eq!(names, ["gateway", "chat", "agent", "status", "sessions", "turns", "queue", "config"]);
+        assert_eq!(
+            names,
+            [
+                "gateway", "chat", "agent", "status", "sessions", "turns", "queue", "config", "backup", "restore",
+                "service"
+            ]
+        );
     }
 
     #[test]
@@ -228,6 +328,14 @@ mod tests {
             ("turns show x", true),
             ("config check --json", true),
             ("config", false),
+            ("service install --user --dry-run", true),
+            ("service install --user --system", false),
+            ("service status --system --json", true),
+            ("service", false),
+            ("status --acknowledge", true),
+            ("backup /tmp/x.tar --force --json", true),
+            ("backup", false),
+            ("restore /tmp/x.tar", true),
             ("nonsense", false),
             ("", false),
         ];

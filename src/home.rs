@@ -181,7 +181,8 @@ impl Home {
         Ok(())
     }
 
-    fn read_token(&self) -> Result<Option<Secret>, HomeError> {
+    /// The token, if there is one.
+    pub fn read_token(&self) -> Result<Option<Secret>, HomeError> {
         /// A token of the owner's own may be longer than ours, but not without end.
         const MAX_BYTES: u64 = 4_096;
         let path = self.token_file();

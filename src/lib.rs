@@ -9,6 +9,7 @@ pub mod logging;
 pub mod config;
 pub mod home;
 
+pub mod backup;
 pub mod gateway;
 
 pub mod channel_manager;
@@ -24,4 +25,7 @@ pub mod guard;
 pub mod bus;
 pub mod store;
 
+pub mod metrics;
+
 pub mod crash;
+pub mod live;

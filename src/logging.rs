@@ -3,17 +3,21 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Mutex;
 
 use anyhow::{Context, anyhow};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tracing_subscriber::EnvFilter;
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt;
+use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::fmt::{self, FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::prelude::*;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{EnvFilter, Registry, reload};
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -56,27 +60,92 @@ impl LogConfig {
     pub const LEVELS: &str = "\"error\", \"warn\", \"info\", \"debug\", \"trace\", \"off\", or directives such as \"info,daoyou::llm=debug\"";
 }
 
+/// Sets what the log of this process shows.
+#[derive(Clone, Debug)]
+pub struct LogLevel(reload::Handle<EnvFilter, Registry>);
+
+impl LogLevel {
+    /// From now on `level` holds.
+    ///
+    /// # Errors
+    /// It is not understood, which a loaded configuration rules out.
+    pub fn set(&self, level: &str) -> anyhow::Result<()> {
+        let filter = LogConfig::filter(level).map_err(|wrong| anyhow!("log level: {wrong}"))?;
+        self.0.reload(filter).context("the log is gone")
+    }
+}
+
 /// Starts the log of this process, on stderr or at the end of `file`. An error when the level is not understood, which a
 /// loaded configuration rules out, when the file cannot be written, or when there is a log already.
-pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<()> {
+pub fn start(config: &LogConfig, file: Option<&Path>) -> anyhow::Result<LogLevel> {
     let filter = LogConfig::filter(&config.level).map_err(|wrong| anyhow!("log level: {wrong}"))?;
+    let (filter, handle) = reload::Layer::new(filter);
     let registry = tracing_subscriber::registry().with(filter);
-    let (writer, terminal) = match file {
+    let (writer, terminal, journal) = match file {
         Some(path) => {
             let file = OpenOptions::new().create(true).append(true).open(path);
             let file = file.with_context(|| format!("the log file {} cannot be opened", path.display()))?;
-            (BoxMakeWriter::new(Mutex::new(file)), false)
+            (BoxMakeWriter::new(Mutex::new(file)), false, false)
         }
-        None => (BoxMakeWriter::new(io::stderr), io::stderr().is_terminal()),
+        None => (BoxMakeWriter::new(io::stderr), io::stderr().is_terminal(), is_journal(io::stderr())),
     };
-    match config.format {
-        LogFormat::Json => registry.with(fmt::layer().json().flatten_event(true).with_writer(writer)).try_init(),
-        LogFormat::Text => {
-            let colours = colours(terminal, std::env::var("NO_COLOR").ok().as_deref());
-            registry.with(fmt::layer().with_ansi(colours).with_writer(writer)).try_init()
+    let plain = fmt::layer().with_writer(writer);
+    let started = match (config.format, journal) {
+        (LogFormat::Json, false) => registry.with(plain.json().flatten_event(true)).try_init(),
+        (LogFormat::Json, true) => {
+            let format = Prioritised(fmt::format().json().flatten_event(true));
+            registry.with(plain.json().event_format(format)).try_init()
         }
+        (LogFormat::Text, false) => {
+            let colours = colours(terminal, std::env::var("NO_COLOR").ok().as_deref());
+            registry.with(plain.with_ansi(colours)).try_init()
+        }
+        (LogFormat::Text, true) => {
+            let format = Prioritised(fmt::format().without_time().with_ansi(false));
+            registry.with(plain.with_ansi(false).event_format(format)).try_init()
+        }
+    };
+    started.context("the log cannot be started")?;
+    Ok(LogLevel(handle))
+}
+
+/// Whether `stream` is the journal of systemd, which says so in `JOURNAL_STREAM` as DEVICE:INODE (systemd.exec(5)). What
+/// inherits the variable may have its output elsewhere, so the stream itself must be that file.
+pub fn is_journal(stream: impl AsFd) -> bool {
+    let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
+    rustix::fs::fstat(stream).is_ok_and(|stat| named == format!("{}:{}", stat.st_dev, stat.st_ino))
+}
+
+/// What stands before a line that an error ends this process with.
+pub fn error_prefix() -> &'static str {
+    if is_journal(io::stderr()) { priority(Level::ERROR) } else { "" }
+}
+
+/// Puts its priority before each line of an event, as the journal reads it (sd-daemon(3)). The journal has the time.
+struct Prioritised<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for Prioritised<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> std::fmt::Result {
+        let mut text = String::new();
+        self.0.format_event(context, Writer::new(&mut text), event)?;
+        let priority = priority(*event.metadata().level());
+        text.lines().try_for_each(|line| writeln!(to, "{priority}{line}"))
     }
-    .context("the log cannot be started")
+}
+
+/// The level in the words of syslog(3), as sd-daemon(3) writes them.
+fn priority(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "<3>",
+        Level::WARN => "<4>",
+        Level::INFO => "<6>",
+        Level::DEBUG | Level::TRACE => "<7>",
+    }
 }
 
 /// Colours are for terminals, and not where they are not wanted: <https://no-color.org>.

@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+mod escape;
+
 const BINARY: &str = env!("CARGO_BIN_EXE_daoyou");
 const CANARY: &str = "canary-51b2";
 

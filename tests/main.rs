@@ -11,6 +11,7 @@ mod support;
 
 mod tidy;
 
+mod canary;
 mod cli;
 mod commands;
 mod crash;
@@ -20,7 +21,9 @@ mod hooks;
 mod lanes;
 mod load;
 mod message_tool;
+mod metrics;
 mod offline;
+mod paths;
 mod process;
 mod prompt;
 mod provider;

@@ -8,24 +8,31 @@ use std::time::Duration;
 use async_channel::{Receiver, Sender};
 use daoyou_channels::SessionKey;
 use futures_util::FutureExt;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::lane::LaneRunner;
 use super::lanes::Lanes;
-use crate::bus::Inbound;
+use crate::bus::{Inbound, MessageBus};
+use crate::live::Live;
 use crate::store::{Commit, StoreError, inbox, meta};
 
 /// A message that was started so often without getting anywhere runs alone after an unclean stop.
 const SUSPECT_AFTER: i64 = 2;
 
+/// Asks the loop for a sign of life, and makes it look whether more turns may start.
+pub type Probe = Sender<oneshot::Sender<()>>;
+
 /// Takes what the bus says, and keeps the lanes running.
 pub struct AgentLoop {
-    runner: Arc<LaneRunner>,
+    runner: Arc<Live<LaneRunner>>,
+    bus: Arc<MessageBus>,
     lanes: Lanes,
     turns: JoinSet<(SessionKey, bool)>,
     proven: (Sender<SessionKey>, Receiver<SessionKey>),
+    probes: (Probe, Receiver<oneshot::Sender<()>>),
     /// Runs what comes to it only: what the last gateway left is the next gateway's to judge.
     is_guest: bool,
     /// Turns that only waited for a model when the last process ended.
@@ -34,11 +41,24 @@ pub struct AgentLoop {
 
 impl AgentLoop {
     /// A loop for all sessions, or for `only` one. `waited` is what the flight recorder told of the last process.
-    pub fn new(runner: Arc<LaneRunner>, only: Option<SessionKey>, waited: HashSet<Uuid>) -> Self {
-        let bound = usize::try_from(runner.config.max_concurrent_turns).unwrap_or(usize::MAX);
+    pub fn new(runner: Arc<Live<LaneRunner>>, only: Option<SessionKey>, waited: HashSet<Uuid>) -> Self {
+        let current = runner.get();
         let is_guest = only.is_some();
-        let lanes = Lanes::new(bound, only);
-        Self { runner, lanes, turns: JoinSet::new(), proven: async_channel::bounded(64), is_guest, waited }
+        Self {
+            bus: current.bus.clone(),
+            lanes: Lanes::new(current.turns_at_once(), only),
+            runner,
+            turns: JoinSet::new(),
+            proven: async_channel::bounded(64),
+            probes: async_channel::bounded(1),
+            is_guest,
+            waited,
+        }
+    }
+
+    /// Where the loop is asked for a sign of life. While it drains it gives none.
+    pub fn probe(&self) -> Probe {
+        self.probes.0.clone()
     }
 
     /// Looks at what the last run of the gateway left: everything unfinished goes on. After an unclean stop, what may
@@ -53,7 +73,7 @@ impl AgentLoop {
     }
 
     async fn judge(&mut self) -> Result<(), StoreError> {
-        let store = self.runner.bus.store().clone();
+        let store = self.bus.store().clone();
         let waited = std::mem::take(&mut self.waited);
         let (buried, suspects) = store
             .write(Commit::Synced, move |connection| {
@@ -75,7 +95,7 @@ impl AgentLoop {
             })
             .await?;
         let dead: HashSet<_> = buried.iter().map(|row| row.turn).collect();
-        self.runner.bury(buried).await;
+        self.runner.get().bury(buried).await;
         for row in suspects.into_iter().filter(|row| !dead.contains(&row.turn)) {
             tracing::warn!(turn = %row.turn, session = row.session, "a message may have stopped the gateway; it runs alone");
             self.lanes.suspect(row.session.into());
@@ -83,10 +103,10 @@ impl AgentLoop {
         Ok(())
     }
 
-    /// Runs until `shutdown`, then gives the running turns `drain` to end. What is left stays `running` on disk and
-    /// goes on at the next start.
-    pub async fn run(mut self, shutdown: CancellationToken, drain: Duration) {
-        let bus = self.runner.bus.clone();
+    /// Runs until `shutdown`, then gives the running turns the bus's drain timeout to end. What is left stays `running` on
+    /// disk and goes on at the next start.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let bus = self.bus.clone();
         loop {
             self.start_turns();
             tokio::select! {
@@ -94,9 +114,12 @@ impl AgentLoop {
                 inbound = bus.consume_inbound() => self.take(inbound).await,
                 Some(ended) = self.turns.join_next() => self.ended(ended),
                 Ok(session) = self.proven.1.recv() => self.lanes.proven(&session),
+                // Whoever asked may have stopped waiting.
+                Ok(asked) = self.probes.1.recv() => drop(asked.send(())),
             }
         }
-        self.drain(drain).await;
+        let limit = self.bus.drain_timeout();
+        self.drain(limit).await;
     }
 
     async fn take(&mut self, inbound: Inbound) {
@@ -107,7 +130,7 @@ impl AgentLoop {
                 self.lanes.wake(session);
             }
             Inbound::Cancel(turn) => {
-                if let Some(cancel) = self.runner.lock_cancels().get(&turn) {
+                if let Some(cancel) = self.runner.get().lock_cancels().get(&turn) {
                     cancel.cancel();
                 }
             }
@@ -115,7 +138,7 @@ impl AgentLoop {
                 if let Err(error) = self.rescan().await {
                     tracing::error!(%error, "the inbox could not be looked at; trying again");
                     tokio::time::sleep(Duration::from_secs(1)).await;
-                    self.runner.bus.look_again();
+                    self.bus.look_again();
                 }
             }
         }
@@ -124,7 +147,6 @@ impl AgentLoop {
     /// Wakes every session with an unfinished message, and stops what is to be stopped.
     async fn rescan(&mut self) -> Result<usize, StoreError> {
         let (sessions, cancelled) = self
-            .runner
             .bus
             .store()
             .read(|connection| Ok((inbox::open_sessions(connection)?, inbox::cancelled(connection)?)))
@@ -133,7 +155,8 @@ impl AgentLoop {
         for (session, ..) in sessions {
             self.lanes.wake(session.into());
         }
-        let cancels = self.runner.lock_cancels();
+        let runner = self.runner.get();
+        let cancels = runner.lock_cancels();
         for row in cancelled {
             if let Some(cancel) = cancels.get(&row.turn) {
                 cancel.cancel();
@@ -143,13 +166,19 @@ impl AgentLoop {
     }
 
     fn start_turns(&mut self) {
+        let current = self.runner.get();
+        self.lanes.set_bound(current.turns_at_once());
         while let Some((session, company)) = self.lanes.next() {
-            let (runner, proven) = (self.runner.clone(), self.proven.0.clone());
+            let (runner, proven) = (current.clone(), self.proven.0.clone());
             self.turns.spawn(async move {
                 let turn = AssertUnwindSafe(runner.run_next(&session, company, proven)).catch_unwind().await;
-                // What panics outside of a turn leaves its row unfinished: the lane looks again.
-                let more = turn.unwrap_or(true);
-                (session, more)
+                // What panics outside of a turn leaves its row unfinished: the lane looks again, and not at once, as it
+                // may panic again.
+                if turn.is_err() {
+                    tracing::error!(%session, "a lane panicked; it looks again");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                (session, turn.unwrap_or(true))
             });
         }
     }
@@ -170,13 +199,12 @@ impl AgentLoop {
         let all_ended = async { while self.turns.join_next().await.is_some() {} };
         let in_time = tokio::time::timeout(limit, all_ended).await.is_ok();
         self.turns.shutdown().await;
-        let left: Vec<_> = self.runner.lock_cancels().drain().map(|(turn, _)| turn).collect();
+        let left: Vec<_> = self.runner.get().lock_cancels().drain().map(|(turn, _)| turn).collect();
         if !in_time {
             tracing::warn!(turns = left.len(), "stopped in mid-turn; they go on at the next start");
         }
         let is_guest = self.is_guest;
         let undone = self
-            .runner
             .bus
             .store()
             .write(Commit::Synced, move |connection| {

@@ -1,7 +1,7 @@
 //! What the model is given: a system prompt that stays the same from turn to turn, a window of what was said, and the
 //! message once, with its time and place in the message itself.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::progress::ContextStep;
+use crate::guard::{Jail, JailError};
 use crate::llm::ChatMessage;
 use crate::store::messages::{self, MessageRow, Session};
 use crate::store::turn_steps::hex;
@@ -21,6 +22,9 @@ const BOOTSTRAP_FILES: [&str; 4] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md
 /// The most that one of them may fill, in bytes.
 const BOOTSTRAP_LIMIT: usize = 20_000;
 
+/// A larger file is not read at all, in bytes.
+const BOOTSTRAP_FILE_LIMIT: u64 = 1_000_000;
+
 const SECTION_BREAK: &str = "\n\n---\n\n";
 
 const IDENTITY: &str = "You are daoyou (道友, a companion on the way), a personal assistant that lives in a gateway: people \
@@ -30,7 +34,9 @@ did not work. Each message ends with a runtime context (time, channel, chat) tha
 
 /// The system prompt, read again when one of its files has changed.
 pub struct SystemPrompt {
-    workspace: PathBuf,
+    /// The agent's commands can put a link or a pipe in a file's place, and the gateway may read what they may not: so the
+    /// files are read as the agent's own tools read them.
+    workspace: Jail,
     owner: String,
     cached: Mutex<Option<Cached>>,
 }
@@ -45,13 +51,17 @@ type Stamps = [Option<(SystemTime, u64)>; BOOTSTRAP_FILES.len()];
 
 impl SystemPrompt {
     /// The prompt for the agent of `owner`, who may be unnamed.
-    pub fn new(workspace: PathBuf, owner: &str) -> Self {
-        Self { workspace, owner: owner.to_owned(), cached: Mutex::default() }
+    ///
+    /// # Errors
+    /// When the workspace is not a folder that can be opened.
+    pub fn new(workspace: &Path, owner: &str) -> std::io::Result<Self> {
+        let workspace = Jail::open(workspace, true, Vec::new(), BOOTSTRAP_FILE_LIMIT)?;
+        Ok(Self { workspace, owner: owner.to_owned(), cached: Mutex::default() })
     }
 
     /// The text, and its SHA-256.
     pub fn current(&self) -> (Arc<str>, Arc<str>) {
-        let stamps = BOOTSTRAP_FILES.map(|name| stamp(&self.workspace.join(name)));
+        let stamps = BOOTSTRAP_FILES.map(|name| stamp(&self.workspace.root().join(name)));
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = match cached.take() {
             Some(known) if known.stamps == stamps => known,
@@ -67,13 +77,19 @@ impl SystemPrompt {
     }
 
     fn compose(&self) -> String {
-        let mut prompt = format!("{IDENTITY}\nYour own folder, the workspace, is {}.", self.workspace.display());
+        let mut prompt = format!("{IDENTITY}\nYour own folder, the workspace, is {}.", self.workspace.root().display());
         if !self.owner.is_empty() {
             prompt.push_str(&format!("\nYour owner is {}.", self.owner));
         }
         for name in BOOTSTRAP_FILES {
-            // A file that is not there, or no text, has nothing to say.
-            let Ok(text) = std::fs::read_to_string(self.workspace.join(name)) else { continue };
+            let text = match self.workspace.read(name) {
+                Ok(opened) => String::from_utf8_lossy(&opened.bytes).into_owned(),
+                Err(JailError::Missing(_)) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "a file of the workspace is left out of the system prompt");
+                    continue;
+                }
+            };
             let text = text.trim();
             if !text.is_empty() {
                 prompt.push_str(SECTION_BREAK);

@@ -1,6 +1,6 @@
 //! The end of a turn: one commit.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use daoyou_channels::backoff::Backoff;
 use daoyou_channels::{ErrorInfo, SessionKey};
@@ -11,9 +11,10 @@ use super::slash::SessionChange;
 use crate::bus::{MessageBus, OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::llm::ChatMessage;
+use crate::metrics::{Outcome, Phase};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::usage::{self, Tokens};
-use crate::store::{Commit, Connection, StoreError, messages, meta, turn_steps};
+use crate::store::{Commit, Connection, StoreError, messages, meta, now_ms, turn_steps};
 
 /// What the turn adds to its session.
 #[derive(Clone, Debug)]
@@ -52,6 +53,7 @@ impl Ending {
         let (session, channel) = (SessionKey::from(last.session.as_str()), last.channel.clone());
         let ids: Vec<Uuid> = self.rows.iter().map(|row| row.id).collect();
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        let begun = Instant::now();
         let more = loop {
             let ending = self.clone();
             match bus.store().write(Commit::Synced, move |connection| ending.commit(connection)).await {
@@ -64,9 +66,21 @@ impl Ending {
             }
         };
         crash::point("end_committed", &last.content);
+        let turns = &bus.metrics().turns;
+        turns.phase(Phase::End, begun.elapsed());
+        turns.ended(self.outcome(), since(self.rows.first().unwrap_or(last)));
         bus.inbound_ended(&session, &ids);
         bus.outbound_written(&channel, 1);
         more
+    }
+
+    fn outcome(&self) -> Outcome {
+        match (self.state, self.error) {
+            (State::Dead, _) => Outcome::Dead,
+            (_, None) => Outcome::Done,
+            (_, Some("stopped")) => Outcome::Cancelled,
+            (_, Some(code)) => Outcome::Failed(code),
+        }
     }
 
     fn commit(&self, connection: &Connection) -> Result<bool, StoreError> {
@@ -141,4 +155,9 @@ impl Ending {
             },
         })
     }
+}
+
+/// How long ago a message was accepted; a clock that was set back makes it now.
+pub(super) fn since(row: &InboxRow) -> Duration {
+    Duration::from_millis(u64::try_from(now_ms() - row.received_at).unwrap_or(0))
 }

@@ -21,13 +21,29 @@ const WAITING: u8 = b'a';
 /// The file, a slot for each turn that runs.
 pub struct FlightRecorder {
     file: Option<File>,
-    free: Mutex<Vec<u64>>,
+    places: Mutex<Places>,
+}
+
+/// The places of the file that no turn has: those given back, and all from `end` on.
+#[derive(Default)]
+struct Places {
+    free: Vec<u64>,
+    end: u64,
+}
+
+impl Places {
+    fn take(&mut self) -> u64 {
+        self.free.pop().unwrap_or_else(|| {
+            self.end += 1;
+            self.end - 1
+        })
+    }
 }
 
 impl FlightRecorder {
-    /// Reads what the last process left at `path`, then begins anew with `slots`. Where the file cannot be had nothing
-    /// is recorded, and every start counts.
-    pub fn open(path: &Path, slots: usize) -> (Self, HashSet<Uuid>) {
+    /// Reads what the last process left at `path`, then begins anew. Where the file cannot be had nothing is recorded, and
+    /// every start counts.
+    pub fn open(path: &Path) -> (Self, HashSet<Uuid>) {
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let begun = opened.and_then(|file| {
@@ -35,30 +51,31 @@ impl FlightRecorder {
             file.set_len(0)?;
             Ok((file, waiting))
         });
-        let free = Mutex::new((0..u64::try_from(slots).unwrap_or(u64::MAX)).rev().collect());
+        let places = Mutex::default();
         match begun {
-            Ok((file, waiting)) => (Self { file: Some(file), free }, waiting),
+            Ok((file, waiting)) => (Self { file: Some(file), places }, waiting),
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "the flight recorder cannot be used");
-                (Self { file: None, free }, HashSet::new())
+                (Self { file: None, places }, HashSet::new())
             }
         }
     }
 
     /// Records nothing: for a guest in a home whose gateway's record is still to be read.
     pub fn none() -> Self {
-        Self { file: None, free: Mutex::default() }
+        Self { file: None, places: Mutex::default() }
     }
 
     /// The slot of a turn that begins, until it is dropped.
     pub fn board(&self, turn: Uuid) -> FlightSlot<'_> {
-        let at = match self.file {
-            Some(_) => self.free.lock().unwrap_or_else(PoisonError::into_inner).pop(),
-            None => None,
-        };
+        let at = self.file.is_some().then(|| self.lock().take());
         let slot = FlightSlot { recorder: self, at, turn };
         slot.works();
         slot
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, at: u64, bytes: &[u8; SLOT_BYTES]) {
@@ -100,7 +117,7 @@ impl Drop for FlightSlot<'_> {
     fn drop(&mut self) {
         if let Some(at) = self.at {
             self.recorder.write(at, &[0; SLOT_BYTES]);
-            self.recorder.free.lock().unwrap_or_else(PoisonError::into_inner).push(at);
+            self.recorder.lock().free.push(at);
         }
     }
 }
@@ -123,7 +140,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flight");
         let [works, waits, went_on, ended] = [1, 2, 3, 4].map(Uuid::from_u128);
-        let (recorder, before) = FlightRecorder::open(&path, 8);
+        let (recorder, before) = FlightRecorder::open(&path);
         assert!(before.is_empty());
         let slots = [works, waits, went_on].map(|turn| recorder.board(turn));
         slots[1].waits();
@@ -133,14 +150,14 @@ mod tests {
         // A process that dies drops nothing.
         slots.into_iter().for_each(std::mem::forget);
 
-        let (_, left) = FlightRecorder::open(&path, 8);
+        let (_, left) = FlightRecorder::open(&path);
         assert_eq!(left, HashSet::from([waits]));
-        assert!(FlightRecorder::open(&path, 8).1.is_empty(), "told once");
+        assert!(FlightRecorder::open(&path).1.is_empty(), "told once");
     }
 
     #[test]
     fn without_a_file_every_turn_counts() {
-        let (recorder, before) = FlightRecorder::open(Path::new("/nowhere/flight"), 1);
+        let (recorder, before) = FlightRecorder::open(Path::new("/nowhere/flight"));
         recorder.board(Uuid::from_u128(1)).waits();
         assert!(before.is_empty() && FlightRecorder::none().board(Uuid::from_u128(2)).at.is_none());
     }

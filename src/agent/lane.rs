@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::context::{self, SystemPrompt, Window};
-use super::ending::{Append, Ending};
+use super::ending::{Append, Ending, since};
 use super::flight::{FlightRecorder, FlightSlot};
 use super::journal::{Journal, StoreJournal};
 use super::lanes::Company;
@@ -28,6 +28,7 @@ use super::{AgentConfig, QueueMode};
 use crate::bus::MessageBus;
 use crate::crash;
 use crate::llm::{ChatMessage, ModelChoice, Models};
+use crate::metrics::{Phase, TurnMeter};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::messages::{self, Session};
 use crate::store::turn_steps::{self, StepRow};
@@ -40,7 +41,8 @@ const COLLECT_LIMIT: u32 = 50;
 /// The running turns that can be told to stop.
 pub type Cancels = Arc<Mutex<HashMap<Uuid, CancellationToken>>>;
 
-/// Runs turns: everything they need, shared by all lanes.
+/// Runs turns: everything they need, shared by all lanes. New settings make a new one, which has the bus, the cancels and
+/// the flight recorder of the old one; turns end with the runner that they began with.
 pub struct LaneRunner {
     pub bus: Arc<MessageBus>,
     pub config: AgentConfig,
@@ -51,7 +53,7 @@ pub struct LaneRunner {
     pub slash: Arc<SlashCommands>,
     pub phrases: &'static Phrases,
     pub cancels: Cancels,
-    pub flight: FlightRecorder,
+    pub flight: Arc<FlightRecorder>,
 }
 
 /// A turn that has been started in the store.
@@ -70,6 +72,7 @@ struct Run<'a> {
     journal: &'a dyn Journal,
     watch: &'a Watch,
     flight: &'a FlightSlot<'a>,
+    meter: &'a TurnMeter<'a>,
 }
 
 /// How a turn that did not fail came to its end.
@@ -94,6 +97,12 @@ impl LaneRunner {
             }
         };
         let turn = started.turn;
+        let turns = &self.bus.metrics().turns;
+        let _running = turns.run();
+        // A turn that goes on did not wait: its message was taken up long ago.
+        if let Some(first) = started.rows.first().filter(|row| row.stalled == 0 && started.steps.is_empty()) {
+            turns.phase(Phase::Waiting, since(first));
+        }
         let proven = (company == Company::Alone).then_some(proven);
         let flight = self.flight.board(turn);
         let ending = AssertUnwindSafe(self.run(session, &started, proven, &flight)).catch_unwind().await;
@@ -174,8 +183,10 @@ impl LaneRunner {
         watch.emit(|| TurnEvent::Started);
         let (turn, context) = (started.turn, Mutex::default());
         let journal = StoreJournal { bus: &self.bus, turn, session: session.clone(), proven, context };
-        let run = Run { session, started, last, journal: &journal, watch: &watch, flight };
+        let meter = self.bus.metrics().turns.meter();
+        let run = Run { session, started, last, journal: &journal, watch: &watch, flight, meter: &meter };
         let (model, answer) = self.converse(&run, &mut progress).await?;
+        meter.end();
         let ending = self.ending(started, answer, Some((&watch, &progress)));
         let (reply, message) = (ending.reply.clone(), ending.reply.clone());
         watch.emit(|| match ending.error {
@@ -244,7 +255,7 @@ impl LaneRunner {
         conversation: Vec<ChatMessage>,
         system: Arc<str>,
     ) -> Turn<'a> {
-        let Run { session, started, last, journal, watch, flight } = *run;
+        let Run { session, started, last, journal, watch, flight, meter } = *run;
         Turn {
             system,
             conversation,
@@ -265,6 +276,7 @@ impl LaneRunner {
             journal,
             watch,
             flight,
+            meter,
             phrases: self.phrases,
         }
     }
@@ -334,6 +346,11 @@ impl LaneRunner {
             model: String::new(),
         };
         ending.write(&self.bus).await;
+    }
+
+    /// Turns that run side by side.
+    pub fn turns_at_once(&self) -> usize {
+        usize::try_from(self.config.max_concurrent_turns).unwrap_or(usize::MAX)
     }
 
     pub fn lock_cancels(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, CancellationToken>> {

@@ -40,6 +40,11 @@ impl Lanes {
         }
     }
 
+    /// From now on so many run side by side; what runs already goes on.
+    pub fn set_bound(&mut self, bound: usize) {
+        self.bound = bound.max(1);
+    }
+
     /// The session is run, too.
     pub fn admit(&mut self, session: &SessionKey) {
         if let Some(only) = &mut self.only {

@@ -23,7 +23,7 @@ mod watch;
 mod phrases;
 mod slash;
 
-pub use agent_loop::AgentLoop;
+pub use agent_loop::{AgentLoop, Probe};
 pub use config::{AgentConfig, Locale, QueueMode};
 pub use context::SystemPrompt;
 pub use flight::FlightRecorder;

@@ -31,6 +31,7 @@ pub struct Phrases {
     pub status_is: &'static str,
     pub tools_are: &'static str,
     pub dead_letter: &'static str,
+    pub loss: &'static str,
 }
 
 impl Phrases {
@@ -91,6 +92,7 @@ static EN: Phrases = Phrases {
     status_is: "daoyou {} is up for {}.\nMessages waiting or running: {}\nReplies to deliver: {}",
     tools_are: "Tools: {}",
     dead_letter: "A message on {} could not be delivered (`daoyou queue show {}`): {}\nOthers for the same reason are not told one by one: `daoyou queue list`.",
+    loss: "Something that was accepted is lost (`daoyou status`): {}",
 };
 
 static ZH: Phrases = Phrases {
@@ -128,6 +130,7 @@ static ZH: Phrases = Phrases {
     status_is: "daoyou {} 已运行 {}。\n等待或处理中的消息：{}\n待投递的回复：{}",
     tools_are: "工具：{}",
     dead_letter: "{} 上有一条消息无法投递（`daoyou queue show {}`）：{}\n同样原因的其他消息不再逐条通知：`daoyou queue list`。",
+    loss: "已接收的内容有丢失（`daoyou status`）：{}",
 };
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use jiff::tz::TimeZone;
 
 use super::phrases::{Phrases, fill};
 use crate::bus::{MessageBus, Order, PastLane};
+use crate::live::Live;
 use crate::llm::Models;
 use crate::store::{Store, StoreError, messages, usage};
 use crate::tools::Executor;
@@ -136,8 +137,9 @@ impl SlashCommands {
     }
 }
 
+/// The bus asks whoever answers at the moment.
 #[async_trait]
-impl PastLane for SlashCommands {
+impl PastLane for Live<SlashCommands> {
     fn order(&self, message: &InboundMessage) -> Option<Order> {
         match Slash::parse(&message.content)?.name.as_str() {
             "stop" => Some(Order::Stop),
@@ -147,14 +149,16 @@ impl PastLane for SlashCommands {
     }
 
     fn stopped(&self, something_ran: bool) -> String {
-        if something_ran { self.phrases.stopped } else { self.phrases.nothing_to_stop }.to_owned()
+        let phrases = self.get().phrases;
+        if something_ran { phrases.stopped } else { phrases.nothing_to_stop }.to_owned()
     }
 
     async fn status(&self, bus: &MessageBus) -> String {
         let (inbound, outbound) = bus.depths();
-        let up = daoyou_channels::settings::Span::from_secs(self.started.elapsed().as_secs()).to_string();
+        let current = self.get();
+        let up = daoyou_channels::settings::Span::from_secs(current.started.elapsed().as_secs()).to_string();
         let version = env!("CARGO_PKG_VERSION");
-        fill(self.phrases.status_is, &[version, &up, &inbound.to_string(), &outbound.to_string()])
+        fill(current.phrases.status_is, &[version, &up, &inbound.to_string(), &outbound.to_string()])
     }
 }
 

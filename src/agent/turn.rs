@@ -18,6 +18,7 @@ use super::watch::Watch;
 use crate::llm::{
     ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ModelChoice, ToolCall, ToolSpec, Usage,
 };
+use crate::metrics::TurnMeter;
 use crate::tools::{Executor, Replay, ToolContext, ToolResult};
 
 /// How long a turn may go on.
@@ -44,6 +45,7 @@ pub struct Turn<'a> {
     pub journal: &'a dyn Journal,
     pub watch: &'a Watch,
     pub flight: &'a FlightSlot<'a>,
+    pub meter: &'a TurnMeter<'a>,
     pub phrases: &'static Phrases,
 }
 
@@ -100,7 +102,9 @@ impl Turn<'_> {
         };
         let sink = FirstWord { flight: self.flight, watch: self.watch, has_come: AtomicBool::new(false) };
         self.flight.waits();
+        let asking = self.meter.ask_model();
         let response = self.model.provider.chat(&request, &sink).await;
+        drop(asking);
         self.flight.works();
         self.watch.end_response();
         let mut response = response?;
@@ -111,6 +115,14 @@ impl Turn<'_> {
         if response.usage == Usage::default() {
             response.usage = estimate_usage(&request, &response);
         }
+        let Usage { input_tokens, output_tokens, cached_tokens } = response.usage;
+        self.meter.model_used(
+            self.model.provider.name(),
+            &self.model.model,
+            input_tokens,
+            output_tokens,
+            cached_tokens,
+        );
         Ok(response)
     }
 
@@ -140,7 +152,11 @@ impl Turn<'_> {
                 let context = ToolContext { call_id: call.id.clone(), ..self.tool_context.clone() };
                 self.tools.run(&call, &context).await
             };
-            outcome.result.duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let took = began.elapsed();
+            outcome.result.duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            // Only registered names are counted: models write what they like.
+            let tool = self.tools.registry().get(&call.name).map_or("unknown", |tool| tool.spec().name.as_str());
+            self.meter.tool_ran(tool, outcome.result.success, took);
             let ToolCall { id, name, .. } = call;
             let ToolContext { turn, session, .. } = &self.tool_context;
             let ToolResult { success, duration_ms: ms, .. } = outcome.result;

@@ -43,8 +43,8 @@ fn fill(dir: &Path, template: &Dir<'_>, written: &mut Vec<PathBuf>) -> Result<()
         let path = dir.join(entry.path());
         let is_there = exists(&path)?;
         match entry {
-            // A file of the user's where the template has a folder: the user knows why.
-            DirEntry::Dir(_) if is_there && !path.is_dir() => {}
+            // A file of the user's where the template has a folder, or a link to one elsewhere: the user knows why.
+            DirEntry::Dir(_) if is_there && !is_folder(&path)? => {}
             DirEntry::Dir(folder) => {
                 make_dir(&path)?;
                 fill(dir, folder, written)?;
@@ -68,6 +68,12 @@ fn exists(path: &Path) -> Result<bool> {
     }
 }
 
+/// Whether it is a folder itself, and no link to one: commands of the agent can make links, and nothing is to be written
+/// where they lead.
+fn is_folder(path: &Path) -> Result<bool> {
+    Ok(path.symlink_metadata().map_err(|error| naming(path, &error))?.is_dir())
+}
+
 fn make_dir(path: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| naming(path, &error))
 }
@@ -77,7 +83,12 @@ fn write_whole(path: &Path, contents: &[u8]) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let draft = path.with_file_name(format!(".{name}.new"));
     let write = || {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        // What a start that was cut off left, or a link that was put there.
+        match std::fs::remove_file(&draft) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         file.write_all(contents)?;
         file.sync_all()?;
         std::fs::rename(&draft, path)

@@ -29,7 +29,16 @@ impl MessageBus {
     ) -> Result<Acceptance, Refusal> {
         // A task of its own: a caller who hangs up drops his future, and what is committed must be woken all the same.
         let bus = self.clone();
-        let accepted = tokio::spawn(async move { bus.take_in(message, cursor).await });
+        let accepted = tokio::spawn(async move {
+            let channel = bus.metrics.messages.channel(&message.channel);
+            let answer = bus.take_in(message, cursor).await;
+            match &answer {
+                Ok(Acceptance::Accepted { .. }) => channel.accepted.one(),
+                Ok(Acceptance::Duplicate { .. }) => channel.duplicates.one(),
+                Err(refusal) => channel.refused.get(reason_of(refusal)).one(),
+            }
+            answer
+        });
         accepted.await.unwrap_or_else(|error| Err(refuse(&StoreError::Row(error.to_string()))))
     }
 
@@ -37,11 +46,13 @@ impl MessageBus {
         if message.external_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > EXTERNAL_ID_LIMIT) {
             return Err(Refusal::Invalid(format!("the message's id must have 1 to {EXTERNAL_ID_LIMIT} bytes")));
         }
+        let settings = self.settings.get();
+        let retry_after = settings.drain_timeout;
         if self.draining.load(Ordering::SeqCst) {
-            return Err(Refusal::Draining { retry_after: self.drain_for });
+            return Err(Refusal::Draining { retry_after });
         }
-        self.disk.check().map_err(|reason| Refusal::Store { reason, retry_after: self.drain_for })?;
-        if self.owners.contains(&format!("{}:{}", message.channel, message.sender)) {
+        self.disk.check().map_err(|reason| Refusal::Store { reason, retry_after })?;
+        if settings.owners.contains(&format!("{}:{}", message.channel, message.sender)) {
             message.trust = Trust::Owner;
         }
         match self.past_lane.order(&message) {
@@ -196,6 +207,18 @@ fn reply_to(turn: Uuid, message: InboundMessage, content: String) -> OutboundDra
     }
 }
 
+/// The stable word for a refusal.
+fn reason_of(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::SessionFull { .. } => "session_full",
+        Refusal::InboxFull { .. } => "inbox_full",
+        Refusal::OutboxFull { .. } => "outbox_full",
+        Refusal::Draining { .. } => "draining",
+        Refusal::Store { .. } => "store",
+        Refusal::Invalid(_) => "invalid",
+    }
+}
+
 /// What a sender is told when the store cannot take or tell something.
 pub(super) fn refuse(error: &StoreError) -> Refusal {
     Refusal::Store { reason: error.to_string(), retry_after: Duration::from_secs(5) }
@@ -238,7 +261,7 @@ mod tests {
             notices: None,
         };
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        Arc::new(MessageBus::new(store, settings, Arc::new(NoOrders)))
+        Arc::new(MessageBus::new(store, settings, Arc::new(NoOrders), Arc::default()))
     }
 
     proptest! {

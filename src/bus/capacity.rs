@@ -13,12 +13,11 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The counts, and the bounds they are held to.
 pub struct Ledger {
-    bounds: Capacities,
     counts: Mutex<Counts>,
 }
 
-#[derive(Default)]
 struct Counts {
+    bounds: Capacities,
     inbound: usize,
     sessions: HashMap<SessionKey, usize>,
     /// May dip below zero for a moment: a delivery can end before its writer has counted it.
@@ -27,18 +26,24 @@ struct Counts {
 
 impl Ledger {
     pub fn new(bounds: Capacities) -> Self {
-        Self { bounds, counts: Mutex::default() }
+        let counts = Counts { bounds, inbound: 0, sessions: HashMap::new(), outbound: HashMap::new() };
+        Self { counts: Mutex::new(counts) }
+    }
+
+    /// From now on these bounds hold. What waits already stays, even if it is more.
+    pub fn set_bounds(&self, bounds: Capacities) {
+        self.lock().bounds = bounds;
     }
 
     /// Takes a place for one message of `session`, before it is written.
     pub fn take(&self, channel: &str, session: &SessionKey) -> Result<(), Refusal> {
         let mut counts = self.lock();
-        Self::check_outbound(&counts, channel, self.bounds.outbound)?;
-        if counts.inbound >= self.bounds.inbound {
+        Self::check_outbound(&counts, channel)?;
+        if counts.inbound >= counts.bounds.inbound {
             return Err(Refusal::InboxFull { waiting: counts.inbound, retry_after: RETRY_AFTER });
         }
         let waiting = counts.sessions.get(session).copied().unwrap_or_default();
-        if waiting >= self.bounds.session {
+        if waiting >= counts.bounds.session {
             return Err(Refusal::SessionFull { session: session.clone(), waiting, retry_after: RETRY_AFTER });
         }
         *counts.sessions.entry(session.clone()).or_default() += 1;
@@ -67,7 +72,7 @@ impl Ledger {
 
     /// Whether the channel may take anything in at all, by what it has not yet delivered.
     pub fn may_take(&self, channel: &str) -> Result<(), Refusal> {
-        Self::check_outbound(&self.lock(), channel, self.bounds.outbound)
+        Self::check_outbound(&self.lock(), channel)
     }
 
     pub fn add_outbound(&self, channel: &str, messages: usize) {
@@ -88,10 +93,10 @@ impl Ledger {
         usize::try_from(self.lock().outbound.values().sum::<isize>()).unwrap_or(0)
     }
 
-    fn check_outbound(counts: &Counts, channel: &str, bound: usize) -> Result<(), Refusal> {
+    fn check_outbound(counts: &Counts, channel: &str) -> Result<(), Refusal> {
         let undelivered = counts.outbound.get(channel).copied().unwrap_or_default();
         match usize::try_from(undelivered) {
-            Ok(waiting) if waiting >= bound => {
+            Ok(waiting) if waiting >= counts.bounds.outbound => {
                 Err(Refusal::OutboxFull { channel: channel.to_owned(), waiting, retry_after: RETRY_AFTER })
             }
             _ => Ok(()),

@@ -23,6 +23,8 @@ pub struct Notices {
     pub chat_id: String,
     /// Says that a message could not be delivered; `{}` stands for its channel, its id and the reason.
     pub dead_letter: &'static str,
+    /// Says that something accepted is lost; `{}` stands for what.
+    pub loss: &'static str,
 }
 
 /// How much may wait, and what a full queue answers. Only messages from outside are counted.

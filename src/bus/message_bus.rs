@@ -1,6 +1,5 @@
 //! Publish and consume, inbound and outbound.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,8 +14,10 @@ use super::disk::DiskReserve;
 use super::told::Told;
 use super::waiters::Waiters;
 use super::{BusSettings, EventHub, Notices, OutboundBody, OutboundDraft};
+use crate::live::Live;
+use crate::metrics::Metrics;
 use crate::store::inbox::{self};
-use crate::store::{Commit, Store, StoreError, outbox};
+use crate::store::{Commit, Connection, Store, StoreError, losses, outbox};
 
 /// Where the consumer of inbound messages is to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,21 +49,34 @@ pub trait PastLane: Send + Sync {
     async fn status(&self, bus: &MessageBus) -> String;
 }
 
+impl Notices {
+    fn draft(&self, turn: Uuid, slot: String, content: String) -> OutboundDraft {
+        let body = OutboundBody {
+            content,
+            session: SessionKey::of_chat(&self.channel, &self.chat_id),
+            in_reply_to: None,
+            attachments: Vec::new(),
+            metadata: serde_json::Map::new(),
+            error: None,
+        };
+        OutboundDraft { turn, slot, channel: self.channel.clone(), chat_id: self.chat_id.clone(), body }
+    }
+}
+
 /// The bus. Everything published is a row before anybody is woken.
 pub struct MessageBus {
     pub(super) store: Store,
     pub(super) past_lane: Arc<dyn PastLane>,
-    pub(super) owners: HashSet<String>,
-    pub(super) notices: Option<Notices>,
+    pub(super) settings: Live<BusSettings>,
     told: Told,
     pub(super) ledger: Ledger,
     pub(super) disk: DiskReserve,
     pub(super) waiters: Waiters,
     pub(super) events: Arc<EventHub>,
     pub(super) draining: AtomicBool,
-    pub(super) drain_for: Duration,
     pub(super) inbound: Wake<Inbound>,
     pub(super) outbound: Wake<String>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// A bounded queue of wake-ups that loses none for good: an overflow asks the consumer to look everywhere.
@@ -102,24 +116,35 @@ impl<T> Wake<T> {
 
 impl MessageBus {
     /// Builds the bus over `store`.
-    pub fn new(store: Store, settings: BusSettings, past_lane: Arc<dyn PastLane>) -> Self {
+    pub fn new(store: Store, settings: BusSettings, past_lane: Arc<dyn PastLane>, metrics: Arc<Metrics>) -> Self {
         let folder = store.path().parent().unwrap_or(store.path()).to_owned();
-        let BusSettings { capacities, reserve, drain_timeout, owners, notices } = settings;
+        let BusSettings { capacities, reserve, .. } = settings;
         Self {
             store,
             past_lane,
-            owners,
-            notices,
+            settings: Live::new(settings),
             told: Told::default(),
             ledger: Ledger::new(capacities),
             disk: DiskReserve::new(folder, reserve),
             waiters: Waiters::default(),
             events: Arc::default(),
             draining: AtomicBool::new(false),
-            drain_for: drain_timeout,
             inbound: Wake::new(capacities.inbound),
             outbound: Wake::new(1_024),
+            metrics,
         }
+    }
+
+    /// Replaces the settings for all that comes from now on.
+    pub fn reconfigure(&self, settings: BusSettings) {
+        self.ledger.set_bounds(settings.capacities);
+        self.disk.set_reserve(settings.reserve);
+        self.settings.set(settings);
+    }
+
+    /// How long running turns may go on when the gateway stops.
+    pub fn drain_timeout(&self) -> Duration {
+        self.settings.get().drain_timeout
     }
 
     /// Counts what stands in the store, so that capacities hold across restarts.
@@ -154,10 +179,9 @@ impl MessageBus {
     /// as a receiver that is down makes many. A notice that is given up itself, or that would go the same way, is in the
     /// log alone.
     pub async fn notify_dead_letter(&self, turn: Uuid, slot: &str, channel: &str, id: Uuid, reason: &str) {
-        let Some(notices) = self.notices.as_ref().filter(|to| to.channel != channel && !slot.starts_with("notice:"))
-        else {
-            return;
-        };
+        let settings = self.settings.get();
+        let to = |to: &&Notices| to.channel != channel && !slot.starts_with("notice:");
+        let Some(notices) = settings.notices.as_ref().filter(to) else { return };
         if !self.told.is_news(channel, reason, Instant::now()) {
             return;
         }
@@ -165,19 +189,32 @@ impl MessageBus {
         for value in [channel, &id.to_string(), reason] {
             content = content.replacen("{}", value, 1);
         }
-        let body = OutboundBody {
-            content,
-            session: SessionKey::of_chat(&notices.channel, &notices.chat_id),
-            in_reply_to: None,
-            attachments: Vec::new(),
-            metadata: serde_json::Map::new(),
-            error: None,
-        };
-        let (channel, chat_id) = (notices.channel.clone(), notices.chat_id.clone());
-        let draft = OutboundDraft { turn, slot: format!("notice:dead:{id}"), channel, chat_id, body };
+        let draft = notices.draft(turn, format!("notice:dead:{id}"), content);
         if let Err(error) = self.publish_outbound(draft).await {
             tracing::error!(%id, %error, "the owner could not be told of a dead letter");
         }
+    }
+
+    /// Tells the owner what is lost, each loss once, where he wants to be told.
+    ///
+    /// # Errors
+    /// The store cannot be written; he is told at the next start.
+    pub async fn notify_losses(&self) -> Result<(), StoreError> {
+        let Some(notices) = self.settings.get().notices.clone() else { return Ok(()) };
+        let channel = notices.channel.clone();
+        let tell = move |connection: &Connection| {
+            let untold = losses::take_untold(connection)?;
+            for loss in &untold {
+                let content = notices.loss.replacen("{}", &loss.what, 1);
+                notices.draft(Uuid::now_v7(), "notice:loss".to_owned(), content).insert(connection)?;
+            }
+            Ok(untold.len())
+        };
+        let told = self.store.write(Commit::Synced, tell).await?;
+        if told > 0 {
+            self.outbound_written(&channel, told);
+        }
+        Ok(())
     }
 
     /// Waits for the next channel with something to deliver; `None` asks to look at all. For the one consumer.
@@ -233,7 +270,7 @@ impl MessageBus {
         if self.draining.load(Ordering::SeqCst) {
             return Some("the gateway is stopping".to_owned());
         }
-        self.disk.check().err()
+        self.store.fault().or_else(|| self.disk.check().err())
     }
 
     pub fn events(&self) -> &Arc<EventHub> {
@@ -242,5 +279,10 @@ impl MessageBus {
 
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// What this gateway counts; all who work with the bus count there.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::delivery::{Next, deliver, millis};
 use super::queue::ChatQueues;
 use crate::bus::MessageBus;
+use crate::metrics::Delivered;
 use crate::store::outbox::{self, Pending};
 use crate::store::{Commit, StoreError, now_ms};
 
@@ -160,6 +161,7 @@ async fn try_once(channel: &dyn Channel, bus: &MessageBus, pending: &Pending) ->
         outbox::mark_ended(connection, id, "unknown", "the channel failed in the middle; whether it arrived is unknown")
     };
     bus.store().write(Commit::Synced, ended).await?;
+    bus.metrics().messages.channel(channel.name()).delivered(Delivered::Unknown, 1);
     Ok(Next::Ended)
 }
 
@@ -266,7 +268,7 @@ mod tests {
             owners: std::collections::HashSet::new(),
             notices: None,
         };
-        let bus = Arc::new(MessageBus::new(store.clone(), settings, Arc::new(NoOrders)));
+        let bus = Arc::new(MessageBus::new(store.clone(), settings, Arc::new(NoOrders), Arc::default()));
         let body = OutboundBody {
             content: "hello".to_owned(),
             session: SessionKey::from("screen:c"),

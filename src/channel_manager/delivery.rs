@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::bus::{MessageBus, message_of};
 use crate::crash;
+use crate::metrics::Delivered;
 use crate::store::outbox::{self, Pending};
 use crate::store::{Commit, Connection, StoreError, now_ms};
 
@@ -63,6 +64,7 @@ impl Delivery<'_> {
                 tracing::info!(channel, %id, %turn, %session, slot, "sent");
                 let sent = move |connection: &_| outbox::mark_sent(connection, id, provider_id.as_deref());
                 self.record(Commit::Logged, sent).await?;
+                self.count(Delivered::Sent);
                 Ok(Next::Ended)
             }
             Err(SendError::Away) => {
@@ -90,6 +92,7 @@ impl Delivery<'_> {
         tracing::info!(channel = self.channel.name(), %id, %turn, tries, ?wait, reason, "not delivered; trying again");
         let write = move |connection: &_| outbox::mark_retry(connection, id, at, &reason);
         self.record(Commit::Logged, write).await?;
+        self.count(Delivered::Retry);
         Ok(Next::Retry { tries, at })
     }
 
@@ -100,10 +103,15 @@ impl Delivery<'_> {
         let told = reason.clone();
         let write = move |connection: &_| outbox::mark_ended(connection, id, state, &reason);
         self.record(Commit::Synced, write).await?;
+        self.count(if state == "dead" { Delivered::Dead } else { Delivered::Unknown });
         if state == "dead" {
             self.bus.notify_dead_letter(turn, &self.slot, channel, id, &told).await;
         }
         Ok(Next::Ended)
+    }
+
+    fn count(&self, how: Delivered) {
+        self.bus.metrics().messages.channel(self.channel.name()).delivered(how, 1);
     }
 
     /// Writes what became of the try. A store that cannot take it is asked again until it can: a row that stayed

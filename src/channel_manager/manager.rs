@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::courier::Courier;
 use crate::bus::{ChannelHealth, ChannelState, MessageBus};
+use crate::metrics::Delivered;
 use crate::store::{Commit, StoreError, outbox};
 
 /// Outbox rows of a channel that does not exist, looked at in one go.
@@ -51,6 +52,7 @@ impl ChannelManager {
             .await?;
         for row in cut_off.iter().filter(|row| !row.is_sent_again) {
             self.bus.outbound_ended(&row.channel);
+            self.bus.metrics().messages.channel(&row.channel).delivered(Delivered::Unknown, 1);
         }
         if !cut_off.is_empty() {
             tracing::warn!(messages = cut_off.len(), "were being sent when the gateway stopped");
@@ -124,6 +126,7 @@ impl ChannelManager {
             for _ in 0..given_up {
                 self.bus.outbound_ended(name);
             }
+            self.bus.metrics().messages.channel(name).delivered(Delivered::Dead, given_up);
             tracing::warn!(channel = name, messages = given_up, "there is no such channel: dead letters");
         }
     }

@@ -81,7 +81,7 @@ async fn answer_here(
     prepared: &Prepared,
 ) -> anyhow::Result<Option<MessageState>> {
     let shutdown = watch_signals(Interrupt::default())?;
-    let options = Options { alone: Some(message.session_key()), front: None };
+    let options = Options { alone: Some(message.session_key()), front: None, daemon: None };
     let gateway = Gateway::build(prepared.home.clone(), lock, &prepared.loaded, options).await?;
     let inbox: Arc<dyn Inbox> = gateway.inbox();
     let mut running = tokio::spawn(gateway.run(shutdown.clone(), || {}));

@@ -20,7 +20,7 @@ pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
     let chat_id = session.and_then(|session| session.strip_prefix("cli:")).unwrap_or("direct").to_owned();
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
-    let Prepared { home, loaded } = prepared;
+    let Prepared { home, loaded, .. } = prepared;
     let reach = Reach::find(&home).await?;
     let front = Front {
         console: Console::of_process(Some(home.history()))?,
@@ -40,7 +40,8 @@ pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
         }
         Reach::Alone(lock) => {
             let alone = Some(session.map_or_else(|| SessionKey::of_chat("cli", "direct"), SessionKey::from));
-            let gateway = Gateway::build(home, lock, &loaded, Options { alone, front: Some(front) }).await?;
+            let gateway =
+                Gateway::build(home, lock, &loaded, Options { alone, front: Some(front), daemon: None }).await?;
             gateway.run(shutdown, || {}).await?;
             Ok(Exit::Ok)
         }

@@ -28,10 +28,11 @@ pub fn load(globals: &Globals, home: &Home, env: &BTreeMap<String, String>) -> R
     Ok(loaded)
 }
 
-/// Writes the faults as lines, and gives the code to end with.
+/// Writes the faults as lines for stderr, and gives the code to end with.
 pub fn report(faults: &[Fault], mut to: impl Write) -> io::Result<Exit> {
+    let prefix = crate::logging::error_prefix();
     for fault in faults {
-        writeln!(to, "{fault}")?;
+        writeln!(to, "{prefix}{fault}")?;
     }
     Ok(Exit::Config)
 }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::data::{change, look, parse_id, status};
 use super::prepared::{Prepared, chats_here};
-use super::{Exit, agent, chat, gateway, show};
-use crate::cli::{Cli, Command, Output, QueueCommand, SessionsCommand, TurnsCommand};
+use super::{Exit, agent, backup, chat, gateway, service, show};
+use crate::cli::{Cli, Command, Output, QueueCommand, SessionsCommand, StatusArgs, TurnsCommand};
 use crate::config::Faults;
 use crate::control::{Change, Query};
 use crate::home::Home;
@@ -28,6 +28,9 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
             let (out, err) = (io::stdout().lock(), io::stderr().lock());
             Ok(Exit::of_output(super::config::run(command, &cli.globals, &home, &env, out, err))?)
         }
+        Command::Service(command) => service::run(command, &cli.globals),
+        Command::Backup(args) => backup::create(args, &cli.globals),
+        Command::Restore(args) => backup::restore(args, &cli.globals),
         _ => {
             let prepared = match Prepared::new(cli)? {
                 Ok(prepared) => prepared,
@@ -42,10 +45,10 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
             // The thread that reads the terminal may be stuck in its read for good.
             runtime.shutdown_background();
             match exit {
-                Err(error) if error.is::<Faults>() => {
-                    writeln!(io::stderr(), "{error}")?;
-                    Ok(Exit::Config)
-                }
+                Err(error) => match error.downcast::<Faults>() {
+                    Ok(Faults(faults)) => Ok(super::config::report(&faults, io::stderr())?),
+                    Err(error) => Err(error),
+                },
                 exit => exit,
             }
         }
@@ -54,14 +57,20 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
 
 async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
     match &cli.command {
-        Command::Gateway(_) => Box::pin(gateway::run(chats_here(cli), prepared)).await,
+        Command::Gateway(_) => Box::pin(gateway::run(chats_here(cli), &cli.globals, prepared)).await,
         Command::Chat(args) => Box::pin(chat::run(args, prepared)).await,
         Command::Agent(args) => Box::pin(agent::run(args, &prepared)).await,
-        Command::Status(output) => changed(&status(&prepared.home).await?, *output),
+        Command::Status(StatusArgs { acknowledge: true, output }) => {
+            changed(&change(Change::Acknowledge, &prepared.home).await?, *output)
+        }
+        Command::Status(StatusArgs { output, .. }) => {
+            let status = status(&prepared.home).await?;
+            print(&status, *output, |out| show::status(&status, out))
+        }
         Command::Sessions(command) => sessions(command, &prepared.home).await,
         Command::Turns(command) => turns(command, &prepared.home).await,
         Command::Queue(command) => queue(command, &prepared.home).await,
-        Command::Config(_) => Ok(Exit::Usage),
+        Command::Config(_) | Command::Service(_) | Command::Backup(_) | Command::Restore(_) => Ok(Exit::Usage),
     }
 }
 

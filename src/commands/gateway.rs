@@ -1,23 +1,36 @@
 //! `daoyou gateway`.
 
+use std::sync::Arc;
+
 use daoyou_channels::cli::{Console, Front, Interrupt};
+
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::Exit;
 use super::prepared::{Prepared, refuse, watch_signals};
-use crate::gateway::{Gateway, Options};
+use crate::cli::Globals;
+use crate::config;
+use crate::gateway::{Daemon, Gateway, Options};
 
 /// Runs the daemon in the foreground until it is told to stop, or its terminal is left.
 ///
 /// # Errors
 /// It cannot be built; in words for the owner.
-pub async fn run(chats_here: bool, prepared: Prepared) -> anyhow::Result<Exit> {
-    let Prepared { home, loaded } = prepared;
+pub async fn run(chats_here: bool, globals: &Globals, prepared: Prepared) -> anyhow::Result<Exit> {
+    let Prepared { home, loaded, log } = prepared;
     let lock = match home.lock() {
         Ok(lock) => lock,
         Err(error) => return refuse(error),
     };
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
+    let (same_globals, same_home) = (globals.clone(), home.clone());
+    let daemon = Daemon {
+        // Taken before anything starts: unheard, the signal would end the process.
+        hangup: signal(SignalKind::hangup())?,
+        load: Arc::new(move || super::config::load(&same_globals, &same_home, &config::environment())),
+        log,
+    };
     let front = if chats_here && loaded.config.channels.cli.enabled {
         let console = Console::of_process(Some(home.history()))?;
         Some(Front { console, banner: String::new(), chat_id: "direct".to_owned(), session: None, interrupt })
@@ -25,7 +38,7 @@ pub async fn run(chats_here: bool, prepared: Prepared) -> anyhow::Result<Exit> {
         None
     };
     let listen = loaded.config.gateway.listen.clone();
-    let gateway = Gateway::build(home, lock, &loaded, Options { alone: None, front }).await?;
+    let gateway = Gateway::build(home, lock, &loaded, Options { alone: None, front, daemon: Some(daemon) }).await?;
     gateway.run(shutdown, || tracing::info!(listen, "ready")).await?;
     Ok(Exit::Ok)
 }

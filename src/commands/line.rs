@@ -10,6 +10,7 @@ use super::dispatch;
 use super::exit::Exit;
 use crate::cli::Cli;
 use crate::gateway;
+use crate::logging;
 
 /// Runs the command that this process was started with. What went wrong has been printed.
 #[expect(clippy::print_stderr, reason = "an error ends the program, and this is where the owner reads it")]
@@ -23,7 +24,7 @@ pub fn main() -> ExitCode {
         Err(exit) => return exit.into(),
     };
     let exit = dispatch::run(&cli).unwrap_or_else(|error| {
-        eprintln!("daoyou: {error:#}");
+        eprintln!("{}daoyou: {error:#}", logging::error_prefix());
         Exit::Failed
     });
     exit.into()

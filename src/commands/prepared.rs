@@ -10,7 +10,7 @@ use super::Exit;
 use crate::cli::{Cli, Command};
 use crate::config::{self, Loaded};
 use crate::home::{Home, LockError};
-use crate::logging;
+use crate::logging::{self, LogLevel};
 
 /// What one-shot commands log where nobody said otherwise: their output is for reading.
 const QUIET: &str = "warn";
@@ -19,6 +19,7 @@ const QUIET: &str = "warn";
 pub struct Prepared {
     pub home: Home,
     pub loaded: Loaded,
+    pub log: LogLevel,
 }
 
 impl Prepared {
@@ -35,13 +36,13 @@ impl Prepared {
         if !said && !matches!(cli.command, Command::Gateway(_)) {
             loaded.config.log.level = QUIET.to_owned();
         }
-        logging::start(&loaded.config.log, log_file(cli, &home).as_deref())?;
+        let log = logging::start(&loaded.config.log, log_file(cli, &home).as_deref())?;
         if matches!(cli.command, Command::Gateway(_)) {
             for warning in home.warnings().iter().chain(&loaded.warnings) {
                 tracing::warn!("{warning}");
             }
         }
-        Ok(Ok(Self { home, loaded }))
+        Ok(Ok(Self { home, loaded, log }))
     }
 }
 

@@ -114,6 +114,38 @@ pub fn fields(value: &Value, mut out: impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// How the gateway is: keys and values, and a line for each loss.
+pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
+    let Value::Object(mut fields) = status.clone() else { return self::fields(status, out) };
+    let losses = fields.remove("losses").unwrap_or_default();
+    let space = fields.remove("database").unwrap_or_default();
+    self::fields(&Value::Object(fields), &mut out)?;
+    let bytes = |key: &str| size(space[key].as_u64().unwrap_or(0));
+    writeln!(out, "database: {}, its log {}, not in use {}", bytes("size"), bytes("wal"), bytes("free"))?;
+    let losses = losses.as_array().map(Vec::as_slice).unwrap_or_default();
+    for loss in losses {
+        writeln!(out, "LOST, {}: {}", text(&loss["at"]), text(&loss["what"]))?;
+    }
+    if !losses.is_empty() {
+        writeln!(out, "put this away with: daoyou status --acknowledge")?;
+    }
+    Ok(())
+}
+
+/// Bytes, to three digits.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
+    let mut unit = "bytes";
+    let (mut whole, mut rest) = (bytes, 0);
+    for larger in UNITS.iter().take_while(|_| bytes >= 1_000) {
+        if whole < 1_000 {
+            break;
+        }
+        (whole, rest, unit) = (whole / 1_000, whole % 1_000 / 100, larger);
+    }
+    if whole < 10 && unit != "bytes" { format!("{whole}.{rest} {unit}") } else { format!("{whole} {unit}") }
+}
+
 fn summary(step: &Value) -> String {
     let body = &step["body"];
     match step["kind"].as_str() {

@@ -8,9 +8,11 @@ use daoyou_channels::webhook::{Verify, WebhookConfig};
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 
+use super::check_gateway::{Finding, findings};
 use super::fault::{Fault, Place, join, quoted};
 use super::load::nearest_place;
 use super::settings::Config;
+use super::shape::Shape;
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
 
@@ -54,18 +56,8 @@ impl Checks<'_> {
     }
 
     fn gateway(&mut self, config: &Config) {
-        match config.gateway.listen_addr() {
-            Err(wrong) => {
-                let allowed =
-                    "an IP address and a port such as \"127.0.0.1:18790\", \"[::1]:18790\" or \"localhost:18790\"";
-                self.fault(&["gateway.listen"], wrong, allowed);
-            }
-            Ok(addr) if !addr.ip().is_loopback() && config.gateway.token.is_none() => {
-                let wrong = format!("{addr} can be reached from other machines, and gateway.token is not set");
-                let allowed = "an address of this machine alone such as \"127.0.0.1:18790\", or any with gateway.token";
-                self.fault(&["gateway.listen", "gateway.token"], wrong, allowed);
-            }
-            Ok(_) => {}
+        for Finding { keys, wrong, allowed } in findings(&config.gateway) {
+            self.fault(keys, wrong, allowed);
         }
         if let Some(token) = &config.gateway.token {
             self.sendable("gateway.token", token);
@@ -161,13 +153,11 @@ impl Checks<'_> {
                 self.fault(&["owner.identities"], wrong, "\"CHANNEL:SENDER\" such as \"webhook:phone:ann\"");
             }
         }
-        if !config.owner.notify.is_empty() && !pair(&config.owner.notify) {
-            let wrong = format!("{} names no channel and chat", quoted(&config.owner.notify));
-            self.fault(
-                &["owner.notify"],
-                wrong,
-                "\"CHANNEL:CHAT\" such as \"webhook:phone:ann\", or \"\" for the terminal",
-            );
+        if !config.owner.notify.is_empty()
+            && let Err(wrong) = notify(config)
+        {
+            let allowed = "\"CHANNEL:CHAT\" such as \"webhook:phone:ann\", or \"\" for the terminal";
+            self.fault(&["owner.notify", "channels.webhook"], wrong, allowed);
         }
     }
 
@@ -236,6 +226,31 @@ impl Checks<'_> {
         {
             self.found.push(Fault::new(nearest_place(self.places, first), *first, wrong, allowed));
         }
+    }
+}
+
+/// Whether `owner.notify` names a chat of a channel that there is.
+fn notify(config: &Config) -> Result<(), String> {
+    let notify = &config.owner.notify;
+    let nowhere = || format!("{} names no channel and chat", quoted(notify));
+    let (channel, chat) = notify.split_once(':').ok_or_else(nowhere)?;
+    let chat = if channel == "webhook" {
+        let (name, chat) = chat.split_once(':').ok_or_else(nowhere)?;
+        if !config.channels.webhook.contains_key(name) {
+            return Err(format!("there is no [channels.webhook.{name}]"));
+        }
+        chat
+    } else {
+        chat
+    };
+    if channel.is_empty() || chat.is_empty() {
+        return Err(nowhere());
+    }
+    match Shape::config() {
+        Shape::Table(tables) if matches!(tables.get("channels"), Some(Shape::Table(names)) if !names.contains_key(channel)) => {
+            Err(format!("{} is no channel", quoted(channel)))
+        }
+        _ => Ok(()),
     }
 }
 

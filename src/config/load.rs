@@ -36,6 +36,8 @@ pub struct Loaded {
     /// What is not wrong but should be mended; one line each.
     pub warnings: Vec<String>,
     places: BTreeMap<String, Place>,
+    /// A fingerprint of each secret, by the path of its key.
+    pub(super) prints: BTreeMap<String, u64>,
 }
 
 impl Loaded {
@@ -62,7 +64,7 @@ pub fn load(source: Source<'_>, env: &BTreeMap<String, String>) -> Result<Loaded
     let base = path.parent().unwrap_or(Path::new(""));
     let mut reader = Reader::new(Secrets { env, base });
     let mut read = None;
-    match read_file(path) {
+    match read_file(source) {
         Ok((text, mode)) => {
             reader.file(path, &text);
             if reader.literal_secret && mode & 0o007 != 0 {
@@ -83,7 +85,7 @@ pub fn load(source: Source<'_>, env: &BTreeMap<String, String>) -> Result<Loaded
     for (name, value) in env {
         reader.variable(name, value);
     }
-    let Reader { values, places, mut faults, warnings, broken, .. } = reader;
+    let Reader { values, places, mut faults, warnings, prints, broken, .. } = reader;
     // Only what is right of its kind is in the values, so this fails only if a type and its own schema disagree.
     let config: Config = match serde_json::from_value(Value::Object(values)) {
         Ok(config) => config,
@@ -98,7 +100,7 @@ pub fn load(source: Source<'_>, env: &BTreeMap<String, String>) -> Result<Loaded
         faults.extend(more);
     }
     if faults.is_empty() {
-        return Ok(Loaded { config, file: read, warnings, places });
+        return Ok(Loaded { config, file: read, warnings, places, prints });
     }
     faults.sort();
     Err(faults)
@@ -140,7 +142,8 @@ enum Unread {
 }
 
 /// The text of the file and its mode.
-fn read_file(path: &Path) -> Result<(String, u32), Unread> {
+fn read_file(source: Source<'_>) -> Result<(String, u32), Unread> {
+    let (Source::IfPresent(path) | Source::Required(path)) = source;
     let wrong = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Unread::Missing,
         _ => Unread::Wrong(None, format!("cannot be read: {error}")),
@@ -148,6 +151,10 @@ fn read_file(path: &Path) -> Result<(String, u32), Unread> {
     let meta = path.metadata().map_err(wrong)?;
     if meta.is_dir() {
         return Err(Unread::Wrong(None, "is a folder".to_owned()));
+    }
+    // One that was asked for may be a pipe; opening another would wait for somebody who writes to it.
+    if !meta.is_file() && matches!(source, Source::IfPresent(_)) {
+        return Err(Unread::Wrong(None, "is not a file".to_owned()));
     }
     let mut bytes = Vec::new();
     File::open(path).map_err(wrong)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(wrong)?;

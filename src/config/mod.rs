@@ -8,13 +8,16 @@ mod secrets;
 
 mod read;
 
+mod changes;
 mod check;
+mod check_gateway;
 mod load;
 mod show;
 
 #[cfg(test)]
 mod tests;
 
+pub use changes::Change;
 pub use fault::{Fault, Faults, Place};
 pub use load::{Loaded, Source, environment, load};
 pub use settings::{ChannelsConfig, Config, GatewayConfig, OwnerConfig};

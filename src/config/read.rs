@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::changes::fingerprint;
 use super::fault::{Fault, Place, join, quoted};
 use super::secrets::Secrets;
 use super::shape::{Shape, nearest};
@@ -30,6 +31,8 @@ pub(super) struct Reader<'a> {
     pub places: BTreeMap<String, Place>,
     pub faults: Vec<Fault>,
     pub warnings: Vec<String>,
+    /// A fingerprint of each secret, by the path of its key.
+    pub prints: BTreeMap<String, u64>,
     /// Some secret stands in the file itself.
     pub literal_secret: bool,
     /// The file is not TOML, so what it means is not known.
@@ -44,6 +47,7 @@ impl<'a> Reader<'a> {
             places: BTreeMap::new(),
             faults: Vec::new(),
             warnings: Vec::new(),
+            prints: BTreeMap::new(),
             literal_secret: false,
             broken: false,
         }
@@ -64,7 +68,7 @@ impl<'a> Reader<'a> {
             let span = error.span().unwrap_or(text.len()..text.len());
             let line = lines.of(span.start);
             let twice = error.message() == "duplicate key";
-            let key = text.get(span).filter(|_| twice).unwrap_or_default();
+            let key = if twice { path_at(text, line, text.get(span).unwrap_or_default()) } else { String::new() };
             let fault = Fault::new(place(line), key, format!("not TOML: {}", error.message()), "");
             broken.entry(line).or_insert(fault);
         }
@@ -85,7 +89,12 @@ impl<'a> Reader<'a> {
         let Some((PREFIX, rest)) = name.split_at_checked(PREFIX.len()) else { return };
         let rest = if rest == "LOG" { "LOG__LEVEL" } else { rest };
         if !rest.contains("__") {
-            return;
+            let key = key_with_dots(Shape::config(), "", &rest.to_lowercase());
+            let meant = |key: String| {
+                let right = key.to_uppercase().replace('.', "__");
+                format!("{name} sets nothing: {key} is set by {PREFIX}{right}, with two underscores")
+            };
+            return self.warnings.extend(key.map(meant));
         }
         let place = Place::Env(name.to_owned());
         let (path, shape) = match self.find(rest, &place) {
@@ -256,6 +265,7 @@ impl<'a> Reader<'a> {
                 Ok(found) => {
                     self.literal_secret |= found.literal && matches!(place, Place::File { .. });
                     self.warnings.extend(found.warning.map(|warning| format!("{place}: {key}: {warning}")));
+                    self.prints.insert(key.to_owned(), fingerprint(&found.value));
                     Some(Value::from(found.value))
                 }
                 Err(wrong) => self.wrong(place, key, wrong, shape),
@@ -279,6 +289,28 @@ fn unknown(place: Place, path: &str, name: &str, keys: &BTreeMap<String, Shape>)
         format!("unknown key{near}"),
         keys.keys().cloned().collect::<Vec<_>>().join(", "),
     )
+}
+
+/// The path of the key whose name, with underscores for points, is `name`.
+fn key_with_dots(shape: &Shape, path: &str, name: &str) -> Option<String> {
+    let Shape::Table(keys) = shape else {
+        return (path.replace('.', "_") == name).then(|| path.to_owned());
+    };
+    keys.iter().find_map(|(key, inner)| key_with_dots(inner, &join(path, key), name))
+}
+
+/// The path of the key that is written on `line`, where the parser names its last part alone.
+fn path_at(text: &str, line: usize, key: &str) -> String {
+    let head = |line: &str| Some(line.trim().strip_prefix('[')?.split(']').next()?.trim().to_owned());
+    let written: Vec<&str> = text.lines().take(line).collect();
+    match written.split_last() {
+        Some((last, _)) if head(last).is_some() => head(last).unwrap_or_default(),
+        Some((_, before)) => {
+            let table = before.iter().rev().find_map(|line| head(line));
+            table.map_or(key.to_owned(), |table| format!("{table}.{key}"))
+        }
+        None => key.to_owned(),
+    }
 }
 
 /// Puts `value` at `path`, making the tables on the way.

@@ -32,6 +32,9 @@ impl Secrets<'_> {
     pub fn resolve(&self, text: &str) -> Result<Resolved, String> {
         let found = |value: String, literal| Resolved { value, literal, warning: None };
         let resolved = if let Some(name) = text.strip_prefix("env:") {
+            if name.trim().is_empty() {
+                return Err("\"env:\" names no variable".to_owned());
+            }
             let value = self.env.get(name);
             found(value.cloned().ok_or_else(|| format!("the environment variable {name} is not set"))?, false)
         } else if let Some(path) = text.strip_prefix("file:") {
@@ -102,6 +105,7 @@ mod tests {
             ("file:open", Ok(("seen", false, true))),
             ("cred:open", Ok(("seen", false, false))),
             ("env:NONE", Err("NONE is not set")),
+            ("env:", Err("names no variable")),
             ("env:BLANK", Err("empty")),
             ("file:none", Err("No such file")),
             ("file:empty", Err("empty")),

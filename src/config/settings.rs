@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentConfig;
+use crate::http::TlsConfig;
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
 use crate::store::StoreConfig;
@@ -38,6 +39,14 @@ pub struct GatewayConfig {
     /// What callers of the API must show; absent is the one in the file `token`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<Secret>,
+    /// Names that the server answers to, beside those of loopback and its own address.
+    pub hosts: Vec<String>,
+    /// Connections that may be open at once.
+    #[schemars(range(min = 16, max = 1_000_000))]
+    pub max_connections: u32,
+    /// Addresses, or ranges such as `10.0.0.0/8`, of proxies whose X-Forwarded-For is believed.
+    pub trusted_proxies: Vec<String>,
+    pub tls: TlsConfig,
     /// How long running turns may go on after SIGTERM.
     pub drain_timeout: Span,
     /// Unfinished messages of one session; one more is answered 429.
@@ -56,6 +65,10 @@ impl Default for GatewayConfig {
         Self {
             listen: "127.0.0.1:18790".to_owned(),
             token: None,
+            hosts: Vec::new(),
+            max_connections: 4_096,
+            trusted_proxies: Vec::new(),
+            tls: TlsConfig::default(),
             drain_timeout: Span::from_secs(30),
             session_capacity: 1_000,
             inbound_capacity: 10_000,

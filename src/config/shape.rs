@@ -52,7 +52,7 @@ impl Shape {
             Self::Table(keys) => {
                 format!("a table with the keys {}", keys.keys().cloned().collect::<Vec<_>>().join(", "))
             }
-            Self::Map(_) => "a table".to_owned(),
+            Self::Map(_) => "a table with a name of your choice for each entry".to_owned(),
             Self::List(item) => format!("a list, each entry {}", item.allowed()),
             Self::Text => "a text in quotes".to_owned(),
             Self::Choice(names) => names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "),

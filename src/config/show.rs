@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::fault::{Place, join};
 use super::load::Loaded;
 use super::shape::Shape;
+use crate::guard::mask_url;
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,17 +50,10 @@ impl Loaded {
     }
 }
 
-/// Secrets hide themselves; what is left is a password inside a web address.
+/// Secrets hide themselves; what is left is what a web address may hold: a password, a key in its query.
 fn mask(value: &mut Value) {
     match value {
-        Value::String(text) => {
-            if let Some((scheme, rest)) = text.split_once("://") {
-                let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-                if let Some(at) = rest[..end].rfind('@') {
-                    *text = format!("{scheme}://(hidden){}", &rest[at..]);
-                }
-            }
-        }
+        Value::String(text) => *text = mask_url(text),
         Value::Array(list) => list.iter_mut().for_each(mask),
         Value::Object(table) => table.values_mut().for_each(mask),
         _ => {}

@@ -156,6 +156,37 @@ fn only_a_file_that_was_asked_for_must_exist() {
 }
 
 #[test]
+fn a_variable_with_too_few_underscores_is_warned_about() {
+    let env = [("DAOYOU_AGENT_MAX_TOKENS", "1"), ("DAOYOU_TOOLS_EXEC_SANDBOX", "1"), ("DAOYOU_TOKEN", "t")];
+    let loaded = read(b"", &env).unwrap();
+    assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
+    assert!(loaded.warnings[0].contains("agent.max_tokens is set by DAOYOU_AGENT__MAX_TOKENS"));
+}
+
+#[test]
+fn what_has_changed_is_told_without_secrets() {
+    let before = "[agent]\nmax_iterations = 3\ntemperature = 1\n[providers.p]\napi_key = \"canary-1\"\n[providers.q]\n\
+                  [log]\nlevel = \"info\"\n";
+    let after = "[agent]\nmax_iterations = 4\nturn_timeout = \"600s\"\n[providers.p]\napi_key = \"canary-2\"\n\
+                 [providers.r]\nmodel = \"m\"\n";
+    let (before, after) = (read(before.as_bytes(), &[]).unwrap(), read(after.as_bytes(), &[]).unwrap());
+    let changes: Vec<_> = before.changes(&after).iter().map(ToString::to_string).collect();
+    let of = |start: &str| changes.iter().filter(|change| change.starts_with(start)).count();
+    for expected in [
+        "agent.max_iterations 3 → 4",
+        "agent.temperature 1.0 → (not set)",
+        "providers.p.api_key (another secret)",
+        "providers.r.model (not set) → \"m\"",
+        "providers.q.model \"\" → (not set)",
+    ] {
+        assert!(changes.iter().any(|change| change == expected), "{expected}: {changes:#?}");
+    }
+    assert_eq!((of("agent."), of("providers.p"), of("log.")), (2, 1, 0), "{changes:#?}");
+    assert!(!changes.concat().contains("canary"));
+    assert!(before.changes(&before).is_empty());
+}
+
+#[test]
 fn a_secret_that_others_can_read_is_warned_about() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.toml");

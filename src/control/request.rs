@@ -44,6 +44,8 @@ pub enum Change {
     ClearSession(String),
     Retry(Uuid),
     Drop(Uuid),
+    /// The owner knows of the losses.
+    Acknowledge,
 }
 
 impl Change {
@@ -53,6 +55,7 @@ impl Change {
             Self::ClearSession(key) => (Method::DELETE, format!("/api/sessions/{}", escape(key))),
             Self::Retry(id) => (Method::POST, format!("/api/queue/{id}/retry")),
             Self::Drop(id) => (Method::DELETE, format!("/api/queue/{id}")),
+            Self::Acknowledge => (Method::POST, "/api/losses/acknowledge".to_owned()),
         }
     }
 
@@ -61,6 +64,7 @@ impl Change {
         match self {
             Self::ClearSession(key) => format!("session {key}"),
             Self::Retry(id) | Self::Drop(id) => format!("undelivered message {id}"),
+            Self::Acknowledge => "loss".to_owned(),
         }
     }
 }

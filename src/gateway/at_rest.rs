@@ -1,11 +1,15 @@
 //! A home where no gateway runs: its store is opened just to look or to mend. The lock says that nobody else has it.
 
+use std::path::Path;
+
 use anyhow::{Context, anyhow};
 use serde_json::{Value, json};
 
 use crate::control::{Change, Query};
 use crate::home::{Home, HomeLock};
 use crate::http::views;
+use crate::store::losses::{self, Loss};
+use crate::store::space::{self, Space};
 use crate::store::usage::{self, Tokens};
 use crate::store::{Commit, Connection, Store, StoreError, inbox, now_ms, outbox};
 
@@ -48,7 +52,11 @@ pub async fn change(home: &Home, _lock: &HomeLock, change: Change) -> anyhow::Re
 /// # Errors
 /// The store cannot be read.
 pub async fn status_at_rest(home: &Home, _lock: &HomeLock) -> anyhow::Result<Value> {
-    let counts = if home.database().exists() { read(home, Counts::read).await? } else { Counts::default() };
+    let database = home.database();
+    let counts = match database.exists() {
+        true => read(home, move |connection| Counts::read(connection, &database)).await?,
+        false => Counts::default(),
+    };
     let parts = json!({
         "intake": "no gateway runs",
         "channels": {},
@@ -67,6 +75,8 @@ pub async fn status_at_rest(home: &Home, _lock: &HomeLock) -> anyhow::Result<Val
         "dead_letters": counts.stuck,
         "model": null,
         "last_24h": counts.used,
+        "database": counts.space,
+        "losses": views::losses(&counts.losses),
     }))
 }
 
@@ -76,15 +86,19 @@ struct Counts {
     outbound: usize,
     stuck: usize,
     used: Tokens,
+    space: Space,
+    losses: Vec<Loss>,
 }
 
 impl Counts {
-    fn read(connection: &Connection) -> Result<Self, StoreError> {
+    fn read(connection: &Connection, database: &Path) -> Result<Self, StoreError> {
         Ok(Self {
             inbound: inbox::open_sessions(connection)?.iter().map(|(_, messages, _)| messages).sum(),
             outbound: outbox::open_by_channel(connection)?.iter().map(|(_, messages)| messages).sum(),
             stuck: outbox::stuck(connection)?,
             used: usage::since(connection, now_ms() - DAY_MS)?,
+            space: space::of(connection, database)?,
+            losses: losses::open(connection)?,
         })
     }
 }

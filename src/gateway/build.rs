@@ -1,27 +1,29 @@
 //! Builds everything from the configuration; nothing runs yet.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use daoyou_channels::cli::{CliChannel, Front};
 use daoyou_channels::webhook::Webhook;
 use daoyou_channels::{Channel, ChannelContext, Inbox, SessionKey};
-use jiff::tz::TimeZone;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{AgentLoop, FlightRecorder, LaneRunner, Phrases, SlashCommands, SystemPrompt, prepare_workspace};
-use crate::bus::{BusInbox, BusSettings, Capacities, ChannelHealth, MessageBus, Notices};
+use super::check::{build_models, check_models, open_tls};
+use super::equip::{Equipment, build_tools, bus_settings, lane_runner, slash_commands};
+use super::reload::Daemon;
+use crate::agent::{AgentLoop, FlightRecorder, prepare_workspace};
+use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::channel_manager::ChannelManager;
-use crate::config::{Config, Faults, Loaded};
+use crate::config::{Config, Loaded};
 use crate::home::{Home, HomeLock};
-use crate::http::{self, Hub};
-use crate::llm::{Models, OfflineProvider, ProviderFault};
-use crate::store::{RetainConfig, Store};
-use crate::tools;
+use crate::http::{self, Hub, Server, TokenGate};
+use crate::live::Live;
+use crate::llm::Models;
+use crate::metrics::Metrics;
+use crate::store::{Commit, Committed, Store, StoreError};
 
 /// What kind of gateway to build.
 #[derive(Default)]
@@ -30,20 +32,24 @@ pub struct Options {
     pub alone: Option<SessionKey>,
     /// The terminal of this process.
     pub front: Option<Front>,
+    /// What a gateway that stays has beside: it reads its configuration anew when asked to.
+    pub daemon: Option<Daemon>,
 }
 
 /// A gateway, built and not yet running.
 pub struct Gateway {
     pub(super) home: Home,
     pub(super) _lock: HomeLock,
-    pub(super) drain_timeout: Duration,
-    pub(super) retain: RetainConfig,
+    pub(super) loaded: Loaded,
+    pub(super) workspace: PathBuf,
+    pub(super) daemon: Option<Daemon>,
     pub(super) bus: Arc<MessageBus>,
+    pub(super) equipment: Equipment,
     pub(super) agent: AgentLoop,
     pub(super) manager: ChannelManager,
     pub(super) cli: Arc<CliChannel>,
     pub(super) hub: Arc<Hub>,
-    pub(super) server: Option<(TcpListener, axum::Router)>,
+    pub(super) server: Option<(Server, axum::Router)>,
     pub(super) context: ChannelContext,
     pub(super) stop_serving: CancellationToken,
 }
@@ -56,6 +62,13 @@ impl Gateway {
     /// blame.
     pub async fn build(home: Home, lock: HomeLock, loaded: &Loaded, options: Options) -> anyhow::Result<Self> {
         let config = &loaded.config;
+        let is_alone = options.alone.is_some();
+        // First of all: where the port is taken, nothing is made.
+        let server = if is_alone {
+            None
+        } else {
+            Some(Server::bind(server_settings(loaded)?).await.map_err(anyhow::Error::msg)?)
+        };
         let workspace = home.workspace(&config.agent.workspace);
         prepare_workspace(&workspace)
             .with_context(|| format!("the workspace {} cannot be prepared", workspace.display()))?;
@@ -63,9 +76,9 @@ impl Gateway {
         home.token()?;
         crate::llm::install_crypto();
         let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
-        check_hooks(loaded, &models)?;
-        let is_alone = options.alone.is_some();
-        let (bus, agent) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
+        check_models(loaded, &models)?;
+        let (agent, equipment) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
+        let bus = equipment.runner.get().bus.clone();
 
         let front = match options.front {
             Some(front) => Some(Front { banner: banner(&model_name(&models, config).await, &workspace), ..front }),
@@ -86,23 +99,23 @@ impl Gateway {
             bus: bus.clone(),
             channels: health.clone(),
             cli: cli.clone(),
-            models,
-            model: config.agent.model.clone(),
+            models: equipment.models.clone(),
+            model: equipment.model.clone(),
             started: Instant::now(),
             shutdown: stop_serving.clone(),
         });
-        let server = if is_alone {
-            None
-        } else {
-            let routes = running.iter().filter_map(|channel| channel.routes(&context)).collect();
-            let listen = config.gateway.listen_addr().map_err(anyhow::Error::msg)?;
-            Some((http::bind(listen).await.map_err(anyhow::Error::msg)?, http::router(hub.clone(), routes)))
-        };
+        let server = server.map(|server| {
+            let channels = running.iter().filter_map(|channel| channel.routes(&context)).collect();
+            let gate = TokenGate::new(config.gateway.token.clone(), home.clone());
+            (server, http::router(hub.clone(), channels, gate))
+        });
         Ok(Self {
             home,
             _lock: lock,
-            drain_timeout: config.gateway.drain_timeout.0,
-            retain: config.store.retain.clone(),
+            loaded: loaded.clone(),
+            workspace,
+            daemon: options.daemon,
+            equipment,
             agent,
             manager: ChannelManager::new(bus.clone(), running, resting, health),
             bus,
@@ -136,107 +149,53 @@ async fn model_name(models: &Models, config: &Config) -> String {
     }
 }
 
-fn capacities(config: &Config) -> Capacities {
-    let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
-    Capacities {
-        session: size(config.gateway.session_capacity),
-        inbound: size(config.gateway.inbound_capacity),
-        outbound: size(config.gateway.outbound_capacity),
-    }
+fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {
+    let config = &loaded.config.gateway;
+    let proxies =
+        config.trusted_proxies.iter().map(|text| text.parse()).collect::<Result<Vec<http::Network>, String>>();
+    Ok(http::ServerSettings {
+        listen: config.listen_addr().map_err(anyhow::Error::msg)?,
+        hosts: http::Hosts::new(&config.hosts),
+        proxies: http::Proxies(proxies.map_err(anyhow::Error::msg)?),
+        tls: open_tls(loaded)?,
+        connections: usize::try_from(config.max_connections).unwrap_or(usize::MAX),
+        limits: http::Limits::default(),
+    })
 }
 
-fn notices(config: &Config, phrases: &Phrases) -> Option<Notices> {
-    let (channel, chat_id) = config.owner.notify.split_once(':')?;
-    // A webhook's name holds a colon itself: `webhook:NAME:CHAT`.
-    let (channel, chat_id) = match (channel, chat_id.split_once(':')) {
-        ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id),
-        _ => (channel.to_owned(), chat_id),
-    };
-    Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter: phrases.dead_letter })
-}
-
-fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
-    match config.agent.timezone.as_str() {
-        "" => Ok(TimeZone::system()),
-        name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),
-    }
-}
-
-/// What is wrong with a configuration that reading it does not show: what only the areas themselves can say.
-pub fn check(loaded: &Loaded, env: &BTreeMap<String, String>) -> Result<(), Faults> {
-    let models = build_models(loaded, |name| env.get(name).cloned())?;
-    check_hooks(loaded, &models)
-}
-
-/// The models of the webhooks, which are needed only when a message comes.
-fn check_hooks(loaded: &Loaded, models: &Models) -> Result<(), Faults> {
-    let hooks = loaded.config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
-    let faults: Vec<_> = hooks
-        .filter_map(|(name, hook)| {
-            let wrong = models.check(hook.model.as_deref()?).err()?;
-            Some(loaded.fault(&format!("channels.webhook.{name}.model"), wrong.to_string(), ""))
-        })
-        .collect();
-    if faults.is_empty() { Ok(()) } else { Err(Faults(faults)) }
-}
-
-fn build_models(loaded: &Loaded, env: impl Fn(&str) -> Option<String>) -> Result<Models, Faults> {
-    let fault = |fault: ProviderFault| loaded.fault(&fault.key, fault.message, "");
-    Models::build(&loaded.config.providers, env, Arc::new(OfflineProvider))
-        .map_err(|faults| Faults(faults.into_iter().map(fault).collect()))
-}
-
-/// The bus over the home's store, and the loop that runs turns.
+/// The bus over the home's store, and what runs turns.
 async fn build_agent(
     home: &Home,
     config: &Config,
     workspace: &Path,
     models: Arc<Models>,
     alone: Option<SessionKey>,
-) -> anyhow::Result<(Arc<MessageBus>, AgentLoop)> {
-    let store = Store::open(&home.database())?;
-    let phrases = Phrases::of(config.agent.locale);
-    // Not the file's path: the program may be replaced on disk while it runs.
-    let exe = PathBuf::from("/proc/self/exe");
-    let tools = Arc::new(tools::build(&config.tools, workspace, home.dir(), exe)?);
-    let timezone = timezone(config)?;
-    let slash = Arc::new(SlashCommands {
-        phrases,
-        models: models.clone(),
-        tools: tools.clone(),
-        store: store.clone(),
-        timezone: timezone.clone(),
-        started: Instant::now(),
-    });
-    let settings = BusSettings {
-        capacities: capacities(config),
-        reserve: config.store.reserve.0.0,
-        drain_timeout: config.gateway.drain_timeout.0,
-        owners: config.owner.identities.iter().cloned().collect(),
-        notices: notices(config, phrases),
-    };
-    let bus = Arc::new(MessageBus::new(store, settings, slash.clone()));
+) -> anyhow::Result<(AgentLoop, Equipment)> {
+    let metrics = Arc::new(Metrics::default());
+    let store = open_store(home, metrics.clone())?;
+    let tools = build_tools(config, workspace, home)?;
+    let current = Arc::new(slash_commands(config, store.clone(), models, tools, Instant::now())?);
+    let slash = Arc::new(Live::new(current.clone()));
+    let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
     bus.recount().await?;
-    let lanes = usize::try_from(config.agent.max_concurrent_turns).unwrap_or(usize::MAX);
     let (flight, waited) = match alone {
         // The gateway's record is for the next gateway.
         Some(_) => (FlightRecorder::none(), HashSet::new()),
-        None => FlightRecorder::open(&home.flight(), lanes),
+        None => FlightRecorder::open(&home.flight()),
     };
-    let runner = LaneRunner {
-        bus: bus.clone(),
-        config: config.agent.clone(),
-        timezone,
-        models,
-        tools,
-        system: SystemPrompt::new(workspace.to_owned(), &config.owner.name),
-        slash,
-        phrases,
-        cancels: Arc::default(),
-        flight,
+    let runner = lane_runner(config, workspace, current, bus, Arc::new(flight))?;
+    let equipment = Equipment::new(config, runner, slash);
+    let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
+    Ok((agent, equipment))
+}
+
+/// The home's store, its commits counted.
+fn open_store(home: &Home, metrics: Arc<Metrics>) -> Result<Store, StoreError> {
+    let on_commit = move |committed: Committed| match committed.took {
+        Some(took) => metrics.store.committed(committed.commit == Commit::Synced, committed.writes, took),
+        None => metrics.store.failed(),
     };
-    let agent = AgentLoop::new(Arc::new(runner), alone, waited);
-    Ok((bus, agent))
+    Store::open_to_serve(&home.database(), Box::new(on_commit))
 }
 
 struct Channels {

@@ -8,7 +8,9 @@ use daoyou_channels::cli::Left;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::Gateway;
+use super::reload::Reloader;
+use super::watchdog::{Parts, Watchdog};
+use super::{Gateway, service};
 use crate::guard;
 use crate::http;
 
@@ -18,6 +20,9 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(10);
 /// How long open HTTP requests may take to end after that.
 const HTTP_LIMIT: Duration = Duration::from_secs(2);
 
+/// What a step of the stop may take beyond its limit before the service manager ends the process.
+const GRACE: Duration = Duration::from_secs(15);
+
 impl Gateway {
     /// Runs until `shutdown`, or until whoever sits at its terminal leaves; then drains. `on_ready` is called when
     /// messages are taken.
@@ -25,25 +30,50 @@ impl Gateway {
     /// # Errors
     /// What the last run left cannot be read, or the control socket cannot be made.
     pub async fn run(mut self, shutdown: CancellationToken, on_ready: impl FnOnce()) -> anyhow::Result<()> {
+        let daemon = self.daemon.take();
+        let is_daemon = daemon.is_some();
+        if is_daemon {
+            service::status("looking at what was left");
+        }
         self.agent.recover().await?;
         self.manager.recover().await?;
+        self.bus.notify_losses().await?;
         let control = http::control(self.hub.clone());
         let socket = self.home.socket();
         http::serve_control(&socket, control, self.stop_serving.clone())
             .await
             .with_context(|| format!("the control socket {} cannot be made", socket.display()))?;
+        let metrics = self.bus.metrics().clone();
         let server: Option<JoinHandle<()>> = self
             .server
             .take()
-            .map(|(listener, router)| tokio::spawn(http::serve(listener, router, self.stop_serving.clone())));
-        let upkeep = super::upkeep::run(self.bus.store().clone(), self.retain, self.context.shutdown.clone());
+            .map(|(server, routes)| tokio::spawn(server.run(routes, metrics, self.stop_serving.clone(), HTTP_LIMIT)));
+        let upkeep = super::upkeep::run(self.bus.clone(), self.equipment.store.clone(), self.context.shutdown.clone());
         tokio::spawn(upkeep);
         let stop_turns = CancellationToken::new();
-        let mut agent = tokio::spawn(self.agent.run(stop_turns.clone(), self.drain_timeout));
+        let parts = Parts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
+        let mut agent = tokio::spawn(self.agent.run(stop_turns.clone()));
         let flush = CancellationToken::new();
         let receiving = self.context.shutdown.clone();
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         on_ready();
+        let watchdog = match daemon {
+            Some(daemon) => {
+                service::ready("ready");
+                let reloader = Reloader {
+                    daemon,
+                    home: self.home,
+                    workspace: self.workspace,
+                    equipment: self.equipment,
+                    agent: parts.agent.clone(),
+                    current: self.loaded.clone(),
+                    started: self.loaded,
+                };
+                tokio::spawn(reloader.run(receiving.clone()));
+                Watchdog::start(parts)
+            }
+            None => None,
+        };
 
         tokio::select! {
             () = shutdown.cancelled() => {}
@@ -53,23 +83,34 @@ impl Gateway {
             // Neither ends by itself: whoever watches this process starts it again, and it goes on from the store.
             result = &mut agent => bail!("the agent loop ended: {result:?}"),
             result = &mut manager => bail!("the channel manager ended: {result:?}"),
+            reason = self.bus.store().damaged() => {
+                bail!("the database is damaged ({reason}); the next start checks it and takes over what can be read")
+            }
         }
         tracing::info!("stopping");
+        let say = |doing: &str, limit| {
+            if is_daemon {
+                service::stopping(doing, limit + GRACE);
+            }
+        };
         self.bus.close_intake();
+        say("finishing the turns that run", self.bus.drain_timeout());
         receiving.cancel();
         stop_turns.cancel();
         ended("the agent loop", agent.await);
         self.bus.release_waiters();
+        say("delivering what is due", FLUSH_LIMIT);
         flush.cancel();
         match tokio::time::timeout(FLUSH_LIMIT, manager).await {
             Ok(result) => ended("the channel manager", result),
             Err(_) => tracing::warn!("some replies did not go out in time; they go out at the next start"),
         }
+        say("closing", HTTP_LIMIT);
         self.stop_serving.cancel();
         if let Some(server) = server {
-            // A client that keeps its connection open is not waited for.
-            let _ = tokio::time::timeout(HTTP_LIMIT, server).await;
+            ended("the HTTP server", server.await);
         }
+        drop(watchdog);
         self.bus.store().close().await;
         tracing::info!("stopped");
         Ok(())

@@ -1,35 +1,77 @@
 //! What a gateway does for its store from time to time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{Commit, Connection, RetainConfig, Store, StoreError, now_ms, retention};
+use crate::bus::MessageBus;
+use crate::live::Live;
+use crate::store::{Commit, Connection, Store, StoreConfig, StoreError, meta, now_ms, retention, space};
 
-/// How often the store is looked through.
+/// How often the store is looked after.
 const EVERY: Duration = Duration::from_secs(3_600);
+
+/// How often all of it is read, to find damage before somebody needs what is damaged.
+const CHECK_EVERY: Duration = Duration::from_secs(86_400);
 
 /// The rest between two pieces of work.
 const BREATH: Duration = Duration::from_millis(20);
 
+/// Pages given back to the disk in one piece: some milliseconds of the writer's time.
+const PIECE: u32 = 100;
+
+/// How long a quiet moment is waited for, and how often it is looked for.
+const PATIENCE: Duration = Duration::from_secs(1_800);
+const LOOK: Duration = Duration::from_secs(1);
+
 type Prune = fn(&Connection, i64) -> Result<usize, StoreError>;
 
-/// Deletes what is older than `retain` says, an hour after the start and every hour from then on.
-pub async fn run(store: Store, retain: RetainConfig, shutdown: CancellationToken) {
-    let rules: [(&str, Option<Duration>, Prune); 3] = [
-        ("turns", retain.turns.map(Duration::from), retention::prune_turn_steps),
-        ("outbox", retain.outbox.map(Duration::from), retention::prune_outbox),
-        ("sessions", retain.sessions.map(Duration::from), retention::prune_sessions),
-    ];
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            () = tokio::time::sleep(EVERY) => {}
+/// Looks after the store of `bus`, an hour after the start and every hour from then on.
+pub async fn run(bus: Arc<MessageBus>, config: Arc<Live<StoreConfig>>, shutdown: CancellationToken) {
+    let upkeep = Upkeep { bus, config };
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = upkeep.go_round() => {}
+    }
+}
+
+struct Upkeep {
+    bus: Arc<MessageBus>,
+    config: Arc<Live<StoreConfig>>,
+}
+
+impl Upkeep {
+    async fn go_round(&self) {
+        loop {
+            tokio::time::sleep(EVERY).await;
+            self.prune().await;
+            if let Err(error) = self.vacuum().await {
+                tracing::warn!(%error, "free space of the database could not be given back");
+            }
+            if let Err(error) = self.check().await {
+                tracing::warn!(%error, "the database could not be checked");
+            }
         }
-        for (what, keep, prune) in &rules {
+    }
+
+    fn store(&self) -> &Store {
+        self.bus.store()
+    }
+
+    /// Deletes what is older than `retain` says.
+    async fn prune(&self) {
+        let config = self.config.get();
+        let retain = &config.retain;
+        let rules: [(&str, Option<Duration>, Prune); 3] = [
+            ("turns", retain.turns.map(Duration::from), retention::prune_turn_steps),
+            ("outbox", retain.outbox.map(Duration::from), retention::prune_outbox),
+            ("sessions", retain.sessions.map(Duration::from), retention::prune_sessions),
+        ];
+        for (what, keep, prune) in rules {
             let Some(keep) = keep else { continue };
-            let before = now_ms().saturating_sub(i64::try_from(keep.as_millis()).unwrap_or(i64::MAX));
-            match clear(&store, *prune, before).await {
+            let before = now_ms().saturating_sub(millis(keep));
+            match clear(self.store(), prune, before).await {
                 Ok(0) => {}
                 Ok(rows) => tracing::info!(what, rows, "old rows deleted"),
                 Err(StoreError::Closed) => return,
@@ -37,6 +79,66 @@ pub async fn run(store: Store, retain: RetainConfig, shutdown: CancellationToken
             }
         }
     }
+
+    /// Gives free pages back to the disk, in small pieces between which others write.
+    async fn vacuum(&self) -> Result<(), StoreError> {
+        let every = self.config.get().vacuum.0;
+        if every.is_zero() || !self.is_due(meta::VACUUMED, every).await? {
+            return Ok(());
+        }
+        if self.store().read(space::is_worth_it).await? {
+            let is_quiet = self.quiet().await;
+            let before = self.store().space().await?;
+            if !self.store().read(space::is_in_pieces).await? {
+                if !is_quiet {
+                    return Ok(());
+                }
+                self.store().write_alone(space::convert).await?;
+            }
+            while self.store().write(Commit::Logged, |connection| space::give_back(connection, PIECE)).await? > 0 {
+                tokio::time::sleep(BREATH).await;
+            }
+            let after = self.store().space().await?;
+            tracing::info!(before = before.size, after = after.size, "free space of the database given back");
+        }
+        self.is_done(meta::VACUUMED).await
+    }
+
+    /// Reads all of the database. What is wrong with it ends the gateway, and the next start mends it.
+    async fn check(&self) -> Result<(), StoreError> {
+        if self.is_due(meta::CHECKED, CHECK_EVERY).await? {
+            self.quiet().await;
+            self.store().check().await?;
+            self.is_done(meta::CHECKED).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a moment in which no message is worked on; answers whether there was one.
+    async fn quiet(&self) -> bool {
+        let quiet = async {
+            while self.bus.depths().0 > 0 {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, quiet).await.is_ok()
+    }
+
+    async fn is_due(&self, what: &'static str, every: Duration) -> Result<bool, StoreError> {
+        let last = self.store().read(move |connection| meta::get(connection, what)).await?;
+        let last = last.and_then(|last| last.parse::<i64>().ok()).unwrap_or(0);
+        // A clock that was set back must not put it off for ever.
+        Ok((now_ms() - last).unsigned_abs() >= every.as_millis().try_into().unwrap_or(u64::MAX))
+    }
+
+    async fn is_done(&self, what: &'static str) -> Result<(), StoreError> {
+        let now = now_ms().to_string();
+        self.store().write(Commit::Logged, move |connection| meta::set(connection, what, &now)).await
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 async fn clear(store: &Store, prune: Prune, before: i64) -> Result<usize, StoreError> {

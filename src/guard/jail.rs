@@ -254,10 +254,10 @@ impl Jail {
             Some(written)
         };
         if self.restricted {
-            let relative = inside.ok_or_else(|| JailError::Outside(path.to_owned()))?;
-            return inside_place(relative).ok_or_else(|| JailError::Outside(path.to_owned()));
+            let relative = inside.ok_or_else(|| JailError::Outside(one_line(path)))?;
+            return inside_place(relative).ok_or_else(|| JailError::Outside(one_line(path)));
         }
-        self.place_anywhere(&self.root().join(written), path)
+        self.place_anywhere(&self.root().join(written), &one_line(path))
     }
 
     /// Links are resolved first, and the rest is taken from the root without following any.
@@ -270,7 +270,7 @@ impl Jail {
         let relative = real.strip_prefix("/").map_err(|_| JailError::Outside(shown.to_owned()))?;
         let relative = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative.to_owned() };
         let root = Dir::open_ambient_dir("/", ambient_authority()).map_err(|error| JailError::of(shown, error))?;
-        Ok(Place { base: Some(root), relative, shown: real.display().to_string() })
+        Ok(Place { base: Some(root), relative, shown: one_line(&real.display().to_string()) })
     }
 
     /// The workspace may lie inside what is protected (daoyou's own folder) and is then open; what is protected inside the
@@ -332,8 +332,13 @@ fn inside_place(relative: &Path) -> Option<Place> {
     if clean.as_os_str().is_empty() {
         clean.push(".");
     }
-    let shown = clean.display().to_string();
+    let shown = one_line(&clean.display().to_string());
     Some(Place { base: None, relative: clean, shown })
+}
+
+/// A path as it is repeated to a model: a line break in a name would let it write lines of its own there.
+fn one_line(path: &str) -> String {
+    if path.chars().any(char::is_control) { format!("{path:?}") } else { path.to_owned() }
 }
 
 /// Resolves the links of what exists, and appends what does not exist yet.

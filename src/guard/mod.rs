@@ -1,13 +1,15 @@
-//! What protects: the paths that file tools may reach, and the sandbox and supervisor of commands.
+//! What protects: the paths that file tools may reach, the sandbox and supervisor of commands, secrets in words.
 
 mod jail;
 #[cfg(test)]
 mod jail_tests;
+mod redact;
 mod roots;
 mod sandbox;
 mod supervisor;
 
 pub use jail::{Jail, JailError, Opened};
+pub use redact::{mask_url, redact};
 pub use roots::{protected_paths, readable_paths};
 pub use sandbox::{Policy, SandboxStatus, status};
 pub use supervisor::{EXEC_WORD, Ending, Order, Report, exec_main, sweep_temp};

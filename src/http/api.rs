@@ -1,4 +1,5 @@
-//! `/api`: what the commands use. Served on the control socket, whose file mode is its guard.
+//! `/api`: what the commands use. Served on the control socket, whose file mode is its guard, and
+//! on TCP behind the token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +15,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::server::Hub;
+use super::routes::Hub;
 use super::views::{self, Changed, Then};
 use super::{attach, health};
 use crate::control::{Change, Query};
-use crate::store::{Commit, StoreError, outbox, usage};
+use crate::store::{Commit, StoreError, losses, outbox, usage};
 
 /// The longest that one request waits for a message to end; callers ask again.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
@@ -44,6 +45,7 @@ pub fn routes(hub: Arc<Hub>) -> Router {
                 .delete(async |hub: Shared, Path(id)| change(&hub, Change::Drop(id)).await),
         )
         .route("/api/queue/{id}/retry", post(async |hub: Shared, Path(id)| change(&hub, Change::Retry(id)).await))
+        .route("/api/losses/acknowledge", post(async |hub: Shared| change(&hub, Change::Acknowledge).await))
         .route("/api/attach", get(attach::attach))
         .with_state(hub)
 }
@@ -150,12 +152,12 @@ async fn clear(hub: &Hub, key: &str) -> Answer {
 async fn status(State(hub): State<Arc<Hub>>) -> Answer {
     let (ready, parts) = health::readiness(&hub);
     let day_ago = crate::store::now_ms() - 86_400_000;
-    let (stuck, used) = hub
-        .bus
-        .store()
-        .read(move |connection| Ok((outbox::stuck(connection)?, usage::since(connection, day_ago)?)))
-        .await?;
-    let model = match hub.models.resolve(&hub.model).await {
+    let store = hub.bus.store();
+    let look = move |connection: &_| {
+        Ok((outbox::stuck(connection)?, usage::since(connection, day_ago)?, losses::open(connection)?))
+    };
+    let (stuck, used, losses) = store.read(look).await?;
+    let model = match hub.models.get().resolve(&hub.model.get()).await {
         Ok(choice) => choice.to_string(),
         Err(error) => format!("none: {error}"),
     };
@@ -171,6 +173,8 @@ async fn status(State(hub): State<Arc<Hub>>) -> Answer {
         "dead_letters": stuck,
         "model": model,
         "last_24h": used,
+        "database": store.space().await?,
+        "losses": views::losses(&losses),
     })))
 }
 

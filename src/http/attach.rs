@@ -12,7 +12,7 @@ use futures_util::stream::{self, Stream};
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::server::Hub;
+use super::routes::Hub;
 use crate::control::Frame;
 
 /// Which chat to follow.
@@ -29,7 +29,7 @@ pub async fn attach(
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let events = hub.bus.events().subscribe("cli");
     let attachment = hub.cli.attach(&follow.chat_id, follow.session.map(SessionKey::from));
-    let model = match hub.models.resolve(&hub.model).await {
+    let model = match hub.models.get().resolve(&hub.model.get()).await {
         Ok(choice) => choice.to_string(),
         Err(error) => error.to_string(),
     };

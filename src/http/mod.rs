@@ -1,10 +1,38 @@
-//! The HTTP server: health, the channels' own routes, and on the control socket the API that the commands use.
+//! The HTTP server: health, the channels' own routes, and the API that the commands use, which asks for the token on TCP.
+//! Modules in reading order: what is served, how it is listened for, what each connection and each request goes through.
 
 mod api;
 mod attach;
 mod health;
-mod server;
+mod metrics;
+mod routes;
+mod token;
 pub mod views;
 
+mod server;
+mod tls;
+
+mod connections;
+mod limits;
+mod stream;
+
+mod framing;
+mod head;
+
+mod body;
+mod door;
+mod hosts;
+mod proxies;
+
+mod attempts;
+mod fault;
+mod stamp;
+
 pub use health::readiness;
-pub use server::{Hub, bind, control, router, serve, serve_control};
+pub use hosts::Hosts;
+pub use limits::Limits;
+pub use proxies::{Network, Proxies};
+pub use routes::{Hub, control, router, serve_control};
+pub use server::{Server, ServerSettings};
+pub use tls::{Tls, TlsConfig, TlsFile};
+pub use token::TokenGate;

@@ -1,114 +1,200 @@
-//! Listening: TCP for the world, a Unix socket for the owner's own commands.
+//! Listening on TCP for the world.
 
+use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::task::Poll;
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::http::StatusCode;
-use axum::serve::ListenerExt;
-use daoyou_channels::cli::CliChannel;
-use serde_json::json;
-use tokio::net::{TcpListener, UnixListener};
+use futures_util::future::{self, Either};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use super::{api, health};
-use crate::bus::{BusInbox, ChannelHealth, MessageBus};
-use crate::llm::Models;
+use super::connections::{Connections, Place, Signal};
+use super::door::{Door, Ends};
+use super::hosts::Hosts;
+use super::limits::{Limits, allow_connections};
+use super::proxies::Proxies;
+use super::stream::Guarded;
+use super::tls::Tls;
+use crate::metrics::Metrics;
 
-/// The largest request body where a channel sets no other, in bytes.
-const BODY_LIMIT: usize = 2 * 1024 * 1024;
+/// The rest after a connection could not be taken, because files or memory are short.
+const BREATH: Duration = Duration::from_millis(50);
 
-/// What the routes work with.
-pub struct Hub {
-    pub bus: Arc<MessageBus>,
-    pub inbox: BusInbox,
-    pub channels: Arc<ChannelHealth>,
-    pub cli: Arc<CliChannel>,
-    pub models: Arc<Models>,
-    /// `agent.model`.
-    pub model: String,
-    pub started: Instant,
-    /// Cancelled when open streams are to end.
-    pub shutdown: CancellationToken,
+/// What a server is told.
+pub struct ServerSettings {
+    pub listen: SocketAddr,
+    pub hosts: Hosts,
+    pub proxies: Proxies,
+    pub tls: Option<Tls>,
+    /// Connections that may be open at once.
+    pub connections: usize,
+    pub limits: Limits,
 }
 
-/// Binds `address`.
-///
-/// # Errors
-/// In words: the address, what was wrong, what to do.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let hint = match error.kind() {
-            std::io::ErrorKind::AddrInUse => ": another program listens there; choose another port with gateway.listen",
-            std::io::ErrorKind::PermissionDenied => {
-                ": ports below 1024 need privileges; choose another with gateway.listen"
+/// A server that listens, and does not answer yet.
+pub struct Server {
+    listener: TcpListener,
+    settings: ServerSettings,
+}
+
+struct Shared {
+    door: Door,
+    tls: Option<Tls>,
+    connections: Arc<Connections>,
+    limits: Limits,
+    metrics: Arc<Metrics>,
+}
+
+impl Server {
+    /// Binds the address.
+    ///
+    /// # Errors
+    /// In words: the address, what was wrong, what to do.
+    pub async fn bind(settings: ServerSettings) -> Result<Self, String> {
+        let listen = settings.listen;
+        let listener = TcpListener::bind(listen).await.map_err(|error| {
+            let hint = match error.kind() {
+                io::ErrorKind::AddrInUse => ": another program listens there; choose another port with gateway.listen",
+                io::ErrorKind::PermissionDenied => {
+                    ": ports below 1024 need privileges; choose another with gateway.listen"
+                }
+                _ => "",
+            };
+            format!("gateway.listen: cannot listen on {listen}: {error}{hint}")
+        })?;
+        Ok(Self { listener, settings })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves `routes` until `shutdown`; then requests that are being answered get `grace` to end.
+    pub async fn run(self, routes: Router, metrics: Arc<Metrics>, shutdown: CancellationToken, grace: Duration) {
+        let ServerSettings { hosts, proxies, tls, connections, limits, .. } = self.settings;
+        let door = Door::new(routes, hosts, proxies, limits, metrics.clone());
+        let connections = Connections::new(allow_connections(connections));
+        let shared = Arc::new(Shared { door, tls, connections, limits, metrics });
+        let tasks = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                () = shutdown.cancelled() => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, peer)) => match shared.connections.enter() {
+                    Some(place) => drop(tasks.spawn(connection(shared.clone(), stream, peer, place))),
+                    None => {
+                        shared.metrics.http.rejected("too_many_connections");
+                        refuse(&stream, peer);
+                    }
+                },
+                // The client was gone before it was taken.
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
+                Err(error) => {
+                    tracing::warn!(%error, open = shared.connections.count(), "a connection could not be taken");
+                    tokio::time::sleep(BREATH).await;
+                }
             }
-            _ => "",
-        };
-        format!("gateway.listen: cannot listen on {address}: {error}{hint}")
-    })
-}
-
-/// The public routes: health, and what the channels mount.
-pub fn router(hub: Arc<Hub>, channels: Vec<Router>) -> Router {
-    let mut router = health::routes(hub);
-    for channel in channels {
-        router = router.merge(channel);
-    }
-    router.fallback(not_found).layer(DefaultBodyLimit::max(BODY_LIMIT))
-}
-
-/// The routes of the control socket.
-pub fn control(hub: Arc<Hub>) -> Router {
-    health::routes(hub.clone()).merge(api::routes(hub)).fallback(not_found).layer(DefaultBodyLimit::max(BODY_LIMIT))
-}
-
-/// Serves until `shutdown`.
-pub async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) {
-    // Without TCP_NODELAY a reply in small pieces waits 40 ms for the other side's acknowledgement.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY");
         }
+        drop(self.listener);
+        tasks.close();
+        shared.connections.signal(Signal::Finish);
+        if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
+            tracing::debug!(open = shared.connections.count(), "connections that did not end in time are cut");
+            shared.connections.signal(Signal::Leave);
+            if tokio::time::timeout(BREATH, tasks.wait()).await.is_err() {
+                tracing::warn!(open = shared.connections.count(), "connections did not end");
+            }
+        }
+    }
+}
+
+/// Tells a client that there is no room. What does not fit into the socket at once is not worth waiting for.
+fn refuse(stream: &TcpStream, peer: SocketAddr) {
+    const BODY: &str =
+        r#"{"error":{"code":"too_many_connections","message":"all connections are in use; try again later"}}"#;
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
+        content-type: application/json\r\ncontent-length: {}\r\n\r\n{BODY}",
+        BODY.len()
+    );
+    tracing::warn!(%peer, "all connections are being answered; a new one is refused");
+    if let Err(error) = stream.try_write(answer.as_bytes()) {
+        tracing::debug!(%error, "the refusal was not read");
+    }
+}
+
+async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, place: Place) {
+    let _open = shared.metrics.http.connected();
+    // Without it a reply in small pieces waits 40 ms for the other side's acknowledgement.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY");
+    }
+    let Ok(local) = stream.local_addr() else { return };
+    let ends = Ends { peer, local };
+    let leave = async |place: &Place| {
+        future::poll_fn(|context| match place.connection.poll_signal(context) {
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+    };
+    match &shared.tls {
+        None => serve(&shared, stream, ends, &place).await,
+        Some(tls) => {
+            let shaken = pin!(tls.accept(stream, shared.limits.handshake));
+            match future::select(shaken, pin!(leave(&place))).await {
+                Either::Left((Ok(stream), _)) => serve(&shared, stream, ends, &place).await,
+                Either::Left((Err(error), _)) => tracing::debug!(%peer, %error, "no TLS"),
+                Either::Right(_) => {}
+            }
+        }
+    }
+}
+
+/// Serves one connection until one of both sides ends it.
+async fn serve<Io>(shared: &Arc<Shared>, io: Io, ends: Ends, place: &Place)
+where
+    Io: AsyncRead + AsyncWrite + Unpin,
+{
+    let connection = &place.connection;
+    let io = TokioIo::new(Guarded::new(io, connection.clone(), shared.limits));
+    let service = service_fn(|request: axum::http::Request<Incoming>| {
+        // Here, not in the future: the stream goes on to the next head before that one is polled.
+        let head = connection.next_head();
+        async move { Ok::<_, Infallible>(shared.door.answer(head, request, connection, ends).await) }
     });
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    let served = axum::serve(listener, service).with_graceful_shutdown(shutdown.cancelled_owned()).await;
-    if let Err(error) = served {
-        tracing::error!(%error, "the HTTP server ended");
-    }
-}
-
-/// Serves the control socket at `path`, for its owner only, until `shutdown`; removes it then.
-///
-/// # Errors
-/// The socket cannot be made.
-pub async fn serve_control(path: &Path, router: Router, shutdown: CancellationToken) -> std::io::Result<()> {
-    // The lock on the home is ours, so a socket that lies here is a dead gateway's.
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    let path = path.to_owned();
-    tokio::spawn(async move {
-        let served =
-            axum::serve(listener, router.into_make_service()).with_graceful_shutdown(shutdown.cancelled_owned());
-        if let Err(error) = served.await {
-            tracing::error!(%error, "the control socket ended");
+    let mut http = pin!(http1::Builder::new().header_read_timeout(None).serve_connection(io, service));
+    let mut is_finishing = false;
+    let ended = future::poll_fn(|context| {
+        match connection.poll_signal(context) {
+            Poll::Ready(Signal::Leave) => return Poll::Ready(None),
+            Poll::Ready(Signal::Finish) if !is_finishing => {
+                is_finishing = true;
+                http.as_mut().graceful_shutdown();
+            }
+            _ => {}
         }
-        if let Err(error) = std::fs::remove_file(&path) {
-            tracing::debug!(%error, "the control socket could not be removed");
-        }
+        http.as_mut().poll(context).map(Some)
     });
-    Ok(())
-}
-
-async fn not_found(uri: axum::http::Uri) -> (StatusCode, axum::Json<serde_json::Value>) {
-    let message = format!("there is nothing at {}", uri.path());
-    (StatusCode::NOT_FOUND, axum::Json(json!({ "error": { "code": "not_found", "message": message } })))
+    if let Some(Err(error)) = ended.await {
+        tracing::debug!(peer = %ends.peer, %error, "a connection broke off");
+    }
 }

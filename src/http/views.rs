@@ -6,8 +6,9 @@ use uuid::Uuid;
 
 use crate::control::{Change, Query};
 use crate::store::inbox::InboxRow;
+use crate::store::losses::Loss;
 use crate::store::outbox::OutboxRow;
-use crate::store::{Connection, StoreError, inbox, messages, outbox, turn_steps};
+use crate::store::{Connection, StoreError, inbox, losses, messages, outbox, turn_steps};
 
 /// The most rows a list shows.
 const LIST_LIMIT: u32 = 200;
@@ -61,7 +62,26 @@ pub fn change(connection: &Connection, change: &Change) -> Result<Option<Changed
         }
         Change::Retry(id) => retry(connection, *id),
         Change::Drop(id) => drop_entry(connection, *id),
+        Change::Acknowledge => {
+            let answer = json!({ "acknowledged": losses::acknowledge(connection)? });
+            Ok(Some(Changed { answer, then: Then::Nothing }))
+        }
     }
+}
+
+/// What is lost and not acknowledged.
+pub fn losses(losses: &[Loss]) -> Value {
+    let views = losses.iter().map(|loss| {
+        json!({
+            "at": time(loss.at),
+            "kind": loss.kind,
+            "messages": loss.messages,
+            "seqs": loss.seqs,
+            "what": loss.what,
+            "aside": loss.aside,
+        })
+    });
+    views.collect()
 }
 
 /// Sends a dead or unknown delivery again, or runs a dead message again.

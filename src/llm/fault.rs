@@ -7,6 +7,7 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use super::{LlmError, LlmErrorKind};
+use crate::guard::redact;
 
 /// The most characters of a service's own words that are passed on.
 const WORDS_LIMIT: usize = 500;
@@ -46,10 +47,7 @@ impl Fault {
 
     /// `secrets` are struck out of the words: a service may have repeated a key.
     pub(super) fn into_error<'a>(self, provider: &str, secrets: impl Iterator<Item = &'a str>) -> LlmError {
-        let mut message = self.message;
-        for secret in secrets.filter(|secret| secret.len() >= 8 && message.contains(secret)).collect::<Vec<_>>() {
-            message = message.replace(secret, "(hidden)");
-        }
+        let message = redact(&self.message, secrets);
         LlmError { kind: self.kind, provider: provider.to_owned(), message, retry_after: self.retry_after }
     }
 }

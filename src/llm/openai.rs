@@ -18,6 +18,7 @@ use super::client::{HttpClients, Reach};
 use super::fault::{Fault, shorten};
 use super::wire::{LimitField, ToolNames, WireRequest};
 use super::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, LlmErrorKind, Provider, ProviderConfig};
+use crate::guard::mask_url;
 
 /// The most bytes of one whole answer.
 const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
@@ -62,9 +63,9 @@ impl OpenaiProvider {
     /// wrong and why, e.g. `base_url: …`.
     pub fn new(name: &str, config: &ProviderConfig, clients: Arc<HttpClients>) -> Result<Self, String> {
         let base = config.base_url.as_deref().unwrap_or_default();
-        let base = Url::parse(base).map_err(|error| format!("base_url: {base:?} is no URL ({error})"))?;
+        let base = Url::parse(base).map_err(|error| format!("base_url: {:?} is no URL ({error})", mask_url(base)))?;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
-            return Err(format!("base_url: {base} must begin with http:// or https://"));
+            return Err(format!("base_url: {} must begin with http:// or https://", mask_url(base.as_str())));
         }
         let connect_timeout = config.connect_timeout.0;
         let is_openai = base.host_str() == Some("api.openai.com");

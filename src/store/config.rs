@@ -5,12 +5,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How the store keeps what it holds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
     pub retain: RetainConfig,
     /// Free disk space below which no new message is accepted, so that those accepted can still be answered.
     pub reserve: Reserve,
+    /// How often what was deleted is given back to the disk; "0s" is never.
+    pub vacuum: Span,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self { retain: RetainConfig::default(), reserve: Reserve::default(), vacuum: Span::from_secs(7 * 86_400) }
+    }
 }
 
 /// [`StoreConfig::reserve`], with its default.

@@ -6,28 +6,40 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::health::{damaged, is_damage};
 use super::{StoreError, migrations};
 
 /// Pages in the write-ahead log before they are moved into the database file.
 const CHECKPOINT_PAGES: u32 = 2_000;
 
-/// The one connection that writes: makes and migrates the file. One that this program does not know stays untouched.
-pub fn open_writer(path: &Path) -> Result<Connection, StoreError> {
-    prepare(path).map_err(|error| match error {
-        StoreError::Sqlite(error) => StoreError::Open { path: path.to_owned(), reason: error.to_string() },
-        other => other,
-    })
+/// Opens the file, or makes an empty one, and only looks: what is damaged, newer or not ours stays untouched, its log too.
+///
+/// # Errors
+/// [`StoreError::Damaged`], [`StoreError::Newer`] or [`StoreError::Foreign`]; or it cannot be opened.
+pub fn open_to_look(path: &Path) -> Result<Connection, StoreError> {
+    let look = || -> Result<Connection, StoreError> {
+        let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        migrations::check(&connection, path)?;
+        touch(&connection)?;
+        Ok(connection)
+    };
+    look().map_err(|error| in_words(path, error))
 }
 
-fn prepare(path: &Path) -> Result<Connection, StoreError> {
-    let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
-    migrations::check(&connection, path)?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-    connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
-    migrations::run(&mut connection)?;
-    Ok(connection)
+/// The one connection that writes: makes what is looked at ours to write, and brings it up to this program's format.
+pub fn make_writer(path: &Path, connection: Connection) -> Result<Connection, StoreError> {
+    let make = |mut connection: Connection| -> Result<Connection, StoreError> {
+        // Takes effect in a file that is still empty: what is deleted can be given back to the disk in small pieces.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+        connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+        migrations::run(&mut connection)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+        Ok(connection)
+    };
+    make(connection).map_err(|error| in_words(path, error))
 }
 
 /// A connection that only reads.
@@ -37,9 +49,12 @@ pub fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
+/// Any connection of ours.
+pub fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
+    // Closing moves the log into the file. Only the writer is to do that: whoever looked must change nothing.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(64);
     // Without it, each new value bound in a query that a partial index might serve has the statement compiled again.
@@ -48,4 +63,52 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     connection.pragma_update(None, "cache_size", -1024)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(connection)
+}
+
+/// Whether the whole file holds together; else the first faults, in SQLite's words. Reads all of it.
+///
+/// # Errors
+/// It cannot be read at all.
+pub fn integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
+    const FAULTS: u32 = 10;
+    let mut statement = connection.prepare(&format!("PRAGMA integrity_check({FAULTS})"))?;
+    let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let mut faults = Vec::new();
+    for line in lines {
+        let line = line?;
+        faults.extend(line.lines().filter(|line| *line != "ok" && !line.starts_with("***")).map(str::to_owned));
+    }
+    Ok(faults)
+}
+
+/// The first of some faults, and how many there are more.
+pub fn in_short(faults: &[String]) -> String {
+    match faults {
+        [] => String::new(),
+        [one] => one.clone(),
+        [one, rest @ ..] => format!("{one}, and {} more faults", rest.len()),
+    }
+}
+
+/// Reads the schema and the newest rows: what the next minutes need. The rest is checked in quiet hours.
+fn touch(connection: &Connection) -> Result<(), StoreError> {
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables == 0 {
+        return Ok(());
+    }
+    for table in ["meta", "inbox", "outbox"] {
+        let order = if table == "meta" { "key" } else { "seq DESC LIMIT 1" };
+        let mut statement = connection.prepare(&format!("SELECT * FROM {table} ORDER BY {order}"))?;
+        let mut rows = statement.query([])?;
+        while rows.next()?.is_some() {}
+    }
+    Ok(())
+}
+
+fn in_words(path: &Path, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Sqlite(error) if is_damage(&error) => damaged(path, &error.to_string()),
+        StoreError::Sqlite(error) => StoreError::Open { path: path.to_owned(), reason: error.to_string() },
+        other => other,
+    }
 }

@@ -16,6 +16,12 @@ pub enum StoreError {
         "{path} was written by a newer daoyou (format {found}; this one knows up to {known}): update daoyou, or restore a backup"
     )]
     Newer { path: PathBuf, found: i64, known: i64 },
+    #[error(
+        "{path} is damaged ({reason}): `daoyou gateway` moves it aside and takes over what can be read; `daoyou restore FILE` puts a backup in its place"
+    )]
+    Damaged { path: PathBuf, reason: String },
+    #[error("{path} is a database of another program: move it away, or choose another home with --home")]
+    Foreign { path: PathBuf },
     #[error("{path} cannot be opened: {reason}")]
     Open { path: PathBuf, reason: String },
     #[error("the store is closed")]

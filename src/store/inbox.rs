@@ -1,6 +1,6 @@
 //! Accepted messages: `queued → running ⇄ waiting → done | dead`. `seq` is the order of acceptance.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
 use super::StoreError;
@@ -91,15 +91,15 @@ pub enum Inserted {
     },
 }
 
-/// Adds a row unless its `(channel, external_id)` is known.
+/// Adds a row unless its `(channel, external_id)` is known. A known one uses no `seq` up: a gap in them is a loss.
 pub fn insert(connection: &Connection, message: &NewMessage) -> Result<Inserted, StoreError> {
     let id = message.id.to_string();
     let added = connection
         .prepare_cached(
             "INSERT INTO inbox (id, channel, external_id, session, chat_id, sender, trust, content, attachments,
                 metadata, received_at, turn, state)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, ?12)
-             ON CONFLICT (channel, external_id) DO NOTHING",
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, ?12
+             WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE channel = ?2 AND external_id = ?3)",
         )?
         .execute(params![
             id,
@@ -122,6 +122,22 @@ pub fn insert(connection: &Connection, message: &NewMessage) -> Result<Inserted,
         Some(row) => Ok(Inserted::Known { id: row.id, session: row.session }),
         None => Err(StoreError::Row(format!("message id {id} stands already"))),
     }
+}
+
+/// The highest `seq` ever given, also to rows that are gone.
+pub fn last_seq(connection: &Connection) -> Result<i64, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'inbox'")?;
+    Ok(statement.query_row([], |row| row.get(0)).optional()?.unwrap_or(0))
+}
+
+/// The next `seq` given is above `seq`.
+pub fn go_on_from(connection: &Connection, seq: i64) -> Result<(), StoreError> {
+    if last_seq(connection)? >= seq {
+        return Ok(());
+    }
+    connection.execute("DELETE FROM sqlite_sequence WHERE name = 'inbox'", [])?;
+    connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('inbox', ?)", [seq])?;
+    Ok(())
 }
 
 pub fn find(connection: &Connection, id: Uuid) -> Result<Option<InboxRow>, StoreError> {

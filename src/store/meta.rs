@@ -10,6 +10,18 @@ pub const CLEAN: &str = "clean";
 /// The turn that runs alone because it may be what stopped the gateway; empty when none does.
 pub const ALONE: &str = "alone";
 
+/// The random id of this database.
+pub const ID: &str = "id";
+
+/// What this home is known to have lost, as JSON.
+pub const LOSSES: &str = "losses";
+
+/// When the file was last made smaller, UTC milliseconds.
+pub const VACUUMED: &str = "vacuumed_at";
+
+/// When all of the file was last read and held together, UTC milliseconds.
+pub const CHECKED: &str = "checked_at";
+
 pub fn get(connection: &Connection, key: &str) -> Result<Option<String>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?")?;
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)

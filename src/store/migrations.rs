@@ -8,13 +8,21 @@ use super::StoreError;
 
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_spine.sql")];
 
-/// Refuses a file that is newer than this program; writes nothing.
+/// A table that every version of this program has.
+const OURS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'inbox')";
+
+/// Refuses a file that is newer than this program, or another program's; writes nothing.
 pub fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let (found, known) = (version(connection)?, i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX));
     if found > known {
         return Err(StoreError::Newer { path: path.to_owned(), found, known });
     }
-    Ok(())
+    let holds = |sql| connection.query_row(sql, [], |row| row.get::<_, bool>(0));
+    let is_empty = found == 0 && !holds("SELECT EXISTS (SELECT 1 FROM sqlite_schema)")?;
+    if is_empty || (found > 0 && holds(OURS)?) {
+        return Ok(());
+    }
+    Err(StoreError::Foreign { path: path.to_owned() })
 }
 
 /// Brings the file up to this program's format, each step in one transaction.

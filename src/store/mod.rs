@@ -6,17 +6,30 @@
 mod config;
 mod error;
 
+mod aside;
 mod database;
+mod health;
+mod mark;
 mod migrations;
+mod opening;
+mod rows;
+mod salvage;
+#[cfg(test)]
+mod salvage_tests;
 mod shared;
+mod wal;
 mod writer;
 
+pub mod backup;
 pub mod cursors;
 pub mod inbox;
+pub mod losses;
 pub mod messages;
 pub mod meta;
 pub mod outbox;
+pub mod queues;
 pub mod retention;
+pub mod space;
 pub mod turn_steps;
 pub mod usage;
 
@@ -24,7 +37,7 @@ pub use config::{Reserve, RetainConfig, StoreConfig};
 pub use error::StoreError;
 pub use rusqlite::Connection;
 pub use shared::Store;
-pub use writer::Commit;
+pub use writer::{Commit, Committed, OnCommit};
 
 /// Now, in the store's unit: UTC milliseconds.
 pub fn now_ms() -> i64 {

@@ -284,11 +284,11 @@ fn uuid(row: &Row<'_>, at: usize) -> Result<Uuid, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::database;
+    use crate::store::opening;
 
     fn store() -> (tempfile::TempDir, Connection) {
         let folder = tempfile::tempdir().unwrap();
-        let connection = database::open_writer(&folder.path().join("daoyou.db")).unwrap();
+        let connection = opening::open(&folder.path().join("daoyou.db")).unwrap().connection;
         (folder, connection)
     }
 

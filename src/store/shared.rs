@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
+use super::health::{self, Health};
+use super::opening::{self, Opened};
+use super::space::Space;
 use super::writer::Writer;
-use super::{Commit, StoreError, database};
+use super::{Commit, OnCommit, StoreError, database, salvage, space};
 
 /// Reads that run side by side.
 const READERS: usize = 3;
@@ -20,6 +23,9 @@ pub struct Store {
 
 struct Inner {
     path: PathBuf,
+    health: Arc<Health>,
+    /// It serves a gateway, and what it meets counts.
+    serves: bool,
     writer: Writer,
     readers: Mutex<Vec<Connection>>,
     reading: Arc<Semaphore>,
@@ -29,18 +35,35 @@ impl Store {
     /// Opens, makes or migrates the file.
     ///
     /// # Errors
-    /// A file that is newer than this program, is no database, or cannot be opened.
+    /// A file that is newer than this program, another program's, damaged, or cannot be opened; it is as it was then.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let writer = Writer::spawn(database::open_writer(path)?)
+        Self::with(path, opening::open(path)?, false, Box::new(|_| {}))
+    }
+
+    /// Opens the file for a gateway: a damaged one is moved aside, and what can be read of it taken over. `on_commit` is
+    /// told of every group of writes.
+    ///
+    /// # Errors
+    /// As [`Self::open`], or what is damaged cannot be mended.
+    pub fn open_to_serve(path: &Path, on_commit: OnCommit) -> Result<Self, StoreError> {
+        salvage::make_sound(path)?;
+        let opened = match opening::open(path) {
+            Err(StoreError::Damaged { reason, .. }) => {
+                salvage::mend(path, &reason)?;
+                opening::open(path)?
+            }
+            other => other?,
+        };
+        Self::with(path, opened, true, on_commit)
+    }
+
+    fn with(path: &Path, opened: Opened, serves: bool, on_commit: OnCommit) -> Result<Self, StoreError> {
+        let Opened { connection, mark } = opened;
+        let health = Arc::new(Health::new(path));
+        let writer = Writer::spawn(connection, mark, health.clone(), on_commit)
             .map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
-        Ok(Self {
-            inner: Arc::new(Inner {
-                path: path.to_owned(),
-                writer,
-                readers: Mutex::default(),
-                reading: Arc::new(Semaphore::new(READERS)),
-            }),
-        })
+        let (readers, reading) = (Mutex::default(), Arc::new(Semaphore::new(READERS)));
+        Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), health, serves, writer, readers, reading }) })
     }
 
     /// The database file.
@@ -58,6 +81,49 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         self.inner.writer.write(commit, work).await
+    }
+
+    /// Runs `work` between two groups of writes, outside of any transaction. All writes wait for it.
+    ///
+    /// # Errors
+    /// What `work` returned.
+    pub async fn write_alone<F>(&self, work: F) -> Result<(), StoreError>
+    where
+        F: FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static,
+    {
+        self.inner.writer.write_alone(work).await
+    }
+
+    /// The space that it takes.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn space(&self) -> Result<Space, StoreError> {
+        let path = self.inner.path.clone();
+        self.read(move |connection| space::of(connection, &path)).await
+    }
+
+    /// Why nothing can be written, if the database was found to be damaged.
+    pub fn fault(&self) -> Option<String> {
+        self.inner.health.check().err().map(|error| error.to_string())
+    }
+
+    /// Waits until the database is found to be damaged; answers how. Whoever serves should end then: the next start
+    /// checks and mends it.
+    pub async fn damaged(&self) -> String {
+        self.inner.health.damaged().await
+    }
+
+    /// Reads all of the database; what is wrong with it, if anything, counts as found. Takes long, and needs a reader.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let faults = self.read(database::integrity).await?;
+        if !faults.is_empty() {
+            self.inner.health.report(&database::in_short(&faults));
+        }
+        self.inner.health.check()
     }
 
     /// Runs `work` on a connection that only reads, on a blocking thread.
@@ -94,6 +160,9 @@ impl Store {
         let closing = tokio::task::spawn_blocking(move || {
             inner.writer.close();
             inner.readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            if inner.serves && inner.health.check().is_ok() {
+                health::forget_suspicion(&inner.path);
+            }
         });
         if let Err(error) = closing.await {
             tracing::error!(%error, "the store could not be closed in order");
@@ -111,7 +180,7 @@ impl Inner {
             Some(connection) => connection,
             None => database::open_reader(&self.path)?,
         };
-        let outcome = work(&connection);
+        let outcome = work(&connection).inspect_err(|error| self.health.observe(error));
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         outcome
     }

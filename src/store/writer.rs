@@ -3,14 +3,17 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::StoreError;
+use super::health::Health;
+use super::mark::Mark;
+use super::{StoreError, inbox};
 
 /// Writes in one commit; more wait for the next.
 const GROUP_LIMIT: usize = 256;
@@ -27,28 +30,64 @@ pub enum Commit {
     Logged,
 }
 
+/// What became of a group of writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// What the commit waited for.
+    pub commit: Commit,
+    /// How many callers shared it.
+    pub writes: usize,
+    /// The commit alone, without the work before it; `None` when it failed.
+    pub took: Option<Duration>,
+}
+
+/// Is told of every group, on the writer's own thread: it must not wait.
+pub type OnCommit = Box<dyn Fn(Committed) + Send>;
+
 /// Runs in the group's transaction; what it returns is called with the outcome of the commit.
 type Run = Box<dyn FnOnce(&Connection) -> Tell + Send>;
 type Tell = Box<dyn FnOnce(Result<(), String>) + Send>;
 
-struct Job {
+enum Job {
+    Grouped(Grouped),
+    /// Outside of any transaction.
+    Alone(Box<dyn FnOnce(&Connection) + Send>),
+}
+
+struct Grouped {
     commit: Commit,
     run: Run,
+}
+
+/// What the thread works with.
+struct Desk {
+    connection: Connection,
+    mark: Option<Mark>,
+    health: Arc<Health>,
+    on_commit: OnCommit,
 }
 
 /// The handle on the writer thread.
 pub struct Writer {
     jobs: Sender<Job>,
+    health: Arc<Health>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Writer {
-    pub fn spawn(connection: Connection) -> std::io::Result<Self> {
+    /// Starts the thread. What it commits raises `mark` and is told to `on_commit`; what it meets of damage is told to
+    /// `health`.
+    pub fn spawn(
+        connection: Connection,
+        mark: Option<Mark>,
+        health: Arc<Health>,
+        on_commit: OnCommit,
+    ) -> std::io::Result<Self> {
         let (jobs, queue) = async_channel::bounded(QUEUE_LIMIT);
-        let thread = std::thread::Builder::new()
-            .name("store-writer".to_owned())
-            .spawn(move || write_groups(&connection, &queue))?;
-        Ok(Self { jobs, thread: Mutex::new(Some(thread)) })
+        let mut desk = Desk { connection, mark, health: health.clone(), on_commit };
+        let thread =
+            std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || desk.write_groups(&queue))?;
+        Ok(Self { jobs, health, thread: Mutex::new(Some(thread)) })
     }
 
     /// Runs `work` in a group, and answers when that is committed as `commit` asks.
@@ -60,9 +99,11 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
+        self.health.check()?;
         let (answer, answered) = oneshot::channel();
+        let health = self.health.clone();
         let run: Run = Box::new(move |connection| {
-            let outcome = in_savepoint(connection, work);
+            let outcome = in_savepoint(connection, work).inspect_err(|error| health.observe(error));
             Box::new(move |committed| {
                 let outcome = match committed {
                     Ok(()) => outcome,
@@ -72,7 +113,35 @@ impl Writer {
                 let _ = answer.send(outcome);
             })
         });
-        self.jobs.send(Job { commit, run }).await.map_err(|_| StoreError::Closed)?;
+        self.hand_over(Job::Grouped(Grouped { commit, run }), answered).await
+    }
+
+    /// Runs `work` between two groups, outside of any transaction; all other writes wait for it.
+    ///
+    /// # Errors
+    /// What `work` returned.
+    pub async fn write_alone<F>(&self, work: F) -> Result<(), StoreError>
+    where
+        F: FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static,
+    {
+        self.health.check()?;
+        let (answer, answered) = oneshot::channel();
+        let health = self.health.clone();
+        let run = Box::new(move |connection: &Connection| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| work(connection)))
+                .unwrap_or_else(|_| Err(StoreError::Row("a write panicked".to_owned())));
+            // A caller who went away has dropped his end; what he asked for is done all the same.
+            let _ = answer.send(outcome.inspect_err(|error| health.observe(error)));
+        });
+        self.hand_over(Job::Alone(run), answered).await
+    }
+
+    async fn hand_over<T>(
+        &self,
+        job: Job,
+        answered: oneshot::Receiver<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.jobs.send(job).await.map_err(|_| StoreError::Closed)?;
         answered.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -88,67 +157,117 @@ impl Writer {
     }
 }
 
-fn write_groups(connection: &Connection, queue: &Receiver<Job>) {
-    let mut group = VecDeque::with_capacity(GROUP_LIMIT);
-    let mut synchronous = Commit::Synced;
-    while let Ok(first) = queue.recv_blocking() {
-        group.push_back(first);
-        while group.len() < GROUP_LIMIT
-            && let Ok(job) = queue.try_recv()
-        {
-            group.push_back(job);
-        }
-        while !group.is_empty() {
-            let is_synced = group.iter().any(|job| job.commit == Commit::Synced);
-            let wanted = if is_synced { Commit::Synced } else { Commit::Logged };
-            if wanted != synchronous {
-                let mode = if is_synced { "FULL" } else { "NORMAL" };
-                match connection.pragma_update(None, "synchronous", mode) {
-                    Ok(()) => synchronous = wanted,
-                    // Staying at FULL is merely slower; not reaching FULL would break the promise.
-                    Err(error) if is_synced => {
-                        tracing::error!(%error, "the store cannot sync; refusing this group of writes");
-                        refuse(connection, &mut group, &error.to_string());
-                    }
-                    Err(_) => {}
+impl Desk {
+    fn write_groups(&mut self, queue: &Receiver<Job>) {
+        let mut group = VecDeque::with_capacity(GROUP_LIMIT);
+        let mut synchronous = Commit::Synced;
+        while let Ok(first) = queue.recv_blocking() {
+            let mut next = Some(first);
+            let mut alone = None;
+            while let Some(job) = next.take() {
+                match job {
+                    Job::Grouped(job) => group.push_back(job),
+                    Job::Alone(run) => alone = Some(run),
+                }
+                if alone.is_none() && group.len() < GROUP_LIMIT {
+                    next = queue.try_recv().ok();
                 }
             }
-            write_group(connection, &mut group);
+            while !group.is_empty() {
+                self.write_next(&mut group, &mut synchronous);
+            }
+            if let Some(run) = alone {
+                run(&self.connection);
+            }
+        }
+        if let Some(mark) = &self.mark {
+            mark.sync();
         }
     }
-}
 
-/// Commits what is in `group`, or its first part when one of it undoes the whole transaction: those behind it have not
-/// run yet, and stay for another one.
-fn write_group(connection: &Connection, group: &mut VecDeque<Job>) {
-    if let Err(reason) = execute(connection, "BEGIN IMMEDIATE") {
-        return refuse(connection, group, &reason);
+    /// Commits `group` or a part of it, as those in it ask for.
+    fn write_next(&mut self, group: &mut VecDeque<Grouped>, synchronous: &mut Commit) {
+        if let Err(error) = self.health.check() {
+            return self.refuse(group, &error.to_string());
+        }
+        let is_synced = group.iter().any(|job| job.commit == Commit::Synced);
+        let wanted = if is_synced { Commit::Synced } else { Commit::Logged };
+        if wanted != *synchronous {
+            let mode = if is_synced { "FULL" } else { "NORMAL" };
+            match self.connection.pragma_update(None, "synchronous", mode) {
+                Ok(()) => *synchronous = wanted,
+                // Staying at FULL is merely slower; not reaching FULL would break the promise.
+                Err(error) if is_synced => {
+                    tracing::error!(%error, "the store cannot sync; refusing this group of writes");
+                    return self.refuse(group, &error.to_string());
+                }
+                Err(_) => {}
+            }
+        }
+        self.write_group(group, *synchronous, is_synced);
     }
-    let mut tell: Vec<Tell> = Vec::with_capacity(group.len());
-    let mut outcome = Ok(());
-    while outcome.is_ok()
-        && let Some(job) = group.pop_front()
-    {
-        tell.push((job.run)(connection));
-        // Some errors (a full disk) undo the whole transaction, and with it what others of the group did.
-        if connection.is_autocommit() {
-            outcome = Err("the transaction was rolled back".to_owned());
+
+    /// Commits what is in `group`, or its first part when one of it undoes the whole transaction: those behind it have
+    /// not run yet, and stay for another one.
+    fn write_group(&mut self, group: &mut VecDeque<Grouped>, commit: Commit, is_synced: bool) {
+        if let Err(reason) = self.execute("BEGIN IMMEDIATE") {
+            (self.on_commit)(Committed { commit, writes: group.len(), took: None });
+            return self.refuse(group, &reason);
+        }
+        let mut tell: Vec<Tell> = Vec::with_capacity(group.len());
+        let mut outcome = Ok(());
+        while outcome.is_ok()
+            && let Some(job) = group.pop_front()
+        {
+            tell.push((job.run)(&self.connection));
+            // Some errors (a full disk) undo the whole transaction, and with it what others of the group did.
+            if self.connection.is_autocommit() {
+                outcome = Err("the transaction was rolled back".to_owned());
+            }
+        }
+        let begun = Instant::now();
+        let outcome = outcome.and_then(|()| self.commit(is_synced));
+        let took = outcome.is_ok().then(|| begun.elapsed());
+        if outcome.is_err() && !self.connection.is_autocommit() {
+            // Nothing is left to do about a failed rollback but to let the next BEGIN say so.
+            let _ = self.execute("ROLLBACK");
+        }
+        // Before the callers are told: who asks then finds himself counted.
+        (self.on_commit)(Committed { commit, writes: tell.len(), took });
+        for tell in tell {
+            tell(outcome.clone());
         }
     }
-    let outcome = outcome.and_then(|()| execute(connection, "COMMIT"));
-    if outcome.is_err() && !connection.is_autocommit() {
-        // Nothing is left to do about a failed rollback but to let the next BEGIN say so.
-        let _ = execute(connection, "ROLLBACK");
-    }
-    for tell in tell {
-        tell(outcome.clone());
-    }
-}
 
-/// Runs nothing of `group`, and says so: outside of a transaction a job does nothing but answer.
-fn refuse(connection: &Connection, group: &mut VecDeque<Job>, reason: &str) {
-    for job in group.drain(..) {
-        (job.run)(connection)(Err(reason.to_owned()));
+    /// Commits, and raises the mark. Not for what is not on the disk itself: a power cut may take it back, and the mark
+    /// must never know more than the database.
+    fn commit(&mut self, is_synced: bool) -> Result<(), String> {
+        // One of the group may have met damage that the others have not.
+        self.health.check().map_err(|error| error.to_string())?;
+        let last = match &self.mark {
+            Some(_) if is_synced => Some(inbox::last_seq(&self.connection).map_err(|error| error.to_string())?),
+            _ => None,
+        };
+        self.execute("COMMIT")?;
+        if let (Some(mark), Some(last)) = (&mut self.mark, last) {
+            mark.raise(last);
+        }
+        Ok(())
+    }
+
+    /// Runs nothing of `group`, and says so: outside of a transaction a job does nothing but answer.
+    fn refuse(&self, group: &mut VecDeque<Grouped>, reason: &str) {
+        for job in group.drain(..) {
+            (job.run)(&self.connection)(Err(reason.to_owned()));
+        }
+    }
+
+    fn execute(&self, sql: &str) -> Result<(), String> {
+        let done = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
+        done.map(drop).map_err(|error| {
+            self.health.observe_sqlite(&error);
+            error.to_string()
+        })
     }
 }
 
@@ -171,10 +290,6 @@ where
     outcome
 }
 
-fn execute(connection: &Connection, sql: &str) -> Result<(), String> {
-    connection.prepare_cached(sql).and_then(|mut statement| statement.execute([])).map(drop).map_err(|e| e.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, mpsc};
@@ -193,11 +308,15 @@ mod tests {
     impl World {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
-            let connection = database::open_writer(&folder.path().join("daoyou.db")).unwrap();
+            let path = folder.path().join("daoyou.db");
+            let connection = database::make_writer(&path, database::open_to_look(&path).unwrap()).unwrap();
             connection
                 .execute_batch("CREATE TABLE said (word TEXT NOT NULL); PRAGMA wal_checkpoint(TRUNCATE);")
                 .unwrap();
-            Self { writer: Writer::spawn(connection).unwrap(), folder }
+            Self {
+                writer: Writer::spawn(connection, None, Arc::new(Health::new(&path)), Box::new(|_| {})).unwrap(),
+                folder,
+            }
         }
 
         /// Commits in the write-ahead log: its frames that hold the size of the database after them.

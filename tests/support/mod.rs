@@ -2,6 +2,7 @@
 //! terminal, and the checker of what must always hold.
 
 pub mod config;
+pub mod exposition;
 pub mod gateway;
 pub mod invariants;
 pub mod model;

@@ -267,7 +267,8 @@ async fn answer(reply: &Reply, n: usize, body: &Value, prompt_chars: usize, mut 
     }
     if let Some(status) = reply.status {
         caller.has_all();
-        let mut response = error(status, "scripted failure");
+        let words = if reply.text.is_empty() { "scripted failure" } else { &reply.text };
+        let mut response = error(status, words);
         if let Some(value) = &reply.retry_after {
             let value = HeaderValue::from_str(value).expect("a script's header is one");
             response.headers_mut().insert(header::RETRY_AFTER, value);

@@ -124,7 +124,7 @@ impl Reply {
         self
     }
 
-    /// Text beside the tool calls.
+    /// Text beside the tool calls, or the words of an error answer.
     pub fn saying(mut self, text: &str) -> Self {
         self.text = text.to_owned();
         self

@@ -11,7 +11,7 @@ const HELP: &str = "\
 usage: cargo xtask CHORE
 
   test [ARGS…]                   everything that must pass; with CI=true the checks of `ci` first. ARGS go to the runner
-  ci                             formatting, lints, the ban on a second TLS provider, then the tests
+  ci                             formatting, lints, the dependencies, then the tests
   bench [--quick]                builds the release and measures it; writes docs/benchmarks.md, unless quick
   soak [--minutes N] [--seed S]  random messages and kills for N minutes (default 10), from seed S
 ";
@@ -140,7 +140,21 @@ fn run_tests(args: &[&str]) -> Result<()> {
 fn checks() -> Result<()> {
     run(cargo(&["fmt", "--all", "--check"]))?;
     run(cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))?;
-    one_tls_provider()
+    one_tls_provider()?;
+    dependencies()
+}
+
+/// Licences, bans, duplicates and sources, as `deny.toml` has them. cargo-deny takes minutes to build, so it is used where
+/// it is, and not installed here.
+fn dependencies() -> Result<()> {
+    if !succeeds("cargo-deny", &["--version"]) {
+        say(
+            "xtask: cargo-deny is not there (cargo install cargo-deny --locked); left out: licences, banned and duplicate \
+             crates, sources",
+        );
+        return Ok(());
+    }
+    run(cargo(&["deny", "--locked", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"]))
 }
 
 /// Two TLS providers in one program make the TLS library panic at its first use, so the second must never creep in.

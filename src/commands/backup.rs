@@ -1,0 +1,108 @@
+//! `daoyou backup` and `daoyou restore`. They need no configuration: a home whose configuration is faulty can be saved
+//! and brought back like any other.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::bail;
+use serde_json::{Value, json};
+
+use super::Exit;
+use super::prepared::refuse;
+use crate::backup;
+use crate::cli::{BackupArgs, Globals, RestoreArgs};
+use crate::home::Home;
+use crate::logging::{self, LogConfig};
+
+/// Writes a home to a file.
+///
+/// # Errors
+/// What cannot be read or written.
+pub fn create(args: &BackupArgs, globals: &Globals) -> anyhow::Result<Exit> {
+    start_log(globals)?;
+    let home = Home::locate(globals.home.clone())?;
+    if !home.dir().is_dir() {
+        bail!("there is no home at {}", home.dir().display());
+    }
+    let created = backup::create(&home, &args.file, args.force)?;
+    let mut left_out = created.left_out;
+    left_out.extend(workspace_outside(&home));
+    let answer = json!({
+        "file": args.file,
+        "bytes": created.size,
+        "files": created.files,
+        "accepted": created.database.as_ref().map(|facts| facts.seq),
+        "left_out": left_out,
+    });
+    report(&answer, args.output.json, |out| {
+        writeln!(
+            out,
+            "{}: {} files of {}, {} bytes",
+            args.file.display(),
+            created.files,
+            home.dir().display(),
+            created.size
+        )?;
+        match &created.database {
+            Some(facts) => writeln!(out, "messages accepted so far: {}", facts.seq)?,
+            None => writeln!(out, "there is no database yet")?,
+        }
+        left_out.iter().try_for_each(|what| writeln!(out, "not in it: {what}"))
+    })
+}
+
+/// Brings a home back from a file.
+///
+/// # Errors
+/// The file is no whole backup, or the home cannot be written.
+pub fn restore(args: &RestoreArgs, globals: &Globals) -> anyhow::Result<Exit> {
+    start_log(globals)?;
+    let home = Home::open(globals.home.clone())?;
+    let lock = match home.lock() {
+        Ok(lock) => lock,
+        Err(error) => return refuse(error),
+    };
+    let restored = backup::restore(&home, &lock, &args.file)?;
+    let answer = json!({
+        "home": home.dir(),
+        "files": restored.files,
+        "created_at": restored.created_at,
+        "kept": restored.kept,
+        "missing": restored.missing,
+    });
+    report(&answer, args.output.json, |out| {
+        let dir = home.dir().display();
+        writeln!(out, "{dir}: {} files, as they were at {}", restored.files, restored.created_at)?;
+        if let Some(kept) = &restored.kept {
+            writeln!(out, "what was there before is in {}", kept.display())?;
+        }
+        restored.missing.iter().try_for_each(|missing| writeln!(out, "{missing}"))
+    })
+}
+
+/// What was to be logged is little and for reading.
+fn start_log(globals: &Globals) -> anyhow::Result<()> {
+    let level = globals.log.clone().unwrap_or_else(|| "warn".to_owned());
+    let format = globals.log_format.unwrap_or_default();
+    logging::start(&LogConfig { level, format, ..LogConfig::default() }, None).map(drop)
+}
+
+/// A workspace that the configuration puts elsewhere is not part of the home.
+fn workspace_outside(home: &Home) -> Option<String> {
+    let text = std::fs::read_to_string(home.config()).ok()?;
+    let config: toml::Table = text.parse().ok()?;
+    let configured = config.get("agent")?.get("workspace")?.as_str()?;
+    let workspace = home.workspace(configured);
+    let is_inside = Path::starts_with(&workspace, home.dir());
+    (!is_inside).then(|| format!("{}: the workspace is not in the home", workspace.display()))
+}
+
+fn report(
+    answer: &Value,
+    is_json: bool,
+    for_people: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<Exit> {
+    let mut out = io::stdout().lock();
+    let printed = if is_json { writeln!(out, "{answer:#}") } else { for_people(&mut out) };
+    Ok(Exit::of_output(printed.map(|()| Exit::Ok))?)
+}

@@ -1,0 +1,102 @@
+//! The text of the service's unit: those in `systemd/`, with the paths of this machine.
+
+use std::path::Path;
+
+/// The name of the unit, of the system's and of a user's alike.
+pub const NAME: &str = "daoyou.service";
+
+/// The home that the system's unit names.
+pub const SYSTEM_HOME: &str = "/var/lib/daoyou";
+
+const SYSTEM: &str = include_str!("../../systemd/daoyou.service");
+const USER: &str = include_str!("../../systemd/daoyou-user.service");
+
+/// From this version on systemd can wait longer after each failed start.
+const GROWING_WAITS: u32 = 254;
+
+/// What the unit is to run.
+pub struct Unit<'a> {
+    /// The program.
+    pub exe: &'a Path,
+    /// The configuration, where it is not the usual one.
+    pub config: Option<&'a Path>,
+    /// A user's home of daoyou, where it is not the usual one.
+    pub home: Option<&'a Path>,
+    /// The version of systemd; 0 when it is not known.
+    pub version: u32,
+}
+
+impl Unit<'_> {
+    /// The text for the system's systemd, or for a user's.
+    pub fn text(&self, is_system: bool) -> String {
+        let template = if is_system { SYSTEM } else { USER };
+        let lines = template.lines().map(|line| self.line(line));
+        lines.collect::<Vec<_>>().join("\n") + "\n"
+    }
+
+    fn line(&self, line: &str) -> String {
+        if line.starts_with("ExecStart=") {
+            let config = self
+                .config
+                .map(|path| format!(" --config {}", word(&path.to_string_lossy(), "$$")))
+                .unwrap_or_default();
+            return format!("ExecStart={} gateway --no-cli{config}", word(&self.exe.to_string_lossy(), "$$"));
+        }
+        if let (true, Some(home)) = (line.starts_with("Environment=DAOYOU_HOME="), self.home) {
+            return format!("Environment={}", word(&format!("DAOYOU_HOME={}", home.display()), "$"));
+        }
+        match line.strip_prefix('#') {
+            Some(setting) if setting.starts_with("Restart") && self.version >= GROWING_WAITS => setting.to_owned(),
+            _ => line.to_owned(),
+        }
+    }
+}
+
+/// `text` as one word of a unit: quoted where it must be, with nothing that systemd would replace (systemd.service(5),
+/// "Command lines"). A `$` is replaced in command lines alone.
+fn word(text: &str, dollar: &str) -> String {
+    let text = text.replace('%', "%%").replace('$', dollar);
+    if !text.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | ';')) {
+        return text;
+    }
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(exe: &str) -> Unit<'_> {
+        Unit { exe: Path::new(exe), config: None, home: None, version: 252 }
+    }
+
+    #[test]
+    fn the_units_run_this_program() {
+        for (exe, expected) in [
+            ("/usr/bin/daoyou", "ExecStart=/usr/bin/daoyou gateway --no-cli"),
+            ("/opt/my tools/dao%you", "ExecStart=\"/opt/my tools/dao%%you\" gateway --no-cli"),
+            ("/opt/$a\"b", "ExecStart=\"/opt/$$a\\\"b\" gateway --no-cli"),
+        ] {
+            for is_system in [true, false] {
+                let text = unit(exe).text(is_system);
+                assert!(text.lines().any(|line| line == expected), "{expected}\n{text}");
+                assert_eq!(text.matches("ExecStart=").count(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_usual_stays_and_what_is_not_is_written() {
+        assert_eq!(unit("/usr/local/bin/daoyou").text(true), SYSTEM);
+        let (config, home) = (Path::new("/etc/daoyou.toml"), Path::new("/srv/my $home"));
+        let text = Unit { config: Some(config), home: Some(home), version: 254, ..unit("/d") }.text(false);
+        for line in [
+            "ExecStart=/d gateway --no-cli --config /etc/daoyou.toml",
+            "Environment=\"DAOYOU_HOME=/srv/my $home\"",
+            "RestartSteps=6",
+            "RestartMaxDelaySec=1min",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+        }
+    }
+}

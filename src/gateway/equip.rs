@@ -1,0 +1,135 @@
+//! What turns work with, made from the configuration: at the start, and anew at each reload.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use jiff::tz::TimeZone;
+
+use crate::agent::{FlightRecorder, LaneRunner, Phrases, SlashCommands, SystemPrompt};
+use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
+use crate::config::Config;
+use crate::home::Home;
+use crate::live::Live;
+use crate::llm::Models;
+use crate::store::{Store, StoreConfig};
+use crate::tools::{self, Executor};
+
+/// The parts of a running gateway that a reload replaces.
+#[derive(Clone)]
+pub(super) struct Equipment {
+    pub runner: Arc<Live<LaneRunner>>,
+    pub slash: Arc<Live<SlashCommands>>,
+    pub models: Arc<Live<Models>>,
+    /// `agent.model`.
+    pub model: Arc<Live<String>>,
+    pub store: Arc<Live<StoreConfig>>,
+}
+
+impl Equipment {
+    pub fn new(config: &Config, runner: LaneRunner, slash: Arc<Live<SlashCommands>>) -> Self {
+        Self {
+            models: Arc::new(Live::new(runner.models.clone())),
+            runner: Arc::new(Live::new(runner)),
+            slash,
+            model: Arc::new(Live::new(config.agent.model.clone())),
+            store: Arc::new(Live::new(config.store.clone())),
+        }
+    }
+
+    /// Puts `runner`, and what belongs to it, in the place of the one that runs turns now.
+    pub fn replace(&self, config: &Config, runner: LaneRunner) {
+        runner.bus.reconfigure(bus_settings(config));
+        self.models.set(runner.models.clone());
+        self.model.set(config.agent.model.clone());
+        self.store.set(config.store.clone());
+        self.slash.set(runner.slash.clone());
+        self.runner.set(runner);
+    }
+}
+
+/// The tools over `workspace`.
+pub(super) fn build_tools(config: &Config, workspace: &Path, home: &Home) -> anyhow::Result<Arc<Executor>> {
+    // Not the file's path: the program may be replaced on disk while it runs.
+    let exe = PathBuf::from("/proc/self/exe");
+    Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe)?))
+}
+
+pub(super) fn slash_commands(
+    config: &Config,
+    store: Store,
+    models: Arc<Models>,
+    tools: Arc<Executor>,
+    started: Instant,
+) -> anyhow::Result<SlashCommands> {
+    Ok(SlashCommands {
+        phrases: Phrases::of(config.agent.locale),
+        models,
+        tools,
+        store,
+        timezone: timezone(config)?,
+        started,
+    })
+}
+
+/// A runner with the models and tools of `slash`.
+pub(super) fn lane_runner(
+    config: &Config,
+    workspace: &Path,
+    slash: Arc<SlashCommands>,
+    bus: Arc<MessageBus>,
+    flight: Arc<FlightRecorder>,
+) -> anyhow::Result<LaneRunner> {
+    let system = SystemPrompt::new(workspace, &config.owner.name)
+        .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
+    Ok(LaneRunner {
+        bus,
+        config: config.agent.clone(),
+        timezone: slash.timezone.clone(),
+        models: slash.models.clone(),
+        tools: slash.tools.clone(),
+        system,
+        phrases: slash.phrases,
+        slash,
+        cancels: Arc::default(),
+        flight,
+    })
+}
+
+pub(super) fn bus_settings(config: &Config) -> BusSettings {
+    BusSettings {
+        capacities: capacities(config),
+        reserve: config.store.reserve.0.0,
+        drain_timeout: config.gateway.drain_timeout.0,
+        owners: config.owner.identities.iter().cloned().collect(),
+        notices: notices(config),
+    }
+}
+
+fn capacities(config: &Config) -> Capacities {
+    let size = |value: u32| usize::try_from(value).unwrap_or(usize::MAX);
+    Capacities {
+        session: size(config.gateway.session_capacity),
+        inbound: size(config.gateway.inbound_capacity),
+        outbound: size(config.gateway.outbound_capacity),
+    }
+}
+
+fn notices(config: &Config) -> Option<Notices> {
+    let (channel, chat_id) = config.owner.notify.split_once(':')?;
+    // A webhook's name holds a colon itself: `webhook:NAME:CHAT`.
+    let (channel, chat_id) = match (channel, chat_id.split_once(':')) {
+        ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id),
+        _ => (channel.to_owned(), chat_id),
+    };
+    let phrases = Phrases::of(config.agent.locale);
+    Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter: phrases.dead_letter, loss: phrases.loss })
+}
+
+fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
+    match config.agent.timezone.as_str() {
+        "" => Ok(TimeZone::system()),
+        name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),
+    }
+}

@@ -1,0 +1,115 @@
+//! Bodies on their way: what a client sends, bounded in size and time, and what it is answered.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Body;
+use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use super::connections::Connection;
+use super::fault::Fault;
+use super::limits::Limits;
+
+/// The body of a request.
+pub struct Received {
+    inner: Incoming,
+    /// How many bytes may still come.
+    left: u64,
+    limit: u64,
+    deadline: Instant,
+    allowed: Duration,
+    /// Made when the body is first waited for: most bodies are there already.
+    timer: Option<Pin<Box<Sleep>>>,
+    connection: Arc<Connection>,
+}
+
+impl Received {
+    pub fn new(inner: Incoming, limits: &Limits, deadline: Instant, connection: Arc<Connection>) -> Self {
+        let limit = limits.body_bytes;
+        Self { inner, left: limit, limit, deadline, allowed: limits.body, timer: None, connection }
+    }
+
+    fn spoil(&self, fault: Fault) -> Box<dyn Error + Send + Sync> {
+        let error = fault.message.clone().into();
+        self.connection.spoil_body(fault);
+        error
+    }
+}
+
+impl HttpBody for Received {
+    type Data = Bytes;
+    type Error = Box<dyn Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(context) else {
+            let deadline = self.deadline;
+            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+            ready!(timer.as_mut().poll(context));
+            return Poll::Ready(Some(Err(self.spoil(Fault::late("the body", self.allowed)))));
+        };
+        let frame = match frame {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+            None => return Poll::Ready(None),
+        };
+        let size = frame.data_ref().map_or(0, |data| data.len() as u64);
+        match self.left.checked_sub(size) {
+            Some(left) => self.left = left,
+            None => return Poll::Ready(Some(Err(self.spoil(Fault::too_large(self.limit))))),
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// The body of a response. Tells the connection when it has been handed on, or given up.
+pub struct Answer {
+    inner: Body,
+    connection: Arc<Connection>,
+}
+
+impl Answer {
+    pub fn new(inner: Body, connection: Arc<Connection>) -> Self {
+        Self { inner, connection }
+    }
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.connection.answered();
+    }
+}

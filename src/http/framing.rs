@@ -1,0 +1,171 @@
+//! Where the body of a request ends.
+
+/// The longest line of a chunk's size, and all trailer fields together, in bytes.
+const MAX_LINE: u32 = 4_096;
+
+/// The most digits of a chunk's size; more would not fit into 64 bits.
+const MAX_DIGITS: u32 = 15;
+
+/// How far a body has been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Framing(Body);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Body {
+    /// So many bytes are still to come.
+    Length(u64),
+    Chunked(Chunk),
+}
+
+/// A place in a chunked body (RFC 9112, section 7.1). Stricter than the RFC: lines end with CR LF, and nothing but an
+/// extension follows the size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Chunk {
+    Size {
+        value: u64,
+        digits: u32,
+    },
+    Extension {
+        value: u64,
+        length: u32,
+    },
+    SizeEnd {
+        value: u64,
+    },
+    Data {
+        left: u64,
+    },
+    DataCr,
+    DataLf,
+    /// At the start of a trailer field, or of the blank line that ends all.
+    Trailer {
+        length: u32,
+    },
+    TrailerText {
+        length: u32,
+    },
+    TrailerEnd {
+        length: u32,
+    },
+    LastLf,
+    Done,
+}
+
+/// The body is not what chunks look like.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl Framing {
+    pub fn length(bytes: u64) -> Self {
+        Self(Body::Length(bytes))
+    }
+
+    pub fn chunked() -> Self {
+        Self(Body::Chunked(Chunk::Size { value: 0, digits: 0 }))
+    }
+
+    /// Whether the whole body has been read.
+    pub fn is_done(&self) -> bool {
+        matches!(self.0, Body::Length(0) | Body::Chunked(Chunk::Done))
+    }
+
+    /// Reads on, and answers how many of `bytes` belong to the body.
+    pub fn consume(&mut self, bytes: &[u8]) -> Result<usize, Malformed> {
+        let chunk = match &mut self.0 {
+            Body::Length(left) => {
+                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                *left -= taken as u64;
+                return Ok(taken);
+            }
+            Body::Chunked(chunk) => chunk,
+        };
+        let mut at = 0;
+        while at < bytes.len() && *chunk != Chunk::Done {
+            if let Chunk::Data { left } = chunk {
+                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len() - at);
+                *left -= taken as u64;
+                at += taken;
+                if *left == 0 {
+                    *chunk = Chunk::DataCr;
+                }
+            } else {
+                *chunk = chunk.step(bytes[at])?;
+                at += 1;
+            }
+        }
+        Ok(at)
+    }
+}
+
+impl Chunk {
+    fn step(&self, byte: u8) -> Result<Self, Malformed> {
+        Ok(match (self, byte) {
+            (Self::Size { value, digits }, _) if byte.is_ascii_hexdigit() && *digits < MAX_DIGITS => {
+                let digit = char::from(byte).to_digit(16).ok_or(Malformed)?;
+                Self::Size { value: (value << 4) | u64::from(digit), digits: digits + 1 }
+            }
+            (Self::Size { value, digits: 1.. }, b';') => Self::Extension { value: *value, length: 0 },
+            (Self::Size { value, digits: 1.. } | Self::Extension { value, .. }, b'\r') => {
+                Self::SizeEnd { value: *value }
+            }
+            (Self::Extension { value, length }, _) if byte != b'\n' && *length < MAX_LINE => {
+                Self::Extension { value: *value, length: length + 1 }
+            }
+            (Self::SizeEnd { value: 0 }, b'\n') => Self::Trailer { length: 0 },
+            (Self::SizeEnd { value }, b'\n') => Self::Data { left: *value },
+            (Self::DataCr, b'\r') => Self::DataLf,
+            (Self::DataLf, b'\n') => Self::Size { value: 0, digits: 0 },
+            (Self::Trailer { .. }, b'\r') => Self::LastLf,
+            (Self::LastLf, b'\n') => Self::Done,
+            (Self::TrailerText { length }, b'\r') => Self::TrailerEnd { length: *length },
+            (Self::Trailer { length } | Self::TrailerText { length }, _) if byte != b'\n' && *length < MAX_LINE => {
+                Self::TrailerText { length: length + 1 }
+            }
+            (Self::TrailerEnd { length }, b'\n') => Self::Trailer { length: *length },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunked_body_ends_where_it_ends_however_it_arrives() {
+        let long = format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(5_000));
+        let table: &[(&str, Option<usize>)] = &[
+            ("0\r\n\r\nGET", Some(5)),
+            ("3\r\nabc\r\n0\r\n\r\nGET", Some(13)),
+            ("A;name=\"v\"\r\n0123456789\r\n00\r\nX: 1\r\nY: 2\r\n\r\n", Some(42)),
+            ("3\r\nabcd\r\n0\r\n\r\n", None),
+            ("\r\n", None),
+            ("3\nabc\r\n", None),
+            ("3 \r\nabc\r\n", None),
+            ("-3\r\nabc", None),
+            ("0x3\r\nabc", None),
+            ("ffffffffffffffff\r\n", None),
+            ("3;\nabc\r\n", None),
+            ("0\r\nX: 1\n\r\n", None),
+            (&long, None),
+        ];
+        for (text, expected) in table {
+            let mut whole = Framing::chunked();
+            let got = whole.consume(text.as_bytes()).ok().filter(|_| whole.is_done());
+            assert_eq!(got, *expected, "{text:.40?}");
+            let mut split = Framing::chunked();
+            let mut used = 0;
+            let ends = text.bytes().try_for_each(|byte| split.consume(&[byte]).map(|one| used += one));
+            assert_eq!(ends.ok().filter(|()| split.is_done()).map(|()| used), *expected, "{text:.40?} byte by byte");
+        }
+    }
+
+    #[test]
+    fn a_body_of_known_length_takes_no_more() {
+        let mut body = Framing::length(5);
+        assert_eq!(body.consume(b"abc"), Ok(3));
+        assert!(!body.is_done());
+        assert_eq!(body.consume(b"deGET"), Ok(2));
+        assert!(body.is_done());
+    }
+}

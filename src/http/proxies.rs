@@ -1,0 +1,154 @@
+//! Who the client is behind proxies that the owner trusts.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use axum::http::HeaderMap;
+use daoyou_channels::ClientAddr;
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
+/// The most addresses of `X-Forwarded-For` that are looked at.
+const MAX_HOPS: usize = 32;
+
+/// A range of addresses, written `10.0.0.0/8`, or one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    base: IpAddr,
+    prefix: u32,
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no address or range of addresses");
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix.parse::<u32>().map_err(|_| wrong())?)),
+            None => (text, None),
+        };
+        let base: IpAddr = address.parse().map_err(|_| wrong())?;
+        let bits = if base.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.unwrap_or(bits);
+        if prefix > bits {
+            return Err(wrong());
+        }
+        Ok(Self { base, prefix })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.base, self.prefix)
+    }
+}
+
+impl Network {
+    /// Whether `address`, which is canonical, lies in it.
+    pub fn holds(&self, address: IpAddr) -> bool {
+        let differs = |bits: u32, differing: u128| {
+            let host_bits = bits - self.prefix;
+            differing.checked_shr(host_bits).unwrap_or(0) != 0
+        };
+        match (self.base, address) {
+            (IpAddr::V4(base), IpAddr::V4(address)) => !differs(32, u128::from(base.to_bits() ^ address.to_bits())),
+            (IpAddr::V6(base), IpAddr::V6(address)) => !differs(128, base.to_bits() ^ address.to_bits()),
+            _ => false,
+        }
+    }
+}
+
+/// `gateway.trusted_proxies`.
+#[derive(Clone, Debug, Default)]
+pub struct Proxies(pub Vec<Network>);
+
+impl Proxies {
+    /// The client behind the connection from `peer`: the last address of `X-Forwarded-For` that is no trusted proxy's,
+    /// if `peer` is one; else `peer` itself.
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddr {
+        let mut client = peer.to_canonical();
+        if !self.trusts(client) {
+            return ClientAddr(client);
+        }
+        // Several fields are one list, in their order (RFC 9110, section 5.3).
+        let hops = headers.get_all(FORWARDED_FOR).iter().rev().flat_map(|field| {
+            let text = field.to_str().unwrap_or("unreadable");
+            text.rsplit(',')
+        });
+        for hop in hops.take(MAX_HOPS) {
+            // What a trusted proxy wrote that is no address says nothing of who stands behind it.
+            let Some(address) = hop_address(hop.trim()) else { break };
+            client = address;
+            if !self.trusts(client) {
+                break;
+            }
+        }
+        ClientAddr(client)
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.holds(address))
+    }
+}
+
+/// Some proxies write the port, too.
+fn hop_address(text: &str) -> Option<IpAddr> {
+    let bare = text.parse::<IpAddr>().ok();
+    let with_port = || text.parse::<std::net::SocketAddr>().ok().map(|address| address.ip());
+    let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+    bare.or_else(with_port).or_else(bracketed).map(|address: IpAddr| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_holds_what_shares_its_prefix() {
+        for (network, address, expected) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.0.0.0/8", "::a00:1", false),
+            ("0.0.0.0/0", "203.0.113.7", true),
+            ("192.0.2.7", "192.0.2.7", true),
+            ("192.0.2.7", "192.0.2.8", false),
+            ("fd00::/8", "fdff::1", true),
+            ("::/0", "2001:db8::1", true),
+            ("::1", "::2", false),
+        ] {
+            let got = network.parse::<Network>().unwrap().holds(address.parse().unwrap());
+            assert_eq!(got, expected, "{network} {address}");
+        }
+        for wrong in ["10.0.0.0/33", "10.0.0/8", "::/129", "proxy.example.org", "10.0.0.0/", ""] {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_says_who_stands_behind_it() {
+        let proxies = Proxies(["127.0.0.1", "10.0.0.0/8"].map(|text| text.parse().unwrap()).into());
+        for (peer, fields, expected) in [
+            ("203.0.113.9", &["198.51.100.1"][..], "203.0.113.9"),
+            ("127.0.0.1", &[], "127.0.0.1"),
+            ("127.0.0.1", &["198.51.100.1"], "198.51.100.1"),
+            ("::ffff:127.0.0.1", &["::ffff:198.51.100.1"], "198.51.100.1"),
+            ("127.0.0.1", &["1.2.3.4, 198.51.100.1, 10.0.0.5"], "198.51.100.1"),
+            ("127.0.0.1", &["1.2.3.4", "198.51.100.1"], "198.51.100.1"),
+            ("127.0.0.1", &["198.51.100.1:4711"], "198.51.100.1"),
+            ("127.0.0.1", &["[2001:db8::1]:4711"], "2001:db8::1"),
+            ("127.0.0.1", &["198.51.100.1, unknown"], "127.0.0.1"),
+            ("127.0.0.1", &["198.51.100.1, nonsense, 10.0.0.5"], "10.0.0.5"),
+            ("127.0.0.1", &["10.0.0.5, 10.0.0.6"], "10.0.0.5"),
+        ] {
+            let mut list = HeaderMap::new();
+            fields.iter().for_each(|text| drop(list.append(FORWARDED_FOR, text.parse().unwrap())));
+            let got = proxies.client(peer.parse().unwrap(), &list);
+            assert_eq!(got.0, expected.parse::<IpAddr>().unwrap(), "{peer} {fields:?}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(FORWARDED_FOR, "198.51.100.1".parse().unwrap());
+        let nobody = Proxies::default().client("127.0.0.1".parse().unwrap(), &headers);
+        assert_eq!(nobody.0, "127.0.0.1".parse::<IpAddr>().unwrap());
+    }
+}

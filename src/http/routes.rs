@@ -1,0 +1,90 @@
+//! What is served where: to the world, and on the Unix socket to the owner's own commands.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::{Router, middleware};
+use daoyou_channels::cli::CliChannel;
+use tokio::net::UnixListener;
+use tokio_util::sync::CancellationToken;
+
+use super::fault::Fault;
+use super::metrics::{count_requests, metrics_routes};
+use super::token::{self, TokenGate};
+use super::{api, health};
+use crate::bus::{BusInbox, ChannelHealth, MessageBus};
+use crate::live::Live;
+use crate::llm::Models;
+
+/// The largest request body where a route sets no smaller one, in bytes.
+pub const BODY_LIMIT: usize = 2 * 1024 * 1024;
+
+/// What the routes work with.
+pub struct Hub {
+    pub bus: Arc<MessageBus>,
+    pub inbox: BusInbox,
+    pub channels: Arc<ChannelHealth>,
+    pub cli: Arc<CliChannel>,
+    pub models: Arc<Live<Models>>,
+    /// `agent.model`.
+    pub model: Arc<Live<String>>,
+    pub started: Instant,
+    /// Cancelled when open streams are to end.
+    pub shutdown: CancellationToken,
+}
+
+/// What is served on TCP: health and what the channels mount, open to all whom those let in; `/api` and `/metrics`, to
+/// those who show the token.
+pub fn router(hub: Arc<Hub>, channels: Vec<Router>, gate: Arc<TokenGate>) -> Router {
+    let guarded = owners(hub.clone()).route_layer(middleware::from_fn_with_state(gate, token::guard));
+    let open = channels.into_iter().fold(health::routes(hub.clone()), Router::merge);
+    finish(open.merge(guarded), &hub)
+}
+
+/// The routes of the control socket.
+pub fn control(hub: Arc<Hub>) -> Router {
+    finish(health::routes(hub.clone()).merge(owners(hub.clone())), &hub)
+}
+
+fn owners(hub: Arc<Hub>) -> Router {
+    api::routes(hub.clone()).merge(metrics_routes(hub))
+}
+
+fn finish(router: Router, hub: &Hub) -> Router {
+    let count = middleware::from_fn_with_state(hub.bus.metrics().clone(), count_requests);
+    router.fallback(not_found).layer(DefaultBodyLimit::max(BODY_LIMIT)).layer(count)
+}
+
+/// Serves the control socket at `path`, for its owner only, until `shutdown`; removes it then.
+///
+/// # Errors
+/// The socket cannot be made.
+pub async fn serve_control(path: &Path, router: Router, shutdown: CancellationToken) -> std::io::Result<()> {
+    // The lock on the home is ours, so a socket that lies here is a dead gateway's.
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    let path = path.to_owned();
+    tokio::spawn(async move {
+        let served =
+            axum::serve(listener, router.into_make_service()).with_graceful_shutdown(shutdown.cancelled_owned());
+        if let Err(error) = served.await {
+            tracing::error!(%error, "the control socket ended");
+        }
+        if let Err(error) = std::fs::remove_file(&path) {
+            tracing::debug!(%error, "the control socket could not be removed");
+        }
+    });
+    Ok(())
+}
+
+async fn not_found(uri: axum::http::Uri) -> Fault {
+    Fault::new(StatusCode::NOT_FOUND, "not_found", format!("there is nothing at {:.200}", uri.path()))
+}

@@ -1,0 +1,44 @@
+//! All of it together.
+
+use std::time::SystemTime;
+
+use super::{HttpMetrics, Kind, MessageMetrics, Page, Scraped, StoreMetrics, TurnMetrics, process};
+
+/// What a gateway counts and measures; one for each gateway, shared by all its parts.
+#[derive(Debug)]
+pub struct Metrics {
+    pub messages: MessageMetrics,
+    pub turns: TurnMetrics,
+    pub store: StoreMetrics,
+    pub http: HttpMetrics,
+    started: SystemTime,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            messages: MessageMetrics::default(),
+            turns: TurnMetrics::default(),
+            store: StoreMetrics::default(),
+            http: HttpMetrics::default(),
+            started: SystemTime::now(),
+        }
+    }
+}
+
+impl Metrics {
+    /// The page, with what is only known when it is asked for.
+    pub fn render(&self, scraped: &Scraped) -> String {
+        let mut page = Page::default();
+        page.family("daoyou_build_info", Kind::Gauge, "Always 1; the labels say which build this is.");
+        let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+        page.sample(&[("version", env!("CARGO_PKG_VERSION")), ("build", build)], 1);
+        self.messages.write(&mut page);
+        self.turns.write(&mut page);
+        scraped.write(&mut page);
+        self.store.write(&mut page);
+        self.http.write(&mut page);
+        process::write(&mut page, self.started);
+        page.into_text()
+    }
+}

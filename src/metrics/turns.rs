@@ -1,0 +1,268 @@
+//! Turns, and what they spend their time and tokens on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Counter, Family, Gauge, Held, Histogram, Kind, Page};
+
+/// More of each than there are; whoever names a model in a chat must not make ever more series.
+const CODES: usize = 64;
+const PROVIDERS: usize = 50;
+const MODELS: usize = 50;
+const TOOLS: usize = 200;
+
+/// Seconds: from a command's answer to the longest turn.
+const SECONDS: &[f64] =
+    &[0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// With the stable word for what went wrong.
+    Failed(&'static str),
+    Cancelled,
+    /// Its message was given up.
+    Dead,
+}
+
+/// A part of a turn's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// From the message's acceptance until its turn began.
+    Waiting,
+    /// All model calls of the turn together.
+    Model,
+    /// All tools of the turn together.
+    Tools,
+    /// The commit that ends the turn.
+    End,
+}
+
+/// Tokens of one model.
+#[derive(Debug, Default)]
+pub struct ModelUse {
+    input: Counter,
+    output: Counter,
+    cached: Counter,
+}
+
+/// Calls of one tool.
+#[derive(Debug)]
+pub struct ToolMetrics {
+    ok: Counter,
+    failed: Counter,
+    duration: Histogram,
+}
+
+/// What is known of turns.
+#[derive(Debug)]
+pub struct TurnMetrics {
+    done: Counter,
+    failed: Counter,
+    cancelled: Counter,
+    dead: Counter,
+    codes: Family<Counter>,
+    running: Gauge,
+    waiting: Histogram,
+    model: Histogram,
+    tools: Histogram,
+    end: Histogram,
+    whole: Histogram,
+    models: Family<Family<ModelUse>>,
+    by_tool: Family<ToolMetrics>,
+}
+
+impl Default for TurnMetrics {
+    fn default() -> Self {
+        let seconds = || Histogram::new(SECONDS);
+        Self {
+            done: Counter::default(),
+            failed: Counter::default(),
+            cancelled: Counter::default(),
+            dead: Counter::default(),
+            codes: Family::new(CODES),
+            running: Gauge::default(),
+            waiting: seconds(),
+            model: seconds(),
+            tools: seconds(),
+            end: seconds(),
+            whole: seconds(),
+            models: Family::with(PROVIDERS, || Family::new(MODELS)),
+            by_tool: Family::with(TOOLS, || ToolMetrics {
+                ok: Counter::default(),
+                failed: Counter::default(),
+                duration: Histogram::new(SECONDS),
+            }),
+        }
+    }
+}
+
+impl TurnMetrics {
+    /// A turn runs until what is answered is dropped.
+    pub fn run(&self) -> Held {
+        self.running.hold()
+    }
+
+    /// A turn has ended, `whole` after its message was accepted.
+    pub fn ended(&self, outcome: Outcome, whole: Duration) {
+        match outcome {
+            Outcome::Done => self.done.one(),
+            Outcome::Cancelled => self.cancelled.one(),
+            Outcome::Dead => self.dead.one(),
+            Outcome::Failed(code) => {
+                self.failed.one();
+                self.codes.get(code).one();
+            }
+        }
+        self.whole.time(whole);
+    }
+
+    /// A turn spent `took` on this.
+    pub fn phase(&self, phase: Phase, took: Duration) {
+        let histogram = match phase {
+            Phase::Waiting => &self.waiting,
+            Phase::Model => &self.model,
+            Phase::Tools => &self.tools,
+            Phase::End => &self.end,
+        };
+        histogram.time(took);
+    }
+
+    /// Measures one turn.
+    pub fn meter(&self) -> TurnMeter<'_> {
+        TurnMeter { turns: self, model: Sum::default(), tools: Sum::default() }
+    }
+
+    pub(super) fn write(&self, page: &mut Page) {
+        page.family("daoyou_turns_total", Kind::Counter, "Turns that ended, by how.");
+        for (outcome, count) in
+            [("done", &self.done), ("failed", &self.failed), ("cancelled", &self.cancelled), ("dead", &self.dead)]
+        {
+            page.sample(&[("outcome", outcome)], count.get());
+        }
+        page.family("daoyou_turn_failures_total", Kind::Counter, "Turns that failed, by the code of their error.");
+        for (code, count) in self.codes.all() {
+            page.sample(&[("code", &code)], count.get());
+        }
+        page.family("daoyou_turns_running", Kind::Gauge, "Turns that run now.");
+        page.sample(&[], self.running.get());
+        page.family(
+            "daoyou_turn_phase_duration_seconds",
+            Kind::Histogram,
+            "Where the time of a turn went: waiting in its lane, all its model calls, all its tools, the commit of its end.",
+        );
+        for (phase, histogram) in
+            [("waiting", &self.waiting), ("model", &self.model), ("tools", &self.tools), ("end", &self.end)]
+        {
+            page.histogram(&[("phase", phase)], histogram);
+        }
+        page.family(
+            "daoyou_turn_duration_seconds",
+            Kind::Histogram,
+            "From the acceptance of a message to the end of its turn.",
+        );
+        page.histogram(&[], &self.whole);
+        self.write_tokens(page);
+        self.write_tools(page);
+    }
+
+    fn write_tokens(&self, page: &mut Page) {
+        page.family(
+            "daoyou_model_tokens_total",
+            Kind::Counter,
+            "Tokens of models: input (with those read from the service's cache), output, and cached (of the input).",
+        );
+        for (provider, models) in self.models.all() {
+            for (model, used) in models.all() {
+                for (kind, count) in [("input", &used.input), ("output", &used.output), ("cached", &used.cached)] {
+                    page.sample(&[("provider", &provider), ("model", &model), ("kind", kind)], count.get());
+                }
+            }
+        }
+    }
+
+    fn write_tools(&self, page: &mut Page) {
+        let tools = self.by_tool.all();
+        page.family("daoyou_tool_calls_total", Kind::Counter, "Calls of tools, by how they ended.");
+        for (tool, calls) in &tools {
+            for (outcome, count) in [("ok", &calls.ok), ("failed", &calls.failed)] {
+                page.sample(&[("tool", tool), ("outcome", outcome)], count.get());
+            }
+        }
+        page.family("daoyou_tool_call_duration_seconds", Kind::Histogram, "How long calls of tools took.");
+        for (tool, calls) in &tools {
+            page.histogram(&[("tool", tool)], &calls.duration);
+        }
+    }
+}
+
+/// Measures one turn while it runs.
+#[derive(Debug)]
+pub struct TurnMeter<'a> {
+    turns: &'a TurnMetrics,
+    model: Sum,
+    tools: Sum,
+}
+
+/// The time of one model call.
+#[derive(Debug)]
+pub struct Asking<'a> {
+    sum: &'a Sum,
+    began: Instant,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.sum.add(self.began.elapsed());
+    }
+}
+
+/// Nanoseconds; nothing yet is no observation.
+#[derive(Debug, Default)]
+struct Sum(AtomicU64);
+
+impl Sum {
+    fn add(&self, took: Duration) {
+        // What took no measurable time was there all the same.
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
+        self.0.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    fn observe(&self, histogram: &Histogram) {
+        match self.0.load(Ordering::Relaxed) {
+            0 => {}
+            nanos => histogram.time(Duration::from_nanos(nanos)),
+        }
+    }
+}
+
+impl TurnMeter<'_> {
+    /// A model is asked until what is answered is dropped, also by a turn that was stopped meanwhile.
+    pub fn ask_model(&self) -> Asking<'_> {
+        Asking { sum: &self.model, began: Instant::now() }
+    }
+
+    /// A model answered. `cached` is that part of `input` which came from the service's cache.
+    pub fn model_used(&self, provider: &str, model: &str, input: u64, output: u64, cached: u64) {
+        let used: Arc<ModelUse> = self.turns.models.get(provider).get(model);
+        used.input.add(input);
+        used.output.add(output);
+        used.cached.add(cached);
+    }
+
+    /// A tool ran. `tool` is a registered name: models write what they like.
+    pub fn tool_ran(&self, tool: &str, is_ok: bool, took: Duration) {
+        let calls = self.turns.by_tool.get(tool);
+        if is_ok { &calls.ok } else { &calls.failed }.one();
+        calls.duration.time(took);
+        self.tools.add(took);
+    }
+
+    /// The turn has its answer.
+    pub fn end(&self) {
+        self.model.observe(&self.turns.model);
+        self.tools.observe(&self.turns.tools);
+    }
+}

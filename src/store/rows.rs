@@ -1,0 +1,357 @@
+//! Takes over rows from a database that can be read in parts only.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, OpenFlags, Row, Statement, params_from_iter};
+use uuid::Uuid;
+
+use super::turn_steps::StepRow;
+use super::{StoreError, database, migrations, turn_steps};
+
+/// The tables that matter most, in the order in which they are read; others follow.
+const FIRST: [&str; 7] = ["meta", "inbox", "outbox", "sessions", "messages", "turn_steps", "cursors"];
+
+/// The most ranges of missing messages that are listed.
+const RANGES: usize = 1_000;
+
+/// What was taken over.
+#[derive(Debug, Default)]
+pub struct Taken {
+    tables: Vec<(String, Copied)>,
+    /// Turns that were running and whose steps are not all there.
+    cut: usize,
+}
+
+#[derive(Debug, Default)]
+struct Copied {
+    rows: u64,
+    /// Rows that hold what no row of ours can.
+    bad: u64,
+    /// Some part could not be read.
+    has_holes: bool,
+}
+
+struct Table {
+    name: String,
+    columns: Vec<Column>,
+    /// The primary key.
+    key: Vec<String>,
+}
+
+struct Column {
+    name: String,
+    kind: String,
+    is_nullable: bool,
+}
+
+impl Taken {
+    pub fn in_words(&self) -> String {
+        let rows = self.tables.iter().filter(|(_, copied)| copied.rows > 0);
+        let rows = rows.map(|(name, copied)| format!("{name} {}", copied.rows)).collect::<Vec<_>>().join(", ");
+        let holes = self.tables.iter().filter(|(_, copied)| copied.has_holes || copied.bad > 0);
+        let holes = holes.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+        let mut words = format!("Rows taken over: {}", if rows.is_empty() { "none" } else { &rows });
+        if !holes.is_empty() {
+            words.push_str(&format!("; not all could be read of {holes}"));
+        }
+        if self.cut > 0 {
+            words.push_str(&format!("; {} turns end with an error, as their steps are not all there", self.cut));
+        }
+        words
+    }
+}
+
+/// An empty database in one file, for bulk writing. It is synced when it is done, by whoever uses it.
+pub fn make_fresh(path: &Path) -> Result<Connection, StoreError> {
+    let mut fresh = database::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    fresh.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    fresh.pragma_update(None, "journal_mode", "MEMORY")?;
+    fresh.pragma_update(None, "synchronous", "OFF")?;
+    migrations::run(&mut fresh)?;
+    Ok(fresh)
+}
+
+/// Copies every row that can be read into the fresh database at `target`. With `is_doubtful` what can be read may be
+/// older than what was written.
+///
+/// # Errors
+/// The new database cannot be written.
+pub fn take_over(source: &Connection, target: &Path, is_doubtful: bool) -> Result<Taken, StoreError> {
+    let mut fresh = make_fresh(target)?;
+    let fresh = fresh.transaction()?;
+    let mut taken = Taken::default();
+    let mut cut = BTreeSet::new();
+    for table in tables(&fresh)? {
+        let copied = match of_source(source, table) {
+            Some(table) => {
+                let mut copy = Copy { source, target: &fresh, table: &table, copied: Copied::default() };
+                copy.all()?;
+                if copy.copied.has_holes {
+                    cut.extend(copy.between()?);
+                }
+                (table.name.clone(), copy.copied)
+            }
+            None => continue,
+        };
+        taken.tables.push(copied);
+    }
+    mend_sessions(&fresh)?;
+    taken.cut = cut_turns(&fresh, &cut, is_doubtful)?;
+    fresh.commit()?;
+    Ok(taken)
+}
+
+/// The seqs up to `last` that no message has, without those that were known to be missing.
+pub fn missing(connection: &Connection, last: i64, known: &[(i64, i64)]) -> Result<Vec<(i64, i64)>, StoreError> {
+    let mut statement = connection.prepare("SELECT seq FROM inbox ORDER BY seq")?;
+    let mut present = statement.query([])?;
+    let mut expected = 1;
+    let mut missing = Vec::new();
+    let mut gap = |from: i64, to: i64| {
+        let mut known: Vec<_> = known.iter().filter(|(first, end)| *first <= to && *end >= from).copied().collect();
+        known.sort_unstable();
+        let mut from = from;
+        for (first, end) in known {
+            if from < first {
+                missing.push((from, first - 1));
+            }
+            from = from.max(end.saturating_add(1));
+        }
+        if from <= to {
+            missing.push((from, to));
+        }
+        // Beyond that the list is of no use; the last range then holds some that are not missing.
+        if missing.len() > RANGES
+            && let Some((_, to)) = missing.pop()
+            && let Some(before) = missing.last_mut()
+        {
+            before.1 = to;
+        }
+    };
+    while let Some(row) = present.next()? {
+        let seq: i64 = row.get(0)?;
+        if seq > expected {
+            gap(expected, seq - 1);
+        }
+        expected = seq.saturating_add(1);
+    }
+    if last >= expected {
+        gap(expected, last);
+    }
+    Ok(missing)
+}
+
+/// The tables of ours, those that matter first.
+fn tables(fresh: &Connection) -> Result<Vec<Table>, StoreError> {
+    let sql =
+        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'";
+    let mut statement = fresh.prepare(sql)?;
+    let mut names = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    names.sort_by_key(|name| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
+    names.into_iter().map(|name| columns(fresh, name)).collect()
+}
+
+fn columns(connection: &Connection, name: String) -> Result<Table, StoreError> {
+    let mut statement =
+        connection.prepare("SELECT name, type, \"notnull\", pk FROM pragma_table_info(?) ORDER BY cid")?;
+    let mut rows = statement.query([&name])?;
+    let (mut columns, mut key) = (Vec::new(), Vec::new());
+    while let Some(row) = rows.next()? {
+        let (name, place): (String, i64) = (row.get(0)?, row.get(3)?);
+        if place > 0 {
+            key.push((place, name.clone()));
+        }
+        columns.push(Column { name, kind: row.get(1)?, is_nullable: !row.get::<_, bool>(2)? });
+    }
+    drop(rows);
+    drop(statement);
+    key.sort_unstable();
+    Ok(Table { name, columns, key: key.into_iter().map(|(_, name)| name).collect() })
+}
+
+/// The table with the columns alone that the source has, too; `None` where it has no such table.
+fn of_source(source: &Connection, mut table: Table) -> Option<Table> {
+    let theirs = columns(source, table.name.clone()).ok()?;
+    table.columns.retain(|column| theirs.columns.iter().any(|other| other.name == column.name));
+    let has_key = table.key.iter().all(|key| table.columns.iter().any(|column| column.name == *key));
+    (has_key && !table.key.is_empty()).then_some(table)
+}
+
+struct Copy<'a> {
+    source: &'a Connection,
+    target: &'a Connection,
+    table: &'a Table,
+    copied: Copied,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Forward,
+    Backward,
+}
+
+impl Copy<'_> {
+    /// From the beginning as far as it can be read, then from the end.
+    fn all(&mut self) -> Result<(), StoreError> {
+        if !self.scan("TRUE", &[], Way::Forward)? {
+            self.copied.has_holes = true;
+            self.scan("TRUE", &[], Way::Backward)?;
+        }
+        Ok(())
+    }
+
+    /// What stands between two holes: found by its number, or by what other rows name. Answers the keys of which not all
+    /// could be read.
+    fn between(&mut self) -> Result<BTreeSet<String>, StoreError> {
+        let mut cut = BTreeSet::new();
+        match (self.table.name.as_str(), self.table.key.as_slice()) {
+            ("inbox" | "outbox", _) => self.numbered()?,
+            ("messages" | "turn_steps" | "sessions" | "usage", [key, ..]) => {
+                let known = match key.as_str() {
+                    "session" => "SELECT session FROM inbox UNION SELECT session FROM sessions",
+                    _ => "SELECT turn FROM inbox",
+                };
+                let mut statement = self.target.prepare(known)?;
+                let known = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+                let filter = format!("{key} = ?1");
+                for value in known {
+                    let one = [Value::Text(value.clone())];
+                    if !self.scan(&filter, &one, Way::Forward)? {
+                        self.scan(&filter, &one, Way::Backward)?;
+                        cut.insert(value);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(if self.table.name == "turn_steps" { cut } else { BTreeSet::new() })
+    }
+
+    /// The numbers that are not there yet, in halves: what can be read as a whole is.
+    fn numbered(&mut self) -> Result<(), StoreError> {
+        /// The most tries; a whole page of rows costs some dozen.
+        const TRIES: u32 = 200_000;
+        let (name, key) = (&self.table.name, &self.table.key[0]);
+        let sql = format!(
+            "SELECT before + 1, {key} - 1 FROM (SELECT {key}, lag({key}, 1, 0) OVER (ORDER BY {key}) AS before FROM {name})
+             WHERE {key} - before > 1"
+        );
+        let mut statement = self.target.prepare(&sql)?;
+        let inner = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let first: i64 =
+            self.target.query_row(&format!("SELECT ifnull(max({key}), 0) + 1 FROM {name}"), [], |row| row.get(0))?;
+        let given = "SELECT seq FROM sqlite_sequence WHERE name = ?";
+        let last = self.source.query_row(given, [name], |row| row.get(0)).unwrap_or(i64::from(u32::MAX));
+        // Taken from the end: where the last rows cannot be read nothing beyond them can, and that is tried last.
+        let mut gaps = vec![(first, last)];
+        gaps.extend(inner.collect::<Result<Vec<_>, _>>()?);
+        gaps.retain(|(from, to)| from <= to);
+        let filter = format!("{key} BETWEEN ?1 AND ?2");
+        for _ in 0..TRIES {
+            let Some((from, to)) = gaps.pop() else { break };
+            let range = [Value::Integer(from), Value::Integer(to)];
+            if !self.scan(&filter, &range, Way::Forward)? && from < to {
+                let middle = from + (to - from) / 2;
+                gaps.extend([(middle + 1, to), (from, middle)]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the rows that `filter` picks, in order of the key; answers whether all of them could be read.
+    fn scan(&mut self, filter: &str, values: &[Value], way: Way) -> Result<bool, StoreError> {
+        let names = self.table.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ");
+        let order = if way == Way::Forward { "ASC" } else { "DESC" };
+        let order = self.table.key.iter().map(|key| format!("{key} {order}")).collect::<Vec<_>>().join(", ");
+        let name = &self.table.name;
+        let marks = vec!["?"; self.table.columns.len()].join(", ");
+        let mut insert =
+            self.target.prepare_cached(&format!("INSERT OR IGNORE INTO {name} ({names}) VALUES ({marks})"))?;
+        let select = format!("SELECT {names} FROM {name} NOT INDEXED WHERE {filter} ORDER BY {order}");
+        let Ok(mut statement) = self.source.prepare_cached(&select) else { return Ok(false) };
+        let Ok(mut rows) = statement.query(params_from_iter(values)) else { return Ok(false) };
+        loop {
+            match rows.next() {
+                Ok(Some(row)) => match read(self.table, row) {
+                    Some(values) => self.copied.rows += insert_row(&mut insert, &values)?,
+                    None => self.copied.bad += 1,
+                },
+                Ok(None) => return Ok(true),
+                Err(error) => {
+                    tracing::debug!(table = name, %error, "a part cannot be read");
+                    return Ok(false);
+                }
+            }
+        }
+    }
+}
+
+fn insert_row(insert: &mut Statement<'_>, values: &[Value]) -> Result<u64, StoreError> {
+    Ok(insert.execute(params_from_iter(values))? as u64)
+}
+
+/// The values of a row; `None` where they are none that this program writes.
+fn read(table: &Table, row: &Row<'_>) -> Option<Vec<Value>> {
+    let mut values = Vec::with_capacity(table.columns.len());
+    for (at, column) in table.columns.iter().enumerate() {
+        let value = match (row.get_ref(at).ok()?, column.kind.as_str()) {
+            (ValueRef::Null, _) if column.is_nullable => Value::Null,
+            (ValueRef::Integer(number), "INTEGER") => Value::Integer(number),
+            (ValueRef::Text(text), "TEXT") => Value::Text(std::str::from_utf8(text).ok()?.to_owned()),
+            (value, kind) if !matches!(kind, "INTEGER" | "TEXT") => value.try_into().ok()?,
+            _ => return None,
+        };
+        let is_id = matches!(column.name.as_str(), "id" | "turn") && matches!(table.name.as_str(), "inbox" | "outbox");
+        if is_id && !matches!(&value, Value::Text(text) if text.parse::<Uuid>().is_ok()) {
+            return None;
+        }
+        values.push(value);
+    }
+    Some(values)
+}
+
+/// A session whose head is gone or behind gets one that its messages say.
+fn mend_sessions(fresh: &Connection) -> Result<(), StoreError> {
+    fresh.execute_batch(
+        "UPDATE sessions SET next_seq = n.next_seq
+             FROM (SELECT session, max(seq) + 1 AS next_seq FROM messages GROUP BY session) n
+             WHERE n.session = sessions.session AND sessions.next_seq < n.next_seq;
+         INSERT INTO sessions (session, epoch, first_seq, next_seq, created_at, updated_at)
+             SELECT m.session, max(m.epoch),
+                 (SELECT min(f.seq) FROM messages f WHERE f.session = m.session
+                     AND f.epoch = (SELECT max(epoch) FROM messages e WHERE e.session = m.session)),
+                 max(m.seq) + 1, min(m.at), max(m.at)
+             FROM messages m WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = m.session)
+             GROUP BY m.session;",
+    )?;
+    Ok(())
+}
+
+/// A turn that was running and whose steps are not all there must not go on: what it has done would be done again. The
+/// step that is put at its end breaks the chain, so that it ends with an error that its sender is told.
+fn cut_turns(fresh: &Connection, cut: &BTreeSet<String>, is_doubtful: bool) -> Result<usize, StoreError> {
+    let mut statement = fresh.prepare("SELECT DISTINCT turn FROM inbox WHERE state IN ('running', 'waiting')")?;
+    let running = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    let mut count = 0;
+    for turn in running {
+        let steps = turn_steps::of_turn(fresh, turn.parse()?)?;
+        if !is_doubtful && !cut.contains(&turn) && turn_steps::chain_holds(&steps) {
+            continue;
+        }
+        let seq = steps.last().map_or(0, |StepRow { seq, .. }| seq + 1);
+        fresh.execute(
+            "INSERT INTO turn_steps (turn, seq, kind, v, body, hash, at) VALUES (?1, ?2, 'note', ?3, ?4, '', ?5)",
+            rusqlite::params![
+                turn,
+                seq,
+                turn_steps::VERSION,
+                r#"{"step":"note","text":"the steps of this turn were in a damaged part of the database"}"#,
+                super::now_ms(),
+            ],
+        )?;
+        count += 1;
+    }
+    Ok(count)
+}

@@ -1,0 +1,201 @@
+//! Damage in all shapes, and what is left of 300 messages after it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::losses::{self, Loss, LossKind};
+use super::messages;
+use super::{Commit, Connection, Store, StoreError, aside, inbox, outbox, turn_steps};
+use uuid::Uuid;
+
+const MESSAGES: usize = 300;
+
+/// Accepts a message and gives it a step, something said and a reply.
+fn live(connection: &Connection, number: usize) -> Result<(), StoreError> {
+    let id = Uuid::now_v7();
+    let text = |text: &str| text.to_owned();
+    inbox::insert(
+        connection,
+        &inbox::NewMessage {
+            id,
+            channel: text("webhook:in"),
+            external_id: format!("m{number}"),
+            session: format!("s{}", number % 7),
+            chat_id: text("c"),
+            sender: text("ann"),
+            trust: "known",
+            content: format!("message {number} {}", "x".repeat(300)),
+            attachments: text("[]"),
+            metadata: text("{}"),
+            received_at: 1,
+            state: inbox::State::Queued,
+        },
+    )?;
+    turn_steps::append(connection, id, "note", &format!("{{\"text\":\"{}\"}}", "y".repeat(300)))?;
+    messages::append(connection, &format!("s{}", number % 7), id, [("user", "{}".to_owned())].into_iter())?;
+    let (slot, channel, chat_id, body) = (text("reply"), text("webhook:in"), text("c"), text("{}"));
+    outbox::insert(connection, &outbox::NewOutbound { turn: id, slot, channel, chat_id, body })?;
+    Ok(())
+}
+
+/// A database in which half of the messages stand in the file and half in the log, as a killed process leaves them.
+async fn world(folder: &Path) -> PathBuf {
+    let path = folder.join("daoyou.db");
+    let store = Store::open(&path).unwrap();
+    let by_hand = |connection: &Connection| Ok(connection.pragma_update(None, "wal_autocheckpoint", 0)?);
+    store.write_alone(by_hand).await.unwrap();
+    for number in 0..MESSAGES {
+        store.write(Commit::Synced, move |connection| live(connection, number)).await.unwrap();
+        if number == MESSAGES / 2 {
+            store
+                .write_alone(|connection| {
+                    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+                    Ok(())
+                })
+                .await
+                .unwrap();
+        }
+    }
+    let killed = folder.join("killed");
+    fs::create_dir(&killed).unwrap();
+    for name in ["daoyou.db", "daoyou.db-wal", "daoyou.mark"] {
+        fs::copy(folder.join(name), killed.join(name)).unwrap();
+    }
+    store.close().await;
+    killed.join("daoyou.db")
+}
+
+/// What is left after `damage`: messages, and what is said of it. And that the next messages are accepted.
+async fn after(sound: &Path, damage: impl Fn(&Path)) -> (usize, Vec<Loss>) {
+    let folder = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(sound.parent().unwrap()).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let path = folder.path().join("daoyou.db");
+    damage(&path);
+    let damaged = fs::read(&path).unwrap_or_default();
+    let store = Store::open_to_serve(&path, Box::new(|_| {})).unwrap();
+    let (left, losses) = store
+        .write(Commit::Synced, |connection| {
+            let left = inbox::newest(connection, 1_000)?;
+            live(connection, MESSAGES)?;
+            assert!(inbox::last_seq(connection)? > i64::try_from(MESSAGES).unwrap(), "no seq is used again");
+            Ok((left.len(), losses::all(connection)?))
+        })
+        .await
+        .unwrap();
+    store.check().await.unwrap();
+    store.close().await;
+    for loss in losses.iter().filter(|loss| loss.kind == LossKind::Salvaged) {
+        let kept = fs::read(folder.path().join(&loss.aside[0])).unwrap_or_default();
+        let first = kept.iter().zip(&damaged).position(|(a, b)| a != b);
+        assert!(kept == damaged, "kept as it was: {} {} {first:?} {loss:?}", kept.len(), damaged.len());
+    }
+    let again = Store::open_to_serve(&path, Box::new(|_| {})).unwrap();
+    let told = again.read(losses::all).await.unwrap();
+    assert_eq!(told.len(), losses.len(), "said once: {told:?}");
+    let strays = fs::read_dir(folder.path()).unwrap().map(|file| aside::file_name(&file.unwrap().path()));
+    let strays: Vec<_> = strays.filter(|name| name.contains(".mend") || name.contains(".fresh")).collect();
+    assert!(strays.is_empty(), "{strays:?}");
+    (left, losses)
+}
+
+fn write_at(path: &Path, at: u64, bytes: &[u8]) {
+    File::options().write(true).open(path).unwrap().write_all_at(bytes, at).unwrap();
+}
+
+fn length(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().len()
+}
+
+fn flip(path: &Path, at: u64) {
+    let mut byte = [0];
+    File::open(path).unwrap().read_exact_at(&mut byte, at).unwrap();
+    write_at(path, at, &[byte[0] ^ 4]);
+}
+
+#[tokio::test]
+async fn a_lost_or_shortened_log_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let sound = world(folder.path()).await;
+    assert_eq!(after(&sound, |_| {}).await, (MESSAGES, Vec::new()));
+    let gone = |path: &Path| fs::remove_file(aside::log_of(path)).unwrap();
+    let (left, losses) = after(&sound, gone).await;
+    assert_eq!((left, losses.len(), losses[0].kind), (MESSAGES / 2 + 1, 1, LossKind::Missing));
+    assert_eq!((losses[0].messages, &losses[0].seqs[..]), (149, &[(152, 300)][..]));
+    assert!(losses[0].what.starts_with("149 accepted messages are missing from the database (seq 152–300): "));
+    let half = |path: &Path| {
+        let log = aside::log_of(path);
+        File::options().write(true).open(&log).unwrap().set_len(length(&log) / 2).unwrap();
+    };
+    let (left, losses) = after(&sound, half).await;
+    assert!((170..290).contains(&left) && losses[0].messages == (MESSAGES - left) as u64, "{left} {losses:?}");
+    let (left, losses) = after(&sound, |path| {
+        gone(path);
+        fs::remove_file(path).unwrap();
+    })
+    .await;
+    assert_eq!((left, losses[0].messages), (0, 300));
+}
+
+#[tokio::test]
+async fn what_can_be_read_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let sound = world(folder.path()).await;
+    let into_file = |path: &Path| {
+        let connection = Connection::open(path).unwrap();
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    };
+    // What is done to it, and how many messages there must be at least.
+    type Damage<'a> = Box<dyn Fn(&Path) + 'a>;
+    // As long as the log holds the first page, that of the file is not looked at.
+    assert_eq!(after(&sound, |path| write_at(path, 0, &[0x5a; 100])).await, (MESSAGES, Vec::new()));
+    let table: Vec<(&str, Damage<'_>, usize)> = vec![
+        ("a flipped bit in the log", Box::new(|path| flip(&aside::log_of(path), 32 + 100 * 4_120 + 500)), 300),
+        ("an empty file", Box::new(|path| File::options().write(true).open(path).unwrap().set_len(0).unwrap()), 140),
+        (
+            "a garbage header",
+            Box::new(|path| {
+                into_file(path);
+                write_at(path, 0, &[0x5a; 100]);
+            }),
+            300,
+        ),
+        (
+            "a garbage first page",
+            Box::new(|path| {
+                into_file(path);
+                write_at(path, 0, &[0x5a; 4_096]);
+            }),
+            300,
+        ),
+        (
+            "the middle overwritten",
+            Box::new(|path| {
+                into_file(path);
+                write_at(path, length(path) / 8 * 4, &[0xa5; 5 * 4_096]);
+                fs::write(path.with_extension("suspect"), "damaged\n").unwrap();
+            }),
+            250,
+        ),
+        (
+            "cut to two thirds",
+            Box::new(|path| {
+                into_file(path);
+                File::options().write(true).open(path).unwrap().set_len(length(path) / 3 * 2).unwrap();
+            }),
+            100,
+        ),
+        ("nothing of ours", Box::new(|path| fs::write(path, "my notes\n".repeat(2_000)).unwrap()), 0),
+    ];
+    for (what, damage, least) in table {
+        let (left, losses) = after(&sound, damage).await;
+        assert!(left >= least, "{what}: {left}");
+        let lost: u64 = losses.iter().map(|loss| loss.messages).sum();
+        assert_eq!(lost, (MESSAGES - left) as u64, "{what}: {losses:?}");
+        assert!(losses.iter().all(|loss| !loss.what.contains('\n')), "{losses:?}");
+        assert!(losses.len() == 1 && losses[0].kind == LossKind::Salvaged, "{what}: {losses:?}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Fault 33: secrets that are watched. Whatever happens, they are where the owner put them and go to the services they
+//! are for; not into logs, the database, what a model is told, what a command sees, or what anybody is answered.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use daoyou::guard;
+use serde_json::json;
+
+use crate::support::config::Proof;
+use crate::support::gateway::Message;
+use crate::support::invariants::wait_settled;
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, signing};
+
+/// Every watched secret begins so.
+const MARK: &str = "canary-";
+const LITERAL: &str = "canary-literal-0f1e2d3c4b5a69788796a5b4c3d2e1f0";
+const FROM_ENV: &str = "canary-env-11223344556677889900";
+const FROM_FILE: &str = "canary-file-aabbccddeeff00112233";
+const HEADER: &str = "canary-header-99887766554433221100";
+const PASSWORD: &str = "canary-password-5566";
+const QUERY: &str = "canary-query-7788";
+
+struct World {
+    model: Model,
+    sink: Sink,
+    gateway: Gateway,
+    /// Held until told; nothing of it may show.
+    gate: Gate,
+    /// What no place may hold, the mark among them.
+    needles: Vec<String>,
+}
+
+impl World {
+    async fn start() -> Self {
+        let model = Model::start().await;
+        let signing_key = signing::secret(b"canary-cred-a key of 32 bytes.. ");
+        let sink = Sink::start(Some(&signing_key)).await;
+        let gate = Gate::new();
+        script(&model, &gate);
+        let callback = sink.url().replacen("http://", &format!("http://hook:{PASSWORD}@"), 1);
+        let mut hook = Hook::bearer("in").set("secret", "file:hook-secret").set("retry", vec!["10ms"]);
+        hook.proof = Proof::Bearer(FROM_FILE.to_owned());
+        let hook = hook.set("callback_url", format!("{callback}?key={QUERY}")).set("callback_secret", "cred:callback");
+        let setup = Setup::new()
+            .model(&model)
+            .set("providers.scripted.api_key", LITERAL)
+            .set("providers.scripted.headers.X-From-Env", "env:WATCHED")
+            .set("providers.scripted.headers.X-Literal", HEADER)
+            .set("providers.scripted.retries", 1)
+            .hook(hook)
+            .env("WATCHED", FROM_ENV)
+            .arg("--log")
+            .arg("trace");
+        let mut gateway = Gateway::new(setup);
+        let credentials = gateway.home().join("credentials");
+        gateway.setup().env.insert("CREDENTIALS_DIRECTORY".to_owned(), credentials.display().to_string());
+        fs::create_dir_all(&credentials).unwrap();
+        fs::write(credentials.join("callback"), &signing_key).unwrap();
+        fs::write(gateway.home().join("hook-secret"), FROM_FILE).unwrap();
+        gateway.up().await;
+        let key = signing_key.trim_start_matches("whsec_").to_owned();
+        let needles = vec![MARK.to_owned(), key, gateway.token()];
+        Self { model, sink, gateway, gate, needles }
+    }
+
+    fn assert_clean(&self, place: &str, bytes: &[u8]) {
+        for needle in &self.needles {
+            let at = bytes.windows(needle.len()).position(|window| window == needle.as_bytes());
+            if let Some(at) = at {
+                let around = &bytes[at.saturating_sub(200)..(at + 80).min(bytes.len())];
+                panic!("{place}: {}", String::from_utf8_lossy(around));
+            }
+        }
+    }
+
+    /// All files below the test's folder but those in which the owner keeps his secrets.
+    fn assert_files_clean(&self) -> usize {
+        let root = self.gateway.home().parent().unwrap().to_owned();
+        let kept = ["config.toml", "token", "hook-secret", "callback"];
+        let files = files_below(&root);
+        for path in files.iter().filter(|path| !kept.iter().any(|name| path.ends_with(name))) {
+            self.assert_clean(&path.display().to_string(), &fs::read(path).unwrap());
+        }
+        files.len()
+    }
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let (folders, others): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir() && !path.is_symlink());
+    let files = others.into_iter().filter(|path| path.is_file());
+    files.chain(folders.iter().flat_map(|folder| files_below(folder))).collect()
+}
+
+/// What a curious or hostile model does, and what services say that repeat what they were sent.
+fn script(model: &Model, gate: &Gate) {
+    let echo = format!("Incorrect API key provided: {LITERAL}, with {FROM_ENV} and {HEADER}");
+    model.on("refused", [Reply::status(401).saying(&echo)]);
+    model.on("flaky", [Reply::status(500).saying(&echo)]);
+    for (word, before) in [("cut-a", 460), ("cut-b", 480)] {
+        let long = format!("{} {LITERAL} {LITERAL}", "x".repeat(before));
+        model.on(word, [Reply::status(400).saying(&long)]);
+    }
+    let inside = json!({"error": {"message": echo, "code": 503}});
+    model.on("midway", [Reply::raw(format!("data: {inside}\n\n"))]);
+    model.on("garbage", [Reply::raw(format!("data: {{{echo}\n\n"))]);
+    model.on("held", [Reply::text("so far").held_by(gate)]);
+    let exec = |command: &str| json!({ "command": command });
+    let snoop = Reply::tool("exec", &exec("env; set; cat /proc/self/environ"))
+        .and_tool("exec", &exec("cat ../token ../config.toml ../hook-secret ../credentials/callback ../daoyou.db"))
+        .and_tool("exec", &exec("cat /proc/$PPID/environ /proc/[0-9]*/environ /proc/[0-9]*/cmdline"))
+        .and_tool("exec", &exec("seq 1 9000; env"))
+        .and_tool("read_file", &json!({"path": "../config.toml"}))
+        .and_tool("read_file", &json!({"path": "/proc/self/environ"}))
+        .and_tool("list_dir", &json!({"path": ".."}));
+    model.on("snoop", [snoop, Reply::text("that is all I could find")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watched_secrets_are_found_nowhere() {
+    if !guard::status().is_enough() {
+        println!("commands are off without Landlock; left out: what they see");
+    }
+    let mut world = World::start().await;
+    let mut accepted = Vec::new();
+    for text in ["hello", "snoop", "refused", "flaky", "cut-a", "cut-b", "midway", "garbage", "/status", "/model"] {
+        let answered = world.gateway.post("in", "?wait=30", &Message::new(text).chat("c")).await;
+        assert_eq!(answered.status, 200, "{text}: {answered:?}");
+        world.assert_clean(text, answered.body.to_string().as_bytes());
+        accepted.push(answered.text("id").to_owned());
+    }
+    let held = world.gateway.accept("in", &Message::new("held").chat("d")).await;
+    world.gate.wait_arrived(1).await;
+    world.gateway.accept("in", &Message::new("/stop").chat("d")).await;
+    world.gateway.wait_done("in", &held).await;
+    // A callback that is away, and one that is refused.
+    world.sink.down();
+    world.gateway.accept("in", &Message::new("unheard").chat("e")).await;
+    wait_settled(&world.gateway.database()).await;
+    world.sink.up().await;
+
+    let ran = world.gateway.run(&["agent", "-m", "refused"]).await;
+    world.assert_clean("agent -m", format!("{ran:?}").as_bytes());
+    for command in [
+        "config show",
+        "config show --json",
+        "config check --log trace",
+        "status",
+        "status --json",
+        "queue list --json",
+        "turns list --json",
+        "sessions list --json",
+        "sessions show webhook:in:c --json",
+    ] {
+        let ran = world.gateway.run(&command.split(' ').collect::<Vec<_>>()).await;
+        assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
+        world.assert_clean(command, format!("{ran:?}").as_bytes());
+    }
+    for id in &accepted {
+        let ran = world.gateway.run(&["turns", "show", id]).await;
+        world.assert_clean("turns show", format!("{ran:?}").as_bytes());
+    }
+
+    let requests = serde_json::to_vec(&world.model.requests()).unwrap();
+    world.assert_clean("what the model was told", &requests);
+    let posts = world.sink.posts();
+    assert!(posts.iter().all(|post| post.faults.is_empty()), "{posts:?}");
+    // To its own service each secret goes: the key in the query, the password in the header.
+    assert!(posts.iter().all(|post| post.headers[":request"].contains(QUERY)), "{posts:?}");
+    for post in posts {
+        world.assert_clean("a callback", &post.raw);
+    }
+    assert!(world.assert_files_clean() > 8, "the database, its log, the workspace, the gateway's log");
+    world.gateway.stop().await;
+    world.assert_files_clean();
+    let logs = world.gateway.logs();
+    assert!(logs.contains("TRACE") && logs.contains("(hidden)"), "the log was at its loudest");
+}
+
+/// A configuration that is wrong is told in words that do not repeat what may be a secret.
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_of_the_configuration_repeat_no_secret() {
+    let mut gateway = Gateway::new(Setup::new());
+    fs::create_dir_all(gateway.home()).unwrap();
+    fs::write(gateway.home().join("callback"), "canary-file").unwrap();
+    let wrong = [
+        "[providers.p]\nkind = \"openai\"\napi_kye = \"canary-a\"\nbase_url = \"ftp://u:canary-b@h/?k=canary-c\"\n",
+        "[providers.p]\nkind = \"openai\"\nbase_url = \"https://h/v1\"\napi_key = \"canary-d\\n\"\n",
+        "[providers.p]\nkind = \"openai\"\nbase_url = \"https://h/v1\"\nheaders.\"X Y\" = \"canary-e\"\n",
+        "[providers.p]\nkind = \"openai\"\nbase_url = \"https://h/v1\"\nheaders.X = \"canary-\\u0001f\"\n",
+        "[providers.p]\napi_key = [\"canary-g\"]\n",
+        "[providers.p]\napi_key = \"canary-syntax\n",
+        "[channels.webhook.in]\nverify = \"standard\"\nsecret = \"canary-h\"\n",
+        "[channels.webhook.in]\nverify = \"bearer\"\nsecret = \"x\"\ncallback_secret = \"canary-i\"\ncallback_url = \"https://h/\"\n",
+        "[channels.webhook.in]\nverify = \"bearer\"\nsecret = \"a-secret\"\ncallback_url = \"ftp://h/?k=canary-j\"\n",
+        "[channels.webhook.in]\nverify = \"bearer\"\nsecret = \"a-secret\"\ncallback_url = \"//u:canary-k@h\"\n",
+        "[channels.webhook.in]\nverify = \"standard\"\nsecret = \"file:callback\"\n",
+    ];
+    for (n, text) in wrong.into_iter().enumerate() {
+        let path = gateway.home().join(format!("wrong-{n}.toml"));
+        fs::write(&path, text).unwrap();
+        let path = path.display().to_string();
+        for command in [&["config", "check"][..], &["gateway", "--no-cli"]] {
+            let ran = gateway.run(&[command, &["--config", &path, "--log", "trace"]].concat()).await;
+            assert!(ran.code != Some(0) && !ran.stderr.is_empty(), "{command:?} {text}: {ran:?}");
+            assert!(!format!("{ran:?}").contains(MARK), "{command:?} {text}: {}", ran.stderr);
+        }
+    }
+    gateway.setup().env.insert("DAOYOU_PROVIDERS__P__API_KYE".to_owned(), FROM_ENV.to_owned());
+    let ran = gateway.run(&["config", "check"]).await;
+    assert!(ran.code != Some(0) && !format!("{ran:?}").contains(MARK), "{ran:?}");
+}

@@ -1,0 +1,153 @@
+//! What Prometheus reads of a gateway: known traffic, exact numbers.
+
+use serde_json::json;
+
+use crate::support::exposition::Exposition;
+use crate::support::gateway::Message;
+use crate::support::invariants::wait_settled;
+use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+
+/// The page, which must follow every rule of its format.
+async fn scrape(gateway: &Gateway) -> Exposition {
+    let client = reqwest::Client::builder().unix_socket(gateway.home().join("daoyou.sock")).build().unwrap();
+    let answer = client.get("http://gateway/metrics").send().await.unwrap();
+    assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let text = answer.text().await.unwrap();
+    Exposition::parse(&text).unwrap_or_else(|fault| panic!("{fault}\n{text}"))
+}
+
+/// Name, labels, value.
+type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], f64);
+
+fn assert_values(page: &Exposition, expected: &[Row<'_>]) {
+    for (name, labels, value) in expected {
+        assert_eq!(page.value(name, labels), Some(*value), "{name} {labels:?}");
+    }
+}
+
+/// A model that does of everything something, and a hook of which only one message may wait in each chat.
+async fn world(model: &Model, sink: &Sink, gate: &Gate) -> Gateway {
+    model.on("good", [Reply::text("yes").usage(100, 20)]);
+    model.on("fail", [Reply::status(400)]);
+    let write = json!({"path": "a.txt", "content": "a"});
+    let calls = Reply::tool("write_file", &write).and_tool("cat", &json!({"path": "none"}));
+    model.on("work", [calls.and_tool("no_such_tool", &json!({})).usage(10, 5), Reply::text("worked").usage(20, 5)]);
+    model.on("held", [Reply::text("late").held_by(gate)]);
+    sink.when(|post| (post.data("chat_id") == "doomed").then_some(Answer::Status(503, None)));
+    let setup = Setup::new().model(model).set("gateway.session_capacity", 1);
+    let deaf = Hook::bearer("deaf").callback(sink).set("retry", vec!["10ms"]);
+    Gateway::start(setup.hook(Hook::bearer("in")).hook(deaf)).await
+}
+
+/// Fault 35 and the counters of issue 3: what happened is what the page says, to the message.
+#[tokio::test(flavor = "multi_thread")]
+async fn known_traffic_gives_exact_numbers() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let gateway = world(&model, &sink, &gate).await;
+
+    for (content, status) in [("good", "accepted"), ("good", "duplicate")] {
+        let answered = gateway.post("in", "?wait=30", &Message::new(content).chat("chat-a").id("order-7")).await;
+        assert_eq!(answered.status, if status == "accepted" { 200 } else { answered.status }, "{answered:?}");
+    }
+    gateway.ask("in", "chat-b", "fail").await;
+    gateway.ask("in", "chat-c", "work").await;
+    let held = gateway.accept("in", &Message::new("held").chat("chat-d")).await;
+    gate.wait_arrived(1).await;
+    assert_eq!(gateway.post("in", "", &Message::new("more").chat("chat-d")).await.status, 429);
+
+    let busy = scrape(&gateway).await;
+    let running: &[(&str, &str)] = &[("channel", "webhook:in"), ("state", "running")];
+    assert_values(&busy, &[("daoyou_turns_running", &[], 1.0), ("daoyou_inbox_messages", running, 1.0)]);
+
+    gateway.accept("in", &Message::new("/stop").chat("chat-d")).await;
+    gateway.wait_done("in", &held).await;
+    gateway.accept("deaf", &Message::new("good").chat("doomed")).await;
+    let dead: &[(&str, &str)] = &[("channel", "webhook:deaf"), ("outcome", "dead")];
+    let sent: &[(&str, &str)] = &[("channel", "webhook:in"), ("outcome", "sent")];
+    let page = until("the dead letter, and the replies to be sent", async || {
+        let page = scrape(&gateway).await;
+        let ended = [dead, sent].map(|labels| page.value("daoyou_deliveries_total", labels));
+        (ended == [Some(1.0), Some(5.0)]).then_some(page)
+    });
+    let page = page.await;
+    wait_settled(&gateway.database()).await;
+
+    let (web, deaf) = (("channel", "webhook:in"), ("channel", "webhook:deaf"));
+    let tokens = |kind| [("provider", "scripted"), ("model", "scripted"), ("kind", kind)];
+    let (input, output) = (tokens("input"), tokens("output"));
+    assert_values(
+        &page,
+        &[
+            ("daoyou_messages_accepted_total", &[web], 5.0),
+            ("daoyou_messages_accepted_total", &[deaf], 1.0),
+            ("daoyou_messages_duplicate_total", &[web], 1.0),
+            ("daoyou_messages_refused_total", &[web, ("reason", "session_full")], 1.0),
+            ("daoyou_turns_total", &[("outcome", "done")], 3.0),
+            ("daoyou_turns_total", &[("outcome", "failed")], 1.0),
+            ("daoyou_turns_total", &[("outcome", "cancelled")], 1.0),
+            ("daoyou_turns_total", &[("outcome", "dead")], 0.0),
+            ("daoyou_turn_failures_total", &[("code", "llm_bad_request")], 1.0),
+            ("daoyou_turns_running", &[], 0.0),
+            ("daoyou_turn_phase_duration_seconds_count", &[("phase", "waiting")], 5.0),
+            ("daoyou_turn_phase_duration_seconds_count", &[("phase", "model")], 5.0),
+            ("daoyou_turn_phase_duration_seconds_count", &[("phase", "tools")], 1.0),
+            ("daoyou_turn_phase_duration_seconds_count", &[("phase", "end")], 5.0),
+            ("daoyou_turn_duration_seconds_count", &[], 5.0),
+            ("daoyou_model_tokens_total", &input, 230.0),
+            ("daoyou_model_tokens_total", &output, 50.0),
+            ("daoyou_tool_calls_total", &[("tool", "write_file"), ("outcome", "ok")], 1.0),
+            ("daoyou_tool_calls_total", &[("tool", "read_file"), ("outcome", "failed")], 1.0),
+            ("daoyou_tool_calls_total", &[("tool", "unknown"), ("outcome", "failed")], 1.0),
+            ("daoyou_tool_call_duration_seconds_count", &[("tool", "write_file")], 1.0),
+            ("daoyou_deliveries_total", &[web, ("outcome", "sent")], 5.0),
+            ("daoyou_deliveries_total", &[deaf, ("outcome", "sent")], 0.0),
+            ("daoyou_delivery_retries_total", &[deaf], 1.0),
+            ("daoyou_outbox_messages", &[deaf, ("state", "dead")], 1.0),
+            ("daoyou_outbox_messages", &[deaf, ("state", "pending")], 0.0),
+            ("daoyou_inbox_messages", &[web, ("state", "queued")], 0.0),
+            ("daoyou_outbox_oldest_age_seconds", &[deaf], 0.0),
+            ("daoyou_channel_up", &[web], 1.0),
+            ("daoyou_accepting", &[], 1.0),
+            ("daoyou_store_commit_failures_total", &[], 0.0),
+            ("daoyou_http_requests_total", &[("route", "/webhook/in"), ("status", "429")], 1.0),
+            ("daoyou_build_info", &[("version", env!("CARGO_PKG_VERSION")), ("build", "debug")], 1.0),
+        ],
+    );
+    let commits = page.value("daoyou_store_commit_duration_seconds_count", &[("commit", "synced")]);
+    assert!(commits.is_some_and(|count| count >= 12.0), "{commits:?}");
+    assert!(page.value("process_resident_memory_bytes", &[]).is_some_and(|bytes| bytes > 1e6));
+    assert!(page.value("process_open_fds", &[]).is_some_and(|fds| fds > 5.0));
+    // Nobody is to be found in the labels.
+    for sample in &page.samples {
+        let told =
+            sample.labels.values().find(|value| ["chat-", "doomed", "order-"].iter().any(|id| value.contains(id)));
+        assert_eq!(told, None, "{sample:?}");
+    }
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// A message that stops the gateway each time it runs ends dead, and is counted so by the gateway that gives it up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_given_up_is_counted_dead() {
+    let mut gateway = Gateway::new(Setup::new().hook(Hook::bearer("in")));
+    gateway.crash_at("turn_started=poison").up().await;
+    // Whether the answer comes before the crash is a race.
+    drop(gateway.try_post("in", "", &Message::new("poison").chat("c")).await);
+    gateway.wait_crash().await;
+    for _ in 0..2 {
+        gateway.crash_at("turn_started=poison").spawn();
+        gateway.wait_crash().await;
+    }
+    gateway.up().await;
+    wait_settled(&gateway.database()).await;
+    let page = scrape(&gateway).await;
+    assert_values(
+        &page,
+        &[
+            ("daoyou_turns_total", &[("outcome", "dead")], 1.0),
+            ("daoyou_inbox_messages", &[("channel", "webhook:in"), ("state", "dead")], 1.0),
+            ("daoyou_inbox_oldest_age_seconds", &[("channel", "webhook:in")], 0.0),
+        ],
+    );
+}

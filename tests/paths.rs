@@ -1,0 +1,296 @@
+//! Fault 30: whatever path a model writes, through the real program: nothing outside the workspace is read or changed,
+//! nothing hangs, and each call gets one clear error.
+
+use std::fs;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FileType, RenameFlags, makedev, mknodat, renameat_with};
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, Hook, Model, Reply, Setup};
+
+const CANARY: &str = "canary-5d1c";
+/// What no single call may take, however busy the machine.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A gateway whose model calls the tools that a message names and repeats what they say.
+struct World {
+    model: Model,
+    gateway: Gateway,
+    outside: PathBuf,
+    _socket: UnixListener,
+}
+
+impl World {
+    async fn start(restricted: bool) -> Self {
+        let model = Model::start().await;
+        model.script(|asked| {
+            let calls: Vec<(String, Value)> = serde_json::from_str(&asked.user).ok()?;
+            if asked.step > 0 {
+                return Some(Reply::text(json!(asked.results).to_string()));
+            }
+            let first = Reply::text("");
+            Some(calls.iter().fold(first, |reply, (tool, arguments)| reply.and_tool(tool, arguments)))
+        });
+        let setup = Setup::new().model(&model).set("tools.restrict_to_workspace", restricted);
+        let gateway = Gateway::start(setup.hook(Hook::bearer("in"))).await;
+        let outside = gateway.home().parent().unwrap().join("outside");
+        let socket = furnish(&gateway.workspace(), &outside);
+        Self { model, gateway, outside, _socket: socket }
+    }
+
+    /// What the calls, made in one turn, gave.
+    async fn calls(&self, calls: &[(&str, Value)]) -> Vec<String> {
+        let begun = Instant::now();
+        let reply = self.gateway.ask("in", "c", &json!(calls).to_string()).await;
+        assert!(begun.elapsed() < LIMIT, "{calls:?} took {:?}", begun.elapsed());
+        let results: Vec<String> = serde_json::from_str(&reply).unwrap_or_else(|_| panic!("{calls:?}: {reply}"));
+        assert_eq!(results.len(), calls.len());
+        for result in &results {
+            assert!(!result.contains(CANARY), "{calls:?}: {result}");
+        }
+        results
+    }
+
+    /// Each of the four file tools on `path`.
+    async fn each_tool(&self, path: &str) -> [String; 4] {
+        let edit = json!({"path": path, "old_text": "a", "new_text": "b", "replace_all": true});
+        let calls = [
+            ("read_file", json!({"path": path})),
+            ("write_file", json!({"path": path, "content": "changed"})),
+            ("edit_file", edit),
+            ("list_dir", json!({"path": path})),
+        ];
+        self.calls(&calls).await.try_into().unwrap()
+    }
+
+    fn assert_untouched(&self, after: &str) {
+        assert_eq!(fs::read_to_string(self.outside.join("secret")).unwrap(), CANARY, "{after}");
+        let names: Vec<_> = fs::read_dir(&self.outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["secret"], "{after}");
+    }
+}
+
+/// Puts into the workspace what could lead out of it, or hang, or fill the memory.
+fn furnish(workspace: &Path, outside: &Path) -> UnixListener {
+    fs::create_dir(outside).unwrap();
+    fs::write(outside.join("secret"), CANARY).unwrap();
+    fs::create_dir(workspace.join("folder")).unwrap();
+    fs::write(workspace.join("plain"), "a plain file").unwrap();
+    symlink(outside.join("secret"), workspace.join("link")).unwrap();
+    symlink("../../outside", workspace.join("up")).unwrap();
+    symlink("/", workspace.join("folder/root")).unwrap();
+    symlink("/proc/self/environ", workspace.join("environ")).unwrap();
+    symlink("/dev/zero", workspace.join("zero")).unwrap();
+    symlink(outside.join("new"), workspace.join("dangling")).unwrap();
+    symlink("loop", workspace.join("loop")).unwrap();
+    fs::hard_link(outside.join("secret"), workspace.join("hard")).unwrap();
+    mknodat(CWD, workspace.join("pipe"), FileType::Fifo, 0o600.into(), 0).unwrap();
+    let sparse = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(workspace.join("sparse"));
+    sparse.unwrap().set_len(10_000_000_000).unwrap();
+    UnixListener::bind(workspace.join("socket")).unwrap()
+}
+
+/// What each tool says of a path: read, write, edit, list.
+type Row<'a> = (&'a str, [&'a str; 4]);
+
+fn check(path: &str, got: &[String; 4], expected: [&str; 4]) {
+    for ((tool, got), words) in ["read", "write", "edit", "list"].iter().zip(got).zip(expected) {
+        let is_error = got.starts_with("Error: ");
+        let lines = got.trim_end().split("\n\n[Please analyze").next().unwrap_or_default().lines().count();
+        assert!(is_error && got.contains(words) && lines == 1, "{tool} {path:?}, expected {words:?}: {got}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_path_reads_or_changes_what_is_outside_and_none_hangs() {
+    let world = World::start(true).await;
+    let out = "outside the workspace";
+    let absolute = world.outside.join("secret").display().to_string();
+    let home = world.gateway.home().display().to_string();
+    let (token, above) = (format!("{home}/token"), format!("{home}/workspace/../token"));
+    let (long_name, long_path) = ("n".repeat(300), "d/".repeat(3_000));
+    let special = "not a regular file";
+    let table: Vec<Row<'_>> = vec![
+        ("../token", [out; 4]),
+        ("folder/../../token", [out; 4]),
+        ("folder/../../../outside/secret", [out; 4]),
+        (&absolute, [out; 4]),
+        (&token, [out; 4]),
+        (&above, [out; 4]),
+        ("/etc/passwd", [out; 4]),
+        ("/proc/self/environ", [out; 4]),
+        ("/dev/zero", [out; 4]),
+        ("~", ["~ is not expanded"; 4]),
+        ("~/.ssh/id_rsa", ["~ is not expanded"; 4]),
+        ("link", [out; 4]),
+        ("up/secret", [out; 4]),
+        ("up/new", [out; 4]),
+        ("up", [out; 4]),
+        ("folder/root/etc/passwd", [out; 4]),
+        ("folder/root/proc/self/environ", [out; 4]),
+        ("environ", [out; 4]),
+        ("zero", [out; 4]),
+        ("dangling", [out; 4]),
+        ("hard", ["hard link", "hard link", "hard link", "is not a folder"]),
+        ("pipe", [special, special, special, "is not a folder"]),
+        ("socket", [special, special, special, "is not a folder"]),
+        ("sparse", ["10000000000 bytes", "10000000000 bytes", "10000000000 bytes", "is not a folder"]),
+        ("plain/below", ["is not a folder"; 4]),
+        ("a\0b", ["NUL"; 4]),
+        (&long_name, ["too long"; 4]),
+        (&long_path, ["too long"; 4]),
+        ("loop", ["links"; 4]),
+        ("", ["empty"; 4]),
+        ("no\nsuch\u{1b}[31m/../../x\ny", [out; 4]),
+    ];
+    for (path, expected) in table {
+        let got = world.each_tool(path).await;
+        check(path, &got, expected);
+        world.assert_untouched(path);
+    }
+    // A folder where a file is expected; listing it is what it is for.
+    let [read, write, edit, list] = world.each_tool("folder").await;
+    let folder = ["is a folder", "is a folder", "is a folder", "is a folder"];
+    check("folder", &[read, write, edit.clone(), edit], folder);
+    assert!(list.contains("root (link)"), "{list}");
+    // A line break in a name is no way to write a second line into what the model reads.
+    let [missing, written, ..] = world.each_tool("two\nlines").await;
+    check("two\nlines", &[missing.clone(), missing.clone(), missing.clone(), missing], ["no such file"; 4]);
+    assert!(written.starts_with("Wrote 7 bytes") && written.lines().count() == 1, "{written}");
+    let listed = &world.calls(&[("list_dir", json!({}))]).await[0];
+    assert!(listed.contains("\"two\\nlines\" (7 B)") && listed.contains("pipe (special)"), "{listed}");
+
+    assert!(
+        fs::read_dir(world.gateway.workspace())
+            .unwrap()
+            .flatten()
+            .all(|entry| { !entry.file_name().to_string_lossy().ends_with(".tmp") })
+    );
+    world.assert_untouched("all");
+    assert_eq!(world.model.refused(), Vec::<String>::new());
+}
+
+/// A name that is a folder now and a link out of the workspace a moment later: the answer is one of the two, and what
+/// lies outside stays as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_swapped_in_the_middle_of_calls_never_leads_out() {
+    let world = World::start(true).await;
+    let workspace = world.gateway.workspace();
+    fs::create_dir(workspace.join("fine")).unwrap();
+    fs::write(workspace.join("fine/secret"), "inside").unwrap();
+    symlink("../../outside", workspace.join("swap")).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let swapper = std::thread::spawn(move || {
+        let mut swaps = 0_usize;
+        while !stopped.load(Ordering::Relaxed) {
+            // Both names are there at every moment, so that no write makes a folder in between.
+            let (one, other) = (workspace.join("swap"), workspace.join("fine"));
+            renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+            swaps += 1;
+        }
+        swaps
+    });
+    let (read, list) = (json!({"path": "swap/secret"}), json!({"path": "swap"}));
+    let write = json!({"path": "swap/secret", "content": "inside"});
+    let edit = json!({"path": "swap/secret", "old_text": "inside", "new_text": "inside!"});
+    let mut calls = Vec::new();
+    for _ in 0..20 {
+        calls.extend([("read_file", &read), ("write_file", &write), ("edit_file", &edit), ("list_dir", &list)]);
+    }
+    let calls: Vec<_> = calls.into_iter().map(|(tool, arguments)| (tool, arguments.clone())).collect();
+    let mut good = 0;
+    for _ in 0..10 {
+        for ((tool, _), result) in calls.iter().zip(world.calls(&calls).await) {
+            let is_error = result.starts_with("Error: ");
+            good += usize::from(!is_error);
+            assert!(is_error || *tool != "list_dir" || result.contains("secret ("), "{tool}: {result}");
+        }
+        world.assert_untouched("a swap");
+    }
+    stop.store(true, Ordering::Relaxed);
+    let swaps = swapper.join().unwrap();
+    assert!(good > 0 && swaps > 100, "{good} calls went through, {swaps} swaps: the race was none");
+}
+
+/// With the whole machine open to the tools, daoyou's own folder, the kernel's files and what is no file stay closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_restriction_daoyous_own_data_and_the_kernels_files_stay_closed() {
+    let world = World::start(false).await;
+    let home = world.gateway.home();
+    let own = |name: &str| home.join(name).display().to_string();
+    let before = fs::read(home.join("token")).unwrap();
+    let pid = world.gateway.pid();
+    let zero = world.gateway.workspace().join("device");
+    if mknodat(CWD, &zero, FileType::CharacterDevice, 0o600.into(), makedev(1, 5)).is_err() {
+        println!("only root may make a device; the link to /dev/zero stands for it");
+    }
+    for path in [
+        own("token"),
+        own("config.toml"),
+        own("daoyou.db"),
+        own("daoyou.sock"),
+        own("new"),
+        "../token".to_owned(),
+        format!("/proc/self/root{}", own("token")),
+        format!("/proc/{pid}/cwd/../../{}", own("token")),
+        format!("/proc/{pid}/environ"),
+        "/proc/self/environ".to_owned(),
+        "/proc/self/mem".to_owned(),
+        "/proc/self/fd/0".to_owned(),
+        "/sys/kernel/notes".to_owned(),
+        "/dev/zero".to_owned(),
+        "environ".to_owned(),
+        "zero".to_owned(),
+        "device".to_owned(),
+        "pipe".to_owned(),
+        "sparse".to_owned(),
+        "loop".to_owned(),
+    ] {
+        for got in world.each_tool(&path).await {
+            assert!(got.starts_with("Error: "), "{path}: {got}");
+        }
+    }
+    assert_eq!(fs::read(home.join("token")).unwrap(), before);
+    assert!(!home.join("new").exists());
+    // The gateway is as well as before.
+    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["a plain file"]);
+}
+
+/// The files that the gateway itself reads and writes in the workspace: its agent's commands can put links and pipes in
+/// their places, and wait for the gateway to follow them.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gateway_follows_no_link_that_its_agent_laid() {
+    let mut world = World::start(true).await;
+    let (workspace, home) = (world.gateway.workspace(), world.gateway.home());
+    fs::write(home.join("private"), CANARY).unwrap();
+    for name in ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", ".daoyou-template"] {
+        fs::remove_file(workspace.join(name)).unwrap();
+    }
+    symlink("../private", workspace.join("AGENTS.md")).unwrap();
+    mknodat(CWD, workspace.join("SOUL.md"), FileType::Fifo, 0o600.into(), 0).unwrap();
+    symlink("/dev/zero", workspace.join("USER.md")).unwrap();
+    fs::hard_link(home.join("private"), workspace.join("TOOLS.md")).unwrap();
+    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["a plain file"]);
+
+    // At the next start the template's missing files are written, beside what lies in the way.
+    fs::remove_file(workspace.join("SOUL.md")).unwrap();
+    symlink("../private", workspace.join(".SOUL.md.new")).unwrap();
+    fs::remove_dir_all(workspace.join("memory")).unwrap();
+    symlink("../../outside", workspace.join("memory")).unwrap();
+    world.gateway.stop().await;
+    world.gateway.up().await;
+    assert_eq!(world.calls(&[("read_file", json!({"path": "plain"}))]).await, ["a plain file"]);
+    assert_eq!(fs::read_to_string(home.join("private")).unwrap(), CANARY);
+    assert!(workspace.join("SOUL.md").symlink_metadata().unwrap().is_file());
+    world.assert_untouched("a new start");
+    let told = json!(world.model.requests()).to_string();
+    assert!(!told.contains(CANARY) && told.contains("daoyou"), "{told}");
+    assert!(world.gateway.logs().contains("is left out of the system prompt"));
+}
