@@ -232,7 +232,8 @@ async fn each_hook_has_its_own_templates_session_prompt_and_model() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_bodies_are_refused_with_their_place() {
     let hook = Hook::bearer("in").set("max_body", "1KB").set("rate_limit", "20/h");
-    let gateway = Gateway::start(Setup::new().hook(hook)).await;
+    let large = Hook::bearer("large").set("max_body", "5MB");
+    let gateway = Gateway::start(Setup::new().hook(hook).hook(large)).await;
     let deep = "[".repeat(200);
     let long = "x".repeat(1_001);
     let table: &[(&[u8], u16, &str)] = &[
@@ -252,6 +253,9 @@ async fn bad_bodies_are_refused_with_their_place() {
         let message = told.body["error"]["message"].as_str().unwrap_or_default();
         assert!(told.status == *status && message.contains(words), "{words}: {told:?}");
     }
+    // A hook may take more than the server's other routes do.
+    let body = json!({"content": "/help", "more": "x".repeat(4_000_000)}).to_string();
+    assert_eq!(post(&gateway, "large", &headers("application/json"), body).await.status, 202);
     let get = Gateway::try_send(gateway.client.get(gateway.url("/webhook/in"))).await.unwrap();
     assert_eq!((get.status, get.body["error"]["code"].as_str()), (405, Some("method_not_allowed")));
     let mut statuses = Vec::new();
@@ -263,7 +267,7 @@ async fn bad_bodies_are_refused_with_their_place() {
     assert!(statuses[..14].iter().all(|told| told.status == 202), "{statuses:?}");
     assert!(statuses[14..].iter().all(|told| told.status == 429 && told.retry_after.is_some()), "{statuses:?}");
     wait_settled(&gateway.database()).await;
-    assert_eq!(check(&gateway.database(), &Witness::default()).inbox.len(), 14);
+    assert_eq!(check(&gateway.database(), &Witness::default()).inbox.len(), 15);
 }
 
 /// A callback that stays down: each chat in its order, each message under one id, then dead letters that the owner hears

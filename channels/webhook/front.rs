@@ -51,7 +51,7 @@ struct Templates {
 /// What `session` in the settings says.
 enum SessionRule {
     Fixed(SessionKey),
-    Template(Template),
+    Template(Box<Template>),
 }
 
 impl Front {
@@ -73,7 +73,9 @@ impl Front {
             id: compile("id", &config.id)?,
         };
         let session = match &config.session {
-            Some(source) if is_template(source) => compile("session", &config.session)?.map(SessionRule::Template),
+            Some(source) if is_template(source) => {
+                compile("session", &config.session)?.map(|template| SessionRule::Template(Box::new(template)))
+            }
             Some(key) => Some(SessionRule::Fixed(fixed_session(&channel, key).map_err(|error| error.message)?)),
             None => None,
         };
@@ -157,7 +159,7 @@ impl Front {
     ) -> Result<(Draft, Option<String>, Option<String>), HttpError> {
         let Templates { content, chat_id, sender, id } = &self.templates;
         let session = match &self.session {
-            Some(SessionRule::Template(template)) => Some(template),
+            Some(SessionRule::Template(template)) => Some(template.as_ref()),
             _ => None,
         };
         if [content, chat_id, sender, id].iter().all(|template| template.is_none()) && session.is_none() {

@@ -4,6 +4,8 @@ use super::*;
 use crate::settings::Secret;
 use crate::webhook::Verify;
 
+type Pairs<'a> = &'a [(&'static str, &'a str)];
+
 fn front(config: WebhookConfig) -> Front {
     Front::new("n", &WebhookConfig { secret: Some(Secret::new("s3cret")), ..config }, true).unwrap()
 }
@@ -20,11 +22,11 @@ fn some(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+fn headers(pairs: Pairs<'_>) -> HeaderMap {
     pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
 }
 
-fn read(front: &Front, pairs: &[(&'static str, &str)], body: &Value) -> Result<InboundMessage, HttpError> {
+fn read(front: &Front, pairs: Pairs<'_>, body: &Value) -> Result<InboundMessage, HttpError> {
     let uri = Uri::from_static("/webhook/n?wait=1&page=2");
     match front.read(&headers(pairs), &uri, body.to_string().as_bytes())? {
         Outcome::Message(message) => Ok(*message),
@@ -41,7 +43,7 @@ fn a_message_is_known_by_the_id_that_its_sender_vouches_for() {
     let delivery = [("x-github-delivery", "72D3162E-CC78-11E3-81AB-4C9367DC0958"), ("webhook-id", "other")];
     let by_template = || WebhookConfig { id: some("{{ body.event_id }}"), ..bearer() };
     let null_id = || WebhookConfig { id: some("{{ body.none }}"), content: some("x"), ..bearer() };
-    let table: &[(WebhookConfig, &[(&'static str, &str)], &Value, Option<&str>)] = &[
+    let table: &[(WebhookConfig, Pairs<'_>, &Value, Option<&str>)] = &[
         (bearer(), &[], &anonymous, None),
         (bearer(), &[], &native, Some("body")),
         (bearer(), &ids[1..], &native, Some("key")),

@@ -139,7 +139,9 @@ fn cut(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    type Pairs<'a> = &'a [(&'static str, &'a str)];
+
+    fn headers(pairs: Pairs<'_>) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
@@ -150,7 +152,7 @@ mod tests {
         let said =
             json!({"event_id": "Ev1", "event": {"type": "message", "channel": "C1", "user": "U1", "text": "hi"}});
         let liked = json!({"event": {"type": "reaction_added", "item": {"channel": "C1"}, "user": "U1"}});
-        let table: &[(Service, &[(&'static str, &str)], Value, [Option<&str>; 4])] = &[
+        let table: &[(Service, Pairs<'_>, Value, [Option<&str>; 4])] = &[
             (
                 Service::Github,
                 &delivery,

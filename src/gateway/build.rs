@@ -192,6 +192,13 @@ pub fn language(config: &Config) -> Language {
     }
 }
 
+/// The server stops what no route would take; a webhook may take larger bodies than the others.
+fn server_limits(config: &Config) -> http::Limits {
+    let usual = http::Limits::default();
+    let body_bytes = config.channels.webhook.values().map(|hook| hook.max_body.0).fold(usual.body_bytes, u64::max);
+    http::Limits { body_bytes, ..usual }
+}
+
 fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {
     let config = &loaded.config.gateway;
     let proxies =
@@ -202,7 +209,7 @@ fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {
         proxies: http::Proxies(proxies.map_err(anyhow::Error::msg)?),
         tls: open_tls(loaded)?,
         connections: usize::try_from(config.max_connections).unwrap_or(usize::MAX),
-        limits: http::Limits::default(),
+        limits: server_limits(&loaded.config),
     })
 }
 

@@ -27,9 +27,12 @@ pub fn redact<'a>(words: &str, secrets: impl IntoIterator<Item = &'a str>) -> St
     words
 }
 
-/// A web address without what may be secret in it: the password and the query.
+/// A web address without what may be secret in it: the password and the query. Words that hold an address among others
+/// are no address.
 pub fn mask_url(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let Some((scheme, rest)) = text.split_once("://").filter(|_| !text.contains(char::is_whitespace)) else {
+        return text.to_owned();
+    };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let authority = match authority.rfind('@') {
@@ -81,6 +84,7 @@ mod tests {
             ("https://example.org/p#token", "https://example.org/p#(hidden)"),
             ("127.0.0.1:18790", "127.0.0.1:18790"),
             ("what?", "what?"),
+            ("See https://example.org/?a for more", "See https://example.org/?a for more"),
         ] {
             assert_eq!(mask_url(text), expected, "{text}");
         }
