@@ -259,7 +259,10 @@ mod tests {
         let command = Cli::command();
         let names: Vec<_> =
             command.get_subcommands().filter(|one| !one.is_hide_set()).map(clap::Command::get_name).collect();
-        assert_eq!(names, ["gateway", "chat", "agent", "status", "sessions", "turns", "queue", "config", "backup", "restore"]);
+        assert_eq!(
+            names,
+            ["gateway", "chat", "agent", "status", "sessions", "turns", "queue", "config", "backup", "restore"]
+        );
     }
 
     #[test]

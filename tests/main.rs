@@ -11,9 +11,11 @@ mod support;
 
 mod tidy;
 
+mod backup;
 mod cli;
 mod commands;
 mod crash;
+mod damage;
 mod delivery;
 mod exec;
 mod lanes;

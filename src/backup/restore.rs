@@ -53,7 +53,10 @@ impl Drop for Staging {
 pub fn restore(home: &Home, _lock: &HomeLock, file: &Path) -> anyhow::Result<Restored> {
     sweep(home).with_context(|| format!("{} cannot be cleared", home.dir().display()))?;
     let staging = Staging(home.dir().join(format!("daoyou.restoring-{}", std::process::id())));
-    DirBuilder::new().mode(0o700).create(&staging.0).with_context(|| format!("{} cannot be made", staging.0.display()))?;
+    DirBuilder::new()
+        .mode(0o700)
+        .create(&staging.0)
+        .with_context(|| format!("{} cannot be made", staging.0.display()))?;
     let no_backup = || format!("{} cannot be restored, and nothing was touched", file.display());
     let manifest = unpack(file, &staging.0).with_context(no_backup)?;
     let copy = staging.0.join(DATABASE);
@@ -68,8 +71,9 @@ pub fn restore(home: &Home, _lock: &HomeLock, file: &Path) -> anyhow::Result<Res
         false => None,
     };
     let has_database = copy.exists();
-    let kept = put_in_place(home, &staging.0)
-        .with_context(|| format!("the restore was cut off; run it again: what was there is in {}", home.dir().display()))?;
+    let kept = put_in_place(home, &staging.0).with_context(|| {
+        format!("the restore was cut off; run it again: what was there is in {}", home.dir().display())
+    })?;
     if has_database {
         backup::settle(&home.database())?;
     }
@@ -107,12 +111,13 @@ fn unpack(file: &Path, folder: &Path) -> anyhow::Result<Manifest> {
             (0, Some(FIRST)) => check_format(&mut entry)?,
             (0, _) => bail!("it is no backup of daoyou"),
             (_, Some(MANIFEST)) => {
-                let list: Manifest = serde_json::from_reader(entry.take(MANIFEST_LIMIT)).context("its list is damaged")?;
+                let list: Manifest =
+                    serde_json::from_reader(entry.take(MANIFEST_LIMIT)).context("its list is damaged")?;
                 manifest = Some(list);
             }
             _ => {
-                let path = manifest::in_home(&name)
-                    .ok_or_else(|| anyhow!("{} leads out of the home", name.display()))?;
+                let path =
+                    manifest::in_home(&name).ok_or_else(|| anyhow!("{} leads out of the home", name.display()))?;
                 match entry.header().entry_type() {
                     EntryType::Directory => make_folder(folder, &path)?,
                     EntryType::Regular => {
@@ -145,7 +150,8 @@ fn unpack(file: &Path, folder: &Path) -> anyhow::Result<Manifest> {
 fn check_format(entry: &mut impl Read) -> anyhow::Result<()> {
     let mut text = String::new();
     entry.take(100).read_to_string(&mut text)?;
-    let format: u32 = text.split_whitespace().next().and_then(|word| word.parse().ok()).context("it is no backup of daoyou")?;
+    let format: u32 =
+        text.split_whitespace().next().and_then(|word| word.parse().ok()).context("it is no backup of daoyou")?;
     if format > FORMAT {
         bail!("it was made by a newer daoyou (form {format}; this one knows up to {FORMAT}): update daoyou");
     }

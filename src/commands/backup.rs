@@ -35,7 +35,14 @@ pub fn create(args: &BackupArgs, globals: &Globals) -> anyhow::Result<Exit> {
         "left_out": left_out,
     });
     report(&answer, args.output.json, |out| {
-        writeln!(out, "{}: {} files of {}, {} bytes", args.file.display(), created.files, home.dir().display(), created.size)?;
+        writeln!(
+            out,
+            "{}: {} files of {}, {} bytes",
+            args.file.display(),
+            created.files,
+            home.dir().display(),
+            created.size
+        )?;
         match &created.database {
             Some(facts) => writeln!(out, "messages accepted so far: {}", facts.seq)?,
             None => writeln!(out, "there is no database yet")?,

@@ -145,7 +145,8 @@ pub fn missing(connection: &Connection, last: i64, known: &[(i64, i64)]) -> Resu
 
 /// The tables of ours, those that matter first.
 fn tables(fresh: &Connection) -> Result<Vec<Table>, StoreError> {
-    let sql = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'";
+    let sql =
+        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'";
     let mut statement = fresh.prepare(sql)?;
     let mut names = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
     names.sort_by_key(|name| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
@@ -153,7 +154,8 @@ fn tables(fresh: &Connection) -> Result<Vec<Table>, StoreError> {
 }
 
 fn columns(connection: &Connection, name: String) -> Result<Table, StoreError> {
-    let mut statement = connection.prepare("SELECT name, type, \"notnull\", pk FROM pragma_table_info(?) ORDER BY cid")?;
+    let mut statement =
+        connection.prepare("SELECT name, type, \"notnull\", pk FROM pragma_table_info(?) ORDER BY cid")?;
     let mut rows = statement.query([&name])?;
     let (mut columns, mut key) = (Vec::new(), Vec::new());
     while let Some(row) = rows.next()? {
@@ -238,7 +240,8 @@ impl Copy<'_> {
         );
         let mut statement = self.target.prepare(&sql)?;
         let inner = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let first: i64 = self.target.query_row(&format!("SELECT ifnull(max({key}), 0) + 1 FROM {name}"), [], |row| row.get(0))?;
+        let first: i64 =
+            self.target.query_row(&format!("SELECT ifnull(max({key}), 0) + 1 FROM {name}"), [], |row| row.get(0))?;
         let given = "SELECT seq FROM sqlite_sequence WHERE name = ?";
         let last = self.source.query_row(given, [name], |row| row.get(0)).unwrap_or(i64::from(u32::MAX));
         // Taken from the end: where the last rows cannot be read nothing beyond them can, and that is tried last.

@@ -209,7 +209,8 @@ impl Copy {
 /// <https://www.sqlite.org/fileformat2.html#b_tree_pages>
 fn children(first: &[u8]) -> Vec<u64> {
     const INNER: u8 = 5;
-    let word = |at: usize| first.get(at..at + 4).map(|word| word.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+    let word =
+        |at: usize| first.get(at..at + 4).map(|word| word.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
     let short = |at: usize| first.get(at..at + 2).map(|pair| usize::from(pair[0]) << 8 | usize::from(pair[1]));
     if first.get(HEADER) != Some(&INNER) {
         return Vec::new();
@@ -278,9 +279,7 @@ fn mended(path: &Path) -> PathBuf {
 fn exchange(path: &Path, kept: &Path) -> io::Result<()> {
     // The database first: a database without its log would look like a sound one that knows less.
     aside::rename(path, kept)?;
-    for (of, kept) in
-        [(aside::log_of(path), aside::log_of(kept)), (aside::index_of(path), aside::index_of(kept))]
-    {
+    for (of, kept) in [(aside::log_of(path), aside::log_of(kept)), (aside::index_of(path), aside::index_of(kept))] {
         aside::rename(&of, &kept)?;
     }
     fs::rename(mended(path), path)?;
