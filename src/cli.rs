@@ -83,8 +83,16 @@ pub enum Command {
     #[command(subcommand, after_help = "Example:\n  daoyou config check")]
     Config(ConfigCommand),
     /// Write the whole home to one file: database, configuration, workspace, token
+    ///
+    /// Works while the gateway runs, which does not wait for it. The file is a tar archive, readable by its owner alone:
+    /// it holds the token and whatever secrets stand in config.toml. It is there whole, or not at all. A workspace
+    /// that is not in the home is not in it, and it says so.
     Backup(BackupArgs),
     /// Bring a home back from a backup
+    ///
+    /// Stop the gateway first. The whole file is unpacked and checked before anything is touched; what was in the home is
+    /// then moved aside into a folder there, and nothing is deleted. Messages that were accepted after the backup are not
+    /// in it, and it says which.
     Restore(RestoreArgs),
     /// Print what makes a shell complete commands and options
     #[command(
@@ -119,13 +127,8 @@ pub struct StatusArgs {
 
 /// `daoyou backup`.
 #[derive(Clone, Debug, Args)]
-#[command(
-    long_about = "Write the whole home to one file: database, configuration, workspace, token.\n\n\
-        Works while the gateway runs, which does not wait for it. The file is a tar archive, readable by its owner alone: \
-        it holds the token and whatever secrets stand in config.toml. It is there whole, or not at all.",
-    after_help = "Examples:\n  daoyou backup ~/backups/daoyou.tar\n  \
-        daoyou backup --force /mnt/nas/daoyou-$(date +%a).tar    one for each day of the week"
-)]
+#[command(after_help = "Examples:\n  daoyou backup ~/backups/daoyou.tar\n  \
+        daoyou backup --force /mnt/nas/daoyou-$(date +%a).tar    one for each day of the week")]
 pub struct BackupArgs {
     /// The file to write
     #[arg(value_name = "FILE")]
@@ -139,14 +142,8 @@ pub struct BackupArgs {
 
 /// `daoyou restore`.
 #[derive(Clone, Debug, Args)]
-#[command(
-    long_about = "Bring a home back from a backup.\n\n\
-        Stop the gateway first. The whole file is unpacked and checked before anything is touched; what was in the home is \
-        then moved aside into a folder there, and nothing is deleted. Messages that were accepted after the backup are not \
-        in it, and it says which.",
-    after_help = "Examples:\n  daoyou restore ~/backups/daoyou.tar\n  \
-        daoyou restore --home /tmp/look ~/backups/daoyou.tar     unpack it elsewhere, to look at it"
-)]
+#[command(after_help = "Examples:\n  daoyou restore ~/backups/daoyou.tar\n  \
+        daoyou restore --home /tmp/look ~/backups/daoyou.tar     unpack it elsewhere, to look at it")]
 pub struct RestoreArgs {
     /// The backup
     #[arg(value_name = "FILE")]

@@ -11,10 +11,12 @@ mod support;
 
 mod tidy;
 
+mod backup;
 mod canary;
 mod cli;
 mod commands;
 mod crash;
+mod damage;
 mod delivery;
 mod doctor;
 mod exec;

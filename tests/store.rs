@@ -121,16 +121,20 @@ async fn a_message_is_on_the_disk_before_its_202_is_written() {
     assert_eq!(mode.unwrap(), "wal");
 }
 
-/// A file that this program cannot read is left as it is, and every command says so.
+/// A database that is not this program's to write is left as it is, and every command says so.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_newer_or_no_database_is_refused_untouched() {
+async fn a_file_that_is_newer_or_another_programs_is_refused_untouched() {
     let newer = tempfile::NamedTempFile::new().unwrap();
     let store = rusqlite::Connection::open(newer.path()).unwrap();
     store.execute_batch("CREATE TABLE tomorrow (x); PRAGMA user_version = 99").unwrap();
     drop(store);
     let newer = std::fs::read(newer.path()).unwrap();
-    let notes = "these are my notes, not a database\n".repeat(200).into_bytes();
-    for (bytes, words) in [(newer, "newer daoyou (format 99"), (notes, "cannot be opened")] {
+    let foreign = tempfile::NamedTempFile::new().unwrap();
+    let store = rusqlite::Connection::open(foreign.path()).unwrap();
+    store.execute_batch("CREATE TABLE songs (x); PRAGMA user_version = 1").unwrap();
+    drop(store);
+    let foreign = std::fs::read(foreign.path()).unwrap();
+    for (bytes, words) in [(newer, "newer daoyou (format 99"), (foreign, "database of another program")] {
         let gateway = Gateway::new(Setup::new());
         gateway.write_config();
         std::fs::write(gateway.database(), &bytes).unwrap();

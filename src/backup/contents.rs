@@ -11,7 +11,7 @@ const LIMIT: usize = 1_000_000;
 
 /// Names at the top of the home that are made anew, or copied in their own way. What begins with one of the second list
 /// is left out, too: the database's own files, and what was moved aside.
-const LEFT_OUT: [&str; 5] = ["daoyou.lock", "daoyou.sock", "daoyou.mark", "daoyou.flight", "daoyou.suspect"];
+const LEFT_OUT: [&str; 6] = ["daoyou.lock", "daoyou.sock", "daoyou.mark", "daoyou.flight", "daoyou.suspect", "tmp"];
 const FAMILIES: [&str; 3] = ["daoyou.db", "daoyou.before-restore-", "daoyou.restoring"];
 
 /// One thing in the home.

@@ -104,7 +104,7 @@ mod tests {
         for (name, expected) in [
             ("home/config.toml", Some("config.toml")),
             ("home/workspace/a/b", Some("workspace/a/b")),
-            ("home/./a", Some("./a")),
+            ("home/./a", Some("a")),
             ("home", None),
             ("home/", None),
             ("home/..", None),

@@ -126,7 +126,7 @@ fn unpack(file: &Path, folder: &Path) -> anyhow::Result<Manifest> {
                         found.insert(path, sum);
                     }
                     EntryType::Symlink => {
-                        let target = entry.link_name()?.map(|target| target.into_owned()).unwrap_or_default();
+                        let target = entry.link_name()?.map(std::borrow::Cow::into_owned).unwrap_or_default();
                         if !manifest::link_stays(&path, &target) {
                             bail!("the link {} leads out of the home, to {}", path.display(), target.display());
                         }

@@ -84,7 +84,7 @@ pub fn restore(args: &RestoreArgs, globals: &Globals) -> anyhow::Result<Exit> {
 fn start_log(globals: &Globals) -> anyhow::Result<()> {
     let level = globals.log.clone().unwrap_or_else(|| "warn".to_owned());
     let format = globals.log_format.unwrap_or_default();
-    logging::start(&LogConfig { level, format, ..LogConfig::default() }, None).map(drop)
+    logging::start(&LogConfig { level, format }, None).map(drop)
 }
 
 /// A workspace that the configuration puts elsewhere is not part of the home.

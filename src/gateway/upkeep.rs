@@ -89,7 +89,7 @@ impl Upkeep {
         if self.store().read(space::is_worth_it).await? {
             let is_quiet = self.quiet().await;
             let before = self.store().space().await?;
-            if !self.store().read(space::is_in_pieces).await? {
+            if !self.store().write(Commit::Logged, space::is_in_pieces).await? {
                 if !is_quiet {
                     return Ok(());
                 }

@@ -1,5 +1,8 @@
 //! Opening connections, the same way everywhere.
 
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,6 +21,7 @@ const CHECKPOINT_PAGES: u32 = 2_000;
 /// [`StoreError::Damaged`], [`StoreError::Newer`] or [`StoreError::Foreign`]; or it cannot be opened.
 pub fn open_to_look(path: &Path) -> Result<Connection, StoreError> {
     let look = || -> Result<Connection, StoreError> {
+        make_private(path).map_err(|error| StoreError::Open { path: path.to_owned(), reason: error.to_string() })?;
         let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         migrations::check(&connection, path)?;
         touch(&connection)?;
@@ -103,6 +107,14 @@ fn touch(connection: &Connection) -> Result<(), StoreError> {
         while rows.next()?.is_some() {}
     }
     Ok(())
+}
+
+/// SQLite would make the file for everybody to read, and gives its log the same rights.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn in_words(path: &Path, error: StoreError) -> StoreError {

@@ -59,8 +59,27 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::store::inbox::{self, Inserted, NewMessage, State};
     use crate::store::outbox::NewOutbound;
     use crate::store::{Commit, Store, messages, now_ms, outbox, turn_steps};
+
+    fn message(id: Uuid) -> NewMessage {
+        let text = |text: &str| text.to_owned();
+        NewMessage {
+            id,
+            channel: text("webhook:in"),
+            external_id: text("one"),
+            session: text("s"),
+            chat_id: text("c"),
+            sender: text("ann"),
+            trust: "known",
+            content: text("hi"),
+            attachments: text("[]"),
+            metadata: text("{}"),
+            received_at: 1,
+            state: State::Queued,
+        }
+    }
 
     #[tokio::test]
     async fn only_what_is_finished_and_old_goes() {
@@ -69,6 +88,8 @@ mod tests {
         let left = store
             .write(Commit::Logged, |connection| {
                 let turn = Uuid::now_v7();
+                assert_eq!(inbox::insert(connection, &message(turn))?, Inserted::New);
+                inbox::finish(connection, turn, State::Done)?;
                 turn_steps::append(connection, turn, "note", "{}")?;
                 messages::append(connection, "s", turn, [("user", "{}".to_owned())].into_iter())?;
                 for slot in ["reply", "tool:1"] {
@@ -86,10 +107,14 @@ mod tests {
                         prune_sessions(connection, before)?,
                     ])
                 };
-                Ok((prune(now_ms() - 60_000)?, prune(now_ms() + 60_000)?))
+                let left = (prune(now_ms() - 60_000)?, prune(now_ms() + 60_000)?);
+                let again = inbox::insert(connection, &message(Uuid::now_v7()))?;
+                Ok((left, again, turn))
             })
             .await
             .unwrap();
+        let (left, again, turn) = left;
+        assert_eq!(again, Inserted::Known { id: turn, session: "s".to_owned() }, "ids outlive what is pruned");
         assert_eq!(left, ([0, 0, 0], [1, 1, 1]), "too young, then old enough; what is pending stays");
     }
 }

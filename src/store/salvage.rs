@@ -81,7 +81,6 @@ pub fn mend(path: &Path, reason: &str) -> Result<(), StoreError> {
     File::open(&whole).and_then(|file| file.sync_all()).map_err(failed)?;
     fs::rename(&whole, mended(path)).and_then(|()| aside::sync_folder(path)).map_err(failed)?;
     exchange(path, &kept).map_err(failed)?;
-    copy.remove();
     health::forget_suspicion(path);
     tracing::error!("{}", loss.what);
     Ok(())
@@ -202,6 +201,13 @@ impl Copy {
                 }
             }
         }
+    }
+}
+
+/// Nothing is left of it, above all not on a disk that had no room for it.
+impl Drop for Copy {
+    fn drop(&mut self) {
+        self.remove();
     }
 }
 

@@ -199,3 +199,25 @@ async fn what_can_be_read_is_taken_over() {
         assert!(losses.len() == 1 && losses[0].kind == LossKind::Salvaged, "{what}: {losses:?}");
     }
 }
+
+#[tokio::test]
+async fn an_exchange_that_was_cut_off_is_finished_and_one_not_begun_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let sound = world(folder.path()).await;
+    let mended = |path: &Path| aside::with_suffix(path, ".mended");
+    let whole = |path: &Path| {
+        let connection = Connection::open(path).unwrap();
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    };
+    // The database is aside, its log is not yet: with it the mended one would be a mixture.
+    let (left, losses) = after(&sound, |path| {
+        let log = fs::read(aside::log_of(path)).unwrap();
+        whole(path);
+        fs::rename(path, mended(path)).unwrap();
+        fs::write(aside::log_of(path), log).unwrap();
+    })
+    .await;
+    assert_eq!((left, losses), (MESSAGES, Vec::new()));
+    let (left, losses) = after(&sound, |path| fs::write(mended(path), "not yet synced").unwrap()).await;
+    assert_eq!((left, losses), (MESSAGES, Vec::new()));
+}

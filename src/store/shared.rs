@@ -158,8 +158,9 @@ impl Store {
         self.inner.reading.close();
         let inner = self.inner.clone();
         let closing = tokio::task::spawn_blocking(move || {
-            inner.writer.close();
+            // The writer goes last: it moves the log into the file.
             inner.readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            inner.writer.close();
             if inner.serves && inner.health.check().is_ok() {
                 health::forget_suspicion(&inner.path);
             }

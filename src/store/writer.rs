@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender};
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use tokio::sync::oneshot;
 
 use super::health::Health;
@@ -182,6 +183,12 @@ impl Desk {
         }
         if let Some(mark) = &self.mark {
             mark.sync();
+        }
+        // What is damaged stays as it is, its log too.
+        if self.health.check().is_err()
+            && let Err(error) = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        {
+            tracing::warn!(%error, "the log of the damaged database may be moved into it");
         }
     }
 

@@ -1,0 +1,285 @@
+//! What happens to a database beyond the program's own doing: its log is gone, a bit flips, a block is overwritten, the
+//! disk is full. The gateway starts, says what is lost, loses nothing that can be read, and takes new messages.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{open, wait_settled};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+
+const MESSAGES: usize = 40;
+
+/// A gateway that has answered [`MESSAGES`] messages, `m0` and so on. Whatever is lost is told to the sink.
+async fn lived(sink: &Sink) -> Gateway {
+    let setup = Setup::new().hook(Hook::bearer("in")).hook(Hook::bearer("notes").callback(sink));
+    let mut gateway = Gateway::start(setup.set("owner.notify", "webhook:notes:owner")).await;
+    for n in 0..MESSAGES {
+        let said = format!("/help {}", "x".repeat(3_000));
+        gateway.accept("in", &Message::new(&said).chat(&format!("c{}", n % 5)).id(&format!("m{n}"))).await;
+    }
+    wait_settled(&gateway.database()).await;
+    gateway.setup().args = vec!["--log".to_owned(), "info".to_owned()];
+    gateway
+}
+
+fn log_of(gateway: &Gateway) -> PathBuf {
+    gateway.home().join("daoyou.db-wal")
+}
+
+fn length(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().len()
+}
+
+fn write_at(path: &Path, at: u64, bytes: &[u8]) {
+    File::options().write(true).open(path).unwrap().write_all_at(bytes, at).unwrap();
+}
+
+fn cut(path: &Path, to: u64) {
+    File::options().write(true).open(path).unwrap().set_len(to).unwrap();
+}
+
+/// How many of the messages are known; those that are not are accepted again, and all are answered.
+async fn known(gateway: &Gateway) -> usize {
+    let mut known = 0;
+    for n in 0..MESSAGES {
+        let sent = gateway.post("in", "", &Message::new("/help").chat("c").id(&format!("m{n}"))).await;
+        assert_eq!(sent.status, 202, "{sent:?}");
+        known += usize::from(sent.text("status") == "duplicate");
+        assert_eq!(gateway.wait_done("in", sent.text("id")).await.text("status"), "done");
+    }
+    known
+}
+
+/// What `status` says is lost: how many messages, and in which words.
+async fn lost(gateway: &Gateway) -> (usize, String) {
+    let status = gateway.json(&["status"]).await;
+    let losses = status["losses"].as_array().unwrap();
+    let count = losses.iter().map(|loss| loss["messages"].as_u64().unwrap()).sum::<u64>();
+    let words = losses.iter().map(|loss| loss["what"].as_str().unwrap()).collect::<Vec<_>>().join("\n");
+    (usize::try_from(count).unwrap(), words)
+}
+
+/// After a start: what is lost is said in the log, by `status` until it is put away, and to the owner once; the rest is
+/// known, and no number is given twice.
+async fn check_told(gateway: &mut Gateway, sink: &Sink, expected: Option<usize>) -> String {
+    let (missing, words) = lost(gateway).await;
+    let told = sink.wait_posts(1).await;
+    assert!(told[0].data("content").contains(words.as_str()), "{:?}: {words}", told[0].data("content"));
+    assert!(gateway.logs().contains(words.as_str()), "the log is silent on: {words}");
+    assert_eq!(known(gateway).await, MESSAGES - missing, "{words}");
+    assert!(expected.is_none_or(|expected| expected == missing), "{missing} lost: {words}");
+    let seqs = "SELECT min(seq) FROM inbox WHERE seq > ?1";
+    let first: Option<usize> =
+        open(&gateway.database()).unwrap().query_row(seqs, [MESSAGES], |row| row.get(0)).unwrap();
+    assert_eq!(first, (missing > 0).then_some(MESSAGES + 1), "{words}");
+    let human = gateway.run(&["status"]).await;
+    assert!(human.stdout.contains("LOST, ") && human.stdout.contains(&words), "{human:?}");
+
+    let put_away = gateway.json(&["status", "--acknowledge"]).await;
+    assert_eq!(put_away, json!({"acknowledged": 1}));
+    gateway.stop().await;
+    gateway.up().await;
+    assert_eq!(lost(gateway).await.1, "", "said once");
+    assert_eq!(sink.posts().len(), 1, "told once");
+    words
+}
+
+/// A gateway may find damage only when it reads that far: then it ends, and the next start mends it.
+async fn up_at_last(gateway: &mut Gateway) {
+    for _ in 0..3 {
+        gateway.spawn();
+        let ready = until("the gateway to be ready, or to end", async || {
+            if let Some(status) = gateway.try_exit() {
+                assert_eq!(status.code(), Some(1), "{}", gateway.logs());
+                return Some(false);
+            }
+            let ready = gateway.client.get(gateway.url("/readyz")).send().await;
+            ready.is_ok_and(|answer| answer.status().is_success()).then_some(true)
+        });
+        if ready.await {
+            if gateway.run(&["turns", "list"]).await.code == Some(0) {
+                return;
+            }
+            assert_eq!(gateway.wait_exit().await.code(), Some(1), "{}", gateway.logs());
+        }
+    }
+    panic!("three starts did not mend it: {}", gateway.logs());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_gone_cut_or_damaged_is_noticed_and_counted() {
+    type Damage = fn(&Path);
+    let table: [(&str, Damage, Option<usize>, &str); 3] = [
+        (
+            "gone",
+            |log| fs::remove_file(log).unwrap(),
+            Some(40),
+            "40 accepted messages are missing from the database (seq 1–40): ",
+        ),
+        ("cut short", |log| cut(log, length(log) / 2), None, "accepted messages are missing"),
+        // SQLite would drop everything behind it; daoyou reads on.
+        (
+            "a flipped bit",
+            |log| {
+                let at = length(log) / 3 / 4_120 * 4_120 + 32 + 24 + 1_000;
+                let mut byte = [0];
+                File::open(log).unwrap().read_exact_at(&mut byte, at).unwrap();
+                write_at(log, at, &[byte[0] ^ 16]);
+            },
+            Some(0),
+            "no accepted message is missing",
+        ),
+    ];
+    for (what, damage, expected, words) in table {
+        let sink = Sink::start(Some(&config::callback_secret())).await;
+        let mut gateway = lived(&sink).await;
+        gateway.kill9().await;
+        damage(&log_of(&gateway));
+        gateway.up().await;
+        let told = check_told(&mut gateway, &sink, expected).await;
+        println!("{what}: {told}");
+        assert!(told.contains(words), "{what}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_is_moved_aside_and_what_can_be_read_of_it_taken_over() {
+    type Damage = fn(&Path);
+    let table: [(&str, Damage, Option<usize>); 5] = [
+        ("the second half overwritten", |path| write_at(path, length(path) / 8 * 4, &vec![0xa5; 30 * 4_096]), None),
+        ("cut to two thirds", |path| cut(path, length(path) / 3 * 2), None),
+        ("a garbage header", |path| write_at(path, 0, &[0x5a; 100]), Some(0)),
+        ("a garbage first page", |path| write_at(path, 0, &[0x5a; 4_096]), Some(0)),
+        ("notes", |path| fs::write(path, "these are my notes, not a database\n".repeat(200)).unwrap(), Some(40)),
+    ];
+    for (what, damage, expected) in table {
+        let sink = Sink::start(Some(&config::callback_secret())).await;
+        let mut gateway = lived(&sink).await;
+        gateway.stop().await;
+        damage(&gateway.database());
+        let damaged = fs::read(gateway.database()).unwrap();
+        up_at_last(&mut gateway).await;
+        let status = gateway.json(&["status"]).await;
+        let aside = status["losses"][0]["aside"][0].as_str().expect("a name").to_owned();
+        assert!(aside.starts_with("daoyou.db.corrupt-"), "{aside}");
+        assert!(fs::read(gateway.home().join(&aside)).unwrap() == damaged, "{what}: kept as it was");
+        let told = check_told(&mut gateway, &sink, expected).await;
+        println!("{what}: {told}");
+        let all = expected.is_none() && told.contains(&format!("{MESSAGES} accepted messages are missing"));
+        assert!(!all, "{what}: something can be read: {told}");
+    }
+    // An empty file with nothing beside it is a database that was deleted.
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let mut gateway = lived(&sink).await;
+    gateway.stop().await;
+    cut(&gateway.database(), 0);
+    gateway.up().await;
+    check_told(&mut gateway, &sink, Some(40)).await;
+}
+
+/// Commands that only look change nothing, and say what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_leaves_a_damaged_file_as_it_is() {
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let mut gateway = lived(&sink).await;
+    gateway.stop().await;
+    write_at(&gateway.database(), 0, &[0x5a; 100]);
+    let damaged = fs::read(gateway.database()).unwrap();
+    for args in [&["queue", "list"][..], &["status"], &["backup", "b.tar"]] {
+        let ran = gateway.run(args).await;
+        assert_eq!((ran.code, ran.stderr.lines().count()), (Some(1), 1), "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains("is damaged") && ran.stderr.contains("daoyou restore FILE"), "{ran:?}");
+        assert!(fs::read(gateway.database()).unwrap() == damaged, "{args:?} changed it");
+    }
+}
+
+/// A file system of its own, small; gone when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` where nothing may be mounted.
+    fn mount(at: &Path) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        let mounted = mount.args(["-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs"]).arg(at).output().ok()?;
+        mounted.status.success().then(|| Self(at.to_owned()))
+    }
+
+    /// Leaves `free` bytes.
+    fn fill(&self, free: u64) {
+        let stat = rustix::fs::statvfs(&self.0).unwrap();
+        let room = (stat.f_bavail * stat.f_frsize).saturating_sub(free);
+        fs::write(self.ballast(), vec![1; usize::try_from(room).unwrap()]).unwrap();
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.0.join("ballast")
+    }
+
+    fn clear(&self) {
+        fs::remove_file(self.ballast()).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        if !Command::new("umount").arg("-l").arg(&self.0).status().is_ok_and(|status| status.success()) {
+            println!("{} stays mounted", self.0.display());
+        }
+    }
+}
+
+/// Below the reserve nothing is accepted, and what was accepted is answered out of it. With no room at all, it waits; when
+/// there is some again, all goes on by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_what_is_new_and_keeps_what_was_accepted() {
+    for (reserve, free) in [("2MB", 1_000_000), ("0B", 0)] {
+        let model = Model::start().await;
+        let gate = Gate::new();
+        model.on("held", [Reply::text("answered all the same").held_by(&gate)]);
+        let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("store.reserve", reserve);
+        let mut gateway = Gateway::new(setup);
+        gateway.write_config();
+        let Some(disk) = SmallDisk::mount(&gateway.home()) else {
+            println!("left out: nothing may be mounted here (needs root)");
+            return;
+        };
+        gateway.up().await;
+        gateway.ask("in", "a", "before").await;
+        let held = gateway.accept("in", &Message::new("held").chat("b")).await;
+        gate.wait_arrived(1).await;
+        disk.fill(free);
+        let refused = until("a message to be refused", async || {
+            let sent = gateway.post("in", "", &Message::new(&"more ".repeat(2_000)).chat("c")).await;
+            (sent.status != 202).then_some(sent)
+        });
+        let refused = refused.await;
+        assert_eq!((refused.status, refused.retry_after.is_some()), (503, true), "{refused:?}");
+        if reserve != "0B" {
+            let ready = Gateway::try_send(gateway.client.get(gateway.url("/readyz"))).await.unwrap();
+            assert_eq!((ready.status, ready.text("status")), (503, "degraded"), "{ready:?}");
+        }
+        gate.open();
+        if reserve == "0B" {
+            let waits = || gateway.logs().contains("could not be");
+            until("the end to wait for room", async || waits().then_some(())).await;
+            disk.clear();
+        }
+        let done = gateway.wait_done("in", &held).await;
+        assert_eq!(done.body["reply"], Value::from("answered all the same"), "{done:?}");
+        if reserve != "0B" {
+            disk.clear();
+        }
+        gateway.ask("in", "d", "after").await;
+        gateway.restart().await;
+        wait_settled(&gateway.database()).await;
+        assert_eq!(lost(&gateway).await.1, "");
+        let ready = Gateway::try_send(gateway.client.get(gateway.url("/readyz"))).await.unwrap();
+        assert_eq!(ready.status, 200, "{ready:?}");
+        gateway.stop().await;
+    }
+}
