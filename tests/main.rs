@@ -13,6 +13,7 @@ mod tidy;
 
 mod cli;
 mod commands;
+mod config;
 mod crash;
 mod delivery;
 mod exec;
@@ -23,6 +24,8 @@ mod offline;
 mod process;
 mod prompt;
 mod provider;
+mod reload;
+mod service;
 mod soak;
 mod store;
 mod turn;
