@@ -31,15 +31,24 @@ const USER: &str = "daoyou";
 /// # Errors
 /// In words: what cannot be done, and what to do instead.
 pub fn run(command: &ServiceCommand, globals: &Globals) -> anyhow::Result<Exit> {
-    let mut out = io::stdout().lock();
+    match run_to(command, globals, &mut io::stdout().lock()) {
+        Err(error) => match error.downcast::<io::Error>() {
+            Ok(error) => Ok(Exit::of_output(Err(error))?),
+            Err(error) => Err(error),
+        },
+        exit => exit,
+    }
+}
+
+fn run_to(command: &ServiceCommand, globals: &Globals, mut out: &mut impl Write) -> anyhow::Result<Exit> {
     match command {
         ServiceCommand::Install(change) => {
             let place = Place::chosen(change.scope)?;
             place.needs_root(change)?;
             let plan = install(&place, globals)?;
-            let done = carry_out(&plan, change.dry_run, &mut out)?;
+            let done = carry_out(&plan, change.dry_run, out)?;
             if done && !change.dry_run {
-                place.say_what_next(&mut out)?;
+                place.say_what_next(out)?;
             }
             Ok(if done { Exit::Ok } else { Exit::Failed })
         }
@@ -50,7 +59,7 @@ pub fn run(command: &ServiceCommand, globals: &Globals) -> anyhow::Result<Exit> 
                 writeln!(out, "nothing is installed: there is no {}", place.unit.display())?;
                 return Ok(Exit::Ok);
             }
-            let done = carry_out(&uninstall(&place), change.dry_run, &mut out)?;
+            let done = carry_out(&uninstall(&place), change.dry_run, out)?;
             if done && !change.dry_run && place.is_system {
                 writeln!(out, "What it kept stays: {SYSTEM_HOME}, and the user {USER}. To remove them, too:")?;
                 writeln!(out, "  rm -r {SYSTEM_HOME} && userdel {USER}")?;

@@ -246,12 +246,13 @@ fn notify(config: &Config) -> Result<(), String> {
     if channel.is_empty() || chat.is_empty() {
         return Err(nowhere());
     }
-    match Shape::config() {
-        Shape::Table(tables) if matches!(tables.get("channels"), Some(Shape::Table(names)) if !names.contains_key(channel)) => {
-            Err(format!("{} is no channel", quoted(channel)))
-        }
-        _ => Ok(()),
+    if let Shape::Table(tables) = Shape::config()
+        && let Some(Shape::Table(channels)) = tables.get("channels")
+        && !channels.contains_key(channel)
+    {
+        return Err(format!("{} is no channel", quoted(channel)));
     }
+    Ok(())
 }
 
 /// Whether `key` is `table` or something in it.

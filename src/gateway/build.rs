@@ -63,8 +63,11 @@ impl Gateway {
     /// blame.
     pub async fn build(home: Home, lock: HomeLock, loaded: &Loaded, options: Options) -> anyhow::Result<Self> {
         let config = &loaded.config;
+        // First what can be wrong: then nothing has been made.
+        crate::llm::install_crypto();
+        let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
+        check_models(loaded, &models)?;
         let is_alone = options.alone.is_some();
-        // First of all: where the port is taken, nothing is made.
         let listening = if is_alone {
             None
         } else {
@@ -75,9 +78,6 @@ impl Gateway {
             .with_context(|| format!("the workspace {} cannot be prepared", workspace.display()))?;
         // The commands on the control socket need no token; it is made for those who will come by TCP.
         home.token()?;
-        crate::llm::install_crypto();
-        let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
-        check_models(loaded, &models)?;
         let (agent, equipment) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
         let bus = equipment.runner.get().bus.clone();
 

@@ -281,6 +281,11 @@ impl Gateway {
         self.signal(Signal::TERM);
     }
 
+    /// SIGHUP; does not wait.
+    pub fn sighup(&self) {
+        self.signal(Signal::HUP);
+    }
+
     /// SIGINT; does not wait.
     pub fn sigint(&self) {
         self.signal(Signal::INT);

@@ -1,0 +1,283 @@
+//! What is wrong with a configuration, as the owner reads it: one line for each fault, exit code 78, nothing begun.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::gateway::binary;
+
+/// The program in `home`, with nothing of this environment but PATH.
+fn daoyou(home: &Path, env: &[(&str, &str)], args: &[&str]) -> Output {
+    let mut command = Command::new(binary());
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home).env("DAOYOU_HOME", home);
+    command.envs(env.iter().copied()).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A new home with this configuration.
+fn home_with(config: &[u8]) -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("config.toml"), config).unwrap();
+    home
+}
+
+/// What is written, the environment beside it, and the fault: `C` stands for the file.
+type Row = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+
+const WRONG: &[Row] = &[
+    // Keys.
+    ("colour = 1", &[], "C:1: colour: unknown key; the nearest known key is "),
+    ("[agnet]", &[], "C:1: agnet: unknown key; the nearest known key is agent; allowed: agent, channels, "),
+    ("[agent]\nmodle = \"x\"", &[], "C:2: agent.modle: unknown key; the nearest known key is agent.model; allowed: "),
+    (
+        "[tools.exec]\ntimout = 1",
+        &[],
+        "C:2: tools.exec.timout: unknown key; the nearest known key is tools.exec.timeout",
+    ),
+    ("[channels.webhok.x]", &[], "C:1: channels.webhok: unknown key; the nearest known key is channels.webhook"),
+    ("[agent]\nmodel = \"auto\"\nmodel = \"auto\"", &[], "C:3: agent.model: not TOML: duplicate key"),
+    // Syntax.
+    ("[agent\nmodel = \"auto\"", &[], "C:1: not TOML: unclosed table"),
+    ("[agent]\nmodel = auto", &[], "C:2: not TOML: string values must be quoted"),
+    // Kinds and ranges.
+    (
+        "[agent]\nmax_iterations = \"40\"",
+        &[],
+        "C:2: agent.max_iterations: the value is a text; allowed: a whole number from 1 to 1000",
+    ),
+    (
+        "[agent]\nmax_iterations = 0",
+        &[],
+        "C:2: agent.max_iterations: 0 is out of range; allowed: a whole number from 1 to 1000",
+    ),
+    (
+        "[agent]\ntemperature = 3",
+        &[],
+        "C:2: agent.temperature: the number is out of range; allowed: a number from 0 to 2",
+    ),
+    (
+        "[agent]\nturn_timeout = \"10 minutes\"",
+        &[],
+        "C:2: agent.turn_timeout: \"10 minutes\" is no duration; allowed: a duration such as \"90s\"",
+    ),
+    ("[store]\nreserve = \"lots\"", &[], "C:2: store.reserve: \"lots\" is no size; allowed: a size such as \"25MB\""),
+    ("[agent]\nqueue = \"join\"", &[], "C:2: agent.queue: \"join\" is not known; allowed: \"followup\", \"collect\""),
+    (
+        "[[channels.webhook]]\nname = \"a\"",
+        &[],
+        "C:1: channels.webhook: the value is a list; allowed: a table with a name",
+    ),
+    ("tools = 3", &[], "C:1: tools: the value is a whole number; allowed: a table with the keys "),
+    // Secrets.
+    (
+        "[providers.p]\napi_key = \"env:NONE\"",
+        &[],
+        "C:2: providers.p.api_key: the environment variable NONE is not set; allowed: \"env:NAME\", ",
+    ),
+    (
+        "[providers.p]\napi_key = \"file:/none\"",
+        &[],
+        "C:2: providers.p.api_key: cannot read the file /none: No such file",
+    ),
+    (
+        "[providers.p]\napi_key = \"cred:k\"",
+        &[],
+        "C:2: providers.p.api_key: there are no systemd credentials here: CREDENTIALS_DIRECTORY is not set",
+    ),
+    (
+        "[providers.p]\napi_key = \"cred:k\"",
+        &[("CREDENTIALS_DIRECTORY", "/none")],
+        "C:2: providers.p.api_key: cannot read the file /none/k",
+    ),
+    // What does not go together.
+    (
+        "[gateway]\nlisten = \"18790\"",
+        &[],
+        "C:2: gateway.listen: \"18790\" is no address with a port; allowed: an IP address and a port such as",
+    ),
+    (
+        "[gateway]\nlisten = \"0.0.0.0:1\"",
+        &[],
+        "C:2: gateway.listen: 0.0.0.0:1 can be reached from other machines, and gateway.token is not set",
+    ),
+    ("[channels.webhook.h]", &[], "C:1: channels.webhook.h.secret: it is not set, and verify = \"standard\" needs it"),
+    (
+        "[channels.webhook.h]\nverify = \"none\"",
+        &[],
+        "C:1: channels.webhook.h.allow_from: it is not set, and verify = \"none\" needs it",
+    ),
+    (
+        "[gateway]\nlisten = \"[::]:1\"\ntoken = \"t\"\n[channels.webhook.h]\nverify = \"none\"\nallow_from = [\"*\"]",
+        &[],
+        "C:5: channels.webhook.h.verify: \"none\" is for callers on this machine, and gateway.listen is [::]:1",
+    ),
+    ("[agent]\nmodel = \"gpt\"", &[], "C:2: agent.model: \"gpt\" names no provider and model; allowed: \"auto\", or"),
+    ("[agent]\nmodel = \"nowhere/x\"", &[], "C:2: agent.model: no provider is called \"nowhere\"; there are "),
+    (
+        "[agent]\nmodel = \"openai/x\"",
+        &[],
+        "C:2: agent.model: openai has no key: set providers.openai.api_key, or the environment variable OPENAI_API_KEY",
+    ),
+    (
+        "[agent]\ntimezone = \"Mars/Olympus\"",
+        &[],
+        "C:2: agent.timezone: \"Mars/Olympus\" is no time zone that is known here; allowed: an IANA name",
+    ),
+    ("[owner]\nnotify = \"me\"", &[], "C:2: owner.notify: \"me\" names no channel and chat; allowed: \"CHANNEL:CHAT\""),
+    ("[owner]\nidentities = [\"ann\"]", &[], "C:2: owner.identities: entry 0 is \"ann\"; allowed: \"CHANNEL:SENDER\""),
+    ("[log]\nlevel = \"loud\"", &[], "C:2: log.level: \"loud\" is no level; allowed: \"error\", "),
+    // The environment.
+    (
+        "",
+        &[("DAOYOU_AGENT__MODLE", "x")],
+        "DAOYOU_AGENT__MODLE: agent.modle: unknown key; the nearest known key is agent.model",
+    ),
+    (
+        "",
+        &[("DAOYOU_AGENT__MAX_TOKENS", "many")],
+        "DAOYOU_AGENT__MAX_TOKENS: agent.max_tokens: \"many\" is no such value; allowed: a whole number",
+    ),
+    (
+        "",
+        &[("DAOYOU_TOOLS__EXEC", "on")],
+        "DAOYOU_TOOLS__EXEC: tools.exec: tools.exec is a table; name one of its keys",
+    ),
+];
+
+#[test]
+fn each_fault_is_one_line_and_nothing_begins() {
+    for (config, env, expected) in WRONG {
+        let home = home_with(config.as_bytes());
+        let file = home.path().join("config.toml").display().to_string();
+        let expected = expected.strip_prefix('C').map_or((*expected).to_owned(), |rest| format!("{file}{rest}"));
+        let ran = daoyou(home.path(), env, &["gateway", "--no-cli", "--log", "off"]);
+        let said = stderr(&ran);
+        assert_eq!((ran.status.code(), ran.stdout.len()), (Some(78), 0), "{config}\n{said}");
+        assert_eq!(said.lines().count(), 1, "{config}\n{said}");
+        assert!(said.starts_with(&expected), "{config}\nexpected {expected}\ngot      {said}");
+        let made = fs::read_dir(home.path()).unwrap().flatten().map(|entry| entry.file_name());
+        let made: Vec<_> = made.filter(|name| *name != "config.toml" && *name != "daoyou.lock").collect();
+        assert!(made.is_empty(), "{config}: {made:?}");
+    }
+}
+
+#[test]
+fn all_faults_are_told_at_once_in_their_order() {
+    let home = home_with(b"[agent]\nmodle = 1\nlocale = \"de\"\n[log]\nformat = 1\n");
+    let ran = daoyou(home.path(), &[("DAOYOU_STORE__RESERVE", "x")], &["config", "check", "--json"]);
+    let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let keys: Vec<_> =
+        report["faults"].as_array().unwrap().iter().map(|fault| fault["key"].as_str().unwrap()).collect();
+    assert_eq!(
+        (ran.status.code(), keys),
+        (Some(78), vec!["agent.modle", "agent.locale", "log.format", "store.reserve"])
+    );
+}
+
+#[test]
+fn a_file_that_is_no_configuration_is_told_too() {
+    let run = |home: &TempDir| daoyou(home.path(), &[], &["gateway", "--no-cli"]);
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("config.toml")).unwrap();
+    let pipe = tempfile::tempdir().unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, pipe.path().join("config.toml"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    let looped = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("config.toml", looped.path().join("config.toml")).unwrap();
+    for (home, expected) in [
+        (&folder, ": is a folder"),
+        (&pipe, ": is not a file"),
+        (&looped, ": cannot be read: Too many levels of symbolic links"),
+        (&home_with(b"[agent]\nlocale = \"\xff\"\n"), ":2: the text is not UTF-8"),
+    ] {
+        let ran = run(home);
+        let said = stderr(&ran);
+        let start = format!("{}{expected}", home.path().join("config.toml").display());
+        assert_eq!((ran.status.code(), said.lines().count()), (Some(78), 1), "{said}");
+        assert!(said.starts_with(&start), "{said}");
+    }
+    let ran = daoyou(folder.path(), &[], &["--config", "/nowhere/config.toml", "config", "check"]);
+    assert_eq!((ran.status.code(), stderr(&ran).as_str()), (Some(78), "/nowhere/config.toml: there is no such file\n"));
+}
+
+#[test]
+fn what_is_shown_says_where_it_comes_from_and_no_secret() {
+    let config = "[agent]\nlocale = \"zh\"\n[gateway]\ntoken = \"canary-1\"\n[providers.p]\nkind = \"openai\"\napi_key = \"env:KEY\"\n\
+                  base_url = \"https://me:canary-2@example.org/v1\"\nheaders = { X = \"canary-3\" }\n";
+    let home = home_with(config.as_bytes());
+    let file = home.path().join("config.toml").display().to_string();
+    let env = [("KEY", "canary-4"), ("DAOYOU_AGENT__MAX_ITERATIONS", "7"), ("DAOYOU_AGENT_MODEL", "auto")];
+    let ran = daoyou(home.path(), &env, &["--log", "debug", "config", "show"]);
+    let (shown, warned) = (String::from_utf8_lossy(&ran.stdout), stderr(&ran));
+    for line in [
+        format!("agent.locale = \"zh\"  # from {file}:2"),
+        "agent.max_iterations = 7  # from DAOYOU_AGENT__MAX_ITERATIONS".to_owned(),
+        "agent.memory_window = 100  # from default".to_owned(),
+        format!("gateway.token = \"(hidden)\"  # from {file}:4"),
+        format!("providers.p.api_key = \"(hidden)\"  # from {file}:7"),
+        "log.level = \"debug\"  # from --log".to_owned(),
+    ] {
+        assert!(shown.lines().any(|one| one == line), "{line}\n{shown}");
+    }
+    assert!(warned.contains("DAOYOU_AGENT_MODEL sets nothing"), "{warned}");
+    assert!(!shown.contains("canary") && !warned.contains("canary"), "{shown}{warned}");
+    let ran = daoyou(home.path(), &env, &["config", "show", "--json"]);
+    assert!(!String::from_utf8_lossy(&ran.stdout).contains("canary"));
+}
+
+/// A home or a port that cannot be had: one line that says what to do, and nothing half begun.
+#[test]
+fn what_cannot_be_had_is_one_line() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let home = folder.path().join("home");
+    for (home, said) in [
+        (home.as_path(), format!("gateway.listen: cannot listen on {listen}: Address already in use")),
+        (file.as_path(), "it is not a folder; choose another with --home".to_owned()),
+        (&file.join("home"), "cannot be made: Not a directory".to_owned()),
+        (Path::new("/proc/daoyou"), "cannot be made: ".to_owned()),
+    ] {
+        let ran = daoyou(home, &[("DAOYOU_GATEWAY__LISTEN", &listen)], &["gateway", "--no-cli", "--log", "off"]);
+        let text = stderr(&ran);
+        assert_eq!((ran.status.code(), ran.stdout.len(), text.lines().count()), (Some(1), 0, 1), "{text}");
+        assert!(text.starts_with("daoyou: ") && text.contains(&said), "{said}: {text}");
+    }
+    let left: Vec<_> = fs::read_dir(&home).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["daoyou.lock"], "nothing but the lock's file was made");
+}
+
+/// On a file system that cannot be written the same holds, also for root.
+#[test]
+fn a_home_on_a_read_only_file_system_is_one_line() {
+    let home = tempfile::tempdir().unwrap();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let path = home.path().display();
+    let script = format!(
+        "mount --bind {path} {path} && mount -o remount,bind,ro {path} && exec {} gateway --no-cli",
+        binary().display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
+    let ran = command.env("DAOYOU_HOME", home.path()).stdin(Stdio::null()).output();
+    let ran = match ran {
+        Ok(ran) if !stderr(&ran).contains("unshare:") && !stderr(&ran).contains("mount:") => ran,
+        other => return println!("left out: this machine mounts nothing for us: {other:?}"),
+    };
+    let text = stderr(&ran);
+    assert_eq!((ran.status.code(), text.lines().count()), (Some(1), 1), "{text}");
+    assert!(
+        text.contains("cannot be used: Read-only file system") && text.contains("choose another with --home"),
+        "{text}"
+    );
+}

@@ -1,0 +1,94 @@
+//! SIGHUP: the configuration is read anew while the gateway runs.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::support::gateway::Message;
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
+
+/// Writes the settings, sends SIGHUP, and waits for a line of the log.
+async fn reload(gateway: &Gateway, expected: &str) {
+    let before = gateway.logs().len();
+    gateway.write_config();
+    hang_up(gateway, before, expected).await;
+}
+
+async fn hang_up(gateway: &Gateway, before: usize, expected: &str) {
+    gateway.sighup();
+    until(expected, async || gateway.logs()[before..].contains(expected).then_some(())).await;
+}
+
+/// What can change does so for the turns that begin then; one that runs keeps what it began with.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_changes_the_turns_to_come() {
+    let (model, other) = (Model::start().await, Model::start().await);
+    let gate = Gate::new();
+    model.on("slow", [Reply::tool("list_dir", &json!({"path": "."})).held_by(&gate), Reply::text("slow done")]);
+    other.on("who", [Reply::text("the other one")]);
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("log.level", "warn");
+    let mut gateway = Gateway::start(setup.clone()).await;
+    let slow = gateway.accept("in", &Message::new("slow").chat("a")).await;
+    gate.wait_arrived(1).await;
+
+    let setup = setup
+        .set("providers.scripted.base_url", other.base_url())
+        .set("agent.max_iterations", 1)
+        .set("gateway.session_capacity", 1)
+        .set("owner.name", "Ann")
+        .set("log.level", "info");
+    *gateway.setup() = setup.clone();
+    gateway.write_config();
+    gateway.sighup();
+    // The level of before shows no word of it; the next one shows what comes.
+    until("the capacity of after", async || {
+        let answered = gateway.post("in", "", &Message::new("more").chat("a")).await;
+        (answered.status == 429).then_some(())
+    })
+    .await;
+    assert_eq!(gateway.ask("in", "b", "who").await, "the other one");
+    let asked = other.requests_about("who");
+    assert!(asked[0]["messages"][0]["content"].as_str().unwrap().contains("Your owner is Ann."), "{asked:?}");
+    until("the new level", async || gateway.logs().contains("turn ended").then_some(())).await;
+    gate.open();
+    assert_eq!(gateway.wait_done("in", &slow).await.text("reply"), "slow done", "it went on as it had begun");
+
+    // The limit of one round with tools holds for the turns that begin now.
+    other.on("tools", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text("last word")]);
+    let reply = gateway.ask("in", "c", "tools").await;
+    assert!(reply.starts_with("last word") && reply.contains('1'), "{reply}");
+    gateway.stop().await;
+}
+
+/// A wrong file changes nothing and is told line by line; what needs a restart is named, once it stands there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_keeps_what_was_good_and_names_what_needs_a_restart() {
+    let model = Model::start().await;
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in"));
+    let mut gateway = Gateway::start(setup.clone()).await;
+    let file = gateway.home().join("config.toml");
+    let good = fs::read_to_string(&file).unwrap();
+
+    let before = gateway.logs().len();
+    fs::write(&file, format!("{good}\n[agnet]\n[log]\nlevel = \"loud\"\n")).unwrap();
+    hang_up(&gateway, before, "the one before stays in force").await;
+    let logs = gateway.logs();
+    assert!(logs.contains("config.toml:") && logs.contains("agnet: unknown key"), "{logs}");
+    assert!(logs.contains("log.level: \"loud\" is no level"), "{logs}");
+    *gateway.setup() = setup.clone().set("agent.model", "nowhere/x");
+    reload(&gateway, "the one before stays in force").await;
+    assert!(gateway.logs().contains("agent.model: no provider is called \"nowhere\""));
+    assert_eq!(gateway.ask("in", "a", "hi").await, "echo: hi");
+
+    let changed = setup.clone().set("agent.max_iterations", 7).set("channels.webhook.in.secret", "another-secret");
+    *gateway.setup() = changed;
+    reload(&gateway, "until a restart the old values hold of channels.webhook.in.secret").await;
+    let logs = gateway.logs();
+    assert!(logs.contains("the configuration was read anew: from now on agent.max_iterations 40 → 7"), "{logs}");
+    assert!(!logs.contains("another-secret"), "{logs}");
+    *gateway.setup() = setup.clone();
+    reload(&gateway, "from now on agent.max_iterations 7 → 40").await;
+    reload(&gateway, "the configuration was read anew: nothing has changed").await;
+    assert_eq!(gateway.ask("in", "a", "still here").await, "echo: still here", "the old secret holds");
+    gateway.stop().await;
+}

@@ -1,0 +1,286 @@
+//! The gateway as a service: what the service manager is told, the units, and the commands that put them in place.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::net::UnixDatagram;
+
+use crate::support::gateway::{Message, binary};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, deadline, until};
+
+/// A socket in the place of the service manager's, and all that it was told.
+struct Manager {
+    socket: UnixDatagram,
+    folder: TempDir,
+    told: Mutex<Vec<String>>,
+}
+
+impl Manager {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+        Self { socket, folder, told: Mutex::default() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("notify")
+    }
+
+    /// The next message that holds `word`; those before it are kept.
+    async fn hears(&self, word: &str) -> String {
+        deadline(&format!("{word:?} for the service manager"), async {
+            loop {
+                let mut bytes = vec![0; 4_096];
+                let length = self.socket.recv(&mut bytes).await.unwrap();
+                let message = String::from_utf8(bytes[..length].to_vec()).unwrap();
+                self.told.lock().unwrap().push(message.clone());
+                if message.contains(word) {
+                    return message;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Forgets what has come so far, and answers it.
+    fn take(&self) -> Vec<String> {
+        let mut bytes = vec![0; 4_096];
+        while let Ok(length) = self.socket.try_recv(&mut bytes) {
+            self.told.lock().unwrap().push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+        }
+        std::mem::take(&mut *self.told.lock().unwrap())
+    }
+}
+
+fn served(setup: Setup, manager: &Manager) -> Setup {
+    setup.env("NOTIFY_SOCKET", manager.path().to_str().unwrap()).env("WATCHDOG_USEC", "800000")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_manager_is_told_each_step() {
+    let (manager, model, gate) = (Manager::new(), Model::start().await, Gate::new());
+    model.on("slow", [Reply::text("slow done").held_by(&gate)]);
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("gateway.drain_timeout", "20s");
+    let mut gateway = Gateway::start(served(setup.clone(), &manager)).await;
+    assert_eq!(manager.hears("READY=1").await, "READY=1\nSTATUS=ready\n");
+    for _ in 0..3 {
+        assert_eq!(manager.hears("WATCHDOG=1").await, "WATCHDOG=1\n");
+    }
+    *gateway.setup() = served(setup.clone().set("log.format", "json"), &manager);
+    gateway.write_config();
+    gateway.sighup();
+    let reloading = manager.hears("RELOADING=1").await;
+    let at = reloading.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
+    assert!(at.parse::<u64>().unwrap() > 0, "{reloading}");
+    assert_eq!(manager.hears("READY=1").await, "READY=1\nSTATUS=ready; a restart is needed for log.format\n");
+
+    let id = gateway.accept("in", &Message::new("slow").chat("a")).await;
+    gate.wait_arrived(1).await;
+    gateway.sigterm();
+    let stopping = manager.hears("STOPPING=1").await;
+    assert!(
+        stopping.contains("finishing the turns") && stopping.contains("EXTEND_TIMEOUT_USEC=35000000"),
+        "{stopping}"
+    );
+    manager.hears("WATCHDOG=1").await;
+    manager.hears("WATCHDOG=1").await;
+    gate.open();
+    assert!(manager.hears("delivering").await.contains("EXTEND_TIMEOUT_USEC="));
+    assert_eq!(gateway.wait_exit().await.code(), Some(0));
+    assert!(!gateway.logs().contains("ERROR"), "{}", gateway.logs());
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "slow done");
+}
+
+/// A store whose writer stands still: the watchdog is not fed, and the log says why.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_stands_still_ends_the_feeding() {
+    let manager = Manager::new();
+    let setup = served(Setup::new().hook(Hook::bearer("in")), &manager);
+    let mut gateway = Gateway::start(setup.env("DAOYOU_STALL_AT", "accept_before_commit=stand still")).await;
+    manager.hears("WATCHDOG=1").await;
+    let message = Message::new("stand still");
+    let answered = gateway.try_post("in", "", &message);
+    let stuck = until("the watchdog to notice", async || {
+        gateway.logs().contains("the store's writer has not answered for 200ms").then_some(())
+    });
+    tokio::select! {
+        answered = answered => panic!("the store took it: {answered:?}"),
+        () = stuck => {}
+    }
+    manager.take();
+    let complaints = || gateway.logs().matches("watchdog is not fed").count();
+    let before = complaints();
+    until("more complaints", async || (complaints() >= before + 3).then_some(())).await;
+    assert_eq!(manager.take(), Vec::<String>::new(), "it was fed all the same");
+    gateway.kill9().await;
+}
+
+/// In the journal, lines have no time and no colour, and begin with their priority; elsewhere nothing changes.
+#[test]
+fn lines_for_the_journal_carry_their_priority() {
+    let home = tempfile::tempdir().unwrap();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(home.path().join("config.toml"), "[agent]\nmodel = \"nowhere/x\"\n").unwrap();
+    let logged = |name: &str, named_rightly: bool, args: &[&str]| {
+        let path = home.path().join(name);
+        let file = fs::File::create(&path).unwrap();
+        let stat = rustix::fs::fstat(file.as_fd()).unwrap();
+        let inode = if named_rightly { stat.st_ino } else { stat.st_ino + 1 };
+        let mut command = Command::new(binary());
+        command.env("JOURNAL_STREAM", format!("{}:{inode}", stat.st_dev)).env("DAOYOU_HOME", home.path()).args(args);
+        command.env("DAOYOU_LOG_LEVEL", "debug");
+        command.stdin(Stdio::null()).stderr(file).stdout(Stdio::null()).status().unwrap();
+        fs::read_to_string(path).unwrap()
+    };
+    let gateway = ["gateway", "--no-cli"];
+    let journal = logged("journal", true, &gateway);
+    let (warning, fault) = journal.split_once('\n').unwrap();
+    assert!(warning.starts_with("<4> WARN daoyou::commands::prepared: DAOYOU_LOG_LEVEL sets nothing"), "{journal}");
+    assert!(fault.starts_with("<3>") && fault.contains("agent.model: no provider"), "{journal}");
+    let json = logged("json", true, &["gateway", "--no-cli", "--log-format", "json"]);
+    assert!(json.starts_with("<4>{\"timestamp\":"), "{json}");
+    let elsewhere = logged("elsewhere", false, &gateway);
+    assert!(elsewhere.starts_with("20") && !elsewhere.contains('<'), "{elsewhere}");
+}
+
+/// The units as they are installed, but for the program, which this machine may not have.
+#[test]
+fn the_units_are_sound_and_hardened() {
+    let folder = tempfile::tempdir().unwrap();
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
+    let analyze = |args: &[&str]| {
+        let ran = Command::new("systemd-analyze").args(args).env("XDG_RUNTIME_DIR", folder.path()).output();
+        ran.ok()
+            .map(|ran| (ran.status.success(), String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned()))
+    };
+    if analyze(&["--version"]).is_none() {
+        return println!("left out: there is no systemd-analyze here");
+    }
+    for (name, args) in [
+        ("daoyou.service", &["verify"][..]),
+        ("daoyou.service", &["security", "--offline=true", "--threshold=20"]),
+        ("daoyou-user.service", &["verify", "--user"]),
+    ] {
+        let text = fs::read_to_string(units.join(name)).unwrap();
+        let path = folder.path().join(name);
+        let lines = text.lines().map(|line| if line.starts_with("ExecStart=") { "ExecStart=/bin/true" } else { line });
+        fs::write(&path, lines.collect::<Vec<_>>().join("\n")).unwrap();
+        let (good, said) = analyze(&[args, &[path.to_str().unwrap()]].concat()).unwrap();
+        assert!(good && (args[0] != "verify" || said.is_empty()), "{name} {args:?}\n{said}");
+    }
+}
+
+/// A `systemctl` that notes what it is told and answers as if all were well.
+struct Fake {
+    folder: TempDir,
+}
+
+impl Fake {
+    fn new(script: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let bin = folder.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        if !script.is_empty() {
+            let path = bin.join("systemctl");
+            let notes = folder.path().join("notes");
+            fs::write(&path, format!("#!/bin/sh\necho \"$*\" >> {}\n{script}\n", notes.display())).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new(binary());
+        command.env_clear().env("PATH", self.folder.path().join("bin")).env("HOME", self.folder.path().join("me"));
+        let ran = command.arg("service").args(args).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        (ran.status.code(), text(ran.stdout), text(ran.stderr))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let notes = fs::read_to_string(self.folder.path().join("notes")).unwrap_or_default();
+        notes.lines().filter(|line| !line.starts_with("--version")).map(str::to_owned).collect()
+    }
+
+    fn unit(&self) -> PathBuf {
+        self.folder.path().join("me/.config/systemd/user/daoyou.service")
+    }
+}
+
+#[test]
+fn a_service_of_the_user_is_installed_asked_after_and_removed() {
+    let fake = Fake::new(
+        "case \"$*\" in *--version*) echo 'systemd 257 (257.9)';; \
+         *show*) echo ActiveState=active; echo MainPID=42; echo 'StatusText=ready'; echo UnitFileState=enabled;; esac",
+    );
+    let (code, out, _) = fake.run(&["install", "--user", "--dry-run"]);
+    assert!(code == Some(0) && out.contains("    [Service]\n") && !fake.unit().exists(), "{out}");
+    assert!(fake.notes().is_empty(), "{:?}", fake.notes());
+
+    let (code, out, error) = fake.run(&["install", "--user"]);
+    assert_eq!((code, error.as_str()), (Some(0), ""), "{out}");
+    assert!(out.starts_with(&format!("write {}\n", fake.unit().display())) && out.contains("enable-linger"), "{out}");
+    let unit = fs::read_to_string(fake.unit()).unwrap();
+    assert!(unit.contains(&format!("\nExecStart={} gateway --no-cli\n", binary().display())), "{unit}");
+    assert!(unit.contains("\nRestartSteps=") && unit.contains("\nEnvironment=DAOYOU_HOME=%h/.daoyou\n"), "{unit}");
+    let told = ["daemon-reload", "enable daoyou.service", "restart daoyou.service"];
+    assert_eq!(fake.notes(), told.map(|words| format!("--user {words}")));
+    assert!(!fake.folder.path().join("me/.daoyou").exists(), "installing touches no home");
+
+    let (code, out, _) = fake.run(&["status", "--user", "--json"]);
+    let status: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &status["active"], &status["pid"]), (Some(0), &"active".into(), &42.into()), "{out}");
+    assert_eq!((&status["installed"], &status["says"]), (&true.into(), &"ready".into()), "{out}");
+
+    let (code, ..) = fake.run(&["uninstall", "--user"]);
+    assert!(code == Some(0) && !fake.unit().exists());
+    assert!(fake.notes().iter().any(|note| note == "--user disable --now daoyou.service"));
+    let (code, out, _) = fake.run(&["uninstall", "--user"]);
+    assert!(code == Some(0) && out.starts_with("nothing is installed"), "{out}");
+}
+
+#[test]
+fn without_systemd_the_owner_is_told_what_to_do() {
+    for (script, why) in [
+        ("", "there is no program systemctl here"),
+        ("echo 'Failed to connect to bus' >&2; exit 1", "Failed to connect to bus"),
+    ] {
+        let fake = Fake::new(script);
+        let (code, _, error) = fake.run(&["install", "--user"]);
+        assert!(code == Some(1) && error.starts_with("daoyou: ") && error.contains(why), "{error}");
+        for left in ["daemon-reload", "enable daoyou.service", "restart daoyou.service"] {
+            assert!(error.contains(&format!("\n  systemctl --user {left}\n")), "{error}");
+        }
+        assert!(!error.contains("  write "), "that was done: {error}");
+        let (code, out, _) = fake.run(&["status", "--user"]);
+        assert!(code == Some(0) && out.contains("error: systemd cannot be asked"), "{out}");
+    }
+}
+
+#[test]
+fn a_service_of_the_system_is_planned_with_its_user_and_home() {
+    let fake = Fake::new("exit 0");
+    let (code, out, error) = fake.run(&["install", "--system", "--dry-run"]);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    let steps: Vec<_> = out.lines().filter(|line| !line.starts_with(' ')).collect();
+    for step in [
+        "useradd --system --user-group --home-dir /var/lib/daoyou --no-create-home --shell /usr/sbin/nologin daoyou",
+        "install -d -m 0700 -o daoyou -g daoyou /var/lib/daoyou",
+        "write /etc/systemd/system/daoyou.service",
+        "systemctl daemon-reload",
+        "systemctl enable daoyou.service",
+        "systemctl restart daoyou.service",
+    ] {
+        assert!(steps.contains(&step), "{step}\n{out}");
+    }
+    let mut command = Command::new(binary());
+    let ran = command.args(["--home", "/srv/x", "service", "install", "--system", "--dry-run"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("keeps its home in /var/lib/daoyou"), "{ran:?}");
+}
