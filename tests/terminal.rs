@@ -293,7 +293,6 @@ async fn the_ways_out() {
     });
     gate.wait_arrived(1).await;
     block_in_place(|| {
-        assert!(!waiting.is_cooked(), "what is typed while a turn runs does not show");
         waiting.sigterm();
     });
     gate.open();
