@@ -263,6 +263,7 @@ impl Painter {
         let text = self.cleaner.clean(delta);
         match &mut self.flow {
             Some(flow) => {
+                flow.resize(self.screen.width());
                 let step = flow.push(&text);
                 shown + &self.screen.put(&step.rows, step.live)
             }
