@@ -38,6 +38,13 @@ impl Flow {
         Self { look, lead, block: String::new(), shown: Vec::new(), has_begun: false, is_gap_due: false }
     }
 
+    /// The screen is `width` columns wide now; a block that has begun goes on as it began.
+    pub(super) fn resize(&mut self, width: usize) {
+        if self.shown.is_empty() {
+            self.look.width = width;
+        }
+    }
+
     /// Takes more text.
     pub(super) fn push(&mut self, text: &str) -> Step {
         self.block.push_str(text);

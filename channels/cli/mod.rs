@@ -9,6 +9,7 @@ mod plain;
 mod readline;
 mod screen;
 
+mod brief;
 mod clean;
 mod layout;
 mod scan;

@@ -1,10 +1,11 @@
 //! What a turn looks like on a screen: events and messages in, text to print out.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
+use super::brief::{brief, fold, thousands, whole_seconds};
 use super::clean::{Cleaner, clean, clean_line};
 use super::console::Style;
 use super::flow::Flow;
@@ -19,7 +20,6 @@ use crate::message::{OutboundMessage, SessionKey};
 // What is shown, not what is kept.
 const MAX_THINKING_CHARS: usize = 1_000;
 const MAX_ARGUMENT_COLUMNS: usize = 100;
-const MAX_RESULT_LINES: usize = 3;
 const MAX_RESULT_COLUMNS: usize = 160;
 /// How much streamed text is remembered, in bytes, to know a reply that stands on the screen already.
 const MAX_STREAMED: usize = 4 << 20;
@@ -153,6 +153,11 @@ impl Painter {
         lifted + &self.whole(&message.content, message.error.is_some(), &lead)
     }
 
+    /// The conversation is over, perhaps in the middle of a turn.
+    pub(super) fn leave(&mut self) -> String {
+        self.settle()
+    }
+
     /// The turn is over.
     pub(super) fn end(&mut self) -> String {
         let mut ended = self.settle();
@@ -258,6 +263,7 @@ impl Painter {
         let text = self.cleaner.clean(delta);
         match &mut self.flow {
             Some(flow) => {
+                flow.resize(self.screen.width());
                 let step = flow.push(&text);
                 shown + &self.screen.put(&step.rows, step.live)
             }
@@ -417,48 +423,6 @@ impl Painter {
     fn paint(&self, face: Face, text: &str) -> String {
         if self.style.colour { face.paint(text) } else { text.to_owned() }
     }
-}
-
-/// Arguments as `key=value, …`.
-fn brief(arguments: &Value) -> String {
-    match arguments {
-        Value::Object(fields) => {
-            fields.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ")
-        }
-        other => other.to_string(),
-    }
-}
-
-/// The first lines of a result, and how many more there are.
-fn fold(text: &str, columns: usize, words: &Words) -> Vec<String> {
-    let room = columns.saturating_sub(4).max(4);
-    let mut lines = text.trim().lines();
-    let mut folded =
-        vec![format!("  └ {}", lines.next().map_or_else(|| cut(words.no_output, room), |line| cut(line, room)))];
-    folded.extend(lines.by_ref().take(MAX_RESULT_LINES - 1).map(|line| format!("    {}", cut(line, room))));
-    match lines.count() {
-        0 => {}
-        more => folded.push(format!("    {}", cut(&fill(words.more_lines, &[&more.to_string()]), room))),
-    }
-    folded
-}
-
-/// Nothing in the first second: what is quick needs no clock.
-fn whole_seconds(elapsed: Duration) -> String {
-    if elapsed.as_secs() == 0 { String::new() } else { span(Duration::from_secs(elapsed.as_secs())).replace(".0", "") }
-}
-
-/// `1234567` as `1,234,567`.
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }
 
 #[cfg(test)]

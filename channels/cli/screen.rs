@@ -41,7 +41,8 @@ impl Screen {
             drawn += &over(&std::mem::take(&mut self.live), row, colour);
             drawn.push('\n');
         }
-        let live = live.unwrap_or_default();
+        // The screen may have been made narrower since the row was laid out.
+        let live = live.unwrap_or_default().cut(self.width());
         drawn += &over(&self.live, &live, colour);
         self.live = live;
         drawn

@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn wide_columns_give_way() {
-        let table: &[(&[usize], usize, Option<&[usize]>)] = &[
+        type Case<'a> = (&'a [usize], usize, Option<&'a [usize]>);
+        let table: &[Case<'_>] = &[
             (&[3, 4], 10, Some(&[3, 4])),
             (&[3, 40], 20, Some(&[3, 17])),
             (&[30, 30], 20, Some(&[10, 10])),

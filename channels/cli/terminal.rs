@@ -135,7 +135,8 @@ impl Terminal {
                 }
             };
             if let Some(left) = left {
-                self.front.console.print_through(String::new(), Stream::Out).await?;
+                let close = self.painter.leave();
+                self.front.console.print_through(close, Stream::Out).await?;
                 return Ok(left);
             }
         }

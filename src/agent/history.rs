@@ -85,6 +85,6 @@ mod tests {
         let shown = lines(&rows, 3, &TimeZone::UTC, Phrases::of(Locale::En));
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(lines[..2], ["- 1970-01-01 00:00 **daoyou** answer", "- 1970-01-01 00:00 **you** second line"]);
-        assert!(lines.len() == 3 && lines[2].ends_with("long…"), "{lines:?}");
+        assert!(lines.len() == 3 && lines[2].ends_with("long …"), "{lines:?}");
     }
 }

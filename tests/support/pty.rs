@@ -59,10 +59,11 @@ impl Terminal {
         tcsetwinsize(self.master(), size).expect("a terminal can be resized");
     }
 
-    /// Whether what is typed shows, and comes line by line: how a shell wants its terminal back.
+    /// Whether what is typed comes line by line: how a shell wants its terminal back. (Whether it shows says nothing
+    /// here: this terminal never echoes.)
     pub fn is_cooked(&self) -> bool {
         let mode = tcgetattr(self.master()).expect("a terminal has a mode");
-        mode.local_modes.contains(LocalModes::ECHO | LocalModes::ICANON)
+        mode.local_modes.contains(LocalModes::ICANON)
     }
 
     /// Asks the program to end.
