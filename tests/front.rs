@@ -134,7 +134,7 @@ async fn a_thousand_slow_sockets_hurt_nobody() {
             .unwrap();
     }
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
-    let alone = p99(&gateway, 300).await;
+    let alone = p99(&gateway, 1_000).await;
     let host = gateway.address();
     let start = Instant::now();
     let mut slow = Vec::new();
@@ -150,7 +150,7 @@ async fn a_thousand_slow_sockets_hurt_nobody() {
         stream.write_all(&lines(&text)).await.unwrap();
         slow.push((n, stream));
     }
-    let beside = p99(&gateway, 300).await;
+    let beside = p99(&gateway, 1_000).await;
     println!("p99 of a healthy client: {alone:?} alone, {beside:?} beside 1,000 slow sockets");
     // Generous: this machine may be busy with other tests. Were slow ones in the way at all, it would be seconds.
     assert!(beside < alone * 10 + Duration::from_millis(250), "{alone:?} alone, {beside:?} beside slow ones");
@@ -168,6 +168,7 @@ async fn a_thousand_slow_sockets_hurt_nobody() {
     });
     join_all(heads).await;
     let closed = start.elapsed();
+    println!("and alone again: {:?}", p99(&gateway, 1_000).await);
     assert!(closed > Duration::from_secs(9) && closed < Duration::from_secs(20), "closed after {closed:?}");
 }
 
