@@ -120,7 +120,7 @@ impl Gateway {
         let server = listening.map(|listening| {
             let channels = running.iter().filter_map(|channel| channel.routes(&context)).collect();
             let gate = TokenGate::new(config.gateway.token.clone(), home.clone());
-            listening.serving(http::router(hub.clone(), channels, gate), bus.metrics().clone())
+            listening.serving(http::router(&hub, channels, gate), bus.metrics().clone())
         });
         Ok(Self {
             home,

@@ -38,11 +38,7 @@ impl Gateway {
         self.agent.recover().await?;
         self.manager.recover().await?;
         self.bus.notify_losses().await?;
-        let control = http::control(self.hub.clone());
-        let socket = self.home.socket();
-        http::serve_control(&socket, control, self.stop_serving.clone())
-            .await
-            .with_context(|| format!("the control socket {} cannot be made", socket.display()))?;
+        self.serve_control().await?;
         let server: Option<JoinHandle<()>> =
             self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
         let upkeep = super::upkeep::run(self.bus.clone(), self.equipment.store.clone(), self.context.shutdown.clone());
@@ -111,6 +107,13 @@ impl Gateway {
         self.bus.store().close().await;
         tracing::info!("stopped");
         Ok(())
+    }
+
+    async fn serve_control(&self) -> anyhow::Result<()> {
+        let socket = self.home.socket();
+        http::serve_control(&socket, http::control(&self.hub), self.stop_serving.clone())
+            .await
+            .with_context(|| format!("the control socket {} cannot be made", socket.display()))
     }
 }
 

@@ -37,15 +37,15 @@ pub struct Hub {
 
 /// What is served on TCP: health and what the channels mount, open to all whom those let in; `/api` and `/metrics`, to
 /// those who show the token.
-pub fn router(hub: Arc<Hub>, channels: Vec<Router>, gate: Arc<TokenGate>) -> Router {
+pub fn router(hub: &Arc<Hub>, channels: Vec<Router>, gate: Arc<TokenGate>) -> Router {
     let guarded = owners(hub.clone()).route_layer(middleware::from_fn_with_state(gate, token::guard));
     let open = channels.into_iter().fold(health::routes(hub.clone()), Router::merge);
-    finish(open.merge(guarded), &hub)
+    finish(open.merge(guarded), hub)
 }
 
 /// The routes of the control socket.
-pub fn control(hub: Arc<Hub>) -> Router {
-    finish(health::routes(hub.clone()).merge(owners(hub.clone())), &hub)
+pub fn control(hub: &Arc<Hub>) -> Router {
+    finish(health::routes(hub.clone()).merge(owners(hub.clone())), hub)
 }
 
 fn owners(hub: Arc<Hub>) -> Router {
