@@ -128,7 +128,7 @@ pub struct StatusArgs {
 /// `daoyou backup`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  daoyou backup ~/backups/daoyou.tar\n  \
-        daoyou backup --force /mnt/nas/daoyou-$(date +%a).tar    one for each day of the week")]
+        daoyou backup --force /mnt/nas/daoyou.tar     overwrite the last one")]
 pub struct BackupArgs {
     /// The file to write
     #[arg(value_name = "FILE")]
@@ -343,13 +343,13 @@ pub enum ConfigCommand {
 #[derive(Clone, Debug, Subcommand)]
 pub enum ServiceCommand {
     /// Write the unit, enable it and start it; said again, it brings the unit up to date
-    #[command(after_help = "Example: sudo daoyou service install\n         daoyou service install --user --dry-run")]
+    #[command(after_help = "Examples:\n  sudo daoyou service install\n  daoyou service install --user --dry-run")]
     Install(ServiceChange),
     /// Stop and disable it and remove its unit; what it kept stays
-    #[command(after_help = "Example: sudo daoyou service uninstall")]
+    #[command(after_help = "Example:\n  sudo daoyou service uninstall")]
     Uninstall(ServiceChange),
     /// Show whether it is installed, enabled and running
-    #[command(after_help = "Example: daoyou service status --json")]
+    #[command(after_help = "Example:\n  daoyou service status --json")]
     Status {
         #[command(flatten)]
         scope: ServiceScope,
@@ -444,6 +444,7 @@ mod tests {
                 // What follows is the shell's, or says what the example is for.
                 let line = example.split(['|', '>', '<']).next().unwrap_or_default().trim();
                 let line = line.split("    ").next().unwrap_or_default().replace('\'', "");
+                let line = line.strip_prefix("sudo ").unwrap_or(&line);
                 let words: Vec<&str> = match line.split_once(" -m ") {
                     Some((before, _)) => before.split_whitespace().chain(["-m", "TEXT"]).collect(),
                     None => line.split_whitespace().collect(),

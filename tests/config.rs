@@ -115,7 +115,7 @@ const WRONG: &[Row] = &[
         "C:1: channels.webhook.h.allow_from: it is not set, and verify = \"none\" needs it",
     ),
     (
-        "[gateway]\nlisten = \"[::]:1\"\ntoken = \"t\"\n[channels.webhook.h]\nverify = \"none\"\nallow_from = [\"*\"]",
+        "[gateway]\nlisten = \"[::]:1\"\ntoken = \"t-of-16-letters-\"\n[channels.webhook.h]\nverify = \"none\"\nallow_from = [\"*\"]",
         &[],
         "C:5: channels.webhook.h.verify: \"none\" is for callers on this machine, and gateway.listen is [::]:1",
     ),

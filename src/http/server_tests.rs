@@ -137,6 +137,8 @@ async fn who_does_not_read_is_cut_off_and_who_waits_is_not() {
     let mut waiting = server.open("GET /stream HTTP/1.1\nHost: localhost\n\n").await;
     until(&mut waiting, "\r\n\r\n").await;
     let mut deaf = server.open("GET /endless HTTP/1.1\nHost: localhost\n\n").await;
+    // Else the count could be looked at before the connection is in it.
+    until(&mut deaf, "\r\n\r\n").await;
     server.wait_count(1).await;
     let mut sunk = Vec::new();
     drop(deaf.read_to_end(&mut sunk).await);
