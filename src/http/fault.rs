@@ -1,5 +1,6 @@
 //! What the server itself says no with.
 
+use daoyou_channels::settings::ByteSize;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ impl Fault {
 
     /// A body of more than `limit` bytes.
     pub fn too_large(limit: u64) -> Self {
-        let message = format!("the body is larger than {limit} bytes");
+        let message = format!("the body is larger than {}", ByteSize(limit));
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
     }
 
