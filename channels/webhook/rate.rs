@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::client::ClientAddr;
 
 /// Failed requests of one client that are answered in their own words; those beyond it get 429.
-const FAILURES: Rate = Rate { count: 60, unit: &UNITS[1] };
+const FAILURES: Rate = Rate { count: 600, unit: &UNITS[1] };
 /// Clients whose failures are counted apart; beyond them all others share one meter.
 const MAX_CLIENTS: usize = 4_096;
 /// The most that a rate may allow.
@@ -226,8 +226,8 @@ mod tests {
     async fn failures_are_counted_for_each_client_and_never_against_the_others() {
         let client = |n: u32| Some(ClientAddr(std::net::Ipv4Addr::from(n).into()));
         let limits = Limits::new(Some("1/h".parse().unwrap()));
-        let failed = (0..100).filter(|_| limits.fail(client(1)).is_ok()).count();
-        assert_eq!((failed, limits.may_try(client(1)).is_err(), limits.may_try(client(2))), (60, true, Ok(())));
+        let failed = (0..1_000).filter(|_| limits.fail(client(1)).is_ok()).count();
+        assert_eq!((failed, limits.may_try(client(1)).is_err(), limits.may_try(client(2))), (600, true, Ok(())));
         assert_eq!(limits.may_take(), Ok(()), "the good ones are not touched");
         for n in 0..20_000 {
             limits.fail(client(n)).ok();

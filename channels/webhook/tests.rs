@@ -312,10 +312,10 @@ async fn a_flood_of_bad_requests_takes_nothing_from_the_good_ones() {
     let url = serve(&webhook(config), &context).await;
     let http = client();
     let mut told = Vec::new();
-    for _ in 0..70 {
+    for _ in 0..700 {
         told.push(answer(http.post(&url).bearer_auth("guess").body("{}")).await.0);
     }
-    assert_eq!((told[..60].iter().all(|status| *status == 401), told[69]), (true, 429), "{told:?}");
+    assert_eq!((told[..600].iter().all(|status| *status == 401), told[699]), (true, 429));
     let good = || answer(http.post(&url).bearer_auth("s3cret").body(r#"{"content":"hi"}"#));
     assert_eq!([good().await.0, good().await.0, good().await.0], [202, 202, 429]);
 
@@ -327,12 +327,12 @@ async fn a_flood_of_bad_requests_takes_nothing_from_the_good_ones() {
         answer(http.post(&url).header("x-hub-signature-256", signature).body("{}"))
     };
     let mut told = Vec::new();
-    for _ in 0..61 {
+    for _ in 0..700 {
         let (status, body) = bad().await;
         told.push(status);
         assert!(body["error"]["code"] == "unauthorized" || body["error"]["code"] == "rate_limited", "{body}");
     }
-    assert_eq!((told[..60].iter().all(|status| *status == 401), told[60]), (true, 429), "{told:?}");
+    assert_eq!((told[..600].iter().all(|status| *status == 401), told[699]), (true, 429));
 }
 
 #[tokio::test]

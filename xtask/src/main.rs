@@ -24,11 +24,15 @@ struct Need {
     without: &'static str,
 }
 
-const NEEDS: &[Need] = &[Need {
-    program: "strace",
-    package: "strace",
-    without: "the test that a message is synced to disk before it is accepted, and the bench's count of fsyncs",
-}];
+const NEEDS: &[Need] = &[
+    Need {
+        program: "strace",
+        package: "strace",
+        without: "the test that a message is synced to disk before it is accepted, and the bench's count of fsyncs",
+    },
+    Need { program: "systemd-analyze", package: "systemd", without: "the check of the systemd units" },
+    Need { program: "python3", package: "python3", without: "system calls that would lead out of the sandbox" },
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
