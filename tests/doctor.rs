@@ -185,7 +185,7 @@ const BROKEN: &[Row] = &[
         "database",
         "fail",
         "not a database",
-        "mv ",
+        "takes over what can be read",
         false,
     ),
     (
@@ -199,8 +199,8 @@ const BROKEN: &[Row] = &[
         "database",
         "fail",
         "",
-        "restore",
-        false,
+        "daoyou doctor --fix",
+        true,
     ),
     (
         "a newer database",

@@ -38,6 +38,7 @@ pub mod usage;
 pub use config::{Reserve, RetainConfig, StoreConfig};
 pub use error::StoreError;
 pub use rusqlite::Connection;
+pub use salvage::mend;
 pub use shared::Store;
 pub use writer::{Commit, Committed, OnCommit};
 

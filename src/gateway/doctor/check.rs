@@ -8,6 +8,7 @@ use daoyou_channels::{Finding, Verdict};
 
 use crate::agent::prepare_workspace;
 use crate::home::Home;
+use crate::store::mend;
 
 /// One check.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub enum Fix {
     /// Takes an unusable token's place, too.
     MakeToken,
     FillWorkspace(PathBuf),
+    /// Keeps the damaged database aside and takes over what can be read; with what is wrong with it.
+    MendDatabase(String),
 }
 
 impl From<Finding> for Check {
@@ -90,6 +93,12 @@ impl Fix {
                 }
                 home.token().map_err(|error| error.to_string())?;
                 Ok(format!("made {}", home.token_file().display()))
+            }
+            Self::MendDatabase(reason) => {
+                let _lock = home.lock().map_err(|error| error.to_string())?;
+                mend(&home.database(), reason).map_err(|error| error.to_string())?;
+                Ok("the damaged file is kept aside, what could be read was taken over; daoyou status says what is lost"
+                    .to_owned())
             }
             Self::FillWorkspace(path) => {
                 let written = prepare_workspace(path).map_err(|error| error.to_string())?;

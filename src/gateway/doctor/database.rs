@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use daoyou_channels::Finding;
 
-use super::check::Check;
+use super::check::{Check, Fix};
 use super::running::Holder;
 use crate::gateway::inspect::{age, bytes};
 use crate::home::Home;
@@ -36,9 +36,10 @@ pub async fn checks(home: &Home, held: &Holder) -> Vec<Check> {
     let checkup = tokio::task::spawn_blocking(move || examine(&looked_at, BUDGET)).await;
     let checkup = match checkup.map_err(|error| StoreError::Row(error.to_string())) {
         Ok(Ok(checkup)) => checkup,
-        Ok(Err(error)) | Err(error) => return vec![unreadable(home, &error).into()],
+        Ok(Err(error)) | Err(error) => return vec![unreadable(&error).into()],
     };
-    let mut findings = vec![soundness(home, &checkup), size(home, &checkup)];
+    let sound = soundness(&checkup);
+    let mut findings = vec![size(home, &checkup)];
     if checkup.format < checkup.known {
         let message = format!("its format is {}; the next start brings it to {}", checkup.format, checkup.known);
         findings.push(Finding::warn(NAME, message, "daoyou backup FILE, then start the gateway"));
@@ -49,29 +50,30 @@ pub async fn checks(home: &Home, held: &Holder) -> Vec<Check> {
         findings.extend(queues(overview, held.is_gateway(), now_ms()));
         findings.extend(clock(overview, now_ms()));
     }
-    findings.into_iter().map(Check::from).collect()
+    std::iter::once(sound).chain(findings.into_iter().map(Check::from)).collect()
 }
 
-fn unreadable(home: &Home, error: &StoreError) -> Finding {
-    let shown = home.database().display().to_string();
+fn unreadable(error: &StoreError) -> Finding {
     let mend = match error {
         StoreError::Newer { .. } => {
             "update daoyou, or restore a backup of this version's: daoyou restore FILE".to_owned()
         }
-        _ => restore(&shown),
+        _ => format!("{MENDING}; or, while it is stopped, daoyou restore FILE"),
     };
     Finding::fail(NAME, error.to_string(), mend)
 }
 
-fn restore(shown: &str) -> String {
-    format!("stop the gateway, then daoyou restore FILE, or begin anew and keep it aside: mv {shown} {shown}.broken")
-}
+/// What becomes of a damaged file.
+const MENDING: &str =
+    "daoyou gateway: its start keeps the file aside, takes over what can be read, and says what is lost";
 
-fn soundness(home: &Home, checkup: &Checkup) -> Finding {
-    match &checkup.soundness {
+fn soundness(checkup: &Checkup) -> Check {
+    let finding = match &checkup.soundness {
         Soundness::Damaged(words) => {
             let words = words.join("; ").replace('\n', " ");
-            Finding::fail(NAME, format!("it is damaged: {words}"), restore(&home.database().display().to_string()))
+            let mend = "stop the gateway, then daoyou doctor --fix, which keeps the file aside and takes over what can be read; or daoyou restore FILE";
+            let finding = Finding::fail(NAME, format!("it is damaged: {words}"), mend);
+            return Check::with(finding, Fix::MendDatabase(words));
         }
         Soundness::Sound { tables, read, compared } if compared == tables => {
             Finding::ok(NAME, format!("sound: all {read} tables read and compared with their indexes"))
@@ -82,7 +84,8 @@ fn soundness(home: &Home, checkup: &Checkup) -> Finding {
                 "no damage found within {BUDGET:?}: {read} of {tables} tables read, {compared} compared with their indexes"
             ),
         ),
-    }
+    };
+    finding.into()
 }
 
 fn size(home: &Home, checkup: &Checkup) -> Finding {
@@ -94,8 +97,7 @@ fn size(home: &Home, checkup: &Checkup) -> Finding {
     if log > LONG_LOG {
         Finding::warn(NAME, message, "restart the gateway, which writes the log back")
     } else if empty > MUCH_EMPTY && empty > whole / 2 {
-        let mend = format!("stop the gateway, then: sqlite3 {} VACUUM", home.database().display());
-        Finding::warn(NAME, message, mend)
+        Finding::warn(NAME, message, "a running gateway gives it back in a quiet hour, see store.vacuum in config.toml")
     } else {
         Finding::ok(NAME, message)
     }
