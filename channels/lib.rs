@@ -14,6 +14,7 @@ pub mod inbox;
 pub mod allow;
 pub mod backoff;
 pub mod client;
+pub mod http_error;
 pub mod settings;
 
 pub mod cli;
@@ -25,5 +26,6 @@ pub use channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendEr
 pub use client::ClientAddr;
 pub use event::{EventSource, SessionEvent, TurnEvent};
 pub use finding::{Finding, Verdict};
+pub use http_error::HttpError;
 pub use inbox::{Acceptance, Cursor, Inbox, MessageState, MessageStatus, Refusal, Reply};
 pub use message::{Attachment, ErrorInfo, InboundMessage, OutboundMessage, SessionKey, Trust, TurnSettings};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use axum::http::{HeaderMap, header};
 use serde_json::Value;
 
-use super::wire::HttpError;
+use crate::http_error::HttpError;
 
 /// The field of a form that GitHub puts its JSON into.
 const FORM_FIELD: &[u8] = b"payload";

@@ -125,7 +125,7 @@ impl WebhookConfig {
         if let Some(session) = self.session.as_deref().filter(|session| !is_template(session))
             && let Err(error) = fixed_session(&format!("webhook:{name}"), session)
         {
-            fault("session", error.message, "a plain name, a key such as \"cli:direct\", or a template");
+            fault("session", error.message.into_owned(), "a plain name, a key such as \"cli:direct\", or a template");
         }
         if self.prompt.as_ref().is_some_and(|prompt| prompt.chars().count() > MAX_PROMPT_CHARS) {
             let wrong = format!("it is longer than {MAX_PROMPT_CHARS} characters");

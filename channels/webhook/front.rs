@@ -11,9 +11,10 @@ use super::services::{Draft, Service, github_delivery};
 use super::signing::fingerprint;
 use super::template::{self, Template};
 use super::verify::{HEADER_ID, Pending, Scheme, Verifier};
-use super::wire::{EXTERNAL_ID, HttpError, check_name, native};
+use super::wire::{EXTERNAL_ID, check_name, native};
 use crate::allow::AllowList;
 use crate::client::ClientAddr;
+use crate::http_error::HttpError;
 use crate::message::{InboundMessage, SessionKey, Trust, TurnSettings};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";

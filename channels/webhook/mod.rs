@@ -21,4 +21,3 @@ pub use channel::Webhook;
 pub use config::{Verify, WebhookConfig, WebhookFault};
 pub use front::{Front, Outcome};
 pub use rate::Rate;
-pub use wire::HttpError;

@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use minijinja::value::{Enumerator, Object, ObjectExt, Value};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, context, escape_formatter};
 
-use super::wire::HttpError;
+use crate::http_error::HttpError;
 
 /// The longest template, in bytes.
 const MAX_SOURCE: usize = 16 << 10;
@@ -222,7 +222,7 @@ mod tests {
         }
         let query = [("q".to_owned(), "1".to_owned()), ("q".to_owned(), "2".to_owned())];
         let request = request(body, &map, &query, "ci");
-        Template::new(KEY, source)?.render(&request).map_err(|error| error.message)
+        Template::new(KEY, source)?.render(&request).map_err(|error| error.message.into_owned())
     }
 
     #[test]

@@ -1,17 +1,13 @@
 //! What crosses the wire: the native body, the answers, the callback.
 
-use std::time::Duration;
-
-use axum::Json;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::services::Draft;
-use crate::inbox::{MessageState, MessageStatus, Refusal, Reply};
+use crate::http_error::HttpError;
+use crate::inbox::{MessageState, MessageStatus, Reply};
 use crate::message::{ErrorInfo, OutboundMessage, SessionKey};
 
 /// The longest `id`, `chat_id`, `sender` and `session`, in characters.
@@ -64,77 +60,6 @@ pub fn check_name(what: &str, text: &str) -> Result<(), HttpError> {
         return Err(HttpError::unprocessable(format!("{what} holds control characters")));
     }
     Ok(())
-}
-
-/// An error as callers see it: `{"error":{"code","message"}}`.
-#[derive(Debug, PartialEq, Eq)]
-pub struct HttpError {
-    pub status: StatusCode,
-    pub code: &'static str,
-    pub message: String,
-    pub retry_after: Option<Duration>,
-}
-
-impl HttpError {
-    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), retry_after: None }
-    }
-
-    pub fn bad_request(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "bad_request", message)
-    }
-
-    pub fn unauthorized(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
-    }
-
-    pub fn forbidden(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
-    }
-
-    pub fn unprocessable(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", message)
-    }
-
-    /// A limit was reached.
-    pub fn too_many(message: impl Into<String>, wait: Duration) -> Self {
-        Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message) }
-    }
-
-    /// What the inbox said. The disk's own words stay in the log.
-    pub fn refused(refusal: &Refusal) -> Self {
-        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
-        let (status, code, wait) = match refusal {
-            Refusal::SessionFull { retry_after, .. } => (StatusCode::TOO_MANY_REQUESTS, "session_full", retry_after),
-            Refusal::InboxFull { retry_after, .. } => (unavailable, "inbox_full", retry_after),
-            Refusal::OutboxFull { retry_after, .. } => (unavailable, "outbox_full", retry_after),
-            Refusal::Draining { retry_after } => (unavailable, "draining", retry_after),
-            Refusal::Store { reason, retry_after } => {
-                tracing::error!(reason, "a webhook message could not be stored");
-                let message = "the message could not be stored; try again later";
-                return Self { retry_after: Some(*retry_after), ..Self::new(unavailable, "store", message) };
-            }
-            Refusal::Invalid(message) => return Self::unprocessable(message),
-        };
-        Self { retry_after: Some(*wait), ..Self::new(status, code, refusal.to_string()) }
-    }
-}
-
-impl IntoResponse for HttpError {
-    fn into_response(self) -> Response {
-        let body = json!({ "error": { "code": self.code, "message": self.message } });
-        let mut response = (self.status, Json(body)).into_response();
-        let headers = response.headers_mut();
-        if let Some(wait) = self.retry_after {
-            // A whole second at least: zero would be an invitation to spin.
-            let secs = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(secs.max(1)));
-        }
-        if self.status == StatusCode::UNAUTHORIZED {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response
-    }
 }
 
 /// `202 {"id","session","status"}`.
@@ -234,6 +159,8 @@ impl<'a> From<&'a OutboundMessage> for CallbackBody<'a> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -257,26 +184,5 @@ mod tests {
         let body = native(&json!({"content": "hi", "chat_id": 42, "sender": null, "more": {}})).unwrap();
         let expected = Draft { content: Some("hi".into()), chat_id: Some("42".into()), ..Draft::default() };
         assert_eq!(body, expected);
-    }
-
-    #[test]
-    fn refusals_become_statuses() {
-        let soon = Duration::from_millis(1_500);
-        let table = [
-            (Refusal::SessionFull { session: "s:1".into(), waiting: 3, retry_after: soon }, 429, Some("2")),
-            (Refusal::InboxFull { waiting: 3, retry_after: Duration::ZERO }, 503, Some("1")),
-            (Refusal::OutboxFull { channel: "c".into(), waiting: 3, retry_after: soon }, 503, Some("2")),
-            (Refusal::Draining { retry_after: soon }, 503, Some("2")),
-            (Refusal::Store { reason: "/secret/path".into(), retry_after: soon }, 503, Some("2")),
-            (Refusal::Invalid("no".into()), 422, None),
-        ];
-        for (refusal, status, retry_after) in table {
-            let error = HttpError::refused(&refusal);
-            assert!(!error.message.contains("/secret"));
-            let response = error.into_response();
-            assert_eq!(response.status().as_u16(), status, "{refusal:?}");
-            let header = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap());
-            assert_eq!(header, retry_after, "{refusal:?}");
-        }
     }
 }

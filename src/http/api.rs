@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use daoyou_channels::{InboundMessage, Inbox, MessageStatus, Refusal, SessionKey, Trust};
+use daoyou_channels::{HttpError, InboundMessage, Inbox, MessageStatus, SessionKey, Trust};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::routes::Hub;
 use super::views::{self, Changed, Then};
 use super::{attach, directory, inspect};
-use crate::control::{Change, InspectError, Query};
+use crate::control::{Change, Query};
 use crate::store::{Commit, StoreError};
 
 /// The longest that one request waits for a message to end; callers ask again.
@@ -52,76 +52,17 @@ pub fn routes(hub: Arc<Hub>) -> Router {
 
 type Shared = State<Arc<Hub>>;
 
-/// An error as the API answers it.
-pub struct ApiError {
-    status: StatusCode,
-    code: &'static str,
-    message: String,
-    retry_after: Option<Duration>,
-}
-
-impl ApiError {
-    fn not_found(what: &str) -> Self {
-        let message = format!("there is no {what}");
-        Self { status: StatusCode::NOT_FOUND, code: "not_found", message, retry_after: None }
-    }
-}
-
-impl From<StoreError> for ApiError {
-    fn from(error: StoreError) -> Self {
-        tracing::error!(%error, "an API request failed");
-        let message = error.to_string();
-        Self { status: StatusCode::INTERNAL_SERVER_ERROR, code: "store", message, retry_after: None }
-    }
-}
-
-impl From<InspectError> for ApiError {
-    fn from(error: InspectError) -> Self {
-        let (status, code) = match error {
-            InspectError::Unknown(_) => (StatusCode::NOT_FOUND, "not_found"),
-            InspectError::Failed(_) => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
-        };
-        Self { status, code, message: error.to_string(), retry_after: None }
-    }
-}
-
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
-        let (status, code, retry_after) = match &refusal {
-            Refusal::SessionFull { retry_after, .. } => {
-                (StatusCode::TOO_MANY_REQUESTS, "session_full", Some(*retry_after))
-            }
-            Refusal::InboxFull { retry_after, .. } => {
-                (StatusCode::SERVICE_UNAVAILABLE, "inbox_full", Some(*retry_after))
-            }
-            Refusal::OutboxFull { retry_after, .. } => {
-                (StatusCode::SERVICE_UNAVAILABLE, "outbox_full", Some(*retry_after))
-            }
-            Refusal::Draining { retry_after } => (StatusCode::SERVICE_UNAVAILABLE, "draining", Some(*retry_after)),
-            Refusal::Store { retry_after, .. } => (StatusCode::SERVICE_UNAVAILABLE, "store", Some(*retry_after)),
-            Refusal::Invalid(_) => (StatusCode::UNPROCESSABLE_ENTITY, "invalid", None),
-        };
-        Self { status, code, message: refusal.to_string(), retry_after }
-    }
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let body = Json(json!({ "error": { "code": self.code, "message": self.message } }));
-        match self.retry_after {
-            Some(wait) => (self.status, [("retry-after", wait.as_secs().max(1).to_string())], body).into_response(),
-            None => (self.status, body).into_response(),
-        }
-    }
+fn none(what: &str) -> HttpError {
+    HttpError::not_found(format!("there is no {what}"))
 }
 
 /// What a route of the API answers.
-pub type Answer = Result<Json<Value>, ApiError>;
+pub type Answer = Result<Json<Value>, HttpError>;
 
 async fn look(hub: &Hub, query: Query) -> Answer {
     let what = query.what();
     let found = hub.bus.store().read(move |connection| views::look(connection, &query)).await?;
-    found.map(Json).ok_or_else(|| ApiError::not_found(&what))
+    found.map(Json).ok_or_else(|| none(&what))
 }
 
 async fn change(hub: &Arc<Hub>, change: Change) -> Answer {
@@ -137,7 +78,7 @@ async fn change(hub: &Arc<Hub>, change: Change) -> Answer {
 async fn make(hub: &Hub, change: Change) -> Answer {
     let what = change.what();
     let made = hub.bus.store().write(Commit::Synced, move |connection| views::change(connection, &change)).await?;
-    let Changed { answer, then } = made.ok_or_else(|| ApiError::not_found(&what))?;
+    let Changed { answer, then } = made.ok_or_else(|| none(&what))?;
     match then {
         Then::Nothing => {}
         Then::Deliver { channel } => hub.bus.outbound_written(&channel, 1),
@@ -160,7 +101,7 @@ async fn clear(hub: &Hub, key: &str) -> Answer {
     Ok(Json(json!({ "session": key, "cleared": cleared })))
 }
 
-async fn accept(State(hub): State<Arc<Hub>>, Json(message): Json<InboundMessage>) -> Result<Response, ApiError> {
+async fn accept(State(hub): State<Arc<Hub>>, Json(message): Json<InboundMessage>) -> Result<Response, HttpError> {
     let acceptance = hub.inbox.accept(message, None).await?;
     Ok((StatusCode::ACCEPTED, Json(acceptance)).into_response())
 }
@@ -176,8 +117,8 @@ async fn message(
     State(hub): State<Arc<Hub>>,
     Path(id): Path<Uuid>,
     axum::extract::Query(query): axum::extract::Query<Wait>,
-) -> Result<Response, ApiError> {
+) -> Result<Response, HttpError> {
     let limit = Duration::from_secs(query.wait).min(WAIT_LIMIT);
-    let state = hub.inbox.wait(id, limit).await?.ok_or_else(|| ApiError::not_found("such message"))?;
+    let state = hub.inbox.wait(id, limit).await?.ok_or_else(|| none("such message"))?;
     Ok(Json(state).into_response())
 }

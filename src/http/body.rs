@@ -10,8 +10,10 @@ use axum::body::Body;
 use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
+use daoyou_channels::HttpError;
+
 use super::connections::Connection;
-use super::fault::Fault;
+use super::fault;
 use super::limits::Limits;
 
 /// The body of a request.
@@ -33,7 +35,7 @@ impl Received {
         Self { inner, left: limit, limit, deadline, allowed: limits.body, timer: None, connection }
     }
 
-    fn spoil(&self, fault: Fault) -> Box<dyn Error + Send + Sync> {
+    fn spoil(&self, fault: HttpError) -> Box<dyn Error + Send + Sync> {
         let error = fault.message.clone().into();
         self.connection.spoil_body(fault);
         error
@@ -52,7 +54,7 @@ impl HttpBody for Received {
             let deadline = self.deadline;
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
             ready!(timer.as_mut().poll(context));
-            return Poll::Ready(Some(Err(self.spoil(Fault::late("the body", self.allowed)))));
+            return Poll::Ready(Some(Err(self.spoil(fault::late("the body", self.allowed)))));
         };
         let frame = match frame {
             Some(Ok(frame)) => frame,
@@ -62,7 +64,7 @@ impl HttpBody for Received {
         let size = frame.data_ref().map_or(0, |data| data.len() as u64);
         match self.left.checked_sub(size) {
             Some(left) => self.left = left,
-            None => return Poll::Ready(Some(Err(self.spoil(Fault::too_large(self.limit))))),
+            None => return Poll::Ready(Some(Err(self.spoil(fault::too_large(self.limit))))),
         }
         Poll::Ready(Some(Ok(frame)))
     }

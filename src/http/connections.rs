@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use daoyou_channels::HttpError;
 use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
-
-use super::fault::Fault;
 
 /// How many of the connections are given up at once when there is no room: one in so many.
 const SHARE: usize = 64;
@@ -54,8 +53,8 @@ pub struct Connection {
     /// Heads that were let through to the HTTP machine and not yet seen by [`Connection::next_head`].
     heads: AtomicU32,
     /// What is wrong with the last of them, which then stands for what was really sent.
-    head_fault: Mutex<Option<Fault>>,
-    body_fault: Mutex<Option<Fault>>,
+    head_fault: Mutex<Option<HttpError>>,
+    body_fault: Mutex<Option<HttpError>>,
 }
 
 impl Connection {
@@ -129,27 +128,27 @@ impl Connection {
     }
 
     /// Lets a head through that stands for what cannot be read; nothing follows it.
-    pub fn pass_fault(&self, fault: Fault) {
+    pub fn pass_fault(&self, fault: HttpError) {
         *lock(&self.head_fault) = Some(fault);
         self.pass_head();
     }
 
     /// What the stream said of the head that the HTTP machine has read just now.
-    pub fn next_head(&self) -> Result<(), Fault> {
+    pub fn next_head(&self) -> Result<(), HttpError> {
         match self.heads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |heads| heads.checked_sub(1)) {
             Ok(1) => lock(&self.head_fault).take().map_or(Ok(()), Err),
             Ok(_) => Ok(()),
             // The stream and the HTTP machine read it differently, so nobody can say what it is.
-            Err(_) => Err(Fault::bad_request("the request cannot be told from the one before")),
+            Err(_) => Err(HttpError::bad_request("the request cannot be told from the one before")),
         }
     }
 
     /// Notes why the body of the request that is being read is of no use.
-    pub fn spoil_body(&self, fault: Fault) {
+    pub fn spoil_body(&self, fault: HttpError) {
         lock(&self.body_fault).get_or_insert(fault);
     }
 
-    pub fn take_body_fault(&self) -> Option<Fault> {
+    pub fn take_body_fault(&self) -> Option<HttpError> {
         lock(&self.body_fault).take()
     }
 
@@ -302,9 +301,9 @@ mod tests {
     fn a_fault_stands_for_the_last_head() {
         let connection = Connection::new(Instant::now());
         connection.pass_head();
-        connection.pass_fault(Fault::bad_request("no"));
+        connection.pass_fault(HttpError::bad_request("no"));
         assert_eq!(connection.next_head(), Ok(()));
-        assert_eq!(connection.next_head(), Err(Fault::bad_request("no")));
+        assert_eq!(connection.next_head(), Err(HttpError::bad_request("no")));
         assert!(connection.next_head().is_err(), "nobody let that one through");
     }
 }

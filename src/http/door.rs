@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use daoyou_channels::ClientAddr;
+use daoyou_channels::{ClientAddr, HttpError};
 use futures_util::FutureExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::service::Service;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::body::{Answer, Received};
 use super::connections::Connection;
-use super::fault::{Fault, code};
+use super::fault;
 use super::hosts::Hosts;
 use super::limits::Limits;
 use super::proxies::Proxies;
@@ -51,7 +51,7 @@ impl Door {
     /// Answers a request whose head has just been read.
     pub async fn answer(
         &self,
-        head: Result<(), Fault>,
+        head: Result<(), HttpError>,
         request: Request<Incoming>,
         connection: &Arc<Connection>,
         ends: Ends,
@@ -66,10 +66,10 @@ impl Door {
         response.map(|body| Answer::new(body, connection.clone()))
     }
 
-    fn admit(&self, request: &Request<Incoming>, ends: Ends) -> Result<(), Fault> {
+    fn admit(&self, request: &Request<Incoming>, ends: Ends) -> Result<(), HttpError> {
         self.hosts.admit(request.uri(), request.headers(), ends.local)?;
         match request.body().size_hint().exact() {
-            Some(length) if length > self.limits.body_bytes => Err(Fault::too_large(self.limits.body_bytes)),
+            Some(length) if length > self.limits.body_bytes => Err(fault::too_large(self.limits.body_bytes)),
             _ => Ok(()),
         }
     }
@@ -99,7 +99,7 @@ impl Door {
                 let text = panic.downcast_ref::<&str>().copied();
                 let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
                 tracing::error!(%method, panic = text, "a request's handler panicked");
-                Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the gateway failed; its log says how")
+                HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the gateway failed; its log says how")
                     .into_response()
             }
         }
@@ -123,7 +123,7 @@ async fn as_json(response: Response, client: ClientAddr) -> Response {
         text => text,
     };
     tracing::debug!(%status, client = %client.0, message, "refused");
-    let fault = Fault::new(status, code(status), message.to_owned()).into_response();
+    let fault = HttpError::new(status, fault::code(status), message.to_owned()).into_response();
     let (new, body) = fault.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.remove(header::CONTENT_TYPE);

@@ -5,7 +5,9 @@
 
 use axum::http::Uri;
 
-use super::fault::Fault;
+use daoyou_channels::HttpError;
+
+use super::fault;
 use super::framing::Framing;
 
 /// The most header fields of one request.
@@ -31,25 +33,25 @@ pub fn end(bytes: &[u8], scanned: &mut usize) -> Option<usize> {
 ///
 /// # Errors
 /// What is wrong with it; the connection is of no more use then.
-pub fn judge(bytes: &[u8]) -> Result<Framing, Fault> {
+pub fn judge(bytes: &[u8]) -> Result<Framing, HttpError> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     let length = match request.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Err(Fault::bad_request("the head of the request breaks off")),
+        Ok(httparse::Status::Partial) => return Err(HttpError::bad_request("the head of the request breaks off")),
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(Fault::too_many_headers(format!("the request has more than {MAX_FIELDS} header fields")));
+            return Err(fault::too_many_headers(format!("the request has more than {MAX_FIELDS} header fields")));
         }
-        Err(error) => return Err(Fault::bad_request(format!("this is no HTTP/1.1 request: {error}"))),
+        Err(error) => return Err(HttpError::bad_request(format!("this is no HTTP/1.1 request: {error}"))),
     };
     if length != bytes.len() {
-        return Err(Fault::bad_request("the head of the request does not end where its blank line is"));
+        return Err(HttpError::bad_request("the head of the request does not end where its blank line is"));
     }
     let (Some(target), Some(version)) = (request.path, request.version) else {
-        return Err(Fault::bad_request("the request has no request line"));
+        return Err(HttpError::bad_request("the request has no request line"));
     };
     if !is_plain(target) && target.parse::<Uri>().is_err() {
-        return Err(Fault::bad_request("the address that the request asks for cannot be read"));
+        return Err(HttpError::bad_request("the address that the request asks for cannot be read"));
     }
     framing(request.headers, version == 0)
 }
@@ -60,34 +62,34 @@ fn is_plain(target: &str) -> bool {
     target.starts_with('/') && target.bytes().all(plain)
 }
 
-fn framing(fields: &[httparse::Header<'_>], is_http_10: bool) -> Result<Framing, Fault> {
+fn framing(fields: &[httparse::Header<'_>], is_http_10: bool) -> Result<Framing, HttpError> {
     let (mut hosts, mut length, mut coding) = (0, None, None);
     for field in fields {
         if field.name.eq_ignore_ascii_case("host") {
             hosts += 1;
         } else if field.name.eq_ignore_ascii_case("content-length") {
             if length.replace(field.value).is_some() {
-                return Err(Fault::bad_request("the request has more than one Content-Length"));
+                return Err(HttpError::bad_request("the request has more than one Content-Length"));
             }
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") && coding.replace(field.value).is_some() {
-            return Err(Fault::bad_request("the request has more than one Transfer-Encoding"));
+            return Err(HttpError::bad_request("the request has more than one Transfer-Encoding"));
         }
     }
     match hosts {
-        0 => return Err(Fault::bad_request("the request has no Host")),
+        0 => return Err(HttpError::bad_request("the request has no Host")),
         1 => {}
-        _ => return Err(Fault::bad_request("the request has more than one Host")),
+        _ => return Err(HttpError::bad_request("the request has more than one Host")),
     }
     match (length, coding) {
         (None, None) => Ok(Framing::length(0)),
         (Some(length), None) => match parse_length(length) {
             Some(length) => Ok(Framing::length(length)),
-            None => Err(Fault::bad_request("Content-Length is not a number of bytes")),
+            None => Err(HttpError::bad_request("Content-Length is not a number of bytes")),
         },
-        (Some(_), Some(_)) => Err(Fault::bad_request("the request has both Content-Length and Transfer-Encoding")),
-        (None, Some(_)) if is_http_10 => Err(Fault::bad_request("HTTP/1.0 has no Transfer-Encoding")),
+        (Some(_), Some(_)) => Err(HttpError::bad_request("the request has both Content-Length and Transfer-Encoding")),
+        (None, Some(_)) if is_http_10 => Err(HttpError::bad_request("HTTP/1.0 has no Transfer-Encoding")),
         (None, Some(coding)) if coding.trim_ascii().eq_ignore_ascii_case(b"chunked") => Ok(Framing::chunked()),
-        (None, Some(_)) => Err(Fault::bad_request("the only Transfer-Encoding that is understood here is chunked")),
+        (None, Some(_)) => Err(HttpError::bad_request("the only Transfer-Encoding that is understood here is chunked")),
     }
 }
 

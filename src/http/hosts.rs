@@ -5,8 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, header};
-
-use super::fault::Fault;
+use daoyou_channels::HttpError;
 
 /// The names beyond those that follow from the address.
 #[derive(Clone, Debug, Default)]
@@ -32,19 +31,19 @@ impl Hosts {
     ///
     /// # Errors
     /// 400 or 403, with the name and the key that would allow it.
-    pub fn admit(&self, uri: &Uri, headers: &HeaderMap, local: SocketAddr) -> Result<(), Fault> {
+    pub fn admit(&self, uri: &Uri, headers: &HeaderMap, local: SocketAddr) -> Result<(), HttpError> {
         let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let (name, _) = split(host).ok_or_else(|| Fault::bad_request("Host is no name of a host"))?;
+        let (name, _) = split(host).ok_or_else(|| HttpError::bad_request("Host is no name of a host"))?;
         for name in [Some(name), uri.authority().map(Authority::host)].into_iter().flatten() {
             if !self.knows(name, local.ip()) {
-                return Err(Fault::forbidden(format!(
+                return Err(HttpError::forbidden(format!(
                     "this server does not answer to the name {name:.100?}; its owner can add it to gateway.hosts"
                 )));
             }
         }
         for origin in headers.get_all(header::ORIGIN) {
             if !origin.to_str().is_ok_and(|origin| self.is_own(origin, host, local)) {
-                return Err(Fault::forbidden(format!(
+                return Err(HttpError::forbidden(format!(
                     "requests from pages of {:.100?} are not taken; the owner can add its name to gateway.hosts",
                     String::from_utf8_lossy(origin.as_bytes())
                 )));

@@ -8,7 +8,9 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::api::{Answer, ApiError};
+use daoyou_channels::HttpError;
+
+use super::api::Answer;
 use super::health;
 use super::routes::Hub;
 use crate::control::{Ask, Question};
@@ -37,7 +39,7 @@ pub fn routes(hub: Arc<Hub>) -> Router {
 }
 
 async fn answer(hub: &Hub, question: Question) -> Answer {
-    hub.inspect.answer(question).await.map(Json).map_err(ApiError::from)
+    hub.inspect.answer(question).await.map(Json).map_err(HttpError::from)
 }
 
 async fn models(hub: Shared, Query(asked): Query<Asked>) -> Answer {

@@ -10,8 +10,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use daoyou_channels::HttpError;
+
 use super::Hub;
-use super::api::ApiError;
 use crate::bus::ChannelState;
 use crate::metrics::{self, Metrics, QueueDepth, Scraped};
 use crate::store::queues::{self, Depth};
@@ -34,7 +35,7 @@ pub async fn count_requests(State(metrics): State<Arc<Metrics>>, request: Reques
     answer
 }
 
-async fn page(State(hub): State<Arc<Hub>>) -> Result<Response, ApiError> {
+async fn page(State(hub): State<Arc<Hub>>) -> Result<Response, HttpError> {
     let store = hub.bus.store();
     let path = store.path().to_owned();
     let (inbox, outbox, database_bytes) = store

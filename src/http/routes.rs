@@ -11,8 +11,9 @@ use daoyou_channels::cli::CliChannel;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
+use daoyou_channels::HttpError;
+
 use super::directory::GatewayDirectory;
-use super::fault::Fault;
 use super::metrics::{count_requests, metrics_routes};
 use super::token::{self, TokenGate};
 use super::{api, health};
@@ -83,6 +84,6 @@ pub async fn serve_control(path: &Path, router: Router, shutdown: CancellationTo
     Ok(())
 }
 
-async fn not_found(uri: axum::http::Uri) -> Fault {
-    Fault::new(StatusCode::NOT_FOUND, "not_found", format!("there is nothing at {:.200}", uri.path()))
+async fn not_found(uri: axum::http::Uri) -> HttpError {
+    HttpError::new(StatusCode::NOT_FOUND, "not_found", format!("there is nothing at {:.200}", uri.path()))
 }

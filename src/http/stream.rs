@@ -14,8 +14,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use tokio_util::io::poll_read_buf;
 
+use daoyou_channels::HttpError;
+
 use super::connections::Connection;
-use super::fault::Fault;
+use super::fault;
 use super::framing::Framing;
 use super::head;
 use super::limits::Limits;
@@ -126,7 +128,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
                         self.stage = Stage::Spent;
                         return Poll::Ready(Ok(false));
                     }
-                    self.condemn(Fault::late("the head of the request", self.limits.header));
+                    self.condemn(fault::late("the head of the request", self.limits.header));
                     return Poll::Ready(Ok(true));
                 }
             }
@@ -164,7 +166,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
         let size = end.unwrap_or(self.unread().len());
         if size > self.limits.head_bytes {
             let limit = self.limits.head_bytes;
-            self.condemn(Fault::too_many_headers(format!("the head of the request is larger than {limit} bytes")));
+            self.condemn(fault::too_many_headers(format!("the head of the request is larger than {limit} bytes")));
             return true;
         }
         let Some(end) = end else { return false };
@@ -184,7 +186,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
     }
 
     /// Puts [`STAND_IN`] in the place of what came.
-    fn condemn(&mut self, fault: Fault) {
+    fn condemn(&mut self, fault: HttpError) {
         tracing::debug!(code = fault.code, reason = %fault.message, "a request cannot be read");
         self.buffer.clear();
         self.buffer.extend_from_slice(STAND_IN);
@@ -248,7 +250,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
 
     /// Ends the body where it cannot be read on.
     fn spoil_body(&mut self) {
-        self.connection.spoil_body(Fault::bad_request("the chunks of the body cannot be read"));
+        self.connection.spoil_body(HttpError::bad_request("the chunks of the body cannot be read"));
         self.refused = Some(Part::Body);
         self.stage = Stage::Spent;
     }

@@ -7,12 +7,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use daoyou_channels::ClientAddr;
 use daoyou_channels::settings::Secret;
+use daoyou_channels::{ClientAddr, HttpError};
 use subtle::ConstantTimeEq;
 
 use super::attempts::Attempts;
-use super::fault::Fault;
 use super::stamp::Stamp;
 use crate::home::Home;
 
@@ -52,13 +51,13 @@ impl TokenGate {
     ///
     /// # Errors
     /// 401 without the token, 429 after too many wrong ones.
-    pub fn admit(&self, client: ClientAddr, headers: &HeaderMap) -> Result<(), Fault> {
+    pub fn admit(&self, client: ClientAddr, headers: &HeaderMap) -> Result<(), HttpError> {
         if let Err(wait) = self.attempts.admit(client) {
             let message = "too many wrong tokens came from your address; try again later";
-            let fault = Fault::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", message);
-            return Err(Fault { retry_after: Some(wait), ..fault });
+            let fault = HttpError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", message);
+            return Err(HttpError { retry_after: Some(wait), ..fault });
         }
-        let unauthorized = |message| Err(Fault::new(StatusCode::UNAUTHORIZED, "unauthorized", message));
+        let unauthorized = |message| Err(HttpError::new(StatusCode::UNAUTHORIZED, "unauthorized", message));
         let Some(value) = headers.get(header::AUTHORIZATION) else {
             return unauthorized("this needs the token of the gateway, as Authorization: Bearer TOKEN");
         };
