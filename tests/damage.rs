@@ -89,28 +89,6 @@ async fn check_told(gateway: &mut Gateway, sink: &Sink, expected: Option<usize>)
     words
 }
 
-/// A gateway may find damage only when it reads that far: then it ends, and the next start mends it.
-async fn up_at_last(gateway: &mut Gateway) {
-    for _ in 0..3 {
-        gateway.spawn();
-        let ready = until("the gateway to be ready, or to end", async || {
-            if let Some(status) = gateway.try_exit() {
-                assert_eq!(status.code(), Some(1), "{}", gateway.logs());
-                return Some(false);
-            }
-            let ready = gateway.client.get(gateway.url("/readyz")).send().await;
-            ready.is_ok_and(|answer| answer.status().is_success()).then_some(true)
-        });
-        if ready.await {
-            if gateway.run(&["turns", "list"]).await.code == Some(0) {
-                return;
-            }
-            assert_eq!(gateway.wait_exit().await.code(), Some(1), "{}", gateway.logs());
-        }
-    }
-    panic!("three starts did not mend it: {}", gateway.logs());
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_is_gone_cut_or_damaged_is_noticed_and_counted() {
     type Damage = fn(&Path);
@@ -163,7 +141,7 @@ async fn a_damaged_file_is_moved_aside_and_what_can_be_read_of_it_taken_over() {
         gateway.stop().await;
         damage(&gateway.database());
         let damaged = fs::read(gateway.database()).unwrap();
-        up_at_last(&mut gateway).await;
+        gateway.up().await;
         let status = gateway.json(&["status"]).await;
         let aside = status["losses"][0]["aside"][0].as_str().expect("a name").to_owned();
         assert!(aside.starts_with("daoyou.db.corrupt-"), "{aside}");
@@ -180,6 +158,22 @@ async fn a_damaged_file_is_moved_aside_and_what_can_be_read_of_it_taken_over() {
     cut(&gateway.database(), 0);
     gateway.up().await;
     check_told(&mut gateway, &sink, Some(40)).await;
+}
+
+/// What a running gateway meets ends it, and the next start mends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_that_is_met_at_work_is_mended_by_the_next_start() {
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let mut gateway = lived(&sink).await;
+    gateway.stop().await;
+    gateway.up().await;
+    let path = gateway.database();
+    write_at(&path, length(&path) / 8 * 4, &vec![0xa5; 30 * 4_096]);
+    let looked = gateway.run(&["turns", "list"]).await;
+    assert_eq!(looked.code, Some(1), "{looked:?}");
+    assert_eq!(gateway.wait_exit().await.code(), Some(1), "{}", gateway.logs());
+    gateway.up().await;
+    check_told(&mut gateway, &sink, None).await;
 }
 
 /// Commands that only look change nothing, and say what to do.

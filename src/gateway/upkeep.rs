@@ -15,6 +15,9 @@ const EVERY: Duration = Duration::from_secs(3_600);
 /// How often all of it is read, to find damage before somebody needs what is damaged.
 const CHECK_EVERY: Duration = Duration::from_secs(86_400);
 
+/// How long after the start the first of these checks may come.
+const FIRST_CHECK: Duration = Duration::from_secs(30);
+
 /// The rest between two pieces of work.
 const BREATH: Duration = Duration::from_millis(20);
 
@@ -43,15 +46,22 @@ struct Upkeep {
 
 impl Upkeep {
     async fn go_round(&self) {
+        // What a crash may have left damaged is better found now than in an hour.
+        tokio::time::sleep(FIRST_CHECK).await;
+        self.look_for_damage().await;
         loop {
             tokio::time::sleep(EVERY).await;
             self.prune().await;
             if let Err(error) = self.vacuum().await {
                 tracing::warn!(%error, "free space of the database could not be given back");
             }
-            if let Err(error) = self.check().await {
-                tracing::warn!(%error, "the database could not be checked");
-            }
+            self.look_for_damage().await;
+        }
+    }
+
+    async fn look_for_damage(&self) {
+        if let Err(error) = self.check().await {
+            tracing::warn!(%error, "the database could not be checked");
         }
     }
 

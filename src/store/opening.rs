@@ -5,10 +5,13 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 use uuid::Uuid;
 
-use super::health::damaged;
+use super::health::{damaged, is_damage};
 use super::losses::{self, Loss, LossKind};
 use super::mark::{self, Found, Mark, Record};
 use super::{StoreError, aside, database, inbox, meta, wal};
+
+/// A database of so many bytes is read as a whole whenever it is opened: some 3 ms a megabyte.
+const CHECKED_AT_START: u64 = 8_000_000;
 
 /// An open database.
 pub struct Opened {
@@ -27,6 +30,7 @@ pub fn open(path: &Path) -> Result<Opened, StoreError> {
     }
     check_log(path)?;
     let looked = database::open_to_look(path)?;
+    check_small(path, &looked)?;
     let found = mark::read(&mark::path_of(path)).unwrap_or_else(|error| {
         tracing::warn!(%error, "the mark of what was accepted cannot be read");
         Found::Damaged
@@ -38,6 +42,20 @@ pub fn open(path: &Path) -> Result<Opened, StoreError> {
     let (loss, seq) = judge(found, id, known);
     let loss = loss.map(|loss| keep_log(path, loss));
     take_up(path, looked, id, loss, seq)
+}
+
+/// Reads all of a database that is small enough for it: damage that nobody has met yet is found before it is served.
+/// Larger ones are read in a quiet moment.
+fn check_small(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+    if std::fs::metadata(path).map_or(0, |metadata| metadata.len()) > CHECKED_AT_START {
+        return Ok(());
+    }
+    match database::integrity(connection) {
+        Ok(faults) if faults.is_empty() => Ok(()),
+        Ok(faults) => Err(damaged(path, &database::in_short(&faults))),
+        Err(StoreError::Sqlite(error)) if is_damage(&error) => Err(damaged(path, &error.to_string())),
+        Err(other) => Err(other),
+    }
 }
 
 /// The database's id, and the highest seq that it has given; `None` of an empty file.
