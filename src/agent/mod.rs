@@ -18,6 +18,9 @@ mod journal;
 mod progress;
 mod think;
 mod turn;
+
+mod asking;
+mod calling;
 mod watch;
 
 mod history;

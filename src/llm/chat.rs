@@ -47,12 +47,18 @@ impl ChatMessage {
     }
 }
 
-/// What a model thought before it answered, and under which name its service sent it: some want it back under that
-/// name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What a model thought before it answered. Some services want it back, as it came and from nobody else.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
+    /// The name under which the service sent it.
     pub field: String,
     pub text: String,
+    /// The service's own blocks, with signatures and sealed parts, where it sends any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<Value>,
+    /// The provider that it came from.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub provider: String,
 }
 
 /// A tool that the model wants to be run.

@@ -11,9 +11,9 @@ use serde_json::Value;
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::{Instant, timeout};
 
-use super::client::{HttpClients, Reach};
+use super::remote::{HttpClients, Reach, RemoteProvider};
 use super::services::{OLLAMA, SERVICES, Service};
-use super::{OpenaiProvider, Price, Provider, ProviderConfig, ProviderKind};
+use super::{Price, Provider, ProviderConfig, ProviderKind};
 
 /// The responder inside this program, as a provider's name.
 pub const OFFLINE: &str = "offline";
@@ -78,7 +78,7 @@ struct Entry {
 }
 
 enum Backend {
-    Openai(Arc<OpenaiProvider>),
+    Remote(Arc<RemoteProvider>),
     Offline,
 }
 
@@ -107,7 +107,7 @@ impl Models {
             }
         }
         // A configured `offline` says nothing against a better one, unless it is all there is.
-        let is_model = |entry: &Entry| matches!(entry.backend, Backend::Openai(_));
+        let is_model = |entry: &Entry| matches!(entry.backend, Backend::Remote(_));
         let mut preferred: Vec<String> = entries.iter().filter(|(_, e)| is_model(e)).map(|(n, _)| n.clone()).collect();
         if preferred.is_empty() && !entries.is_empty() {
             preferred.push(OFFLINE.to_owned());
@@ -138,9 +138,9 @@ impl Models {
     }
 
     /// Those that speak over the network, by name: configured, with a key in the environment, or servers of this machine.
-    pub fn services(&self) -> impl Iterator<Item = (&str, &Arc<OpenaiProvider>)> {
+    pub fn services(&self) -> impl Iterator<Item = (&str, &Arc<RemoteProvider>)> {
         self.entries.iter().filter_map(|(name, entry)| match &entry.backend {
-            Backend::Openai(provider) => Some((name.as_str(), provider)),
+            Backend::Remote(provider) => Some((name.as_str(), provider)),
             Backend::Offline => None,
         })
     }
@@ -250,7 +250,7 @@ impl Models {
             return model.clone();
         }
         let model = match self.entries.get(OLLAMA).map(|entry| &entry.backend) {
-            Some(Backend::Openai(ollama)) => {
+            Some(Backend::Remote(ollama)) => {
                 timeout(LOCAL_DEADLINE, first_ollama_model(&self.clients, ollama.base_url())).await.ok().flatten()
             }
             _ => None,
@@ -261,7 +261,7 @@ impl Models {
 
     fn choice(&self, entry: &Entry, model: String) -> ModelChoice {
         match &entry.backend {
-            Backend::Openai(provider) => ModelChoice { provider: provider.clone(), model },
+            Backend::Remote(provider) => ModelChoice { provider: provider.clone(), model },
             Backend::Offline => self.offline_choice(),
         }
     }
@@ -281,19 +281,19 @@ impl Models {
 
 impl Entry {
     fn new(name: &str, config: &ProviderConfig, clients: &Arc<HttpClients>) -> Result<Self, ProviderFault> {
-        let provider = OpenaiProvider::new(name, config, clients.clone()).map_err(|error| {
+        let provider = RemoteProvider::new(name, config, clients.clone()).map_err(|error| {
             let (key, message) = error.split_once(": ").unwrap_or(("base_url", &error));
             fault(name, key, message)
         })?;
         Ok(Self {
-            backend: Backend::Openai(Arc::new(provider)),
+            backend: Backend::Remote(Arc::new(provider)),
             model: config.model.clone(),
             first_listed: OnceCell::new(),
         })
     }
 
     async fn usual_model(&self, name: &str) -> Result<String, ModelError> {
-        let Backend::Openai(provider) = &self.backend else { return Ok(OFFLINE.to_owned()) };
+        let Backend::Remote(provider) = &self.backend else { return Ok(OFFLINE.to_owned()) };
         if !self.model.is_empty() {
             return Ok(self.model.clone());
         }
@@ -391,7 +391,7 @@ async fn first_ollama_model(clients: &HttpClients, base_url: &Url) -> Option<Str
     let mut url = base_url.clone();
     url.set_path("/api/tags");
     let answer = client.get(url).send().await.ok()?.error_for_status().ok()?;
-    let tags: Value = serde_json::from_slice(&super::body::read_capped(answer, 1024 * 1024).await).ok()?;
+    let tags: Value = serde_json::from_slice(&super::remote::read_capped(answer, 1024 * 1024).await).ok()?;
     let mut names = tags["models"].as_array()?.iter().filter_map(|model| model["name"].as_str());
     names.find(|name| is_chat_model(name)).map(str::to_owned)
 }

@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 
 use super::*;
-use crate::llm::fake_service::{FakeService, status};
+use crate::llm::remote::fake_service::{FakeService, status};
 use crate::llm::{ChatRequest, ChatResponse, DeltaSink, LlmError};
 
 struct Offline;
@@ -127,7 +127,7 @@ async fn a_key_of_the_environment_goes_to_its_service_alone() {
     let mut service = FakeService::start([status(200, "", r#"{"data":[{"id":"bge-m3"},{"id":"m"}]}"#)]).await;
     let mut own = configs(&[("deepseek", "", &service.url)]);
     let models = alone(&own, &["DEEPSEEK_API_KEY"]);
-    let Backend::Openai(provider) = &models.entries["deepseek"].backend else { panic!("offline") };
+    let Backend::Remote(provider) = &models.entries["deepseek"].backend else { panic!("offline") };
     assert_eq!(provider.models(LIST_DEADLINE).await.unwrap(), ["bge-m3", "m"]);
     assert!(!service.next_request().await.contains("authorization"));
     own.get_mut("deepseek").unwrap().base_url = None;

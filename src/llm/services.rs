@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(names.len(), SERVICES.len());
         for service in SERVICES {
             let url = reqwest::Url::parse(service.base_url).unwrap();
-            assert_eq!(crate::llm::client::is_loopback(&url), service.is_local(), "{}", service.name);
+            assert_eq!(crate::llm::remote::is_loopback(&url), service.is_local(), "{}", service.name);
             assert_eq!(url.scheme() == "https", !service.is_local(), "{}", service.name);
             assert_eq!(service.model.is_empty(), service.is_local(), "{}", service.name);
         }

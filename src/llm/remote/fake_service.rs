@@ -9,12 +9,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 /// What is written, byte by byte as given, and what follows.
-pub(super) struct Step {
+pub(in crate::llm) struct Step {
     pub bytes: Vec<u8>,
     pub then: Then,
 }
 
-pub(super) enum Then {
+pub(in crate::llm) enum Then {
     /// The next request may come on the same connection.
     KeepOpen,
     Close,
@@ -25,7 +25,7 @@ pub(super) enum Then {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Seen {
+pub(in crate::llm) enum Seen {
     Connection,
     /// Head and body.
     Request(String),
@@ -33,7 +33,7 @@ pub(super) enum Seen {
     Closed,
 }
 
-pub(super) struct FakeService {
+pub(in crate::llm) struct FakeService {
     /// `http://127.0.0.1:PORT/v1`
     pub url: String,
     pub seen: mpsc::UnboundedReceiver<Seen>,
@@ -42,7 +42,7 @@ pub(super) struct FakeService {
 }
 
 impl FakeService {
-    pub(super) async fn start(script: impl IntoIterator<Item = Step>) -> Self {
+    pub(in crate::llm) async fn start(script: impl IntoIterator<Item = Step>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let script: Arc<Mutex<VecDeque<Step>>> = Arc::new(Mutex::new(script.into_iter().collect()));
@@ -58,7 +58,7 @@ impl FakeService {
         Self { url, seen, _tasks: tasks }
     }
 
-    pub(super) async fn next_request(&mut self) -> String {
+    pub(in crate::llm) async fn next_request(&mut self) -> String {
         loop {
             if let Seen::Request(request) = self.seen.recv().await.unwrap() {
                 return request;
@@ -67,23 +67,23 @@ impl FakeService {
     }
 
     /// All that was seen so far.
-    pub(super) fn seen_so_far(&mut self) -> Vec<Seen> {
+    pub(in crate::llm) fn seen_so_far(&mut self) -> Vec<Seen> {
         std::iter::from_fn(|| self.seen.try_recv().ok()).collect()
     }
 }
 
 /// A stream of events, each with this data, whole.
-pub(super) fn stream(events: &[&str]) -> Step {
+pub(in crate::llm) fn stream(events: &[&str]) -> Step {
     let body: String = events.iter().map(|data| format!("data: {data}\n\n")).collect();
     Step { bytes: [STREAM_HEAD, chunk(&body).as_bytes(), b"0\r\n\r\n"].concat(), then: Then::KeepOpen }
 }
 
 /// A stream that stops after these bytes.
-pub(super) fn broken_stream(body: &str, then: Then) -> Step {
+pub(in crate::llm) fn broken_stream(body: &str, then: Then) -> Step {
     Step { bytes: [STREAM_HEAD, chunk(body).as_bytes()].concat(), then }
 }
 
-pub(super) fn status(status: u16, headers: &str, body: &str) -> Step {
+pub(in crate::llm) fn status(status: u16, headers: &str, body: &str) -> Step {
     let length = body.len();
     let bytes = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n{headers}\r\n{body}").into_bytes();
     Step { bytes, then: Then::KeepOpen }

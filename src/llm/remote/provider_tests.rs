@@ -4,7 +4,7 @@ use daoyou_channels::settings::Span;
 use serde_json::json;
 
 use super::*;
-use crate::llm::fake_service::{FakeService, Seen, Step, Then, broken_stream, status, stream};
+use crate::llm::remote::fake_service::{FakeService, Seen, Step, Then, broken_stream, status, stream};
 use crate::llm::{ChatMessage, NoDeltas, ToolSpec};
 
 const KEY: &str = "sk-canary-0123456789";
@@ -21,11 +21,11 @@ impl DeltaSink for Notes {
 }
 
 /// A provider for `url`, with no waits between tries and short deadlines where `change` says so.
-fn provider(url: &str, change: impl FnOnce(&mut ProviderConfig)) -> OpenaiProvider {
+fn provider(url: &str, change: impl FnOnce(&mut ProviderConfig)) -> RemoteProvider {
     let mut config =
         ProviderConfig { base_url: Some(url.to_owned()), api_key: Some(Secret::new(KEY)), ..ProviderConfig::default() };
     change(&mut config);
-    let mut provider = OpenaiProvider::new("acme", &config, Arc::default()).unwrap();
+    let mut provider = RemoteProvider::new("acme", &config, Arc::default()).unwrap();
     provider.first_wait = Duration::ZERO;
     provider
 }
@@ -272,7 +272,7 @@ fn addresses_and_keys_that_cannot_be_used_are_named() {
         let mut config =
             ProviderConfig { base_url: Some("https://a.example/v1".to_owned()), ..ProviderConfig::default() };
         change(&mut config);
-        OpenaiProvider::new("acme", &config, Arc::default()).err().unwrap_or_default()
+        RemoteProvider::new("acme", &config, Arc::default()).err().unwrap_or_default()
     };
     assert_eq!(wrong(&|_| {}), "");
     assert_eq!(

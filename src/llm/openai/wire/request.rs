@@ -4,14 +4,12 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::llm::remote::{ToolNames, is_json_object};
 use crate::llm::{ChatMessage, ChatRequest, ToolCall, ToolSpec};
 
-/// The longest name of a tool that OpenAI takes.
-const NAME_LIMIT: usize = 64;
 /// The longest id of a call that OpenAI takes.
 const ID_LIMIT: usize = 40;
 
@@ -62,55 +60,6 @@ impl<'a> WireRequest<'a> {
             stream_options: stream.then_some(StreamOptions { include_usage: true }),
         }
     }
-}
-
-/// The names that tools go by at services, which take `[a-zA-Z0-9_-]{1,64}` and no other.
-#[derive(Debug, Default)]
-pub(in crate::llm) struct ToolNames {
-    /// Only tools whose name had to be changed: the name here, the name there.
-    changed: Vec<(String, String)>,
-}
-
-impl ToolNames {
-    pub(in crate::llm) fn of(tools: &[ToolSpec]) -> Self {
-        let mut names = Self::default();
-        for tool in tools.iter().filter(|tool| !is_clean(&tool.name)) {
-            let clean = cleaned(&tool.name);
-            let is_taken = |name: &str| {
-                tools.iter().any(|other| other.name == name) || names.changed.iter().any(|(_, taken)| taken == name)
-            };
-            let mut name = clean.clone();
-            for number in 2.. {
-                if !is_taken(&name) {
-                    break;
-                }
-                let suffix = format!("_{number}");
-                name = clean[..clean.len().min(NAME_LIMIT - suffix.len())].to_owned() + &suffix;
-            }
-            names.changed.push((tool.name.clone(), name));
-        }
-        names
-    }
-
-    /// A tool's name as the service is told it.
-    fn sent<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
-        match self.changed.iter().find(|(here, _)| here == name) {
-            Some((_, there)) => Cow::Borrowed(there),
-            None if is_clean(name) => Cow::Borrowed(name),
-            // A tool that a model made up, or that is gone.
-            None => Cow::Owned(cleaned(name)),
-        }
-    }
-
-    /// The tool that the service means by a name.
-    pub(in crate::llm) fn meant<'a>(&'a self, name: &'a str) -> &'a str {
-        self.changed.iter().find(|(_, there)| there == name).map_or(name, |(here, _)| here)
-    }
-}
-
-/// Whether a text is one whole JSON object, as the arguments of a call must be.
-pub(in crate::llm) fn is_json_object(text: &str) -> bool {
-    text.trim_ascii_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 #[derive(Serialize)]
@@ -202,19 +151,6 @@ fn sent_id(id: &str) -> Cow<'_, str> {
     Cow::Owned(hash[..16].iter().fold("call_".to_owned(), |text, byte| text + &format!("{byte:02x}")))
 }
 
-fn is_clean_char(char: char) -> bool {
-    char.is_ascii_alphanumeric() || matches!(char, '_' | '-')
-}
-
-fn is_clean(name: &str) -> bool {
-    (1..=NAME_LIMIT).contains(&name.len()) && name.chars().all(is_clean_char)
-}
-
-fn cleaned(name: &str) -> String {
-    let name: String = name.chars().map(|char| if is_clean_char(char) { char } else { '_' }).take(NAME_LIMIT).collect();
-    if name.is_empty() { "tool".to_owned() } else { name }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -271,7 +207,11 @@ mod tests {
             ChatMessage::user("do"),
             ChatMessage::Assistant {
                 content: String::new(),
-                reasoning: Some(crate::llm::Reasoning { field: "reasoning".to_owned(), text: "hm".to_owned() }),
+                reasoning: Some(crate::llm::Reasoning {
+                    field: "reasoning".to_owned(),
+                    text: "hm".to_owned(),
+                    ..Default::default()
+                }),
                 tool_calls: vec![call("a", "read_file", r#"{"path":"x"}"#), call(&long_id, "no.such", r#"{"cut"#)],
             },
             ChatMessage::Tool { call_id: "a".to_owned(), name: "read_file".to_owned(), content: "ok".to_owned() },
@@ -300,35 +240,5 @@ mod tests {
             json!([{"type": "function", "function":
                     {"name": "read_file", "description": "Does it.", "parameters": {"type": "object"}}}])
         );
-    }
-
-    #[test]
-    fn tool_names_are_cleaned_told_apart_and_found_again() {
-        let long = "l".repeat(70);
-        let tools = [tool("ok-1"), tool("a.b"), tool("a b"), tool("a_b"), tool("时间"), tool(""), tool(&long)];
-        let names = ToolNames::of(&tools);
-        let there: Vec<_> = tools.iter().map(|tool| names.sent(&tool.name).into_owned()).collect();
-        assert_eq!(there[..6], ["ok-1", "a_b_2", "a_b_3", "a_b", "__", "tool"]);
-        assert_eq!(there[6].len(), NAME_LIMIT);
-        for (tool, there) in tools.iter().zip(&there) {
-            assert!(is_clean(there), "{there}");
-            assert_eq!(names.meant(there), tool.name);
-        }
-        assert_eq!(names.meant("made_up"), "made_up");
-    }
-
-    #[test]
-    fn arguments_must_be_one_whole_object() {
-        for (text, is_object) in [
-            ("{}", true),
-            (" {\"a\": [1]} ", true),
-            ("", false),
-            ("[]", false),
-            ("\"x\"", false),
-            ("{\"a\":", false),
-            ("{} {}", false),
-        ] {
-            assert_eq!(is_json_object(text), is_object, "{text}");
-        }
     }
 }

@@ -30,7 +30,7 @@ fn assemble(pieces: &[String]) -> Result<ChatResponse, Fault> {
     for piece in pieces {
         assembler.push(piece, &NoDeltas)?;
     }
-    assembler.into_response("asked")
+    Box::new(assembler).into_response("asked")
 }
 
 fn delta(delta: &Value) -> String {
@@ -75,7 +75,11 @@ fn text_reasoning_model_and_usage_come_together() {
         response,
         ChatResponse {
             text: "Hello".to_owned(),
-            reasoning: Some(Reasoning { field: "reasoning".to_owned(), text: "hm yes".to_owned() }),
+            reasoning: Some(Reasoning {
+                field: "reasoning".to_owned(),
+                text: "hm yes".to_owned(),
+                ..Reasoning::default()
+            }),
             model: "m-1".to_owned(),
             usage: Usage { input_tokens: 10, output_tokens: 2, cached_tokens: 4 },
             ..ChatResponse::default()
@@ -238,7 +242,7 @@ fn a_whole_answer_goes_the_same_way_and_the_sink_hears_it() {
     let notes = Notes::default();
     let mut assembler = Assembler::new(&names, LIMIT);
     assembler.push_whole(body.to_string().as_bytes(), &notes).unwrap();
-    let response = assembler.into_response("asked").unwrap();
+    let response = Box::new(assembler).into_response("asked").unwrap();
     assert_eq!(
         (response.text.as_str(), shown(&response)),
         ("Hi", vec!["x({})#a".to_owned(), "x({})#call_2".to_owned()])

@@ -3,10 +3,10 @@
 
 use reqwest::Response;
 
-use super::assemble::Assembler;
+use super::dialect::Assemble;
 use super::fault::Fault;
 use super::sse::{EventTooLong, SseReader};
-use super::{DeltaSink, LlmErrorKind};
+use crate::llm::{DeltaSink, LlmErrorKind};
 
 /// The body of one answer, as it arrives.
 pub(super) struct AnswerBody {
@@ -30,7 +30,7 @@ impl AnswerBody {
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
-        assembler: &mut Assembler<'_>,
+        assembler: &mut dyn Assemble,
         sink: &dyn DeltaSink,
     ) -> Result<bool, Fault> {
         if matches!(self.form, Form::Unknown) {
@@ -56,7 +56,7 @@ impl AnswerBody {
     }
 
     /// No more will come.
-    pub(super) fn end(self, assembler: &mut Assembler<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+    pub(super) fn end(self, assembler: &mut dyn Assemble, sink: &dyn DeltaSink) -> Result<(), Fault> {
         match self.form {
             Form::Whole(body) => assembler.push_whole(&body, sink),
             Form::Events(_) | Form::Unknown => Ok(()),
@@ -65,7 +65,7 @@ impl AnswerBody {
 }
 
 /// Reads a body up to `limit` bytes; what a broken connection kept back is missing.
-pub(super) async fn read_capped(mut response: Response, limit: usize) -> Vec<u8> {
+pub async fn read_capped(mut response: Response, limit: usize) -> Vec<u8> {
     let mut body = Vec::new();
     while let Ok(Some(bytes)) = response.chunk().await {
         let room = limit - body.len();
@@ -80,7 +80,7 @@ pub(super) async fn read_capped(mut response: Response, limit: usize) -> Vec<u8>
 fn push_events(
     events: &mut SseReader,
     bytes: &[u8],
-    assembler: &mut Assembler<'_>,
+    assembler: &mut dyn Assemble,
     sink: &dyn DeltaSink,
 ) -> Result<bool, Fault> {
     let too_long = |EventTooLong| Fault::new(LlmErrorKind::Parse, "one event of the answer is too long");

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::fault::{Fault, shorten};
-use super::wire::{ToolNames, WireAnswer, WireCall, WireMessage, is_json_object};
-use super::{ChatResponse, Delta, DeltaSink, LlmErrorKind, Reasoning, ToolCall, Usage};
+use super::wire::{WireAnswer, WireCall, WireMessage};
+use crate::llm::remote::{Assemble, Fault, ToolNames, is_json_object, shorten};
+use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind, Reasoning, ToolCall, Usage};
 
 /// The most calls that one answer may hold.
 const CALLS_LIMIT: usize = 256;
@@ -70,88 +70,12 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    /// Takes one piece of a stream, and tells the sink what is new in it.
-    pub(super) fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), Fault> {
-        if piece.trim() == "[DONE]" {
-            self.done = true;
-            return Ok(());
-        }
-        let answer: WireAnswer<'_> = serde_json::from_str(piece).map_err(|error| unreadable(&error, piece))?;
-        check_error(&answer, piece)?;
-        if self.model.is_empty() && !answer.model.is_empty() {
-            answer.model.as_str().clone_into(&mut self.model);
-        }
-        self.count(&answer.usage);
-        // Nobody asked for a second choice.
-        let choices = answer.choices.unwrap_or_default().into_iter();
-        for choice in choices.filter(|choice| choice.index.as_u64().is_none_or(|index| index == 0)) {
-            self.has_choice = true;
-            self.count(&choice.usage);
-            if let Some(message) = &choice.delta {
-                self.add(message, CallPieces::Parts, sink)?;
-            } else if let Some(message) = &choice.message {
-                self.add(message, CallPieces::Whole, sink)?;
-            }
-            if !choice.finish_reason.is_empty() {
-                self.finish = Some(read_finish(choice.finish_reason.as_str())?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes a whole answer, that of a request without streaming.
-    pub(super) fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), Fault> {
-        self.push(&String::from_utf8_lossy(body), sink)?;
-        self.done = true;
-        Ok(())
-    }
-
-    /// Nothing more will come.
-    pub(super) fn is_done(&self) -> bool {
-        self.done
-    }
-
-    /// The model has said all; the count of tokens may still come.
-    pub(super) fn is_complete(&self) -> bool {
-        self.done || self.finish.is_some()
-    }
-
-    /// The answer, if it is complete. `asked` is the model's name for services that do not tell theirs.
-    pub(super) fn into_response(mut self, asked: &str) -> Result<ChatResponse, Fault> {
-        if !self.is_complete() {
-            return Err(Fault::new(LlmErrorKind::Connection, "the connection ended before the answer was complete"));
-        }
-        if !self.has_choice {
-            return Err(Fault::new(LlmErrorKind::Parse, "there is no answer in what the service sent"));
-        }
-        let truncated = self.finish == Some(Finish::Length);
-        if truncated {
-            // The length limit may have cut the last call: whoever runs half a command does harm.
-            self.calls.retain(|call| !call.name.is_empty() && is_json_object(&call.arguments));
-        }
-        if self.calls.iter().any(|call| call.name.is_empty()) {
-            return Err(Fault::new(LlmErrorKind::Parse, "a tool call came without a name"));
-        }
-        if self.finish == Some(Finish::Filter) && self.text.is_empty() && self.calls.is_empty() {
-            return Err(Fault::new(LlmErrorKind::BadRequest, "the service's content filter withheld the answer"));
-        }
-        Ok(ChatResponse {
-            text: self.text,
-            reasoning: self.reasoning,
-            tool_calls: self.calls.into_iter().map(Call::finish).collect(),
-            model: if self.model.is_empty() { asked.to_owned() } else { self.model },
-            usage: self.usage,
-            latency_ms: 0,
-            truncated,
-        })
-    }
-
     fn add(&mut self, message: &WireMessage<'_>, pieces: CallPieces, sink: &dyn DeltaSink) -> Result<(), Fault> {
         // Some services send the same thought under both names.
         for (field, text) in [("reasoning_content", &message.reasoning_content), ("reasoning", &message.reasoning)] {
             if !text.is_empty() && self.reasoning.as_ref().is_none_or(|reasoning| reasoning.field == field) {
                 self.grow(text.as_str().len())?;
-                let empty = || Reasoning { field: field.to_owned(), text: String::new() };
+                let empty = || Reasoning { field: field.to_owned(), ..Reasoning::default() };
                 self.reasoning.get_or_insert_with(empty).text.push_str(text.as_str());
                 sink.delta(Delta::Reasoning(text.as_str()));
             }
@@ -244,6 +168,79 @@ impl<'a> Assembler<'a> {
         if counted != Usage::default() {
             self.usage = counted;
         }
+    }
+}
+
+impl Assemble for Assembler<'_> {
+    fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), Fault> {
+        if piece.trim() == "[DONE]" {
+            self.done = true;
+            return Ok(());
+        }
+        let answer: WireAnswer<'_> = serde_json::from_str(piece).map_err(|error| unreadable(&error, piece))?;
+        check_error(&answer, piece)?;
+        if self.model.is_empty() && !answer.model.is_empty() {
+            answer.model.as_str().clone_into(&mut self.model);
+        }
+        self.count(&answer.usage);
+        // Nobody asked for a second choice.
+        let choices = answer.choices.unwrap_or_default().into_iter();
+        for choice in choices.filter(|choice| choice.index.as_u64().is_none_or(|index| index == 0)) {
+            self.has_choice = true;
+            self.count(&choice.usage);
+            if let Some(message) = &choice.delta {
+                self.add(message, CallPieces::Parts, sink)?;
+            } else if let Some(message) = &choice.message {
+                self.add(message, CallPieces::Whole, sink)?;
+            }
+            if !choice.finish_reason.is_empty() {
+                self.finish = Some(read_finish(choice.finish_reason.as_str())?);
+            }
+        }
+        Ok(())
+    }
+
+    fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), Fault> {
+        self.push(&String::from_utf8_lossy(body), sink)?;
+        self.done = true;
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn is_complete(&self) -> bool {
+        self.done || self.finish.is_some()
+    }
+
+    fn into_response(mut self: Box<Self>, asked: &str) -> Result<ChatResponse, Fault> {
+        if !self.is_complete() {
+            return Err(Fault::new(LlmErrorKind::Connection, "the connection ended before the answer was complete"));
+        }
+        if !self.has_choice {
+            return Err(Fault::new(LlmErrorKind::Parse, "there is no answer in what the service sent"));
+        }
+        let truncated = self.finish == Some(Finish::Length);
+        if truncated {
+            // The length limit may have cut the last call: whoever runs half a command does harm.
+            self.calls.retain(|call| !call.name.is_empty() && is_json_object(&call.arguments));
+        }
+        if self.calls.iter().any(|call| call.name.is_empty()) {
+            return Err(Fault::new(LlmErrorKind::Parse, "a tool call came without a name"));
+        }
+        if self.finish == Some(Finish::Filter) && self.text.is_empty() && self.calls.is_empty() {
+            return Err(Fault::new(LlmErrorKind::BadRequest, "the service's content filter withheld the answer"));
+        }
+        Ok(ChatResponse {
+            text: self.text,
+            reasoning: self.reasoning,
+            tool_calls: self.calls.into_iter().map(Call::finish).collect(),
+            model: if self.model.is_empty() { asked.to_owned() } else { self.model },
+            usage: self.usage,
+            latency_ms: 0,
+            truncated,
+        })
     }
 }
 

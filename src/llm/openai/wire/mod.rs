@@ -5,4 +5,4 @@ mod answer;
 mod request;
 
 pub(super) use answer::{WireAnswer, WireCall, WireMessage};
-pub(super) use request::{LimitField, ToolNames, WireRequest, is_json_object};
+pub(super) use request::{LimitField, WireRequest};

@@ -1,4 +1,4 @@
-//! A service that speaks OpenAI's chat completions.
+//! One configured service: its connections, deadlines and retries. What is said is its dialect's.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,19 +8,23 @@ use async_trait::async_trait;
 use daoyou_channels::settings::Secret;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
-use super::assemble::Assembler;
+use super::ToolNames;
 use super::body::{AnswerBody, read_capped};
 use super::client::{HttpClients, Reach};
+use super::dialect::Dialect;
 use super::fault::{Fault, shorten};
-use super::wire::{LimitField, ToolNames, WireRequest};
-use super::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, LlmErrorKind, Provider, ProviderConfig};
+use super::silence::Silence;
 use crate::guard::mask_url;
+use crate::llm::openai::OpenaiDialect;
+use crate::llm::{
+    ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, LlmErrorKind, Provider, ProviderConfig, ProviderKind,
+};
 
 /// The most bytes of one whole answer.
 const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
@@ -28,8 +32,6 @@ const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
 const ERROR_LIMIT: usize = 64 * 1024;
 /// The most bytes of a list of models: OpenRouter's is over one megabyte.
 const MODELS_LIMIT: usize = 8 * 1024 * 1024;
-/// How long the count of tokens may lag behind the end of an answer.
-const USAGE_GRACE: Duration = Duration::from_secs(2);
 /// How long a connection may take to end after the last word, to be used again.
 const DRAIN: Duration = Duration::from_millis(20);
 /// The first wait before another try, doubled with each; half of each is left to chance.
@@ -39,7 +41,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(8);
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// One configured service. Connections are shared with all others through [`HttpClients`].
-pub struct OpenaiProvider {
+pub struct RemoteProvider {
     name: String,
     base_url: Url,
     chat_url: Url,
@@ -51,7 +53,7 @@ pub struct OpenaiProvider {
     /// Made with the first request, as a service that nobody asks should cost nothing.
     client: OnceLock<Client>,
     reach: Reach,
-    limit_field: LimitField,
+    dialect: Box<dyn Dialect>,
     stream: bool,
     connect_timeout: Duration,
     idle_timeout: Duration,
@@ -71,7 +73,7 @@ pub struct Probe {
     pub models: Result<Vec<String>, LlmError>,
 }
 
-impl OpenaiProvider {
+impl RemoteProvider {
     /// `config` is resolved: its `base_url` is set, and `api_key` unless none is needed. The error says which key is
     /// wrong and why, e.g. `base_url: …`.
     pub fn new(name: &str, config: &ProviderConfig, clients: Arc<HttpClients>) -> Result<Self, String> {
@@ -81,18 +83,20 @@ impl OpenaiProvider {
             return Err(format!("base_url: {} must begin with http:// or https://", mask_url(base.as_str())));
         }
         let connect_timeout = config.connect_timeout.0;
-        let is_openai = base.host_str() == Some("api.openai.com");
+        let dialect = match config.kind {
+            ProviderKind::Openai | ProviderKind::Offline => Box::new(OpenaiDialect::of(&base)),
+        };
         Ok(Self {
             name: name.to_owned(),
-            chat_url: below(&base, &["chat", "completions"]),
+            chat_url: below(&base, dialect.chat_path()),
             models_url: below(&base, &["models"]),
             reach: Reach::of(&base, connect_timeout),
             base_url: base,
-            headers: headers(config)?,
+            headers: headers(config, dialect.as_ref())?,
             secrets: config.api_key.iter().chain(config.headers.values()).cloned().collect(),
             clients,
             client: OnceLock::new(),
-            limit_field: if is_openai { LimitField::MaxCompletionTokens } else { LimitField::MaxTokens },
+            dialect,
             stream: config.stream,
             connect_timeout,
             idle_timeout: config.idle_timeout.0,
@@ -153,8 +157,7 @@ impl OpenaiProvider {
     }
 
     fn prepare(&self, chat: &ChatRequest, names: &ToolNames) -> Result<Request, Fault> {
-        let body = serde_json::to_vec(&WireRequest::new(chat, names, self.stream, self.limit_field))
-            .map_err(|error| Fault::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}")))?;
+        let body = self.dialect.body(chat, names, self.stream)?;
         let mut request = Request::new(Method::POST, self.chat_url.clone());
         request.headers_mut().clone_from(&self.headers);
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -171,24 +174,24 @@ impl OpenaiProvider {
         sink: &dyn DeltaSink,
     ) -> Result<ChatResponse, Fault> {
         let client = self.client()?;
-        let mut silence = Silence::new(self);
+        let mut silence = Silence::new(self.idle_timeout, self.timeout, self.stream);
         let response = match timeout_at(silence.until(), client.execute(request)).await {
             Err(_) => return Err(silence.fault()),
             Ok(Err(error)) => return Err(self.connection_fault(error)),
             Ok(Ok(response)) => response,
         };
         let mut response = self.check_status(response, silence.until()).await?;
-        let mut assembler = Assembler::new(names, ANSWER_LIMIT);
+        let mut assembler = self.dialect.assembler(names, ANSWER_LIMIT);
         let mut body = AnswerBody::new(ANSWER_LIMIT);
         while !assembler.is_done() {
             match timeout_at(silence.until(), response.chunk()).await {
                 Ok(Ok(Some(bytes))) => {
-                    if body.push(&bytes, &mut assembler, sink)? {
+                    if body.push(&bytes, assembler.as_mut(), sink)? {
                         silence.end(assembler.is_complete());
                     }
                 }
                 Ok(Ok(None)) => {
-                    body.end(&mut assembler, sink)?;
+                    body.end(assembler.as_mut(), sink)?;
                     break;
                 }
                 // All was said; only the count of tokens is lost.
@@ -259,7 +262,7 @@ impl OpenaiProvider {
 }
 
 #[async_trait]
-impl Provider for OpenaiProvider {
+impl Provider for RemoteProvider {
     fn name(&self) -> &str {
         &self.name
     }
@@ -277,6 +280,9 @@ impl Provider for OpenaiProvider {
             let watch = Watch { sink, has_seen: AtomicBool::new(false) };
             let mut fault = match self.attempt(again, &request.model, &names, &watch).await {
                 Ok(mut response) => {
+                    if let Some(reasoning) = &mut response.reasoning {
+                        reasoning.provider.clone_from(&self.name);
+                    }
                     response.latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
                     return Ok(response);
                 }
@@ -314,43 +320,6 @@ impl DeltaSink for Watch<'_> {
     }
 }
 
-/// When an attempt is given up: at the total deadline, or when no data came for too long.
-struct Silence {
-    idle: Duration,
-    timeout: Duration,
-    total: Instant,
-    idle_until: Instant,
-}
-
-impl Silence {
-    fn new(provider: &OpenaiProvider) -> Self {
-        let now = Instant::now();
-        let total = now + provider.timeout;
-        // Without streaming there is silence until the answer is written: only the total deadline can stand.
-        let idle_until = if provider.stream { now + provider.idle_timeout } else { total };
-        Self { idle: provider.idle_timeout, timeout: provider.timeout, total, idle_until }
-    }
-
-    fn until(&self) -> Instant {
-        self.idle_until.min(self.total)
-    }
-
-    /// Data has come.
-    fn end(&mut self, answer_is_complete: bool) {
-        let next = if answer_is_complete { self.idle.min(USAGE_GRACE) } else { self.idle };
-        self.idle_until = Instant::now() + next;
-    }
-
-    fn fault(&self) -> Fault {
-        let message = if self.idle_until < self.total {
-            format!("the service sent no data for {:?} (idle_timeout)", self.idle)
-        } else {
-            format!("the answer was not complete within {:?} (timeout)", self.timeout)
-        };
-        Fault::new(LlmErrorKind::Timeout, message)
-    }
-}
-
 /// Reads what is left after the last word, so that the connection can be used again.
 async fn drain(response: &mut Response) {
     let until = Instant::now() + DRAIN;
@@ -365,8 +334,8 @@ fn why_given_up(fault: &Fault, retries: u32) -> String {
     }
 }
 
-fn headers(config: &ProviderConfig) -> Result<HeaderMap, String> {
-    let mut headers = HeaderMap::new();
+fn headers(config: &ProviderConfig, dialect: &dyn Dialect) -> Result<HeaderMap, String> {
+    let mut headers: HeaderMap = dialect.headers().iter().cloned().collect();
     let mut insert = |key: &str, name: HeaderName, value: String| {
         let mut value =
             HeaderValue::try_from(value).map_err(|_| format!("{key}: holds characters that no header may hold"))?;
@@ -375,7 +344,8 @@ fn headers(config: &ProviderConfig) -> Result<HeaderMap, String> {
         Ok::<(), String>(())
     };
     if let Some(key) = &config.api_key {
-        insert("api_key", AUTHORIZATION, format!("Bearer {}", key.expose()))?;
+        let (name, value) = dialect.key_header(key.expose());
+        insert("api_key", name, value)?;
     }
     for (name, value) in &config.headers {
         let key = format!("headers.{name}");
@@ -403,5 +373,5 @@ fn cause(error: &dyn std::error::Error) -> String {
 }
 
 #[cfg(test)]
-#[path = "openai_tests.rs"]
+#[path = "provider_tests.rs"]
 mod tests;

@@ -6,27 +6,27 @@ use jiff::Timestamp;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::{LlmError, LlmErrorKind};
 use crate::guard::redact;
+use crate::llm::{LlmError, LlmErrorKind};
 
 /// The most characters of a service's own words that are passed on.
 const WORDS_LIMIT: usize = 500;
 
 /// One failed attempt; with the provider's name it becomes an [`LlmError`].
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Fault {
+pub(in crate::llm) struct Fault {
     pub kind: LlmErrorKind,
     pub message: String,
     pub retry_after: Option<Duration>,
 }
 
 impl Fault {
-    pub(super) fn new(kind: LlmErrorKind, message: impl Into<String>) -> Self {
+    pub(in crate::llm) fn new(kind: LlmErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), retry_after: None }
     }
 
     /// An answer with a status that is no success.
-    pub(super) fn from_status(status: u16, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Self {
+    pub(in crate::llm) fn from_status(status: u16, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Self {
         let said = Said::read(body);
         let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
         let mut message = format!("HTTP {status}{words}");
@@ -38,7 +38,7 @@ impl Fault {
     }
 
     /// An error object inside an answer that began well.
-    pub(super) fn from_object(error: &Value) -> Self {
+    pub(in crate::llm) fn from_object(error: &Value) -> Self {
         let said = Said::of(error);
         let status = said.code.parse().ok().filter(|status| (400..600).contains(status)).unwrap_or(500);
         let words = if said.words.is_empty() { "no reason given".to_owned() } else { said.words.clone() };
@@ -46,14 +46,14 @@ impl Fault {
     }
 
     /// `secrets` are struck out of the words: a service may have repeated a key.
-    pub(super) fn into_error<'a>(self, provider: &str, secrets: impl Iterator<Item = &'a str>) -> LlmError {
+    pub(in crate::llm) fn into_error<'a>(self, provider: &str, secrets: impl Iterator<Item = &'a str>) -> LlmError {
         let message = redact(&self.message, secrets);
         LlmError { kind: self.kind, provider: provider.to_owned(), message, retry_after: self.retry_after }
     }
 }
 
 /// Makes one line of at most [`WORDS_LIMIT`] characters.
-pub(super) fn shorten(words: &str) -> String {
+pub(in crate::llm) fn shorten(words: &str) -> String {
     let mut line: String = String::new();
     for (count, char) in words.split_whitespace().flat_map(|word| word.chars().chain([' '])).enumerate() {
         if count >= WORDS_LIMIT - 1 {

@@ -1,0 +1,22 @@
+//! Services that are reached over the network, whatever protocol they speak.
+
+mod body;
+mod client;
+mod dialect;
+#[cfg(test)]
+pub(super) mod fake_service;
+mod fault;
+mod names;
+mod provider;
+mod silence;
+mod sse;
+
+pub use body::read_capped;
+#[cfg(test)]
+pub use client::is_loopback;
+pub use client::{HttpClients, Reach, install_crypto};
+pub use dialect::{Assemble, Dialect};
+pub(super) use fault::{Fault, shorten};
+pub use names::{ToolNames, is_json_object};
+pub use provider::{Probe, RemoteProvider};
+pub use sse::{EventTooLong, SseReader};
