@@ -19,6 +19,8 @@ pub enum LlmErrorKind {
     BadRequest,
     /// The conversation is longer than the model takes.
     ContextTooLong,
+    /// The service's content filter withheld the answer.
+    Refused,
     /// The answer could not be read.
     Parse,
 }
@@ -57,6 +59,7 @@ impl LlmError {
             LlmErrorKind::Auth => "llm_auth",
             LlmErrorKind::BadRequest => "llm_bad_request",
             LlmErrorKind::ContextTooLong => "llm_context_too_long",
+            LlmErrorKind::Refused => "llm_refused",
             LlmErrorKind::Parse => "llm_parse",
         }
     }

@@ -230,7 +230,7 @@ impl Assemble for Assembler<'_> {
             return Err(Fault::new(LlmErrorKind::Parse, "a tool call came without a name"));
         }
         if self.finish == Some(Finish::Filter) && self.text.is_empty() && self.calls.is_empty() {
-            return Err(Fault::new(LlmErrorKind::BadRequest, "the service's content filter withheld the answer"));
+            return Err(Fault::new(LlmErrorKind::Refused, "the service's content filter withheld the answer"));
         }
         Ok(ChatResponse {
             text: self.text,

@@ -203,7 +203,7 @@ fn what_is_not_whole_is_no_response() {
         (vec![text(), json!({"error": {"message": "overloaded", "code": 503}}).to_string()], Server),
         (vec![text(), json!({"object": "error", "message": "too long", "code": 400}).to_string()], BadRequest),
         (vec![text(), finish("network_error")], Server),
-        (vec![finish("content_filter")], BadRequest),
+        (vec![finish("content_filter")], Refused),
         (vec![delta(&json!({"content": "x".repeat(LIMIT + 1)})), finish("stop")], Parse),
         (vec![calls(&Value::Array((0..=CALLS_LIMIT).map(|n| json!({"index": n})).collect()))], Parse),
     ];
