@@ -17,6 +17,8 @@ pub(super) fn brief(arguments: &Value) -> String {
         Value::Object(fields) => {
             fields.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ")
         }
+        // No JSON: as the model wrote it.
+        Value::String(text) => text.clone(),
         other => other.to_string(),
     }
 }

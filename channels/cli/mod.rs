@@ -10,6 +10,7 @@ mod readline;
 mod screen;
 
 mod brief;
+mod calls;
 mod clean;
 mod layout;
 mod scan;

@@ -1,15 +1,15 @@
 //! What a turn looks like on a screen: events and messages in, text to print out.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::brief::{brief, fold, thousands, whole_seconds};
+use super::brief::{fold, thousands, whole_seconds};
+use super::calls::{Calls, line};
 use super::clean::{Cleaner, clean, clean_line};
 use super::console::Style;
 use super::flow::Flow;
-use super::layout::{Colour, Face, Row, cut, wrap};
+use super::layout::{Colour, Face, Row, wrap};
 use super::markdown::Look;
 use super::screen::Screen;
 use super::spinner::{frame, span};
@@ -19,7 +19,6 @@ use crate::message::{OutboundMessage, SessionKey};
 
 // What is shown, not what is kept.
 const MAX_THINKING_CHARS: usize = 1_000;
-const MAX_ARGUMENT_COLUMNS: usize = 100;
 const MAX_RESULT_COLUMNS: usize = 160;
 /// How much streamed text is remembered, in bytes, to know a reply that stands on the screen already.
 const MAX_STREAMED: usize = 4 << 20;
@@ -43,12 +42,21 @@ pub(super) struct Painter {
     /// What is thought at the moment, and how many of its rows are final.
     thought: String,
     thought_rows: usize,
-    /// Tool calls without a result.
-    calls: Vec<Call>,
+    calls: Calls,
+    /// The call whose row was drawn last, with nothing below it yet, where nothing can be drawn over.
+    below: Option<String>,
     /// When the turn that runs began.
     began: Option<Instant>,
-    /// Tokens in and out, and what they cost, once the turn is done.
-    used: Option<(u64, u64, Option<String>)>,
+    used: Used,
+}
+
+/// What a turn has used so far.
+#[derive(Default)]
+struct Used {
+    input: u64,
+    output: u64,
+    cached: u64,
+    cost: Option<String>,
 }
 
 /// Where the last thing drawn ended.
@@ -57,13 +65,6 @@ enum At {
     LineStart,
     Thinking,
     Text,
-}
-
-struct Call {
-    id: String,
-    /// `name(arguments)`
-    line: String,
-    began: Instant,
 }
 
 impl Painter {
@@ -79,9 +80,10 @@ impl Painter {
             thought_chars: 0,
             thought: String::new(),
             thought_rows: 0,
-            calls: Vec::new(),
+            calls: Calls::default(),
+            below: None,
             began: None,
-            used: None,
+            used: Used::default(),
         }
     }
 
@@ -96,15 +98,28 @@ impl Painter {
             TurnEvent::Started => String::new(),
             TurnEvent::Thinking { delta } => self.thinking(delta),
             TurnEvent::Text { delta } => self.text(delta),
-            TurnEvent::ToolCall { id, name, arguments } => self.call(id, name, arguments.as_ref()),
-            TurnEvent::ToolResult { id, name, content, success } => self.result(id, name, content, *success),
+            TurnEvent::ToolCall { id, name, arguments, args_complete } => {
+                self.call(id, line(name, arguments.as_ref()), *args_complete || arguments.is_some())
+            }
+            TurnEvent::ToolResult { id, name, content, success, duration_ms } => {
+                self.result(id, name, content, *success, Duration::from_millis(*duration_ms))
+            }
             TurnEvent::Restart => {
                 self.streamed.clear();
+                self.calls.forget_incomplete();
                 self.lines(&[Row::of(Face::DIM, self.words.starts_anew)])
+            }
+            TurnEvent::Usage { input_tokens, output_tokens, cached_tokens } => {
+                self.used.input += input_tokens;
+                self.used.output += output_tokens;
+                self.used.cached += cached_tokens;
+                String::new()
             }
             TurnEvent::Error { message } => self.failure(message),
             TurnEvent::Done { input_tokens, output_tokens, cost, .. } => {
-                self.used = Some((*input_tokens, *output_tokens, cost.clone()));
+                let Used { cached, .. } = self.used;
+                let (input, output, cost) = (*input_tokens, *output_tokens, cost.clone());
+                self.used = Used { input, output, cached, cost };
                 String::new()
             }
         }
@@ -112,8 +127,8 @@ impl Painter {
 
     /// Whether something turns on the screen, and [`tick`](Self::tick) is to be called.
     pub(super) fn is_spinning(&self) -> bool {
-        let waits = self.began.is_some() && self.at == At::LineStart;
-        self.style.cursor && (waits || !self.calls.is_empty())
+        // While an answer is being written, its own last row moves.
+        self.style.cursor && self.at == At::LineStart && (self.began.is_some() || !self.calls.is_empty())
     }
 
     /// Draws what turns while a tool runs or the model is silent.
@@ -143,6 +158,7 @@ impl Painter {
         if !self.style.live {
             return self.bare(&message.content);
         }
+        self.below = None;
         let lifted = match self.at {
             At::LineStart => self.screen.lift(),
             At::Text if self.flow.is_some() => self.screen.lift(),
@@ -161,18 +177,14 @@ impl Painter {
     /// The turn is over.
     pub(super) fn end(&mut self) -> String {
         let mut ended = self.settle();
-        for call in std::mem::take(&mut self.calls) {
+        for call in self.calls.take() {
             let after = format!(" {}", self.words.no_result);
             let row = self.call_row("● ", &call.line, Face::coloured(Colour::Yellow), &after);
             ended += &self.screen.put(&[row], None);
         }
-        if let (Some((input, output, cost)), Some(began)) = (self.used.take(), self.began) {
-            let numbers = [span(began.elapsed()), thousands(input), thousands(output)];
-            let mut usage = fill(self.words.usage, &numbers.each_ref().map(String::as_str));
-            if let Some(cost) = cost {
-                usage += &format!(" · {}", clean_line(&cost));
-            }
-            let rows = self.wrapped(Face::DIM, &usage, &Row::default());
+        let used = std::mem::take(&mut self.used);
+        if let Some(began) = self.began.filter(|_| used.input + used.output > 0) {
+            let rows = self.wrapped(Face::DIM, &self.usage_line(&used, began.elapsed()), &Row::default());
             ended += &self.screen.put(&rows, None);
         }
         self.began = None;
@@ -280,39 +292,43 @@ impl Painter {
         self.lines(&rows)
     }
 
-    fn call(&mut self, id: &str, name: &str, arguments: Option<&Value>) -> String {
-        let brief = arguments.map(|arguments| cut(&clean(&brief(arguments)), MAX_ARGUMENT_COLUMNS));
-        let line = format!("{}({})", clean_line(name), brief.as_deref().unwrap_or("…"));
+    fn call(&mut self, id: &str, line: String, is_complete: bool) -> String {
         self.streamed.clear();
+        self.calls.note(id, line, is_complete);
         if !self.style.cursor {
-            let row = self.call_row("● ", &line, Face::coloured(Colour::Yellow), "");
-            return if arguments.is_some() { self.lines(&[row]) } else { String::new() };
+            return self.draw_next_call();
         }
         let settled = self.settle();
-        match self.calls.iter_mut().find(|call| call.id == id) {
-            Some(call) => call.line = line,
-            None => self.calls.push(Call { id: id.to_owned(), line, began: Instant::now() }),
-        }
         self.began.get_or_insert_with(Instant::now);
         settled + &self.tick()
     }
 
-    fn result(&mut self, id: &str, name: &str, content: &str, success: bool) -> String {
-        let face = if success { Face::DIM } else { Face::coloured(Colour::Red) };
+    /// Where nothing can be drawn over, a call's row is drawn once its arguments are there.
+    fn draw_next_call(&mut self) -> String {
+        let Some((id, line)) = self.calls.next_to_draw().map(|call| (call.id.clone(), call.line.clone())) else {
+            return String::new();
+        };
+        let row = self.call_row("● ", &line, Face::coloured(Colour::Yellow), "");
+        let drawn = self.lines(&[row]);
+        self.below = Some(id);
+        drawn
+    }
+
+    fn result(&mut self, id: &str, name: &str, content: &str, success: bool, took: Duration) -> String {
+        let call = self.calls.end(id);
+        let stands_above = !self.style.cursor && (call.is_none() || self.below.as_deref() == Some(id));
         let mut rows = Vec::new();
-        if self.style.cursor {
-            let open = self.calls.iter().position(|call| call.id == id).map(|at| self.calls.remove(at));
-            let line = open.as_ref().map_or_else(|| format!("{}()", clean_line(name)), |call| call.line.clone());
+        if !stands_above {
+            let line = call.map_or_else(|| format!("{}()", clean_line(name)), |call| call.line);
             let dot = Face::coloured(if success { Colour::Green } else { Colour::Red });
-            let took = open.map(|call| call.began.elapsed()).filter(|took| took.as_secs() > 0);
-            let after = took.map_or_else(String::new, |took| format!(" {}", span(took)));
+            let after = if took.as_secs() > 0 { format!(" {}", span(took)) } else { String::new() };
             rows.push(self.call_row("● ", &line, dot, &after));
         }
-        let columns = self.limit(MAX_RESULT_COLUMNS);
-        let folded = fold(&clean(content), columns, self.words);
+        let face = if success { Face::DIM } else { Face::coloured(Colour::Red) };
+        let folded = fold(&clean(content), self.limit(MAX_RESULT_COLUMNS), self.words);
         rows.extend(folded.iter().map(|line| Row::of(face, line)));
         let drawn = self.lines(&rows);
-        drawn + &self.tick()
+        drawn + &if self.style.cursor { self.tick() } else { self.draw_next_call() }
     }
 
     /// A tool call on one row, with what stands behind it.
@@ -325,14 +341,11 @@ impl Painter {
     }
 
     fn spinning(&self, began: Instant) -> Row {
-        let Some(call) = self.calls.last() else {
+        let Some((call, others)) = self.calls.oldest() else {
             let elapsed = began.elapsed();
             return Row::of(Face::DIM, &format!("{} {}", frame(elapsed), whole_seconds(elapsed)));
         };
-        let others = match self.calls.len() - 1 {
-            0 => String::new(),
-            others => format!(" +{others}"),
-        };
+        let others = if others > 0 { format!(" +{others}") } else { String::new() };
         let after = format!("{others} {}", whole_seconds(call.began.elapsed()));
         let dot = format!("{} ", frame(began.elapsed()));
         self.call_row(&dot, &call.line, Face::coloured(Colour::Yellow), after.trim_end())
@@ -389,6 +402,7 @@ impl Painter {
 
     /// Ends the row that is being drawn, so that others can follow.
     fn settle(&mut self) -> String {
+        self.below = None;
         let at = std::mem::replace(&mut self.at, At::LineStart);
         if let Some(mut flow) = self.flow.take() {
             let rows = flow.finish();
@@ -410,6 +424,19 @@ impl Painter {
         let mut row = lead.clone();
         row.push(face, text);
         vec![row]
+    }
+
+    /// How long a turn took, and what it used.
+    fn usage_line(&self, used: &Used, took: Duration) -> String {
+        let numbers = [span(took), thousands(used.input), thousands(used.output)];
+        let mut line = fill(self.words.usage, &numbers.each_ref().map(String::as_str));
+        if used.cached > 0 {
+            line += &format!(" · {}", fill(self.words.cached, &[&thousands(used.cached)]));
+        }
+        if let Some(cost) = &used.cost {
+            line += &format!(" · {}", clean_line(cost));
+        }
+        line
     }
 
     fn look(&self) -> Look {

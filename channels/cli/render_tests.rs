@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -11,11 +11,20 @@ fn text(delta: &str) -> TurnEvent {
 }
 
 fn call(arguments: Option<Value>) -> TurnEvent {
-    TurnEvent::ToolCall { id: "1".into(), name: "read_file".into(), arguments }
+    call_of("1", arguments)
+}
+
+fn call_of(id: &str, arguments: Option<Value>) -> TurnEvent {
+    TurnEvent::ToolCall { id: id.into(), name: "read_file".into(), args_complete: arguments.is_some(), arguments }
 }
 
 fn result(content: &str, success: bool) -> TurnEvent {
-    TurnEvent::ToolResult { id: "1".into(), name: "read_file".into(), content: content.into(), success }
+    result_of("1", content, success)
+}
+
+fn result_of(id: &str, content: &str, success: bool) -> TurnEvent {
+    let name = "read_file".into();
+    TurnEvent::ToolResult { id: id.into(), name, content: content.into(), success, duration_ms: 0 }
 }
 
 fn draw(style: Style, events: &[TurnEvent], reply: &str) -> String {
@@ -111,6 +120,67 @@ fn a_call_is_one_row_that_turns_and_then_stands() {
 }
 
 #[test]
+fn calls_side_by_side_have_one_row_each_and_their_own_results() {
+    let path = |path: &str| Some(json!({ "path": path }));
+    let (a, b) = (call_of("a", path("a.txt")), call_of("b", path("b.txt")));
+    let begun = [call_of("a", None), call_of("b", None), a.clone(), b.clone()];
+    let (done_a, done_b) = (result_of("a", "one", true), result_of("b", "two", false));
+    let (row_a, row_b) = ("● read_file(path=\"a.txt\")\n  └ one\n", "● read_file(path=\"b.txt\")\n  └ two\n");
+    let first_a = "● read_file(path=\"a.txt\")\n";
+    for (events, in_order, on_dumb) in [
+        ([&begun[..], &[done_a.clone(), done_b.clone()]].concat(), [row_a, row_b].concat(), [row_a, row_b].concat()),
+        // Told of again when it begins.
+        (
+            [&begun[..], &[a, done_a.clone(), b, done_b.clone()]].concat(),
+            [row_a, row_b].concat(),
+            [row_a, row_b].concat(),
+        ),
+        // The second is done first: what cannot be drawn over names the first one again.
+        ([&begun[..], &[done_b, done_a]].concat(), [row_b, row_a].concat(), [first_a, row_b, row_a].concat()),
+    ] {
+        let reply = "\nBot> Done.\n";
+        assert_eq!(seen(&draw(BARE, &events, "Done.")), in_order + reply, "{events:?}");
+        assert_eq!(draw(DUMB, &events, "Done."), on_dumb + reply, "{events:?}");
+    }
+}
+
+#[test]
+fn arguments_that_are_pending_none_and_no_json_look_different() {
+    for (arguments, shown) in [
+        (None, "read_file(…)"),
+        (Some(json!({})), "read_file()"),
+        (Some(json!("{\"path\": \"a")), "read_file({\"path\": \"a)"),
+    ] {
+        let mut painter = Painter::new(BARE, Language::En);
+        let drawn = seen(&painter.event(&call(arguments)));
+        assert!(drawn.ends_with(shown), "{drawn:?}");
+    }
+}
+
+#[test]
+fn a_call_of_a_void_response_leaves_no_row() {
+    let cut = [text("I look."), call(None), TurnEvent::Restart];
+    let again = [call_of("2", None), call_of("2", Some(json!({}))), result_of("2", "x", true), text("Done.")];
+    let shown = "\nBot> I look.\n(the answer starts anew)\n● read_file()\n  └ x\n\nBot> Done.\n";
+    for style in [BARE, DUMB] {
+        let mut painter = Painter::new(style, Language::En);
+        let drawn: String = cut.iter().chain(&again).map(|event| painter.event(event)).collect();
+        let drawn = drawn + &painter.reply("Done.", false) + &painter.end();
+        assert_eq!(seen(&drawn).trim_end(), shown.trim_end());
+    }
+}
+
+#[test]
+fn the_spinner_does_not_stand_over_text() {
+    let mut painter = Painter::new(BARE, Language::En);
+    painter.begin();
+    let drawn = painter.event(&call(None)) + &painter.event(&text("And while it comes"));
+    assert!(!painter.is_spinning());
+    let drawn = drawn + &painter.tick() + &painter.event(&call(Some(json!({}))));
+    assert!(painter.is_spinning() && seen(&drawn).contains("Bot> And while it comes\n"), "{drawn:?}");
+}
+
+#[test]
 fn a_message_from_elsewhere_leaves_what_is_drawn_whole() {
     let mut painter = Painter::new(BARE, Language::En);
     let mut message = crate::conformance::outbound("cli", "direct", "It **rains**.");
@@ -160,6 +230,15 @@ fn what_a_turn_used_stands_below_it() {
         let ended = painter.end();
         assert!(ended.contains(words), "{ended:?}");
     }
+    // A turn that failed has used what its calls of the model used.
+    let mut painter = Painter::new(DUMB, Language::En);
+    painter.begin();
+    for (input_tokens, output_tokens, cached_tokens) in [(1_000, 20, 0), (1_100, 5, 900)] {
+        painter.event(&TurnEvent::Usage { input_tokens, output_tokens, cached_tokens });
+    }
+    painter.event(&TurnEvent::Error { message: "No model.".into() });
+    let ended = painter.end();
+    assert!(ended.contains(" · 2,100 tokens in · 25 out · 900 from the cache\n"), "{ended:?}");
 }
 
 #[test]

@@ -214,12 +214,23 @@ async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
     desk.types(b"hi\n");
     inbox.reached(1).await;
     let id = inbox.id(0).unwrap();
-    let call = |arguments| TurnEvent::ToolCall { id: "1".into(), name: "list_dir".into(), arguments };
+    let call = |arguments: Option<serde_json::Value>| TurnEvent::ToolCall {
+        id: "1".into(),
+        name: "list_dir".into(),
+        args_complete: arguments.is_some(),
+        arguments,
+    };
     for event in [
         TurnEvent::Started,
         call(None),
         call(Some(json!({"path": "."}))),
-        TurnEvent::ToolResult { id: "1".into(), name: "list_dir".into(), content: "a.txt".into(), success: true },
+        TurnEvent::ToolResult {
+            id: "1".into(),
+            name: "list_dir".into(),
+            content: "a.txt".into(),
+            success: true,
+            duration_ms: 0,
+        },
         TurnEvent::Text { delta: "One ".into() },
         TurnEvent::Text { delta: "file.".into() },
     ] {

@@ -1,15 +1,15 @@
 //! One model call of a turn.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::call_ids::CallIds;
 use super::context::estimate_tokens;
 use super::flight::FlightSlot;
 use super::progress::Progress;
 use super::turn::Turn;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ToolCall, ToolSpec, Usage};
+use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ToolSpec, Usage};
 
 impl Turn<'_> {
     /// One model call; the last one allowed is told of no tools.
@@ -26,7 +26,12 @@ impl Turn<'_> {
             temperature: self.temperature,
             max_tokens: self.max_tokens,
         };
-        let sink = FirstWord { flight: self.flight, watch: self.watch, has_come: AtomicBool::new(false) };
+        let sink = FirstWord {
+            flight: self.flight,
+            watch: self.watch,
+            has_come: AtomicBool::new(false),
+            ids: CallIds::after(&progress.messages),
+        };
         self.flight.waits();
         let asking = self.meter.ask_model();
         let response = self.model.provider.chat(&request, &sink).await;
@@ -37,10 +42,11 @@ impl Turn<'_> {
         if last_call {
             response.tool_calls.clear();
         }
-        make_ids_unique(&mut response.tool_calls, &progress.messages);
+        sink.ids.settle(&mut response.tool_calls);
         if response.usage == Usage::default() {
             response.usage = estimate_usage(&request, &response);
         }
+        self.watch.used(response.usage);
         let Usage { input_tokens, output_tokens, cached_tokens } = response.usage;
         self.meter.model_used(
             self.model.provider.name(),
@@ -58,6 +64,7 @@ struct FirstWord<'a> {
     flight: &'a FlightSlot<'a>,
     watch: &'a Watch,
     has_come: AtomicBool,
+    ids: CallIds,
 }
 
 impl DeltaSink for FirstWord<'_> {
@@ -65,10 +72,14 @@ impl DeltaSink for FirstWord<'_> {
         if delta == Delta::Restart {
             self.has_come.store(false, Ordering::Relaxed);
             self.flight.waits();
+            self.ids.restart();
         } else if !self.has_come.swap(true, Ordering::Relaxed) {
             self.flight.works();
         }
-        self.watch.delta(delta);
+        match delta {
+            Delta::ToolCall { id, name } => self.watch.delta(Delta::ToolCall { id: &self.ids.show(id), name }),
+            other => self.watch.delta(other),
+        }
     }
 }
 
@@ -85,38 +96,4 @@ fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
     let output = estimate_tokens(&response.text) + calls;
     let count = |tokens| u64::try_from(tokens).unwrap_or(u64::MAX);
     Usage { input_tokens: count(input), output_tokens: count(output), cached_tokens: 0 }
-}
-
-/// Some services count their call ids anew in each response; in the journal of a turn each id means one call.
-fn make_ids_unique(calls: &mut [ToolCall], before: &[ChatMessage]) {
-    let mut used: HashSet<String> = before
-        .iter()
-        .filter_map(|message| match message {
-            ChatMessage::Tool { call_id, .. } => Some(call_id.clone()),
-            _ => None,
-        })
-        .collect();
-    for call in calls {
-        let wanted = if call.id.is_empty() { "call".to_owned() } else { call.id.clone() };
-        call.id.clone_from(&wanted);
-        let mut number = 2;
-        while !used.insert(call.id.clone()) {
-            call.id = format!("{wanted}_{number}");
-            number += 1;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_id_means_one_call_of_the_turn() {
-        let call = |id: &str| ToolCall { id: id.to_owned(), name: "x".to_owned(), arguments: String::new() };
-        let before = [ChatMessage::Tool { call_id: "a".to_owned(), name: "x".to_owned(), content: String::new() }];
-        let mut calls = [call("a"), call("b"), call("b"), call("")];
-        make_ids_unique(&mut calls, &before);
-        assert_eq!(calls.map(|call| call.id), ["a_2", "b", "b_2", "call"]);
-    }
 }

@@ -18,12 +18,6 @@ impl Turn<'_> {
             && let Some(OpenCall { call, interrupted }) = progress.open_calls.first().cloned()
         {
             let replay = self.tools.replay_of(&call.name);
-            let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
-            self.watch.emit(|| TurnEvent::ToolCall {
-                id: call.id.clone(),
-                name: call.name.clone(),
-                arguments: Some(arguments),
-            });
             let began = Instant::now();
             let mut outcome = if interrupted && replay == Some(Replay::Once) {
                 ToolResult::failed(INTERRUPTED).into()
@@ -50,6 +44,7 @@ impl Turn<'_> {
                 name: name.clone(),
                 content: outcome.result.render(),
                 success: outcome.result.success,
+                duration_ms: ms,
             });
             let result = outcome.result;
             let step = StepBody::ToolResult { call_id: id, name, result, active_ms: clock.active_ms() };

@@ -20,6 +20,7 @@ mod think;
 mod turn;
 
 mod asking;
+mod call_ids;
 mod calling;
 mod watch;
 

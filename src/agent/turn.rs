@@ -62,6 +62,7 @@ impl Turn<'_> {
             if let Some(answer) = &progress.answer {
                 return Some(self.answer(answer, progress));
             }
+            self.watch.calls(progress.open_calls.iter().map(|open| &open.call));
             self.run_open_calls(progress, &clock).await;
             let used = progress.usage.input_tokens + progress.usage.output_tokens;
             if used >= self.limits.tokens {

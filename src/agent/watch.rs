@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use daoyou_channels::{SessionEvent, SessionKey, TurnEvent};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::think::{Piece, ThinkFilter};
 use crate::bus::EventHub;
-use crate::llm::{Delta, DeltaSink};
+use crate::llm::{Delta, DeltaSink, ToolCall, Usage};
 
 /// Emits the events of one turn, and remembers the text of the response under way, for a turn that is stopped.
 pub struct Watch {
@@ -54,6 +55,24 @@ impl Watch {
         self.show(pieces);
     }
 
+    /// These calls are complete, and run from now on.
+    pub fn calls<'a>(&self, calls: impl Iterator<Item = &'a ToolCall>) {
+        for call in calls {
+            self.emit(|| TurnEvent::ToolCall {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                arguments: Some(shown_arguments(&call.arguments)),
+                args_complete: true,
+            });
+        }
+    }
+
+    /// One call of the model is complete, and used this.
+    pub fn used(&self, usage: Usage) {
+        let Usage { input_tokens, output_tokens, cached_tokens } = usage;
+        self.emit(|| TurnEvent::Usage { input_tokens, output_tokens, cached_tokens });
+    }
+
     /// What the response under way has said so far.
     pub fn partial_text(&self) -> String {
         std::mem::take(&mut self.lock().text)
@@ -90,13 +109,44 @@ impl DeltaSink for Watch {
                 self.show(pieces);
             }
             Delta::Reasoning(text) => self.emit(|| TurnEvent::Thinking { delta: text.to_owned() }),
-            Delta::ToolCall { id, name } => {
-                self.emit(|| TurnEvent::ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: None });
-            }
+            Delta::ToolCall { id, name } => self.emit(|| TurnEvent::ToolCall {
+                id: id.to_owned(),
+                name: name.to_owned(),
+                arguments: None,
+                args_complete: false,
+            }),
             Delta::Restart => {
                 *self.lock() = Stream::default();
                 self.emit(|| TurnEvent::Restart);
             }
+        }
+    }
+}
+
+/// Arguments as a watcher gets them: what is no JSON as the model wrote it, so that it can be seen what was wrong.
+fn shown_arguments(written: &str) -> Value {
+    if written.trim().is_empty() {
+        return Value::Object(serde_json::Map::new());
+    }
+    serde_json::from_str(written).unwrap_or_else(|_| Value::from(written))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_shown_as_they_are() {
+        for (written, shown) in [
+            ("", json!({})),
+            (" \n", json!({})),
+            ("{\"path\":\"a\"}", json!({"path": "a"})),
+            ("{\"path\":", json!("{\"path\":")),
+            ("ls -la", json!("ls -la")),
+        ] {
+            assert_eq!(shown_arguments(written), shown, "{written:?}");
         }
     }
 }
