@@ -21,6 +21,7 @@ mod damage;
 mod delivery;
 mod doctor;
 mod exec;
+mod faults;
 mod front;
 mod hooks;
 mod lanes;

@@ -52,6 +52,11 @@ impl Message {
         self
     }
 
+    pub fn session(mut self, session: &str) -> Self {
+        self.session = Some(session.to_owned());
+        self
+    }
+
     /// The native body.
     pub fn body(&self) -> Value {
         let mut body = json!({"content": self.content});

@@ -278,18 +278,23 @@ async fn answer(reply: &Reply, n: usize, body: &Value, prompt_chars: usize, mut 
     let streams = body["stream"] == true;
     let rendered = Rendered { reply, n, model: body["model"].as_str().unwrap_or_default(), prompt_chars };
     let (kind, chunks) = if let Some(raw) = &reply.raw {
-        (if streams { "text/event-stream" } else { "application/json" }, vec![raw.clone()])
+        (if streams { "text/event-stream" } else { "application/json" }, raw.clone())
     } else if streams {
         ("text/event-stream", rendered.events(body["stream_options"]["include_usage"] == true))
     } else {
         ("application/json", vec![rendered.plain().to_string().into_bytes()])
     };
-    ([(header::CONTENT_TYPE, kind)], stream(reply.clone(), chunks, caller)).into_response()
+    let mut response = ([(header::CONTENT_TYPE, kind)], stream(reply.clone(), chunks, caller)).into_response();
+    for (name, value) in &reply.headers {
+        response.headers_mut().insert(*name, HeaderValue::from_static(value));
+    }
+    response
 }
 
 /// Sends `chunks` at the pace and with the accidents that `reply` asks for.
 fn stream(reply: Reply, chunks: Vec<Vec<u8>>, mut caller: Caller) -> Body {
-    let accidents = reply.one_byte || reply.drop_after.is_some() || reply.gate_after_chunks.is_some();
+    let accidents =
+        reply.one_byte || reply.drop_after.is_some() || reply.gate_after_chunks.is_some() || reply.for_ever.is_some();
     if let [whole] = chunks.as_slice()
         && !accidents
     {
@@ -333,6 +338,13 @@ async fn pace(
         tokio::time::sleep(reply.chunk_delay).await;
         for piece in chunk.chunks(if reply.one_byte { 1 } else { chunk.len().max(1) }) {
             sender.send(Ok(Bytes::copy_from_slice(piece))).await?;
+        }
+    }
+    if let Some((bytes, pace)) = &reply.for_ever {
+        let bytes = Bytes::copy_from_slice(bytes);
+        loop {
+            tokio::time::sleep(*pace).await;
+            sender.send(Ok(bytes.clone())).await?;
         }
     }
     Ok(())

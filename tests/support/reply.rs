@@ -72,7 +72,11 @@ pub struct Reply {
     pub(super) retry_after: Option<String>,
     pub(super) drop_after: Option<usize>,
     pub(super) no_done: bool,
-    pub(super) raw: Option<Vec<u8>>,
+    pub(super) raw: Option<Vec<Vec<u8>>>,
+    pub(super) for_ever: Option<(Vec<u8>, Duration)>,
+    pub(super) headers: Vec<(&'static str, &'static str)>,
+    pub(super) bom: bool,
+    pub(super) interleaved: bool,
     pub(super) one_byte: bool,
     pub(super) crlf: bool,
     pub(super) usage: Option<(u64, u64)>,
@@ -102,7 +106,13 @@ impl Reply {
 
     /// A body sent as it is, with status 200.
     pub fn raw(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { raw: Some(bytes.into()), ..Self::default() }
+        Self { raw: Some(vec![bytes.into()]), ..Self::default() }
+    }
+
+    /// Data of events, sent as a stream that says nothing after them, and ends.
+    pub fn events<'a>(data: impl IntoIterator<Item = &'a str>) -> Self {
+        let events = data.into_iter().map(|data| format!("data: {data}\n\n").into_bytes());
+        Self { raw: Some(events.collect()), ..Self::default() }
     }
 
     /// Headers never come.
@@ -184,6 +194,30 @@ impl Reply {
         self
     }
 
+    /// After all else `bytes` come again and again, one every `pace`, until the caller leaves.
+    pub fn then_for_ever(mut self, bytes: impl Into<Vec<u8>>, pace: Duration) -> Self {
+        self.for_ever = Some((bytes.into(), pace));
+        self
+    }
+
+    /// One more header of an answer with status 200.
+    pub fn header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// The stream begins with a byte order mark.
+    pub fn with_bom(mut self) -> Self {
+        self.bom = true;
+        self
+    }
+
+    /// The pieces of the tool calls come by turns, one of each call.
+    pub fn interleaved(mut self) -> Self {
+        self.interleaved = true;
+        self
+    }
+
     /// Each byte travels alone.
     pub fn one_byte_chunks(mut self) -> Self {
         self.one_byte = true;
@@ -259,6 +293,24 @@ impl Rendered<'_> {
             "model": self.model, "choices": choices, "usage": usage})
     }
 
+    /// The pieces of all calls, in the order in which they are sent.
+    fn call_pieces(&self, chars: usize) -> Vec<Value> {
+        let mut all = Vec::new();
+        for (index, call) in self.reply.calls.iter().enumerate() {
+            let function = json!({"name": call.name, "arguments": ""});
+            all.push((
+                0,
+                json!({"index": index, "id": self.call_id(index, call), "type": "function", "function": function}),
+            ));
+            let tails = pieces(&call.arguments, chars).into_iter().zip(1..);
+            all.extend(tails.map(|(piece, n)| (n, json!({"index": index, "function": {"arguments": piece}}))));
+        }
+        if self.reply.interleaved {
+            all.sort_by_key(|(n, _)| *n);
+        }
+        all.into_iter().map(|(_, piece)| piece).collect()
+    }
+
     /// The events of a streamed answer, each with its `data:` and blank line.
     pub fn events(&self, include_usage: bool) -> Vec<Vec<u8>> {
         let delta =
@@ -271,16 +323,7 @@ impl Rendered<'_> {
         for piece in pieces(&self.reply.text, chars) {
             chunks.push(delta(json!({"content": piece})));
         }
-        for (index, call) in self.reply.calls.iter().enumerate() {
-            let function = json!({"name": call.name, "arguments": ""});
-            let head =
-                json!({"index": index, "id": self.call_id(index, call), "type": "function", "function": function});
-            chunks.push(delta(json!({"tool_calls": [head]})));
-            for piece in pieces(&call.arguments, chars) {
-                let tail = json!({"index": index, "function": {"arguments": piece}});
-                chunks.push(delta(json!({"tool_calls": [tail]})));
-            }
-        }
+        chunks.extend(self.call_pieces(chars).into_iter().map(|piece| delta(json!({"tool_calls": [piece]}))));
         let last = json!([{"index": 0, "delta": {}, "finish_reason": self.finish_reason()}]);
         chunks.push(self.chunk(&last, &Value::Null));
         if include_usage {
@@ -290,6 +333,9 @@ impl Rendered<'_> {
         let mut events: Vec<_> = chunks.iter().map(|chunk| format!("data: {chunk}{newline}{newline}")).collect();
         if !self.reply.no_done {
             events.push(format!("data: [DONE]{newline}{newline}"));
+        }
+        if self.reply.bom {
+            events[0].insert(0, '\u{feff}');
         }
         events.into_iter().map(String::into_bytes).collect()
     }

@@ -38,6 +38,11 @@ impl AnswerBody {
                 None => return Ok(false),
                 Some(b'{') => Form::Whole(Vec::new()),
                 Some(b'<') => return Err(Fault::new(LlmErrorKind::Parse, "a web page came instead of an answer")),
+                // How gzip begins (RFC 1952, section 2.3.1); neither JSON nor events can.
+                Some(0x1f) => {
+                    let message = "the answer came compressed, which was not asked for";
+                    return Err(Fault::new(LlmErrorKind::Parse, message));
+                }
                 Some(_) => Form::Events(SseReader::new(self.limit)),
             };
         }

@@ -1,0 +1,349 @@
+//! A model service that plays each fault for as long as it is asked. After each there is one clear reply with a stable
+//! code, or the answer; the history is one that the service takes; and the session goes on.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use crate::support::gateway::{Message, peak_bytes, resident_bytes};
+use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::model::Asked;
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
+
+const PING: &str = ": ping\n\n";
+const NO_DATA: &str = "event: ping\n\n";
+const PACE: Duration = Duration::from_millis(200);
+/// A stream at full speed.
+const AT_ONCE: Duration = Duration::ZERO;
+const LINE: usize = 10_000_000;
+
+/// One fault that does not pass, and what is said of it.
+struct Fault {
+    name: &'static str,
+    reply: Reply,
+    code: &'static str,
+    words: &'static str,
+}
+
+/// The data of an event that says `text`.
+fn says(text: &str) -> String {
+    json!({"choices": [{"index": 0, "delta": {"content": text}}]}).to_string()
+}
+
+fn event(data: &str) -> Vec<u8> {
+    format!("data: {data}\n\n").into_bytes()
+}
+
+fn half() -> Reply {
+    Reply::events([says("lost words").as_str()])
+}
+
+/// Faults in which the service never ends its answer, so that it must see the connection close.
+fn without_end(never: &Gate) -> Vec<Fault> {
+    const SILENT: &str = "sent no data for 1s (idle_timeout)";
+    const LATE: &str = "not complete within 3s (timeout)";
+    let row = |name, reply, code, words| Fault { name, reply, code, words };
+    let timeout = |name, reply, words| Fault { name, reply, code: "llm_timeout", words };
+    let call = |n: usize| {
+        let function = json!({"name": "list_dir", "arguments": "{}"});
+        let call = json!({"index": n, "id": format!("c{n}"), "function": function});
+        json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}).to_string()
+    };
+    let many: Vec<String> = (0..257).map(call).collect();
+    vec![
+        timeout("headers never come", Reply::hang(), SILENT),
+        timeout("it stalls", Reply::text("lost words, and more of them").stalls_after(2, never), SILENT),
+        timeout("pings and no answer", Reply::raw(PING).then_for_ever(PING, PACE), SILENT),
+        timeout("pings after half an answer", half().then_for_ever(PING, PACE), SILENT),
+        timeout("events without data", half().then_for_ever(NO_DATA, PACE), SILENT),
+        timeout("empty lines", Reply::raw("\n").then_for_ever("\r\n", PACE), SILENT),
+        timeout("a slow drip", half().then_for_ever(event(&says(".")), PACE), LATE),
+        timeout("a slow line", Reply::raw("data: ").then_for_ever(" ", PACE), LATE),
+        row(
+            "a line without end",
+            Reply::raw("data: ").then_for_ever(vec![b'x'; 1 << 16], AT_ONCE),
+            "llm_parse",
+            "too long",
+        ),
+        row(
+            "an answer without end",
+            half().then_for_ever(event(&says(&"x".repeat(1 << 16))), AT_ONCE),
+            "llm_parse",
+            "longer than 16777216 bytes",
+        ),
+        row(
+            "too many calls",
+            Reply::events(many.iter().map(String::as_str)).then_for_ever(PING, PACE),
+            "llm_parse",
+            "more than 256 tool calls",
+        ),
+    ]
+}
+
+/// Faults in which the service ends its answer, in one way or another.
+fn with_an_end() -> Vec<Fault> {
+    let row = |name, reply, code, words| Fault { name, reply, code, words };
+    let overloaded = json!({"error": {"message": "overloaded, come back", "type": "server_error"}}).to_string();
+    let call = Reply::tool("write_file", &json!({"path": "cut.txt", "content": "half a call is not run"}));
+    let long_comment = format!(": {}\n\n", "x".repeat(LINE));
+    vec![
+        row("500", Reply::status(500), "llm_server_error", "HTTP 500: scripted failure"),
+        row("429 that names no time", Reply::status(429), "llm_rate_limit", "HTTP 429"),
+        row("half a stream", half(), "llm_connection", "ended before the answer was complete"),
+        row("nothing at all", Reply::raw(""), "llm_connection", "ended before the answer was complete"),
+        row(
+            "a cut",
+            Reply::text("lost words, and more of them").drops_after(2),
+            "llm_connection",
+            "the connection broke to 127.0.0.1",
+        ),
+        row("a cut in a call", call.chunk_chars(4).drops_after(8), "llm_connection", "the connection broke"),
+        row("an error as the answer", Reply::raw(overloaded.as_str()), "llm_server_error", "overloaded, come back"),
+        row(
+            "an error in the stream",
+            Reply::events([overloaded.as_str()]),
+            "llm_server_error",
+            "overloaded, come back",
+        ),
+        row("no choice", Reply::raw("{\"choices\":[]}"), "llm_parse", "there is no answer"),
+        row("no JSON", Reply::events(["{\"choices\":"]), "llm_parse", "unreadable answer"),
+        row(
+            "too deep",
+            Reply::events([format!("{{\"usage\":{}", "[".repeat(500)).as_str()]),
+            "llm_parse",
+            "unreadable answer",
+        ),
+        row("a long line of nonsense", Reply::raw(event(&"x".repeat(LINE))), "llm_parse", "unreadable answer"),
+        row("a long comment", Reply::raw(long_comment), "llm_connection", "before the answer was complete"),
+        row(
+            "a compressed answer",
+            Reply::raw(b"\x1f\x8b\x08\0\0\0\0\0".to_vec()).header("content-encoding", "gzip"),
+            "llm_parse",
+            "compressed",
+        ),
+        row("a call without a name", Reply::tool("", &json!({})), "llm_parse", "without a name"),
+    ]
+}
+
+/// Each fault has a provider and a hook of its own, so that none bears the consequences of another.
+fn setup(model: &Model, faults: &[Fault]) -> Setup {
+    let mut setup = Setup::new().model(model);
+    for n in 0..faults.len() {
+        let provider = format!("providers.p{n}");
+        setup = setup
+            .set(&format!("{provider}.base_url"), model.base_url())
+            .set(&format!("{provider}.api_key"), "a-model-key")
+            .set(&format!("{provider}.retries"), 0)
+            .set(&format!("{provider}.idle_timeout"), "1s")
+            .set(&format!("{provider}.timeout"), "3s")
+            .hook(Hook::bearer(&format!("h{n}")).set("model", format!("p{n}/scripted")));
+    }
+    setup
+}
+
+/// Runs all faults side by side.
+async fn play(model: &Model, faults: &[Fault]) {
+    for fault in faults {
+        model.on(&format!("<{}>", fault.name), [fault.reply.clone()]);
+    }
+    let gateway = Gateway::start(setup(model, faults)).await;
+    let gateway = &gateway;
+    let ids = join_all(faults.iter().enumerate().map(async |(n, fault)| {
+        let Fault { name, code, words, .. } = fault;
+        let (hook, text) = (format!("h{n}"), format!("<{name}>"));
+        let id = gateway.accept(&hook, &Message::new(&text).chat("c").session(&hook)).await;
+        let state = gateway.wait_done(&hook, &id).await;
+        let reply = state.text("reply");
+        assert_eq!((state.text("status"), &state.body["error"]["code"]), ("done", &json!(code)), "{name}: {state:?}");
+        let clear = format!("I could not get an answer from the model: p{n}: ");
+        assert!(reply.starts_with(&clear) && reply.contains(words) && reply.len() < 1_000, "{name}: {reply}");
+        assert_eq!(model.requests_about(&text).len(), 1, "{name}");
+        // The lane is free, and the next request of the session is one that the service takes.
+        let next = format!("[{name}] go on");
+        let answered = gateway.post(&hook, "?wait=30", &Message::new(&next).chat("c").session(&hook)).await;
+        assert_eq!(answered.text("reply"), format!("echo: {next}"), "{name}: {answered:?}");
+        let request = model.requests_about(&next).pop().expect("it was asked");
+        assert_eq!(request["messages"][2]["content"], reply, "{name}: the failed turn stands as it was told");
+        id
+    }))
+    .await;
+    assert_eq!(model.refused(), Vec::<String>::new());
+    assert!(!gateway.workspace().join("cut.txt").exists(), "half a call is not run");
+    wait_settled(&gateway.database()).await;
+    let journal = check(&gateway.database(), &Witness { accepted: &ids, ..Witness::default() });
+    assert!(journal.messages.iter().all(|said| !said.body.to_string().contains("lost words")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_end_is_given_up_and_the_service_sees_it() {
+    let (model, never) = (Model::start().await, Gate::new());
+    let faults = without_end(&never);
+    play(&model, &faults).await;
+    model.wait_left(faults.len()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fault_that_does_not_pass_is_one_clear_reply() {
+    let model = Model::start().await;
+    play(&model, &with_an_end()).await;
+}
+
+/// 429 twice, with a time in seconds and as a date, and then an answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_is_busy_twice_is_asked_a_third_time() {
+    let model = Model::start().await;
+    let soon = jiff::Timestamp::now() + Duration::from_secs(2);
+    let date = jiff::fmt::rfc2822::to_string(&soon.to_zoned(jiff::tz::TimeZone::UTC)).unwrap();
+    model.nth(1, Reply::status(429).retry_after("1"));
+    model.nth(2, Reply::status(429).retry_after(&date));
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
+    assert!(jiff::Timestamp::now() >= soon - Duration::from_secs(1), "a date has whole seconds");
+    let requests = model.requests();
+    assert!(requests.len() == 3 && requests.iter().all(|request| *request == requests[0]), "the same each time");
+    assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// However the bytes are cut: each alone, within a character, with CR LF and a byte order mark, calls interleaved.
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_may_come_in_any_pieces() {
+    let model = Model::start().await;
+    let written = "多语言 😀 é\r\n\u{2028}tab\there";
+    let odd = |reply: Reply| reply.one_byte_chunks().chunk_chars(1).crlf().with_bom();
+    let write = |path: &str| json!({"path": path, "content": format!("{path}: {written}")});
+    let calls = Reply::tool("write_file", &write("a.txt")).and_tool("write_file", &write("b.txt")).interleaved();
+    model.on("bytes", [odd(calls.reasoning("想一想")), odd(Reply::text(written))]);
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    assert_eq!(gateway.ask("in", "c", "bytes").await, written);
+    for path in ["a.txt", "b.txt"] {
+        let file = std::fs::read_to_string(gateway.workspace().join(path)).unwrap();
+        assert_eq!(file, format!("{path}: {written}"));
+    }
+    assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// An answer of ten megabytes on one line is an answer; one of fifty is refused. Neither is held many times over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_very_long_answer_is_read_or_refused_in_little_memory() {
+    let model = Model::start().await;
+    let whole = json!({"choices": [{"index": 0, "delta": {"content": "y".repeat(LINE)}, "finish_reason": "stop"}]});
+    let long = Reply::events([whole.to_string().as_str(), "[DONE]"]);
+    let endless = half().then_for_ever(event(&says(&"x".repeat(1 << 16))), AT_ONCE);
+    model.on("fifty", [endless]);
+    model.on("ten", [long]);
+    let setup = Setup::new().model(&model).set("providers.scripted.retries", 0).hook(Hook::bearer("in"));
+    let gateway = Gateway::start(setup).await;
+    gateway.ask("in", "warm", "warm up").await;
+    let before = resident_bytes(gateway.pid());
+    let refused = gateway.ask("in", "c", "fifty").await;
+    assert!(refused.contains("longer than 16777216 bytes"), "{refused}");
+    let grown = peak_bytes(gateway.pid()).saturating_sub(before);
+    println!("an answer without end took {} MB", grown >> 20);
+    assert!(grown < 48 << 20, "an answer without end took {grown} bytes");
+    let reply = gateway.ask("in", "d", "ten").await;
+    assert!(reply.len() == LINE && reply.bytes().all(|byte| byte == b'y'), "{} bytes", reply.len());
+    println!("an answer of 10 MB took {} MB", peak_bytes(gateway.pid()).saturating_sub(before) >> 20);
+    for chat in ["c", "d"] {
+        assert_eq!(gateway.ask("in", chat, "go on").await, "echo: go on");
+    }
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// Where a turn can be stopped, and what it looks like from outside when it is there.
+struct Phase {
+    name: &'static str,
+    steps: Vec<Reply>,
+    /// Requests of the turn until it is there.
+    requests: usize,
+    /// A file that shows that it is there.
+    file: Option<&'static str>,
+    /// The service holds a connection, which must close.
+    is_connected: bool,
+    reply: &'static str,
+}
+
+fn phases(never: &Gate) -> Vec<Phase> {
+    let row =
+        |name, steps, requests, file, is_connected, reply| Phase { name, steps, requests, file, is_connected, reply };
+    let list = || Reply::tool("list_dir", &json!({"path": "."}));
+    let sleep = json!({"command": "touch asleep.txt; sleep 1000"});
+    vec![
+        row("before the headers", vec![Reply::hang()], 1, None, true, "(stopped)"),
+        row("between two words", vec![half().then_for_ever(PING, PACE)], 1, None, true, "(stopped)"),
+        row("before another try", vec![Reply::status(429).retry_after("50")], 1, None, false, "(stopped)"),
+        row(
+            "while a tool runs",
+            vec![Reply::tool("exec", &sleep).and_tool("list_dir", &json!({"path": "."}))],
+            1,
+            Some("asleep.txt"),
+            false,
+            "(stopped)",
+        ),
+        row("after a tool", vec![list(), Reply::hang()], 2, None, true, "(stopped)"),
+        row("within a call", vec![list().chunk_chars(2).stalls_after(3, never)], 1, None, true, "(stopped)"),
+    ]
+}
+
+/// `/stop` in each phase of a turn reaches the service: it sees the connection close, and is asked no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_reaches_the_service_in_each_phase() {
+    let (model, never) = (Model::start().await, Gate::new());
+    let phases = phases(&never);
+    for phase in &phases {
+        model.on(&format!("<{}>", phase.name), phase.steps.clone());
+    }
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let mut left = 0;
+    for Phase { name, requests, file, is_connected, reply, .. } in &phases {
+        let text = format!("<{name}>");
+        let id = gateway.accept("in", &Message::new(&text).chat(name)).await;
+        until(&format!("{name}: the turn to come there"), async || {
+            let shown = file.is_none_or(|file| gateway.workspace().join(file).exists());
+            (shown && model.requests_about(&text).len() >= *requests).then_some(())
+        })
+        .await;
+        assert_eq!(gateway.ask("in", name, "/stop").await, "Stopping.", "{name}");
+        let state = gateway.wait_done("in", &id).await;
+        let code = &state.body["error"]["code"];
+        assert!(state.text("reply").ends_with(reply) && *code == json!("stopped"), "{name}: {state:?}");
+        left += usize::from(*is_connected);
+        model.wait_left(left).await;
+        assert_eq!(gateway.ask("in", name, "go on").await, "echo: go on", "{name}");
+        assert_eq!((model.requests_about(&text).len(), model.refused()), (*requests, Vec::new()), "{name}");
+    }
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
+
+/// A hundred reads in one answer, written by turns piece by piece, and again in the next: each result stands with its
+/// own call, in the order asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_interleaved_calls_are_answered_each_with_its_own() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    for n in 0..100 {
+        std::fs::write(gateway.workspace().join(format!("{n}.txt")), format!("number <{n}>")).unwrap();
+    }
+    let read = |reply: Reply, n: usize| reply.and_tool("read_file", &json!({"path": format!("{n}.txt")}));
+    let all = (0..100).fold(Reply::default(), read).interleaved().chunk_chars(3);
+    model.on("read", [all.clone(), all, Reply::text("all read")]);
+    assert_eq!(gateway.ask("in", "c", "read").await, "all read");
+    assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
+    assert_eq!(model.refused(), Vec::<String>::new());
+    let results = Asked::new(3, &model.requests()[2]).results;
+    assert_eq!(results.len(), 100);
+    let ids: BTreeSet<String> = model.requests()[2]["messages"]
+        .as_array()
+        .expect("a request that was not refused")
+        .iter()
+        .filter_map(|message| message["tool_call_id"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(ids.len(), 200, "each call of the turn has an id of its own");
+    for (n, result) in results.iter().enumerate() {
+        assert!(result.contains(&format!("number <{n}>")), "{n}: {result}");
+    }
+}
