@@ -20,6 +20,7 @@ mod crash;
 mod damage;
 mod delivery;
 mod doctor;
+mod events;
 mod exec;
 mod faults;
 mod front;
