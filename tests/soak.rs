@@ -1,4 +1,4 @@
-//! Random messages, random deaths. Short here, long by `cargo xtask soak`; a failure names the seed that repeats it.
+//! Random messages, random deaths, and a model service that fails now and then. Short here, long by `cargo xtask soak`; a failure names the seed that repeats it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::support::invariants::{Witness, check};
-use crate::support::{Gateway, Hook, Model, POLL, Reply, Setup, Sink, config};
+use crate::support::{Gate, Gateway, Hook, Model, POLL, Reply, Setup, Sink, config};
 
 const POINTS: &[&str] = &[
     "accept_before_commit",
@@ -60,18 +60,39 @@ async fn soak() {
     }
 }
 
-/// Senders who send until they are told "accepted", a gateway that is killed again and again, and in the end a look at
+/// What a service does that fails now and then. The second try mostly helps; where it does not, the turn ends with an
+/// error, and all else holds.
+fn fault(random: &mut Random, never: &Gate, answer: Reply) -> Reply {
+    match random.below(5) {
+        0 => Reply::status(429).retry_after("0"),
+        1 => Reply::status(500),
+        2 => Reply::hang(),
+        3 => answer.chunk_chars(4).stalls_after(3, never),
+        _ => answer.chunk_chars(4).drops_after(3),
+    }
+}
+
+/// Senders who send until they are told "accepted", a service that fails, a gateway that is killed again and again, and in the end a look at
 /// everything.
 async fn one_round(mut random: Random) {
-    let model = Model::start().await;
-    model.script(|asked| {
-        let word = asked.user.strip_prefix("run ")?;
-        let command = json!({"command": format!("echo {word} >> effects.txt")});
-        Some(if asked.step == 0 { Reply::tool("exec", &command) } else { Reply::text(format!("ran {word}")) })
+    let (model, never) = (Model::start().await, Gate::new());
+    let faults = Mutex::new(Random(random.0 ^ 1));
+    model.script(move |asked| {
+        let answer = match asked.user.strip_prefix("run ") {
+            Some(word) if asked.step == 0 => {
+                let command = json!({"command": format!("echo {word} >> effects.txt")});
+                Reply::tool("exec", &command)
+            }
+            Some(word) => Reply::text(format!("ran {word}")),
+            None => Reply::text(format!("echo: {}", asked.user)),
+        };
+        let mut faults = faults.lock().expect("no script panicked");
+        Some(if faults.below(8) == 0 { fault(&mut faults, &never, answer) } else { answer })
     });
     let sink = Sink::start(Some(&config::callback_secret())).await;
     let hook = Hook::bearer("in").callback(&sink).set("retry", vec!["50ms"; 200]);
-    let mut gateway = Gateway::new(Setup::new().model(&model).hook(hook));
+    let setup = Setup::new().model(&model).set("providers.scripted.idle_timeout", "300ms").hook(hook);
+    let mut gateway = Gateway::new(setup);
     let accepted = Arc::new(Mutex::new(Vec::new()));
     let mut senders = JoinSet::new();
     for chat in 0..CHATS {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::llm::SseReader;
+use crate::llm::{EventTooLong, SseReader};
 
 /// What stands before the path; nobody resolves the name.
 const BASE: &str = "http://daoyou";
@@ -28,8 +28,9 @@ const WAIT: Duration = Duration::from_secs(30);
 /// Frames that may wait to be shown.
 const BACKLOG: usize = 1_024;
 
-/// The largest frame, in bytes: a reply as long as a model can write, and more.
-const FRAME_LIMIT: usize = 16 * 1024 * 1024;
+/// The largest frame, in bytes: a reply as long as a model can write (16 MB), of which JSON may write each byte as six,
+/// and what stands around it.
+const FRAME_LIMIT: usize = 100 * 1024 * 1024;
 
 /// Speaks to the gateway of a home.
 #[derive(Clone)]
@@ -147,7 +148,15 @@ async fn hand_on(
         };
         let Some(Ok(bytes)) = bytes else { return };
         frames.push(&bytes);
-        while let Ok(Some(data)) = frames.next_event() {
+        loop {
+            let data = match frames.next_event() {
+                Ok(Some(data)) => data,
+                Ok(None) => break,
+                Err(EventTooLong) => {
+                    tracing::warn!("the gateway sent a frame that is too long; this terminal follows it no more");
+                    return;
+                }
+            };
             let handed_on = match serde_json::from_str(&data) {
                 Ok(Frame::Attached) => attached.take().is_none_or(|told| told.send(()).is_ok()),
                 Ok(Frame::Delivery(message)) => deliver.send(Delivery::from(message)).await.is_ok(),
@@ -225,4 +234,37 @@ async fn read<T: DeserializeOwned>(response: Response) -> anyhow::Result<T> {
 fn gone(error: &reqwest::Error) -> Refusal {
     let reason = format!("the gateway does not answer on its control socket ({error})");
     Refusal::Store { reason, retry_after: Duration::from_secs(5) }
+}
+
+#[cfg(test)]
+mod tests {
+    use daoyou_channels::TurnEvent;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A gateway of another version may send events, and fields of events, that this client does not know.
+    #[tokio::test]
+    async fn what_is_not_known_is_passed_over() {
+        let event = |event: Value| {
+            json!({"event": {"session": "cli:direct", "turn": Uuid::nil(), "channel": "cli", "chat_id": "direct",
+                             "event": event}})
+        };
+        let frames = [
+            json!("attached"),
+            event(json!({"type": "text", "delta": "Hel", "colour": "red"})),
+            event(json!({"type": "not_yet_invented", "delta": "?"})),
+            json!({"not_yet_invented": 1}),
+            event(json!({"type": "text", "delta": "lo"})),
+        ];
+        let body: String = frames.iter().map(|frame| format!("data: {frame}\n\n")).collect();
+        let response = Response::from(axum::http::Response::new(body));
+        let (deliver, _deliveries) = async_channel::bounded(BACKLOG);
+        let (show, events) = async_channel::bounded(BACKLOG);
+        let (attached, is_attached) = tokio::sync::oneshot::channel();
+        hand_on(response, deliver, show, attached).await;
+        is_attached.await.unwrap();
+        let shown: Vec<TurnEvent> = std::iter::from_fn(|| events.try_recv().ok()).map(|shown| shown.event).collect();
+        assert_eq!(shown, ["Hel", "lo"].map(|delta| TurnEvent::Text { delta: delta.to_owned() }));
+    }
 }

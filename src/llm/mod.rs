@@ -3,6 +3,7 @@
 mod chat;
 mod config;
 mod error;
+mod measured;
 mod models;
 mod offline;
 mod openai;
@@ -14,6 +15,7 @@ mod services;
 pub use chat::{ChatMessage, ChatRequest, ChatResponse, Reasoning, ToolCall, ToolSpec, Usage};
 pub use config::{ProviderConfig, ProviderKind};
 pub use error::{LlmError, LlmErrorKind};
+pub use measured::Measured;
 pub use models::{ModelChoice, ModelError, Models, OFFLINE, ProviderFault};
 pub use offline::OfflineProvider;
 pub use prices::Price;

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -12,7 +13,7 @@ usage: cargo xtask CHORE
 
   test [ARGS…]                   everything that must pass; with CI=true the checks of `ci` first. ARGS go to the runner
   ci                             formatting, lints, the dependencies, then the tests
-  bench [--quick]                builds the release and measures it; writes docs/benchmarks.md, unless quick
+  bench [--quick]                builds the release and measures it and its parts; writes docs/benchmarks.md, unless quick
   man                            writes the manual pages to target/man, one for each command
   soak [--minutes N] [--seed S]  random messages and kills for N minutes (default 10), from seed S
 ";
@@ -186,7 +187,34 @@ fn bench(args: &[&str]) -> Result<()> {
     // `cargo bench` builds the program in release form too and tells the driver where it is.
     let mut command = cargo(&["bench", "--locked", "--bench", "gateway", "--"]);
     command.args(args);
-    run(command)
+    run(command)?;
+    let is_quick = !args.is_empty();
+    let table = micro_bench(is_quick)?;
+    if !is_quick {
+        let page = root().join("docs/benchmarks.md");
+        let mut text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
+        text += &format!("\n## The model side, without a network\n\n```text\n{}\n```\n", table.trim_end());
+        fs::write(&page, text).context("docs/benchmarks.md")?;
+    }
+    Ok(())
+}
+
+/// Runs the micro-benchmarks of the model side; shows their table and answers it.
+#[expect(clippy::print_stdout, reason = "the bench's output")]
+fn micro_bench(is_quick: bool) -> Result<String> {
+    let mut command = cargo(&["bench", "--locked", "--bench", "llm", "--", "--color", "never"]);
+    if is_quick {
+        command.args(["--sample-count", "10"]);
+    }
+    let line = shown(&command);
+    say(&format!("xtask: {line}"));
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {line}"))?;
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{table}");
+    if !output.status.success() {
+        bail!("{line}: {}", output.status);
+    }
+    Ok(table)
 }
 
 fn soak(args: &[&str]) -> Result<()> {
