@@ -17,7 +17,8 @@ pub enum TurnEvent {
     Thinking { delta: String },
     /// More of the model's answer.
     Text { delta: String },
-    /// The model asks for a tool. Sent at once with its name, and again, under the same `id`, with its arguments.
+    /// The model asks for a tool. Sent at once with its name, again, under the same `id`, with its arguments, and perhaps
+    /// once more when it begins to run.
     ToolCall {
         id: String,
         name: String,

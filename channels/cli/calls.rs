@@ -42,6 +42,8 @@ impl Calls {
     pub(super) fn note(&mut self, id: &str, line: String, is_complete: bool) {
         match self.0.iter_mut().find(|call| call.id == id) {
             Some(call) if call.is_complete && !is_complete => {}
+            // Told of again: it begins to run now.
+            Some(call) if call.is_complete => call.began = Instant::now(),
             Some(call) => {
                 call.line = line;
                 call.is_complete = is_complete;

@@ -30,7 +30,7 @@ impl Turn<'_> {
             flight: self.flight,
             watch: self.watch,
             has_come: AtomicBool::new(false),
-            ids: CallIds::after(&progress.messages),
+            ids: CallIds::after(&request.messages),
         };
         self.flight.waits();
         let asking = self.meter.ask_model();

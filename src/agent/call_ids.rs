@@ -1,12 +1,13 @@
-//! One id for each call of a turn, from the first sight of it on.
+//! One id for each call of a conversation, from the first sight of it on.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::llm::{ChatMessage, ToolCall};
 
-/// Some services count their call ids anew in each response; in the journal of a turn, and for whoever watches it, each
-/// id means one call. A call keeps the id under which it was shown while its arguments were still to come.
+/// Some services count their call ids anew in each response, and others refuse a conversation that holds one twice; in
+/// the journal, and for whoever watches a turn, each id means one call. A call keeps the id under which it was shown
+/// while its arguments were still to come.
 pub struct CallIds {
     /// Of the responses before.
     before: HashSet<String>,
@@ -22,7 +23,7 @@ struct Now {
 }
 
 impl CallIds {
-    /// For the response that follows `messages` in a turn.
+    /// For the response to `messages`.
     pub fn after(messages: &[ChatMessage]) -> Self {
         let before = messages.iter().filter_map(|message| match message {
             ChatMessage::Tool { call_id, .. } => Some(call_id.clone()),
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_id_means_one_call_of_the_turn() {
+    fn each_id_means_one_call() {
         let before = [ChatMessage::Tool { call_id: "a".to_owned(), name: "x".to_owned(), content: String::new() }];
         let expected = ["a_2", "b", "b_2", "call"];
         let fresh = CallIds::after(&before);
