@@ -17,6 +17,8 @@ const NO_DATA: &str = "event: ping\n\n";
 const PACE: Duration = Duration::from_millis(200);
 /// A stream at full speed.
 const AT_ONCE: Duration = Duration::ZERO;
+/// Deadlines that are not what ends it.
+const AMPLE: (&str, &str) = ("25s", "25s");
 const LINE: usize = 10_000_000;
 
 /// One fault that does not pass, and what is said of it.
@@ -40,45 +42,38 @@ fn half() -> Reply {
     Reply::events([says("lost words").as_str()])
 }
 
-/// Faults in which the service never ends its answer, so that it must see the connection close.
-fn without_end(never: &Gate) -> Vec<Fault> {
-    const SILENT: &str = "sent no data for 1s (idle_timeout)";
-    const LATE: &str = "not complete within 3s (timeout)";
-    let row = |name, reply, code, words| Fault { name, reply, code, words };
-    let timeout = |name, reply, words| Fault { name, reply, code: "llm_timeout", words };
+/// Nothing comes, or nothing but signs of life, or too little for ever.
+fn silences(never: &Gate) -> Vec<Fault> {
+    const SILENT: &str = "sent no data for 2s (idle_timeout)";
+    const LATE: &str = "not complete within 4s (timeout)";
+    let row = |name, reply, words| Fault { name, reply, code: "llm_timeout", words };
+    vec![
+        row("headers never come", Reply::hang(), SILENT),
+        row("it stalls", Reply::text("lost words, and more of them").stalls_after(2, never), SILENT),
+        row("pings and no answer", Reply::raw(PING).then_for_ever(PING, PACE), SILENT),
+        row("pings after half an answer", half().then_for_ever(PING, PACE), SILENT),
+        row("events without data", half().then_for_ever(NO_DATA, PACE), SILENT),
+        row("empty lines", Reply::raw("\n").then_for_ever("\r\n", PACE), SILENT),
+        row("a slow drip", half().then_for_ever(event(&says(".")), PACE), LATE),
+        row("a slow line", Reply::raw("data: ").then_for_ever(" ", PACE), LATE),
+    ]
+}
+
+/// More comes than anybody asked for.
+fn floods() -> Vec<Fault> {
+    let row = |name, reply, words| Fault { name, reply, code: "llm_parse", words };
     let call = |n: usize| {
         let function = json!({"name": "list_dir", "arguments": "{}"});
         let call = json!({"index": n, "id": format!("c{n}"), "function": function});
         json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}).to_string()
     };
     let many: Vec<String> = (0..257).map(call).collect();
+    let many = Reply::events(many.iter().map(String::as_str)).then_for_ever(PING, PACE);
+    let words = half().then_for_ever(event(&says(&"x".repeat(1 << 16))), AT_ONCE);
     vec![
-        timeout("headers never come", Reply::hang(), SILENT),
-        timeout("it stalls", Reply::text("lost words, and more of them").stalls_after(2, never), SILENT),
-        timeout("pings and no answer", Reply::raw(PING).then_for_ever(PING, PACE), SILENT),
-        timeout("pings after half an answer", half().then_for_ever(PING, PACE), SILENT),
-        timeout("events without data", half().then_for_ever(NO_DATA, PACE), SILENT),
-        timeout("empty lines", Reply::raw("\n").then_for_ever("\r\n", PACE), SILENT),
-        timeout("a slow drip", half().then_for_ever(event(&says(".")), PACE), LATE),
-        timeout("a slow line", Reply::raw("data: ").then_for_ever(" ", PACE), LATE),
-        row(
-            "a line without end",
-            Reply::raw("data: ").then_for_ever(vec![b'x'; 1 << 16], AT_ONCE),
-            "llm_parse",
-            "too long",
-        ),
-        row(
-            "an answer without end",
-            half().then_for_ever(event(&says(&"x".repeat(1 << 16))), AT_ONCE),
-            "llm_parse",
-            "longer than 16777216 bytes",
-        ),
-        row(
-            "too many calls",
-            Reply::events(many.iter().map(String::as_str)).then_for_ever(PING, PACE),
-            "llm_parse",
-            "more than 256 tool calls",
-        ),
+        row("a line without end", Reply::raw("data: ").then_for_ever(vec![b'x'; 1 << 16], AT_ONCE), "too long"),
+        row("an answer without end", words, "longer than 16777216 bytes"),
+        row("too many calls", many, "more than 256 tool calls"),
     ]
 }
 
@@ -128,7 +123,7 @@ fn with_an_end() -> Vec<Fault> {
 }
 
 /// Each fault has a provider and a hook of its own, so that none bears the consequences of another.
-fn setup(model: &Model, faults: &[Fault]) -> Setup {
+fn setup(model: &Model, faults: &[Fault], deadlines: (&str, &str)) -> Setup {
     let mut setup = Setup::new().model(model);
     for n in 0..faults.len() {
         let provider = format!("providers.p{n}");
@@ -136,19 +131,19 @@ fn setup(model: &Model, faults: &[Fault]) -> Setup {
             .set(&format!("{provider}.base_url"), model.base_url())
             .set(&format!("{provider}.api_key"), "a-model-key")
             .set(&format!("{provider}.retries"), 0)
-            .set(&format!("{provider}.idle_timeout"), "1s")
-            .set(&format!("{provider}.timeout"), "3s")
+            .set(&format!("{provider}.idle_timeout"), deadlines.0)
+            .set(&format!("{provider}.timeout"), deadlines.1)
             .hook(Hook::bearer(&format!("h{n}")).set("model", format!("p{n}/scripted")));
     }
     setup
 }
 
-/// Runs all faults side by side.
-async fn play(model: &Model, faults: &[Fault]) {
+/// Runs all faults side by side. `deadlines` are the idle and the total one.
+async fn play(model: &Model, faults: &[Fault], deadlines: (&str, &str)) {
     for fault in faults {
         model.on(&format!("<{}>", fault.name), [fault.reply.clone()]);
     }
-    let gateway = Gateway::start(setup(model, faults)).await;
+    let gateway = Gateway::start(setup(model, faults, deadlines)).await;
     let gateway = &gateway;
     let ids = join_all(faults.iter().enumerate().map(async |(n, fault)| {
         let Fault { name, code, words, .. } = fault;
@@ -177,17 +172,24 @@ async fn play(model: &Model, faults: &[Fault]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_without_end_is_given_up_and_the_service_sees_it() {
+async fn silence_is_given_up_and_the_service_sees_it() {
     let (model, never) = (Model::start().await, Gate::new());
-    let faults = without_end(&never);
-    play(&model, &faults).await;
+    let faults = silences(&never);
+    play(&model, &faults, ("2s", "4s")).await;
+    model.wait_left(faults.len()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_is_given_up_and_the_service_sees_it() {
+    let (model, faults) = (Model::start().await, floods());
+    play(&model, &faults, AMPLE).await;
     model.wait_left(faults.len()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fault_that_does_not_pass_is_one_clear_reply() {
     let model = Model::start().await;
-    play(&model, &with_an_end()).await;
+    play(&model, &with_an_end(), AMPLE).await;
 }
 
 /// 429 twice, with a time in seconds and as a date, and then an answer.
