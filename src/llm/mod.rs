@@ -12,7 +12,7 @@ mod remote;
 mod services;
 
 pub use chat::{ChatMessage, ChatRequest, ChatResponse, Reasoning, ToolCall, ToolSpec, Usage};
-pub use config::{ProviderConfig, ProviderKind};
+pub use config::{ProviderConfig, ProviderKind, ReasoningMode, ToolMode};
 pub use error::{LlmError, LlmErrorKind};
 pub use models::{ModelChoice, ModelError, Models, OFFLINE, ProviderFault};
 pub use offline::OfflineProvider;

@@ -87,7 +87,7 @@ async fn names_and_what_they_mean() {
     }
     let unknown = shown(&two, "opnai/x").await;
     assert!(
-        unknown.starts_with("error: no provider is called \"opnai\"; there are anthropic, deepseek, "),
+        unknown.starts_with("error: no provider is called \"opnai\"; there are anthropic, baichuan, "),
         "{unknown}"
     );
     assert!(unknown.contains(", offline, ") && unknown.contains(", own, "), "{unknown}");
