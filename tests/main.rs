@@ -34,6 +34,7 @@ mod prompt;
 mod provider;
 mod reload;
 mod service;
+mod services;
 mod soak;
 mod store;
 mod terminal;

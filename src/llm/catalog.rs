@@ -5,6 +5,8 @@
 //! (DeepSeek) or in several places differently (GLM and Kimi in China) have none. What is not here is not known; the
 //! configuration can say it (`providers.NAME.price`, `providers.NAME.context_tokens`).
 
+use serde::Serialize;
+
 use super::Price;
 
 /// What is known of a model at its provider.
@@ -20,7 +22,7 @@ pub struct ModelFacts {
 }
 
 /// What a model can beside writing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Abilities {
     pub tools: bool,
     pub vision: bool,
@@ -29,7 +31,7 @@ pub struct Abilities {
 
 impl ModelFacts {
     /// What the table says of `model` at the service called `service`, or at one that is not known (`""`).
-    pub fn known(service: &str, model: &str) -> Self {
+    pub(super) fn known(service: &str, model: &str) -> Self {
         let Some((row, is_exact)) = find(model) else { return Self::default() };
         let price = row.price.filter(|_| is_exact && row.maker == service);
         Self {
@@ -75,7 +77,7 @@ fn find(model: &str) -> Option<(&'static Row, bool)> {
     let model = model.rsplit('/').next().unwrap_or_default();
     let fitting = ROWS.iter().filter_map(|row| Some((row, model.strip_prefix(row.name)?)));
     let (row, rest) = fitting
-        .filter(|(_, rest)| rest.is_empty() || rest.starts_with(['-', '.', ':', '@']))
+        .filter(|(_, rest)| rest.is_empty() || rest.starts_with(['-', ':', '@']))
         .max_by_key(|(row, _)| row.name.len())?;
     // A version that is named by its date is the model itself: `-2025-08-07`, `-20250929`, `-0905`.
     let is_date = rest.starts_with('-') && rest[1..].chars().all(|char| char.is_ascii_digit() || char == '-');
@@ -146,6 +148,7 @@ const ROWS: &[Row] = &[
     row("", "gpt-oss", 131, 0, TR, None),
     row("groq", "gpt-oss-120b", 131, 65, TR, usd(0.15, 0.6, 0.075)),
     row("groq", "gpt-oss-20b", 131, 65, TR, usd(0.075, 0.3, 0.0375)),
+    row("anthropic", "claude-fable-5", 1_000, 128, TVR, usd(10.0, 50.0, 1.0)),
     row("anthropic", "claude-opus-5", 1_000, 128, TVR, usd(5.0, 25.0, 0.5)),
     row("anthropic", "claude-sonnet-5", 1_000, 128, TVR, usd(2.0, 10.0, 0.2)),
     row("anthropic", "claude-opus-4-6", 1_000, 128, TVR, usd(5.0, 25.0, 0.5)),
@@ -220,6 +223,8 @@ mod tests {
             ("openai", "gpt-4o-2024-05-13", Some(128_000), Some("5.0000 USD")),
             ("openai", "gpt-4", None, None),
             ("openai", "gpt-50", None, None),
+            ("openai", "gpt-5.9", None, None),
+            ("anthropic", "claude-opus-5-5", Some(1_000_000), None),
             ("openrouter", "openai/gpt-5", Some(400_000), None),
             ("qwen", "qwen-plus-latest", Some(1_000_000), Some("0.8000 CNY")),
             ("anthropic", "claude-sonnet-4-5-20250929", Some(200_000), Some("3.0000 USD")),
@@ -240,7 +245,7 @@ mod tests {
         for (at, row) in ROWS.iter().enumerate() {
             assert_eq!(row.name, row.name.to_lowercase());
             assert!(ROWS[at + 1..].iter().all(|other| other.name != row.name), "{}", row.name);
-            assert_eq!(row.price.is_some() && row.maker.is_empty(), false, "{}", row.name);
+            assert!(row.price.is_none() || !row.maker.is_empty(), "{}", row.name);
             let is_known = crate::llm::Service::find(row.maker).is_some();
             assert!(is_known || row.maker.is_empty(), "{}", row.maker);
             assert!(row.context >= row.output && row.context > 0, "{}", row.name);

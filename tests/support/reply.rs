@@ -76,6 +76,7 @@ pub struct Reply {
     pub(super) one_byte: bool,
     pub(super) crlf: bool,
     pub(super) usage: Option<(u64, u64)>,
+    pub(super) old_form: bool,
 }
 
 impl Reply {
@@ -203,6 +204,14 @@ impl Reply {
     }
 }
 
+impl Reply {
+    /// The call in the form of servers from before tools: `function_call`, without an id.
+    pub fn as_function_call(mut self) -> Self {
+        self.old_form = true;
+        self
+    }
+}
+
 /// Splits `text` into pieces of `chars` characters.
 fn pieces(text: &str, chars: usize) -> Vec<String> {
     let all: Vec<char> = text.chars().collect();
@@ -230,7 +239,11 @@ impl Rendered<'_> {
     }
 
     fn finish_reason(&self) -> &'static str {
-        if self.reply.calls.is_empty() { "stop" } else { "tool_calls" }
+        match (self.reply.calls.is_empty(), self.reply.old_form) {
+            (true, _) => "stop",
+            (false, false) => "tool_calls",
+            (false, true) => "function_call",
+        }
     }
 
     /// The body of an answer that is not streamed.
@@ -271,7 +284,13 @@ impl Rendered<'_> {
         for piece in pieces(&self.reply.text, chars) {
             chunks.push(delta(json!({"content": piece})));
         }
-        for (index, call) in self.reply.calls.iter().enumerate() {
+        for call in self.reply.calls.iter().filter(|_| self.reply.old_form) {
+            chunks.push(delta(json!({"function_call": {"name": call.name, "arguments": ""}})));
+            for piece in pieces(&call.arguments, chars) {
+                chunks.push(delta(json!({"function_call": {"arguments": piece}})));
+            }
+        }
+        for (index, call) in self.reply.calls.iter().enumerate().filter(|_| !self.reply.old_form) {
             let function = json!({"name": call.name, "arguments": ""});
             let head =
                 json!({"index": index, "id": self.call_id(index, call), "type": "function", "function": function});
