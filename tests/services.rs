@@ -97,8 +97,8 @@ async fn an_old_server_is_told_of_functions() {
         model.on(
             "write",
             [
-                Reply::tool("write_file", &json!({"path": "a.txt", "content": "old"})).as_function_call(),
-                Reply::tool("read_file", &json!({"path": "a.txt"})).as_function_call(),
+                Reply::tool("write_file", &json!({"path": "a.txt", "content": "old"})).in_old_form(),
+                Reply::tool("read_file", &json!({"path": "a.txt"})).in_old_form(),
                 Reply::text("written"),
             ],
         );

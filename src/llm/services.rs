@@ -3,7 +3,7 @@
 use reqwest::Url;
 
 use super::ProviderKind;
-use super::openai::LimitField;
+use super::openai::{Echo, LimitField, ReasoningField};
 
 /// One known service.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub struct Service {
 pub struct Rules {
     /// How it calls the longest answer.
     pub limit: LimitField,
-    /// Takes back what a model thought, as it sent it; those that do not refuse a request that holds it.
-    pub echoes_reasoning: bool,
+    /// What it wants back of what a model thought; some refuse a request without it, some one with it.
+    pub echo: Echo,
 }
 
 /// For a service that is not known: what most take. A refusal teaches the rest.
@@ -35,15 +35,19 @@ impl Default for Rules {
     }
 }
 
-const USUAL: Rules = Rules { limit: LimitField::MaxTokens, echoes_reasoning: true };
+const USUAL: Rules = Rules { limit: LimitField::MaxTokens, echo: Echo::AsSent };
+/// Wants the thoughts behind each call in all later turns (api-docs.deepseek.com/guides/thinking_mode; Kimi alike).
+const WANTS_THOUGHTS: Rules = Rules { echo: Echo::Always(ReasoningField::Content), ..USUAL };
+/// Refuses fields that it does not know, thoughts among them.
+const REFUSES_THOUGHTS: Rules = Rules { echo: Echo::Never, ..USUAL };
 
 /// In the order in which `auto` looks for their keys.
 pub const SERVICES: &[Service] = &[
     hosted("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "gpt-6-luna")
-        .with(Rules { limit: LimitField::MaxCompletionTokens, echoes_reasoning: false }),
+        .with(Rules { limit: LimitField::MaxCompletionTokens, ..REFUSES_THOUGHTS }),
     hosted("anthropic", "https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"], "claude-sonnet-5")
-        .with(Rules { echoes_reasoning: false, ..USUAL }),
-    hosted("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"], "deepseek-v4-flash"),
+        .with(REFUSES_THOUGHTS),
+    hosted("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"], "deepseek-v4-flash").with(WANTS_THOUGHTS),
     hosted(
         "qwen",
         "https://dashscope.aliyuncs.com/compatible-mode/v1",
@@ -51,7 +55,7 @@ pub const SERVICES: &[Service] = &[
         "qwen-plus",
     ),
     hosted("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"], "openrouter/auto"),
-    hosted("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "kimi-k2.6"),
+    hosted("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "kimi-k2.6").with(WANTS_THOUGHTS),
     hosted(
         "zhipu",
         "https://open.bigmodel.cn/api/paas/v4",
@@ -60,8 +64,7 @@ pub const SERVICES: &[Service] = &[
     ),
     hosted("zai", "https://api.z.ai/api/paas/v4", &["ZAI_API_KEY"], "glm-4.7"),
     hosted("siliconflow", "https://api.siliconflow.cn/v1", &["SILICONFLOW_API_KEY"], "deepseek-ai/DeepSeek-V4-Flash"),
-    hosted("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], "openai/gpt-oss-120b")
-        .with(Rules { echoes_reasoning: false, ..USUAL }),
+    hosted("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], "openai/gpt-oss-120b").with(REFUSES_THOUGHTS),
     hosted(
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
@@ -69,7 +72,7 @@ pub const SERVICES: &[Service] = &[
         "gemini-flash-latest",
     ),
     hosted("mistral", "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"], "mistral-medium-latest")
-        .with(Rules { echoes_reasoning: false, ..USUAL }),
+        .with(REFUSES_THOUGHTS),
     hosted("xai", "https://api.x.ai/v1", &["XAI_API_KEY"], "grok-4.3"),
     hosted("minimax", "https://api.minimax.io/v1", &["MINIMAX_API_KEY"], "MiniMax-M3"),
     hosted("volcengine", "https://ark.cn-beijing.volces.com/api/v3", &["ARK_API_KEY"], "doubao-seed-1-8-251228"),

@@ -206,7 +206,7 @@ impl Reply {
 
 impl Reply {
     /// The call in the form of servers from before tools: `function_call`, without an id.
-    pub fn as_function_call(mut self) -> Self {
+    pub fn in_old_form(mut self) -> Self {
         self.old_form = true;
         self
     }

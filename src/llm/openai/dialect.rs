@@ -35,7 +35,7 @@ impl OpenaiDialect {
         Self {
             provider: provider.to_owned(),
             settled,
-            first: Manners::first(settled, rules.limit, rules.echoes_reasoning),
+            first: Manners::first(settled, rules.limit, rules.echo),
             learned: Mutex::default(),
         }
     }

@@ -39,7 +39,7 @@ pub(in crate::llm) enum ToolForm {
 
 /// What a model is told of what it thought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::llm) enum Echo {
+pub enum Echo {
     /// What it sent, as it sent it.
     AsSent,
     /// Each answer with calls has it, under this name; where it is not known, a blank stands for it.
@@ -49,7 +49,7 @@ pub(in crate::llm) enum Echo {
 
 /// The names by which services call what a model thought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::llm) enum ReasoningField {
+pub enum ReasoningField {
     Content,
     Plain,
     Details,
@@ -80,11 +80,11 @@ pub(in crate::llm) struct Settled {
 
 impl Manners {
     /// What is tried first: `settled`, and else what is known of the service.
-    pub(in crate::llm) fn first(settled: Settled, limit: LimitField, echoes: bool) -> Self {
-        let reasoning = match settled.reasoning {
-            ReasoningMode::Auto if echoes => Echo::AsSent,
-            ReasoningMode::Echo => Echo::AsSent,
-            ReasoningMode::Auto | ReasoningMode::Omit => Echo::Never,
+    pub(in crate::llm) fn first(settled: Settled, limit: LimitField, echo: Echo) -> Self {
+        let reasoning = match (settled.reasoning, echo) {
+            (ReasoningMode::Echo, Echo::Never) => Echo::AsSent,
+            (ReasoningMode::Auto | ReasoningMode::Echo, echo) => echo,
+            (ReasoningMode::Omit, _) => Echo::Never,
         };
         let tools = match settled.tools {
             ToolMode::Auto | ToolMode::Tools => ToolForm::Tools,
@@ -293,7 +293,7 @@ mod tests {
     }
 
     fn first() -> Manners {
-        Manners::first(AUTO, LimitField::MaxTokens, true)
+        Manners::first(AUTO, LimitField::MaxTokens, Echo::AsSent)
     }
 
     /// What is learned from refusals of [`sent`], as services word them.
@@ -376,6 +376,17 @@ mod tests {
         ] {
             assert_eq!(first().learn(settled, &sent, refusal), None, "{refusal}");
         }
-        assert_eq!(Manners::first(settled, LimitField::MaxTokens, true).reasoning, Echo::Never);
+        use ReasoningMode::{Auto, Echo as Send, Omit};
+        let always = Echo::Always(ReasoningField::Content);
+        for (mode, known, first) in [
+            (Auto, always, always),
+            (Auto, Echo::Never, Echo::Never),
+            (Send, Echo::Never, Echo::AsSent),
+            (Send, always, always),
+            (Omit, always, Echo::Never),
+        ] {
+            let settled = Settled { reasoning: mode, tools: ToolMode::Auto };
+            assert_eq!(Manners::first(settled, LimitField::MaxTokens, known).reasoning, first, "{mode:?} {known:?}");
+        }
     }
 }

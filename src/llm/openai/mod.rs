@@ -6,4 +6,4 @@ mod manners;
 mod wire;
 
 pub use dialect::OpenaiDialect;
-pub use manners::LimitField;
+pub use manners::{Echo, LimitField, ReasoningField};

@@ -19,7 +19,7 @@ fn tool(name: &str) -> ToolSpec {
 
 fn manners() -> Manners {
     let settled = Settled { reasoning: ReasoningMode::Auto, tools: ToolMode::Auto };
-    Manners::first(settled, LimitField::MaxTokens, true)
+    Manners::first(settled, LimitField::MaxTokens, Echo::AsSent)
 }
 
 fn sent_by(manners: &Manners, request: &ChatRequest, stream: bool) -> Value {
