@@ -36,6 +36,7 @@ mod prompt;
 mod provider;
 mod reload;
 mod service;
+mod services;
 mod soak;
 mod store;
 mod terminal;

@@ -119,8 +119,11 @@ impl Ending {
         said.extend(progress.messages);
         said.push(ChatMessage::assistant(self.reply.as_str()));
         for message in &mut said {
-            // What the model thought is in the journal; the session keeps what was said.
-            if let ChatMessage::Assistant { reasoning, .. } = message {
+            // What the model thought is in the journal; the session keeps what was said, and the thoughts behind calls,
+            // which some services want back in all later turns (DeepSeek's thinking mode, Gemini's signatures).
+            if let ChatMessage::Assistant { reasoning, tool_calls, .. } = message
+                && tool_calls.is_empty()
+            {
                 *reasoning = None;
             }
         }

@@ -203,14 +203,14 @@ impl LaneRunner {
 
     /// What a model's tokens cost, where its price is known.
     fn cost_of(&self, model: &str, used: Usage) -> Option<String> {
-        let provider = model.split('/').next().unwrap_or_default();
-        self.models.price(provider).map(|price| price.cost(used))
+        let (provider, model) = model.split_once('/')?;
+        self.models.price(provider, model).map(|price| price.cost(used))
     }
 
     /// Gives the model the conversation and lets the turn run, until it answers, is stopped, or its time is up.
     async fn converse(&self, run: &Run<'_>, progress: &mut Progress) -> Result<(String, Outcome), StoreError> {
         let Run { session, started, last, journal, .. } = *run;
-        let (head, history, from) = self.history(session, progress.context.clone()).await?;
+        let (head, history, from) = self.history(session, last, progress.context.clone()).await?;
         let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
         let model = match self.models.resolve(&wanted).await {
             Ok(model) => model,
@@ -287,16 +287,23 @@ impl LaneRunner {
     async fn history(
         &self,
         session: &SessionKey,
+        last: &InboxRow,
         context: Option<ContextStep>,
     ) -> Result<(Session, Vec<ChatMessage>, i64), StoreError> {
         let key = session.to_string();
         let tokens = usize::try_from(self.config.context_tokens).unwrap_or(usize::MAX);
-        let window = Window { messages: self.config.memory_window, tokens };
         let (head, from, rows) = self.bus.store().read_here(|connection| {
             let head = messages::session(connection, &key)?;
             let (from, rows) = match &context {
                 Some(context) => (context.from, context::choose_again(connection, &key, context)?),
-                None => context::choose(connection, &key, &head, window)?,
+                None => {
+                    let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
+                    // The other half is for the system prompt, the tools, their results and the answer.
+                    let held = self.models.context_tokens(&wanted).and_then(|tokens| usize::try_from(tokens / 2).ok());
+                    let tokens = held.map_or(tokens, |held| held.min(tokens));
+                    let window = Window { messages: self.config.memory_window, tokens };
+                    context::choose(connection, &key, &head, window)?
+                }
             };
             Ok((head, from, rows))
         })?;

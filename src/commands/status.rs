@@ -8,7 +8,14 @@ use serde_json::{Value, json};
 use super::show::{self, Columns, text};
 use crate::gateway::{age, bytes};
 
-const COLUMNS: Columns = &[("", "mark"), ("PROVIDER", "name"), ("KEY", "needs"), ("USUAL MODEL", "model")];
+const COLUMNS: Columns = &[
+    ("", "mark"),
+    ("PROVIDER", "name"),
+    ("KEY", "needs"),
+    ("USUAL MODEL", "model"),
+    ("CONTEXT", "context"),
+    ("A MILLION TOKENS", "price"),
+];
 
 /// The most names of a service's models that are listed.
 const NAMES: usize = 500;
@@ -104,7 +111,14 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
     let rows: Value = providers()
         .map(|row| {
             let mark = if row["in_use"] == true { "*" } else { "" };
-            json!({ "mark": mark, "name": row["name"], "needs": needs(row), "model": row["model"] })
+            json!({
+                "mark": mark,
+                "name": row["name"],
+                "needs": needs(row),
+                "model": row["model"],
+                "context": row["context_tokens"].as_u64().map(tokens),
+                "price": price(&row["price"]),
+            })
         })
         .collect();
     show::table(&rows, COLUMNS, "", &mut out)?;
@@ -127,13 +141,30 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it can be used, in a few words.
+/// Where its key comes from, or what it needs, in a few words.
 fn needs(row: &Value) -> String {
-    match (row["configured"] == true, row["key"] == true, row["needs_key"] == true) {
-        (true, ..) => "configured".to_owned(),
-        (_, true, _) => format!("{} is set", text(&row["key_variables"][0])),
-        (.., true) => format!("needs {}", text(&row["key_variables"][0])),
+    match (row["key_from"].as_str(), row["configured"] == true, row["needs_key"] == true) {
+        (Some(from), ..) if from.contains('.') => "in the configuration".to_owned(),
+        (Some(variable), ..) => format!("{variable} is set"),
+        (None, true, _) => "configured".to_owned(),
+        (None, _, true) => format!("needs {}", text(&row["key_variables"][0])),
         _ if row["name"] == "offline" => "built in".to_owned(),
         _ => "a server on this machine".to_owned(),
     }
+}
+
+/// `1M`, `131k`.
+fn tokens(count: u64) -> String {
+    match count {
+        1_000_000.. => format!("{}M", (count as f64 / 10_000.0).floor() / 100.0),
+        1_000.. => format!("{}k", count / 1_000),
+        _ => count.to_string(),
+    }
+}
+
+/// `1.25 in, 10 out, 0.125 cached USD`, or nothing where it is not known.
+fn price(price: &Value) -> Option<String> {
+    let (input, output) = (price["input"].as_f64()?, price["output"].as_f64()?);
+    let cached = price["cached"].as_f64().map(|cached| format!(", {cached} cached")).unwrap_or_default();
+    Some(format!("{input} in, {output} out{cached} {}", text(&price["currency"])))
 }

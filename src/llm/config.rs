@@ -19,6 +19,34 @@ pub enum ProviderKind {
     Offline,
 }
 
+/// What becomes of what a model thought, when its conversation goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ReasoningMode {
+    /// As the known service wants it, or else back to where it came from, and otherwise once the service refuses.
+    #[default]
+    Auto,
+    /// Sent back, under the name by which it came.
+    Echo,
+    /// Never sent back.
+    Omit,
+}
+
+/// How a service is told of tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolMode {
+    /// As tools, or otherwise once the service refuses them.
+    #[default]
+    Auto,
+    /// As tools, the form of today.
+    Tools,
+    /// As functions, the form of 2023, with one call an answer.
+    Functions,
+    /// Not at all.
+    None,
+}
+
 /// One model service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -46,7 +74,15 @@ pub struct ProviderConfig {
     /// Tries after the first one, on 429, 5xx, timeouts and broken connections.
     #[schemars(range(max = 100))]
     pub retries: u32,
-    /// What a million tokens cost, for the line below each turn.
+    /// Whether what a model thought is sent back to it.
+    pub reasoning: ReasoningMode,
+    /// How the service is told of tools.
+    pub tools: ToolMode,
+    /// How many tokens a request and its answer may hold; known for known models.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_tokens: Option<u32>,
+    /// What a million tokens cost, for the line below each turn; known for known models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
 }
@@ -64,6 +100,9 @@ impl Default for ProviderConfig {
             idle_timeout: Span::from_secs(60),
             timeout: Span::from_secs(300),
             retries: 3,
+            reasoning: ReasoningMode::Auto,
+            tools: ToolMode::Auto,
+            context_tokens: None,
             price: None,
         }
     }

@@ -5,7 +5,7 @@ use reqwest::Url;
 
 use super::openai::OpenaiDialect;
 use super::remote::{Dialect, Fault, ToolNames};
-use super::{ChatRequest, ChatResponse, DeltaSink, LlmError, LlmErrorKind, ToolSpec};
+use super::{ChatRequest, ChatResponse, DeltaSink, LlmError, LlmErrorKind, ProviderConfig, ToolSpec};
 
 /// The most bytes of an answer, as for real ones.
 const LIMIT: usize = 16 * 1024 * 1024;
@@ -24,7 +24,10 @@ impl Measured {
     pub fn openai(base_url: &str, tools: &[ToolSpec]) -> Result<Self, LlmError> {
         let base = Url::parse(base_url)
             .map_err(|error| LlmError::new(LlmErrorKind::BadRequest, "measured", error.to_string()))?;
-        Ok(Self { dialect: Box::new(OpenaiDialect::of(&base)), names: ToolNames::of(tools) })
+        Ok(Self {
+            dialect: Box::new(OpenaiDialect::new("measured", &base, &ProviderConfig::default())),
+            names: ToolNames::of(tools),
+        })
     }
 
     /// The body of a request.

@@ -1,5 +1,6 @@
 //! Language models: one trait, each service behind it.
 
+mod catalog;
 mod chat;
 mod config;
 mod error;
@@ -12,11 +13,12 @@ mod provider;
 mod remote;
 mod services;
 
+pub use catalog::{Abilities, ModelFacts};
 pub use chat::{ChatMessage, ChatRequest, ChatResponse, Reasoning, ToolCall, ToolSpec, Usage};
-pub use config::{ProviderConfig, ProviderKind};
+pub use config::{ProviderConfig, ProviderKind, ReasoningMode, ToolMode};
 pub use error::{LlmError, LlmErrorKind};
 pub use measured::Measured;
-pub use models::{ModelChoice, ModelError, Models, OFFLINE, ProviderFault};
+pub use models::{KeySource, ModelChoice, ModelError, Models, OFFLINE, ProviderFault};
 pub use offline::OfflineProvider;
 pub use prices::Price;
 pub use provider::{Delta, DeltaSink, NoDeltas, Provider};

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::remote::{HttpClients, Reach, RemoteProvider};
 use super::services::{OLLAMA, SERVICES, Service};
-use super::{Price, Provider, ProviderConfig, ProviderKind};
+use super::{ModelFacts, Price, Provider, ProviderConfig, ProviderKind};
 
 /// The responder inside this program, as a provider's name.
 pub const OFFLINE: &str = "offline";
@@ -31,8 +31,6 @@ pub struct Models {
     entries: BTreeMap<String, Entry>,
     /// What `auto` tries, in order; then a model server of this machine, then `offline`.
     preferred: Vec<String>,
-    /// What providers cost, where the configuration says so.
-    prices: BTreeMap<String, Price>,
     offline: Arc<dyn Provider>,
     clients: Arc<HttpClients>,
     /// The first model of this machine's server, and when it was asked.
@@ -75,6 +73,21 @@ struct Entry {
     /// The model it usually answers with; empty: the first that it lists, found when first needed.
     model: String,
     first_listed: OnceCell<String>,
+    key: KeySource,
+    /// What the configuration says of its models, which goes before what is known of them.
+    price: Option<Price>,
+    context_tokens: Option<u32>,
+}
+
+/// Where a provider's key comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeySource {
+    #[default]
+    None,
+    /// `providers.NAME.api_key`
+    Config,
+    /// A variable of the environment, by its name.
+    Variable(&'static str),
 }
 
 enum Backend {
@@ -92,14 +105,9 @@ impl Models {
         let clients = Arc::new(HttpClients::default());
         let mut entries = BTreeMap::new();
         let mut faults = Vec::new();
-        let mut prices = BTreeMap::new();
         for (name, config) in configs {
-            match &config.price {
-                Some(price) if !price.is_sound() => faults.push(ProviderFault {
-                    key: format!("providers.{name}.price"),
-                    message: "a price is a number, zero or more".to_owned(),
-                }),
-                price => prices.extend(price.clone().map(|price| (name.clone(), price))),
+            if config.price.as_ref().is_some_and(|price| !price.is_sound()) {
+                faults.push(fault(name, "price", "a price is a number, zero or more"));
             }
             match configured(name, config, &env, &clients) {
                 Ok(entry) => drop(entries.insert(name.clone(), entry)),
@@ -120,13 +128,16 @@ impl Models {
             if key.is_some() {
                 preferred.push(service.name.to_owned());
             }
+            let (source, key) =
+                key.map_or((KeySource::None, None), |(variable, key)| (KeySource::Variable(variable), Some(key)));
             let config = ProviderConfig {
+                kind: service.kind,
                 base_url: Some(service.base_url.to_owned()),
                 api_key: key,
                 model: service.model.to_owned(),
                 ..ProviderConfig::default()
             };
-            match Entry::new(service.name, &config, &clients) {
+            match Entry::new(service.name, &config, source, &clients) {
                 Ok(entry) => drop(entries.insert(service.name.to_owned(), entry)),
                 Err(fault) => faults.push(fault),
             }
@@ -134,7 +145,7 @@ impl Models {
         if !faults.is_empty() {
             return Err(faults);
         }
-        Ok(Self { entries, preferred, prices, offline, clients, local: Mutex::new(None) })
+        Ok(Self { entries, preferred, offline, clients, local: Mutex::new(None) })
     }
 
     /// Those that speak over the network, by name: configured, with a key in the environment, or servers of this machine.
@@ -190,9 +201,39 @@ impl Models {
         self.model_alone(wanted)
     }
 
-    /// What the tokens of a provider cost, where that is known.
-    pub fn price(&self, provider: &str) -> Option<&Price> {
-        self.prices.get(provider)
+    /// What the tokens of a model cost at its provider, where that is known.
+    pub fn price(&self, provider: &str, model: &str) -> Option<Price> {
+        self.facts(provider, model).price
+    }
+
+    /// What is known of a model at its provider: what the configuration says, or else the table of this program.
+    pub fn facts(&self, provider: &str, model: &str) -> ModelFacts {
+        let Some(entry) = self.entries.get(provider) else { return ModelFacts::known(provider, model) };
+        let service = match &entry.backend {
+            Backend::Remote(remote) => Service::at(remote.base_url()).map_or("", |service| service.name),
+            Backend::Offline => return ModelFacts::default(),
+        };
+        let known = ModelFacts::known(service, model);
+        let price = entry.price.clone().or(known.price);
+        ModelFacts { price, context_tokens: entry.context_tokens.or(known.context_tokens), ..known }
+    }
+
+    /// How many tokens the model that `wanted` means holds, as [`resolve`](Self::resolve) reads it, where that is known
+    /// without asking anybody.
+    pub fn context_tokens(&self, wanted: &str) -> Option<u32> {
+        let wanted = wanted.trim();
+        let first = || self.preferred.first().map(String::as_str);
+        let (name, model) = match wanted {
+            "" | "auto" => (first()?, ""),
+            _ => wanted.split_once('/').unwrap_or((wanted, "")),
+        };
+        let entry = self.entries.get(name)?;
+        self.facts(name, if model.is_empty() { &entry.model } else { model }).context_tokens
+    }
+
+    /// Where the key of a provider comes from.
+    pub fn key_source(&self, name: &str) -> KeySource {
+        self.entries.get(name).map(|entry| entry.key).unwrap_or_default()
     }
 
     /// Each provider that is set up or found, with its usual model (empty where its server does not say); `offline` is
@@ -280,7 +321,12 @@ impl Models {
 }
 
 impl Entry {
-    fn new(name: &str, config: &ProviderConfig, clients: &Arc<HttpClients>) -> Result<Self, ProviderFault> {
+    fn new(
+        name: &str,
+        config: &ProviderConfig,
+        key: KeySource,
+        clients: &Arc<HttpClients>,
+    ) -> Result<Self, ProviderFault> {
         let provider = RemoteProvider::new(name, config, clients.clone()).map_err(|error| {
             let (key, message) = error.split_once(": ").unwrap_or(("base_url", &error));
             fault(name, key, message)
@@ -289,7 +335,21 @@ impl Entry {
             backend: Backend::Remote(Arc::new(provider)),
             model: config.model.clone(),
             first_listed: OnceCell::new(),
+            key,
+            price: config.price.clone(),
+            context_tokens: config.context_tokens,
         })
+    }
+
+    fn offline() -> Self {
+        Self {
+            backend: Backend::Offline,
+            model: String::new(),
+            first_listed: OnceCell::new(),
+            key: KeySource::None,
+            price: None,
+            context_tokens: None,
+        }
     }
 
     async fn usual_model(&self, name: &str) -> Result<String, ModelError> {
@@ -334,7 +394,7 @@ fn configured(
         });
     }
     if config.kind == ProviderKind::Offline || (name == OFFLINE && config.base_url.is_none()) {
-        return Ok(Entry { backend: Backend::Offline, model: String::new(), first_listed: OnceCell::new() });
+        return Ok(Entry::offline());
     }
     if name == OFFLINE {
         return Err(fault(name, "base_url", "offline is the responder inside this program; choose another name"));
@@ -347,9 +407,14 @@ fn configured(
     };
     let mut config = config.clone();
     config.api_key = config.api_key.filter(is_key);
+    let mut source = config.api_key.as_ref().map_or(KeySource::None, |_| KeySource::Config);
     // A key of the environment goes to the service it is for and to no other place.
     if let Some(service) = service.filter(|service| has_same_host(&base_url, service.base_url)) {
-        config.api_key = config.api_key.or_else(|| key_in_environment(service, env));
+        if config.api_key.is_none()
+            && let Some((variable, key)) = key_in_environment(service, env)
+        {
+            (config.api_key, source) = (Some(key), KeySource::Variable(variable));
+        }
         let brings_own = config.headers.keys().any(|header| header.eq_ignore_ascii_case("authorization"));
         if let (None, Some(variable), false) = (&config.api_key, service.key_variables.first(), brings_own) {
             let message = format!("is missing: set it, or the environment variable {variable}");
@@ -360,15 +425,17 @@ fn configured(
         config.model = service.map(|service| service.model.to_owned()).unwrap_or_default();
     }
     config.base_url = Some(base_url);
-    Entry::new(name, &config, clients)
+    Entry::new(name, &config, source, clients)
 }
 
 fn fault(name: &str, key: &str, message: &str) -> ProviderFault {
     ProviderFault { key: format!("providers.{name}.{key}"), message: message.to_owned() }
 }
 
-fn key_in_environment(service: &Service, env: &impl Fn(&str) -> Option<String>) -> Option<Secret> {
-    service.key_variables.iter().filter_map(|variable| env(variable)).map(Secret::new).find(is_key)
+/// The key of a service, and the variable that holds it.
+fn key_in_environment(service: &Service, env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, Secret)> {
+    let set = service.key_variables.iter().filter_map(|variable| Some((*variable, Secret::new(env(variable)?))));
+    set.into_iter().find(|(_, key)| is_key(key))
 }
 
 /// Neither nothing nor the `your-api-key` of some example.

@@ -87,7 +87,7 @@ async fn names_and_what_they_mean() {
     }
     let unknown = shown(&two, "opnai/x").await;
     assert!(
-        unknown.starts_with("error: no provider is called \"opnai\"; there are anthropic, deepseek, "),
+        unknown.starts_with("error: no provider is called \"opnai\"; there are anthropic, baichuan, "),
         "{unknown}"
     );
     assert!(unknown.contains(", offline, ") && unknown.contains(", own, "), "{unknown}");
@@ -157,8 +157,48 @@ async fn a_model_server_of_this_machine_is_found() {
     let mut service = FakeService::start([status(200, "", tags)]).await;
     let mut models = build(&configs(&[]), &[]).unwrap();
     let config = ProviderConfig { base_url: Some(service.url.clone()), ..ProviderConfig::default() };
-    models.entries.insert(OLLAMA.to_owned(), Entry::new(OLLAMA, &config, &models.clients).unwrap());
+    models.entries.insert(OLLAMA.to_owned(), Entry::new(OLLAMA, &config, KeySource::None, &models.clients).unwrap());
     assert_eq!(shown(&models, "auto").await, "ollama/qwen3:8b");
     assert_eq!(shown(&models, "auto").await, "ollama/qwen3:8b", "asked once");
     assert!(service.next_request().await.starts_with("GET /api/tags "));
+}
+
+#[test]
+fn what_is_known_of_a_model_and_what_the_owner_says_of_it() {
+    let mut list = configs(&[("openai", "key", ""), ("proxy", "key", "http://h.example/v1"), ("vllm", "", "")]);
+    list.insert(
+        "work".to_owned(),
+        ProviderConfig { base_url: Some("https://api.openai.com/v1".to_owned()), ..list["openai"].clone() },
+    );
+    let own = Price { input: 9.0, output: 9.0, cached: None, currency: "EUR".to_owned() };
+    let vllm = list.get_mut("vllm").unwrap();
+    (vllm.price, vllm.context_tokens, vllm.model) = (Some(own), Some(8_192), "qwen3:8b".to_owned());
+    let models = build(&list, &["DASHSCOPE_API_KEY"]).unwrap();
+    for (provider, model, context, currency) in [
+        ("openai", "gpt-5", Some(400_000), Some("USD")),
+        ("work", "gpt-5", Some(400_000), Some("USD")),
+        ("proxy", "gpt-5", Some(400_000), None),
+        ("vllm", "gpt-5", Some(8_192), Some("EUR")),
+        ("qwen", "qwen-plus", Some(1_000_000), Some("CNY")),
+        ("nobody", "x", None, None),
+        ("offline", "offline", None, None),
+    ] {
+        let facts = models.facts(provider, model);
+        assert_eq!(facts.context_tokens, context, "{provider}/{model}");
+        let price = models.price(provider, model);
+        assert_eq!(price.as_ref().map(|price| price.currency.as_str()), currency, "{provider}/{model}");
+    }
+    for (wanted, context) in
+        [("vllm", Some(8_192)), ("vllm/x", Some(8_192)), ("auto", Some(1_050_000)), ("openai/x", None), ("x", None)]
+    {
+        assert_eq!(models.context_tokens(wanted), context, "{wanted}");
+    }
+    for (name, source) in [
+        ("openai", KeySource::Config),
+        ("qwen", KeySource::Variable("DASHSCOPE_API_KEY")),
+        ("vllm", KeySource::None),
+        ("deepseek", KeySource::None),
+    ] {
+        assert_eq!(models.key_source(name), source, "{name}");
+    }
 }

@@ -1,22 +1,53 @@
 //! Services that are known by name: a key alone is enough for them.
 
+use reqwest::Url;
+
+use super::ProviderKind;
+use super::openai::{Echo, LimitField, ReasoningField};
+
 /// One known service.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Service {
     /// Its name in the configuration.
     pub name: &'static str,
     pub base_url: &'static str,
+    pub kind: ProviderKind,
     /// Environment variables that usually hold its key, the usual one first; none for a server of one's own.
     pub key_variables: &'static [&'static str],
     /// The model that `auto` takes; empty: the first that the server lists.
     pub model: &'static str,
+    pub rules: Rules,
 }
+
+/// What is peculiar to a service among those that speak chat completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// How it calls the longest answer.
+    pub limit: LimitField,
+    /// What it wants back of what a model thought; some refuse a request without it, some one with it.
+    pub echo: Echo,
+}
+
+/// For a service that is not known: what most take. A refusal teaches the rest.
+impl Default for Rules {
+    fn default() -> Self {
+        USUAL
+    }
+}
+
+const USUAL: Rules = Rules { limit: LimitField::MaxTokens, echo: Echo::AsSent };
+/// Wants the thoughts behind each call in all later turns (api-docs.deepseek.com/guides/thinking_mode; Kimi alike).
+const WANTS_THOUGHTS: Rules = Rules { echo: Echo::Always(ReasoningField::Content), ..USUAL };
+/// Refuses fields that it does not know, thoughts among them.
+const REFUSES_THOUGHTS: Rules = Rules { echo: Echo::Never, ..USUAL };
 
 /// In the order in which `auto` looks for their keys.
 pub const SERVICES: &[Service] = &[
-    hosted("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "gpt-6-luna"),
-    hosted("anthropic", "https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"], "claude-sonnet-5"),
-    hosted("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"], "deepseek-v4-flash"),
+    hosted("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "gpt-6-luna")
+        .with(Rules { limit: LimitField::MaxCompletionTokens, ..REFUSES_THOUGHTS }),
+    hosted("anthropic", "https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"], "claude-sonnet-5")
+        .with(REFUSES_THOUGHTS),
+    hosted("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"], "deepseek-v4-flash").with(WANTS_THOUGHTS),
     hosted(
         "qwen",
         "https://dashscope.aliyuncs.com/compatible-mode/v1",
@@ -24,7 +55,7 @@ pub const SERVICES: &[Service] = &[
         "qwen-plus",
     ),
     hosted("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"], "openrouter/auto"),
-    hosted("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "kimi-k2.6"),
+    hosted("moonshot", "https://api.moonshot.cn/v1", &["MOONSHOT_API_KEY"], "kimi-k2.6").with(WANTS_THOUGHTS),
     hosted(
         "zhipu",
         "https://open.bigmodel.cn/api/paas/v4",
@@ -33,14 +64,34 @@ pub const SERVICES: &[Service] = &[
     ),
     hosted("zai", "https://api.z.ai/api/paas/v4", &["ZAI_API_KEY"], "glm-4.7"),
     hosted("siliconflow", "https://api.siliconflow.cn/v1", &["SILICONFLOW_API_KEY"], "deepseek-ai/DeepSeek-V4-Flash"),
-    hosted("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], "openai/gpt-oss-120b"),
+    hosted("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], "openai/gpt-oss-120b").with(REFUSES_THOUGHTS),
     hosted(
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
         &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
         "gemini-flash-latest",
     ),
-    hosted("mistral", "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"], "mistral-medium-latest"),
+    hosted("mistral", "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"], "mistral-medium-latest")
+        .with(REFUSES_THOUGHTS),
+    hosted("xai", "https://api.x.ai/v1", &["XAI_API_KEY"], "grok-4.3"),
+    hosted("minimax", "https://api.minimax.io/v1", &["MINIMAX_API_KEY"], "MiniMax-M3"),
+    hosted("volcengine", "https://ark.cn-beijing.volces.com/api/v3", &["ARK_API_KEY"], "doubao-seed-1-8-251228"),
+    hosted("stepfun", "https://api.stepfun.com/v1", &["STEPFUN_API_KEY"], "step-3.7-flash"),
+    hosted("xiaomi", "https://api.xiaomimimo.com/v1", &["XIAOMI_API_KEY", "MIMO_API_KEY"], "mimo-v2.5"),
+    hosted("cerebras", "https://api.cerebras.ai/v1", &["CEREBRAS_API_KEY"], "gpt-oss-120b"),
+    hosted("together", "https://api.together.xyz/v1", &["TOGETHER_API_KEY"], "deepseek-ai/DeepSeek-V4-Pro"),
+    hosted(
+        "fireworks",
+        "https://api.fireworks.ai/inference/v1",
+        &["FIREWORKS_API_KEY"],
+        "accounts/fireworks/models/deepseek-v4-flash",
+    ),
+    hosted("deepinfra", "https://api.deepinfra.com/v1/openai", &["DEEPINFRA_API_KEY"], "deepseek-ai/DeepSeek-V4-Flash"),
+    hosted("nvidia", "https://integrate.api.nvidia.com/v1", &["NVIDIA_API_KEY"], "deepseek-ai/deepseek-v4-flash"),
+    hosted("perplexity", "https://api.perplexity.ai", &["PERPLEXITY_API_KEY"], "sonar"),
+    // Their models change faster than this table: the first that they list.
+    hosted("hunyuan", "https://api.hunyuan.cloud.tencent.com/v1", &["HUNYUAN_API_KEY"], ""),
+    hosted("baichuan", "https://api.baichuan-ai.com/v1", &["BAICHUAN_API_KEY"], ""),
     local(OLLAMA, "http://127.0.0.1:11434/v1"),
     local("vllm", "http://127.0.0.1:8000/v1"),
     local("llamacpp", "http://127.0.0.1:8080/v1"),
@@ -55,9 +106,21 @@ impl Service {
         SERVICES.iter().find(|service| service.name == name)
     }
 
+    /// The service at an address, whatever it is called in the configuration; servers of one's own can be anything.
+    pub fn at(base_url: &Url) -> Option<&'static Self> {
+        let is_there =
+            |service: &&Self| Url::parse(service.base_url).is_ok_and(|known| known.host_str() == base_url.host_str());
+        SERVICES.iter().filter(|service| !service.is_local()).find(is_there)
+    }
+
     /// A server of one's own, that needs no key.
     pub fn is_local(&self) -> bool {
         self.key_variables.is_empty()
+    }
+
+    const fn with(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
     }
 }
 
@@ -67,7 +130,7 @@ const fn hosted(
     key_variables: &'static [&'static str],
     model: &'static str,
 ) -> Service {
-    Service { name, base_url, key_variables, model }
+    Service { name, base_url, kind: ProviderKind::Openai, key_variables, model, rules: USUAL }
 }
 
 const fn local(name: &'static str, base_url: &'static str) -> Service {
@@ -85,10 +148,11 @@ mod tests {
         let names: BTreeSet<_> = SERVICES.iter().map(|service| service.name).collect();
         assert_eq!(names.len(), SERVICES.len());
         for service in SERVICES {
-            let url = reqwest::Url::parse(service.base_url).unwrap();
+            let url = Url::parse(service.base_url).unwrap();
             assert_eq!(crate::llm::remote::is_loopback(&url), service.is_local(), "{}", service.name);
             assert_eq!(url.scheme() == "https", !service.is_local(), "{}", service.name);
-            assert_eq!(service.model.is_empty(), service.is_local(), "{}", service.name);
+            let is_host_known = Service::at(&url).is_some_and(|known| known.name == service.name);
+            assert_eq!(is_host_known, !service.is_local(), "{}", service.name);
         }
         assert!(Service::find(OLLAMA).is_some_and(Service::is_local));
         assert_eq!(Service::find("nobody"), None);

@@ -80,6 +80,7 @@ pub struct Reply {
     pub(super) one_byte: bool,
     pub(super) crlf: bool,
     pub(super) usage: Option<(u64, u64)>,
+    pub(super) old_form: bool,
 }
 
 impl Reply {
@@ -237,6 +238,14 @@ impl Reply {
     }
 }
 
+impl Reply {
+    /// The call in the form of servers from before tools: `function_call`, without an id.
+    pub fn in_old_form(mut self) -> Self {
+        self.old_form = true;
+        self
+    }
+}
+
 /// Splits `text` into pieces of `chars` characters.
 fn pieces(text: &str, chars: usize) -> Vec<String> {
     let all: Vec<char> = text.chars().collect();
@@ -264,7 +273,11 @@ impl Rendered<'_> {
     }
 
     fn finish_reason(&self) -> &'static str {
-        if self.reply.calls.is_empty() { "stop" } else { "tool_calls" }
+        match (self.reply.calls.is_empty(), self.reply.old_form) {
+            (true, _) => "stop",
+            (false, false) => "tool_calls",
+            (false, true) => "function_call",
+        }
     }
 
     /// The body of an answer that is not streamed.
@@ -323,7 +336,15 @@ impl Rendered<'_> {
         for piece in pieces(&self.reply.text, chars) {
             chunks.push(delta(json!({"content": piece})));
         }
-        chunks.extend(self.call_pieces(chars).into_iter().map(|piece| delta(json!({"tool_calls": [piece]}))));
+        for call in self.reply.calls.iter().filter(|_| self.reply.old_form) {
+            chunks.push(delta(json!({"function_call": {"name": call.name, "arguments": ""}})));
+            for piece in pieces(&call.arguments, chars) {
+                chunks.push(delta(json!({"function_call": {"arguments": piece}})));
+            }
+        }
+        if !self.reply.old_form {
+            chunks.extend(self.call_pieces(chars).into_iter().map(|piece| delta(json!({"tool_calls": [piece]}))));
+        }
         let last = json!([{"index": 0, "delta": {}, "finish_reason": self.finish_reason()}]);
         chunks.push(self.chunk(&last, &Value::Null));
         if include_usage {

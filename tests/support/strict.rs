@@ -11,6 +11,7 @@ const TOP: &[&str] = &[
     "model",
     "messages",
     "tools",
+    "functions",
     "tool_choice",
     "parallel_tool_calls",
     "stream",
@@ -74,6 +75,7 @@ pub fn check(body: &Value) -> Result<(), Fault> {
         }
     }
     tools(body)?;
+    functions(body)?;
     let messages = body.get("messages").and_then(Value::as_array).ok_or("body.messages: expected an array")?;
     if messages.is_empty() {
         return Err("body.messages: empty array".to_owned());
@@ -131,6 +133,22 @@ fn tools(body: &Map<String, Value>) -> Result<(), Fault> {
             }
             schema(parameters, &format!("{path}.parameters"), 0)?;
         }
+    }
+    Ok(())
+}
+
+/// What tools were called before there were tools.
+fn functions(body: &Map<String, Value>) -> Result<(), Fault> {
+    let Some(list) = body.get("functions") else { return Ok(()) };
+    if body.contains_key("tools") {
+        return Err("functions and tools may not be given together".to_owned());
+    }
+    for (i, function) in list.as_array().ok_or("body.functions: expected an array")?.iter().enumerate() {
+        let path = format!("functions[{i}]");
+        let function = object(function, &path)?;
+        only(function, &["name", "description", "parameters"], &path)?;
+        name(text(function, "name", &path)?, &path)?;
+        schema(function.get("parameters").ok_or_else(|| format!("{path}.parameters: missing"))?, &path, 0)?;
     }
     Ok(())
 }
@@ -223,6 +241,23 @@ fn conversation(messages: &[Value]) -> Result<(), Fault> {
                 only(message, &["role", "content", "name"], &path)?;
                 if content(message, &path)? == 0 {
                     return Err(format!("{path}.content: empty"));
+                }
+            }
+            "function" => {
+                only(message, &["role", "content", "name"], &path)?;
+                let called = &messages[i.saturating_sub(1)]["function_call"]["name"];
+                if *called != text(message, "name", &path)? {
+                    return Err(format!("{path}: the message before it calls no such function"));
+                }
+                content(message, &path)?;
+            }
+            "assistant" if message.contains_key("function_call") => {
+                only(message, &["role", "content", "function_call"], &path)?;
+                let call = object(&message["function_call"], &path)?;
+                only(call, &["name", "arguments"], &path)?;
+                name(text(call, "name", &path)?, &path)?;
+                if messages.get(i + 1).is_none_or(|next| next["role"] != "function") {
+                    return Err(format!("{path}: a function_call without a result"));
                 }
             }
             "assistant" => {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Inspector;
 use crate::control::{Ask, InspectError};
-use crate::llm::{LlmError, ModelChoice, OFFLINE, Probe, SERVICES, Service};
+use crate::llm::{KeySource, LlmError, ModelChoice, OFFLINE, Probe, SERVICES, Service};
 
 /// How long a service may take to list its models.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -61,18 +61,29 @@ impl Inspector {
             Some(Ok(Probe { models: Ok(models), .. })) => (Some(models), None),
             Some(Ok(Probe { models: Err(error), .. }) | Err(error)) => (None, Some(error.message.clone())),
         };
+        let model = match self.models.usual_model(name) {
+            "" if name == OFFLINE => OFFLINE,
+            "" => service.map_or("", |service| service.model),
+            model => model,
+        };
+        let facts = self.models.facts(name, model);
         json!({
             "name": name,
             "configured": self.config.providers.contains_key(name),
             "key": self.has_key(name),
+            "key_from": match self.models.key_source(name) {
+                KeySource::None => None,
+                KeySource::Config => Some(format!("providers.{name}.api_key")),
+                KeySource::Variable(variable) => Some(variable.to_owned()),
+            },
             "key_variables": service.map_or(&[][..], |service| service.key_variables),
             "needs_key": service.is_some_and(|service| !service.is_local()),
             "base_url": url.or_else(|| service.map(|service| service.base_url.to_owned())),
-            "model": match self.models.usual_model(name) {
-                "" if name == OFFLINE => OFFLINE,
-                "" => service.map_or("", |service| service.model),
-                model => model,
-            },
+            "model": model,
+            "context_tokens": facts.context_tokens,
+            "max_output_tokens": facts.max_output_tokens,
+            "price": facts.price,
+            "abilities": facts.abilities,
             "in_use": name == in_use,
             "models": models,
             "error": error,

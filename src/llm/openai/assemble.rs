@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::wire::{WireAnswer, WireCall, WireMessage};
+use super::manners::ReasoningField;
+use super::wire::{WireAnswer, WireCall, WireFunction, WireMessage, call_block};
 use crate::llm::remote::{Assemble, Fault, ToolNames, is_json_object, shorten};
 use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind, Reasoning, ToolCall, Usage};
 
@@ -51,6 +52,8 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
+    /// The service's own block, `null` if none came.
+    extra_content: Value,
 }
 
 impl<'a> Assembler<'a> {
@@ -72,13 +75,13 @@ impl<'a> Assembler<'a> {
 
     fn add(&mut self, message: &WireMessage<'_>, pieces: CallPieces, sink: &dyn DeltaSink) -> Result<(), Fault> {
         // Some services send the same thought under both names.
-        for (field, text) in [("reasoning_content", &message.reasoning_content), ("reasoning", &message.reasoning)] {
-            if !text.is_empty() && self.reasoning.as_ref().is_none_or(|reasoning| reasoning.field == field) {
-                self.grow(text.as_str().len())?;
-                let empty = || Reasoning { field: field.to_owned(), ..Reasoning::default() };
-                self.reasoning.get_or_insert_with(empty).text.push_str(text.as_str());
-                sink.delta(Delta::Reasoning(text.as_str()));
-            }
+        let fields =
+            [(ReasoningField::Content, &message.reasoning_content), (ReasoningField::Plain, &message.reasoning)];
+        for (field, text) in fields {
+            self.think(field, text.as_str(), sink)?;
+        }
+        for block in message.reasoning_details.as_array().into_iter().flatten() {
+            self.add_block(block, sink)?;
         }
         // A refusal is what the model has to say.
         for text in [&message.content, &message.refusal].into_iter().filter(|text| !text.is_empty()) {
@@ -89,6 +92,64 @@ impl<'a> Assembler<'a> {
         for call in message.tool_calls.iter().flatten() {
             self.add_call(call, pieces, sink)?;
         }
+        if let Some(function) = &message.function_call
+            && message.tool_calls.as_ref().is_none_or(Vec::is_empty)
+        {
+            self.add_function_call(function, sink)?;
+        }
+        Ok(())
+    }
+
+    /// What came under one name; the same under another is passed over.
+    fn think(&mut self, field: ReasoningField, text: &str, sink: &dyn DeltaSink) -> Result<(), Fault> {
+        let is_other = |reasoning: &Reasoning| reasoning.field != field.name();
+        if text.is_empty() || self.reasoning.as_ref().is_some_and(is_other) {
+            return Ok(());
+        }
+        self.grow(text.len())?;
+        self.reasoning(field).text.push_str(text);
+        sink.delta(Delta::Reasoning(text));
+        Ok(())
+    }
+
+    /// A block of reasoning. The pieces of a text make one block, all else stands as it came.
+    fn add_block(&mut self, block: &Value, sink: &dyn DeltaSink) -> Result<(), Fault> {
+        self.grow(block.to_string().len())?;
+        let text = ["text", "summary"].iter().find_map(|name| block[*name].as_str()).unwrap_or_default();
+        self.think(ReasoningField::Details, text, sink)?;
+        let blocks = &mut self.reasoning(ReasoningField::Details).blocks;
+        let is_text = matches!(block["type"].as_str(), Some("reasoning.text" | "reasoning.summary"));
+        match (blocks.last_mut(), block.as_object()) {
+            (Some(last), Some(fields))
+                if is_text && last["type"] == block["type"] && last["index"] == block["index"] =>
+            {
+                for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+                    match (&mut last[name.as_str()], value) {
+                        (Value::String(before), Value::String(more)) if matches!(name.as_str(), "text" | "summary") => {
+                            before.push_str(more);
+                        }
+                        (before, value) => *before = value.clone(),
+                    }
+                }
+            }
+            _ => blocks.push(block.clone()),
+        }
+        Ok(())
+    }
+
+    /// The reasoning so far, begun under this name if there is none.
+    fn reasoning(&mut self, field: ReasoningField) -> &mut Reasoning {
+        self.reasoning.get_or_insert_with(|| Reasoning { field: field.name().to_owned(), ..Reasoning::default() })
+    }
+
+    fn add_function_call(&mut self, function: &WireFunction<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+        let (name, arguments) = (function.name.as_str(), function.arguments.as_str());
+        if name.is_empty() && self.calls.is_empty() {
+            return Ok(());
+        }
+        self.grow(name.len() + arguments.len())?;
+        let place = if self.calls.is_empty() { self.begin_call(None, "")? } else { 0 };
+        self.add_to_call(place, name, arguments, sink);
         Ok(())
     }
 
@@ -101,13 +162,21 @@ impl<'a> Assembler<'a> {
             Some(place) if pieces == CallPieces::Parts => place,
             _ => self.begin_call(index, id)?,
         };
+        if !piece.extra_content.is_null() {
+            self.grow(piece.extra_content.to_string().len())?;
+            self.calls[place].extra_content = piece.extra_content.clone();
+        }
+        self.add_to_call(place, name, arguments, sink);
+        Ok(())
+    }
+
+    fn add_to_call(&mut self, place: usize, name: &str, arguments: &str, sink: &dyn DeltaSink) {
         let call = &mut self.calls[place];
         call.arguments.push_str(arguments);
         if call.name.is_empty() && !name.is_empty() {
             self.names.meant(name).clone_into(&mut call.name);
             sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
         }
-        Ok(())
     }
 
     /// Which call a piece belongs to; `None` if it begins a new one. The index says so, else the id, else it is the
@@ -140,7 +209,14 @@ impl<'a> Assembler<'a> {
         } else {
             sent_id.to_owned()
         };
-        self.calls.push(Call { index, sent_id: sent_id.to_owned(), id, name: String::new(), arguments: String::new() });
+        self.calls.push(Call {
+            index,
+            sent_id: sent_id.to_owned(),
+            id,
+            name: String::new(),
+            arguments: String::new(),
+            extra_content: Value::Null,
+        });
         Ok(self.calls.len() - 1)
     }
 
@@ -231,6 +307,10 @@ impl Assemble for Assembler<'_> {
         }
         if self.finish == Some(Finish::Filter) && self.text.is_empty() && self.calls.is_empty() {
             return Err(Fault::new(LlmErrorKind::Refused, "the service's content filter withheld the answer"));
+        }
+        for (index, call) in self.calls.iter().enumerate().filter(|(_, call)| !call.extra_content.is_null()) {
+            let empty = || Reasoning { field: "extra_content".to_owned(), ..Reasoning::default() };
+            self.reasoning.get_or_insert_with(empty).blocks.push(call_block(index, &call.extra_content));
         }
         Ok(ChatResponse {
             text: self.text,

@@ -300,3 +300,63 @@ proptest! {
         prop_assert_eq!(&response.tool_calls[0].arguments, &arguments);
     }
 }
+
+#[test]
+fn the_one_call_of_an_old_server_is_a_call() {
+    let piece = |call: &Value| delta(&json!({ "function_call": call }));
+    let whole = json!({"choices": [{"message": {"content": null, "function_call": f("x", "{}")}, "finish_reason": "function_call"}]});
+    for (pieces, expected) in [
+        (
+            vec![
+                piece(&json!({"name": "x"})),
+                piece(&json!({"arguments": "{\"n\""})),
+                piece(&json!({"arguments": ":1}"})),
+            ],
+            "x({\"n\":1})#call_1",
+        ),
+        (vec![piece(&f("x", "{")), piece(&f("x", "}"))], "x({})#call_1"),
+        (vec![whole.to_string()], "x({})#call_1"),
+    ] {
+        let pieces = [pieces, vec![finish("function_call"), done()]].concat();
+        assert_eq!(shown(&assemble(&pieces).unwrap()), [expected]);
+    }
+    let null = [piece(&Value::Null), piece(&json!({"name": "", "arguments": ""})), finish("stop")];
+    assert_eq!(shown(&assemble(&null).unwrap()), Vec::<String>::new());
+}
+
+#[test]
+fn blocks_of_reasoning_are_kept_as_they_came() {
+    let details = |list: &Value| delta(&json!({ "reasoning_details": list }));
+    let text = |text: &str| json!({"type": "reasoning.text", "index": 0, "text": text, "signature": null});
+    let sealed = json!({"type": "reasoning.encrypted", "index": 1, "data": "abc", "id": "r1"});
+    let pieces = [
+        details(&json!([text("I ")])),
+        details(&json!([text("think")])),
+        details(&json!([{"type": "reasoning.text", "index": 0, "signature": "sig"}])),
+        details(&json!([sealed])),
+        details(&json!([sealed])),
+        finish("stop"),
+    ];
+    let reasoning = assemble(&pieces).unwrap().reasoning.unwrap();
+    assert_eq!((reasoning.field.as_str(), reasoning.text.as_str()), ("reasoning_details", "I think"));
+    let whole = json!({"type": "reasoning.text", "index": 0, "text": "I think", "signature": "sig"});
+    assert_eq!(reasoning.blocks, [whole, sealed.clone(), sealed]);
+    // The same in words beside them is not said twice.
+    let both = delta(&json!({"reasoning": "hm", "reasoning_details": [text("hm")]}));
+    let reasoning = assemble(&[both, finish("stop")]).unwrap().reasoning.unwrap();
+    assert_eq!(
+        (reasoning.field.as_str(), reasoning.text.as_str(), reasoning.blocks),
+        ("reasoning", "hm", vec![text("hm")])
+    );
+}
+
+#[test]
+fn the_signature_of_a_call_is_kept_by_its_place() {
+    let signature = json!({"google": {"thought_signature": "s"}});
+    let signed = json!({"index": 0, "id": "b", "function": f("y", "{}"), "extra_content": signature});
+    let pieces =
+        [calls(&json!([{"index": 0, "id": "a", "function": f("x", "{}")}])), calls(&json!([signed])), finish("stop")];
+    let response = assemble(&pieces).unwrap();
+    assert_eq!(shown(&response), ["x({})#a", "y({})#b"]);
+    assert_eq!(response.reasoning.unwrap().blocks, [json!({"call": 1, "extra_content": signature})]);
+}

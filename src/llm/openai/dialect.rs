@@ -1,23 +1,48 @@
 //! Chat completions as a protocol.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use serde_json::Value;
 
 use super::assemble::Assembler;
-use super::wire::{LimitField, WireRequest};
+use super::manners::{Manners, Settled, ToolForm};
+use super::wire::WireRequest;
 use crate::llm::remote::{Assemble, Dialect, Fault, ToolNames};
-use crate::llm::{ChatRequest, LlmErrorKind};
+use crate::llm::services::{Rules, Service};
+use crate::llm::{ChatRequest, LlmErrorKind, ProviderConfig};
+
+/// The most models of which something is remembered.
+const MODELS_LIMIT: usize = 256;
 
 /// What one service takes of it.
 pub struct OpenaiDialect {
-    limit_field: LimitField,
+    /// The provider's name: what a model thought goes back to it and to no other.
+    provider: String,
+    settled: Settled,
+    first: Manners,
+    /// Models that refused what is tried first. In memory alone: a new start asks anew.
+    learned: Mutex<HashMap<String, Manners>>,
 }
 
 impl OpenaiDialect {
-    /// As the service at `base_url` takes it.
-    pub fn of(base_url: &Url) -> Self {
-        let is_openai = base_url.host_str() == Some("api.openai.com");
-        Self { limit_field: if is_openai { LimitField::MaxCompletionTokens } else { LimitField::MaxTokens } }
+    /// As the service at `base_url` takes it, as far as it is known and `config` does not say otherwise.
+    pub fn new(provider: &str, base_url: &Url, config: &ProviderConfig) -> Self {
+        let rules = Service::at(base_url).map_or_else(Rules::default, |service| service.rules);
+        let settled = Settled { reasoning: config.reasoning, tools: config.tools };
+        Self {
+            provider: provider.to_owned(),
+            settled,
+            first: Manners::first(settled, rules.limit, rules.echo),
+            learned: Mutex::default(),
+        }
+    }
+
+    fn with_manners<T>(&self, model: &str, look: impl FnOnce(&Manners) -> T) -> T {
+        let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        look(learned.get(model).unwrap_or(&self.first))
     }
 }
 
@@ -35,8 +60,29 @@ impl Dialect for OpenaiDialect {
     }
 
     fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, Fault> {
-        serde_json::to_vec(&WireRequest::new(request, names, stream, self.limit_field))
+        let manners = self.with_manners(&request.model, Manners::clone);
+        serde_json::to_vec(&WireRequest::new(request, names, stream, &manners, &self.provider))
             .map_err(|error| Fault::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}")))
+    }
+
+    fn learn(&self, model: &str, sent: &[u8], refusal: &str) -> Option<&'static str> {
+        let sent: Value = serde_json::from_slice(sent).ok()?;
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut manners = learned.get(model).unwrap_or(&self.first).clone();
+        let change = manners.learn(self.settled, &sent, refusal)?;
+        if learned.len() >= MODELS_LIMIT && !learned.contains_key(model) {
+            learned.clear();
+        }
+        learned.insert(model.to_owned(), manners);
+        Some(change)
+    }
+
+    fn takes_tools(&self, model: &str) -> bool {
+        self.with_manners(model, |manners| manners.tools != ToolForm::Words)
+    }
+
+    fn streams(&self, model: &str) -> bool {
+        self.with_manners(model, |manners| manners.stream)
     }
 
     fn assembler<'a>(&'a self, names: &'a ToolNames, limit: usize) -> Box<dyn Assemble + Send + 'a> {

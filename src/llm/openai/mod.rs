@@ -2,6 +2,8 @@
 
 mod assemble;
 mod dialect;
+mod manners;
 mod wire;
 
 pub use dialect::OpenaiDialect;
+pub use manners::{Echo, LimitField, ReasoningField};

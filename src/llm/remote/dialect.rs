@@ -22,6 +22,22 @@ pub trait Dialect: Send + Sync {
     /// Why it cannot be written.
     fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, Fault>;
 
+    /// Notes what a refusal of the body `sent` says of how this model wants to be asked; [`body`](Self::body) heeds it
+    /// from then on. The answer is what was learned, in words, where that is new.
+    fn learn(&self, _model: &str, _sent: &[u8], _refusal: &str) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether the model is told of tools, as far as is known.
+    fn takes_tools(&self, _model: &str) -> bool {
+        true
+    }
+
+    /// Whether the model can be asked to stream, as far as is known.
+    fn streams(&self, _model: &str) -> bool {
+        true
+    }
+
     /// What reads the answer; it takes at most `limit` bytes of text, reasoning and arguments together.
     fn assembler<'a>(&'a self, names: &'a ToolNames, limit: usize) -> Box<dyn Assemble + Send + 'a>;
 }

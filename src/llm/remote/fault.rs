@@ -102,7 +102,10 @@ impl Said {
                 .find(|text| !text.is_empty())
                 .unwrap_or_default(),
         };
-        Self { code: field("code"), type_: field("type"), ..Self::words(&words) }
+        // The parameter that is refused says more than "invalid request".
+        let param = field("param");
+        let said = if param.is_empty() || words.contains(&param) { words } else { format!("{words} ({param})") };
+        Self { code: field("code"), type_: field("type"), ..Self::words(&said) }
     }
 
     fn words(words: &str) -> Self {
@@ -182,6 +185,12 @@ mod tests {
                 r#"{"error":{"message":"This model's maximum context length is 8192 tokens."}}"#,
                 ContextTooLong,
                 "HTTP 400: This model's maximum context length is 8192 tokens.",
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Invalid request.","param":"temperature"}}"#,
+                BadRequest,
+                "HTTP 400: Invalid request. (temperature)",
             ),
             (400, r#"{"error":{"message":"No","code":"context_length_exceeded"}}"#, ContextTooLong, "HTTP 400: No"),
             (401, r#"{"error":"bad key"}"#, Auth, "HTTP 401: bad key"),

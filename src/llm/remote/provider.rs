@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
 use super::ToolNames;
+use super::adapt::CHANGES_LIMIT;
 use super::body::{AnswerBody, read_capped};
 use super::client::{HttpClients, Reach};
 use super::dialect::Dialect;
@@ -53,7 +54,7 @@ pub struct RemoteProvider {
     /// Made with the first request, as a service that nobody asks should cost nothing.
     client: OnceLock<Client>,
     reach: Reach,
-    dialect: Box<dyn Dialect>,
+    pub(super) dialect: Box<dyn Dialect>,
     stream: bool,
     connect_timeout: Duration,
     idle_timeout: Duration,
@@ -84,7 +85,7 @@ impl RemoteProvider {
         }
         let connect_timeout = config.connect_timeout.0;
         let dialect = match config.kind {
-            ProviderKind::Openai | ProviderKind::Offline => Box::new(OpenaiDialect::of(&base)),
+            ProviderKind::Openai | ProviderKind::Offline => Box::new(OpenaiDialect::new(name, &base, config)),
         };
         Ok(Self {
             name: name.to_owned(),
@@ -156,13 +157,17 @@ impl RemoteProvider {
         Ok(models.iter().filter_map(|model| model["id"].as_str()).map(str::to_owned).collect())
     }
 
-    fn prepare(&self, chat: &ChatRequest, names: &ToolNames) -> Result<Request, Fault> {
-        let body = self.dialect.body(chat, names, self.stream)?;
+    pub(super) fn prepare(&self, chat: &ChatRequest, names: &ToolNames) -> Result<Request, Fault> {
+        let body = self.dialect.body(chat, names, self.streams(&chat.model))?;
         let mut request = Request::new(Method::POST, self.chat_url.clone());
         request.headers_mut().clone_from(&self.headers);
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         *request.body_mut() = Some(body.into());
         Ok(request)
+    }
+
+    fn streams(&self, model: &str) -> bool {
+        self.stream && self.dialect.streams(model)
     }
 
     /// One request and its answer, within the deadlines.
@@ -174,7 +179,7 @@ impl RemoteProvider {
         sink: &dyn DeltaSink,
     ) -> Result<ChatResponse, Fault> {
         let client = self.client()?;
-        let mut silence = Silence::new(self.idle_timeout, self.timeout, self.stream);
+        let mut silence = Silence::new(self.idle_timeout, self.timeout, self.streams(asked));
         let response = match timeout_at(silence.until(), client.execute(request)).await {
             Err(_) => return Err(silence.fault()),
             Ok(Err(error)) => return Err(self.connection_fault(error)),
@@ -256,7 +261,7 @@ impl RemoteProvider {
         Some(full.mul_f64(0.5 + 0.5 * chance).max(asked))
     }
 
-    fn error(&self, fault: Fault) -> LlmError {
+    pub(super) fn error(&self, fault: Fault) -> LlmError {
         fault.into_error(&self.name, self.secrets.iter().map(Secret::expose))
     }
 }
@@ -267,11 +272,15 @@ impl Provider for RemoteProvider {
         &self.name
     }
 
+    fn takes_tools(&self, model: &str) -> bool {
+        self.dialect.takes_tools(model)
+    }
+
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let started = Instant::now();
         let names = ToolNames::of(&request.tools);
-        let prepared = self.prepare(request, &names).map_err(|fault| self.error(fault))?;
-        let mut retries = 0;
+        let mut prepared = self.prepare(request, &names).map_err(|fault| self.error(fault))?;
+        let (mut retries, mut changes) = (0, 0);
         loop {
             // A body of plain bytes can always be cloned, and is shared, not copied.
             let Some(again) = prepared.try_clone() else {
@@ -288,6 +297,15 @@ impl Provider for RemoteProvider {
                 }
                 Err(fault) => fault,
             };
+            if changes < CHANGES_LIMIT
+                && let Some(again) = self.adapted(request, &names, &prepared, &fault)
+            {
+                (prepared, changes) = (again, changes + 1);
+                if watch.has_seen.into_inner() {
+                    sink.delta(Delta::Restart);
+                }
+                continue;
+            }
             let Some(wait) = self.wait_before_retry(&fault, retries) else {
                 fault.message += &why_given_up(&fault, retries);
                 return Err(self.error(fault));

@@ -71,6 +71,79 @@ async fn an_answer_is_streamed_and_the_connection_used_again() {
 }
 
 #[tokio::test]
+async fn a_hundred_calls_go_over_one_connection() {
+    let mut service = FakeService::start((0..100).map(|_| stream(HELLO))).await;
+    let provider = provider(&service.url, |_| {});
+    for _ in 0..100 {
+        provider.chat(&request(), &NoDeltas).await.unwrap();
+    }
+    let seen = service.seen_so_far();
+    assert_eq!((requests(&seen), seen.iter().filter(|seen| **seen == Seen::Connection).count()), (100, 1));
+}
+
+/// Refusals that name a part of the request, with no tries left: asked again at once, and so from then on.
+#[tokio::test]
+async fn what_a_service_refuses_is_left_out() {
+    let refusal = |words: &str| status(400, "", &json!({"error": {"message": words}}).to_string());
+    let script = [
+        refusal("Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."),
+        refusal("Unsupported value: 'temperature' does not support 0.5 with this model."),
+        refusal("Unrecognized request argument supplied: tools"),
+        stream(HELLO),
+        stream(HELLO),
+        stream(HELLO),
+    ];
+    let mut service = FakeService::start(script).await;
+    let provider = provider(&service.url, |config| config.retries = 0);
+    let mut request = request();
+    (request.temperature, request.max_tokens) = (Some(0.5), Some(9));
+    let spec = ToolSpec { name: "f".to_owned(), description: String::new(), parameters: json!({"type": "object"}) };
+    request.tools = Arc::new([spec]);
+    for model in ["m", "m", "other"] {
+        request.model = model.to_owned();
+        assert_eq!(provider.chat(&request, &NoDeltas).await.unwrap().text, "Hello");
+    }
+    let keys = |request: &str| {
+        let body: Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
+        let names = ["max_tokens", "max_completion_tokens", "temperature", "tools", "functions"];
+        names.into_iter().filter(|name| body.get(name).is_some()).collect::<Vec<_>>().join(" ")
+    };
+    for expected in [
+        "max_tokens temperature tools",
+        "max_completion_tokens temperature tools",
+        "max_completion_tokens tools",
+        "max_completion_tokens functions",
+        "max_completion_tokens functions",
+        "max_tokens temperature tools",
+    ] {
+        assert_eq!(keys(&service.next_request().await), expected);
+    }
+}
+
+/// A service that refuses whatever is sent is asked a few times, not for ever; what it says that cannot be helped ends
+/// the call.
+#[tokio::test]
+async fn refusals_without_end_end() {
+    let refusal = |words: &str| status(400, "", &json!({"error": {"message": words}}).to_string());
+    let back_and_forth = (0..20).map(|n| match n % 2 {
+        0 => refusal("Missing `reasoning_content` field in the assistant message."),
+        _ => refusal("property 'reasoning_content' is unsupported"),
+    });
+    let mut service = FakeService::start(back_and_forth).await;
+    let mut request = request();
+    let call = crate::llm::ToolCall { id: "a".to_owned(), name: "f".to_owned(), arguments: "{}".to_owned() };
+    request.messages = vec![
+        ChatMessage::user("hi"),
+        ChatMessage::Assistant { content: String::new(), reasoning: None, tool_calls: vec![call] },
+        ChatMessage::Tool { call_id: "a".to_owned(), name: "f".to_owned(), content: "done".to_owned() },
+    ];
+    let error = provider(&service.url, |_| {}).chat(&request, &NoDeltas).await.unwrap_err();
+    assert_eq!(error.kind, LlmErrorKind::BadRequest);
+    let asked = requests(&service.seen_so_far());
+    assert!((3..=7).contains(&asked), "{asked}");
+}
+
+#[tokio::test]
 async fn whole_answers_are_read_whether_asked_for_or_not() {
     let whole = || {
         let body = json!({"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}).to_string();

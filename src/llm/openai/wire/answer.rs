@@ -51,8 +51,13 @@ pub(in crate::llm) struct WireMessage<'a> {
     pub reasoning_content: Text<'a>,
     #[serde(borrow)]
     pub reasoning: Text<'a>,
+    /// OpenRouter's blocks, to be sent back as they came.
+    pub reasoning_details: Value,
     #[serde(borrow)]
     pub tool_calls: Option<Vec<WireCall<'a>>>,
+    /// The one call of servers from before there were tools.
+    #[serde(borrow)]
+    pub function_call: Option<WireFunction<'a>>,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]
@@ -63,6 +68,8 @@ pub(in crate::llm) struct WireCall<'a> {
     pub id: Text<'a>,
     #[serde(borrow)]
     pub function: Option<WireFunction<'a>>,
+    /// Gemini's signature of what it thought, to be sent back as it came.
+    pub extra_content: Value,
 }
 
 #[derive(Debug, Default, serde::Deserialize)]

@@ -3,6 +3,8 @@
 
 mod answer;
 mod request;
+mod sent;
 
-pub(super) use answer::{WireAnswer, WireCall, WireMessage};
-pub(super) use request::{LimitField, WireRequest};
+pub(super) use answer::{WireAnswer, WireCall, WireFunction, WireMessage};
+pub(super) use request::WireRequest;
+pub(super) use sent::call_block;

@@ -1,0 +1,214 @@
+use serde_json::json;
+
+use super::*;
+use crate::llm::openai::manners::{LimitField, Settled};
+use crate::llm::openai::wire::WireRequest;
+use crate::llm::{ReasoningMode, ToolMode, ToolSpec};
+
+fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
+    ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }
+}
+
+fn result(id: &str, name: &str, content: &str) -> ChatMessage {
+    ChatMessage::Tool { call_id: id.to_owned(), name: name.to_owned(), content: content.to_owned() }
+}
+
+fn tool(name: &str) -> ToolSpec {
+    ToolSpec { name: name.to_owned(), description: "Does it.".to_owned(), parameters: json!({"type": "object"}) }
+}
+
+fn manners() -> Manners {
+    let settled = Settled { reasoning: ReasoningMode::Auto, tools: ToolMode::Auto };
+    Manners::first(settled, LimitField::MaxTokens, Echo::AsSent)
+}
+
+fn sent_by(manners: &Manners, request: &ChatRequest, stream: bool) -> Value {
+    let names = ToolNames::of(&request.tools);
+    serde_json::to_value(WireRequest::new(request, &names, stream, manners, "acme")).unwrap()
+}
+
+fn sent(request: &ChatRequest, stream: bool) -> Value {
+    sent_by(&manners(), request, stream)
+}
+
+fn request(messages: Vec<ChatMessage>, tools: Vec<ToolSpec>) -> ChatRequest {
+    ChatRequest {
+        model: "m".to_owned(),
+        system: "Be kind.".into(),
+        messages,
+        tools: tools.into(),
+        temperature: None,
+        max_tokens: None,
+    }
+}
+
+#[test]
+fn a_plain_request_holds_nothing_but_what_is_asked() {
+    let mut plain = request(vec![ChatMessage::user("hi")], vec![]);
+    let messages = json!([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]);
+    assert_eq!(sent(&plain, false), json!({"model": "m", "messages": messages}));
+    plain.system = "".into();
+    plain.max_tokens = Some(5);
+    plain.temperature = Some(0.5);
+    assert_eq!(
+        sent(&plain, true),
+        json!({"model": "m", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.5, "max_tokens": 5,
+                   "stream": true, "stream_options": {"include_usage": true}})
+    );
+    let newer = Manners { limit: Some(LimitField::MaxCompletionTokens), ..manners() };
+    let newer = sent_by(&newer, &plain, false);
+    assert_eq!((&newer["max_completion_tokens"], &newer["max_tokens"]), (&json!(5), &Value::Null));
+}
+
+#[test]
+fn calls_and_results_are_sent_as_strict_services_want_them() {
+    let long_id = "x".repeat(41);
+    let messages = vec![
+        ChatMessage::user("do"),
+        ChatMessage::Assistant {
+            content: String::new(),
+            reasoning: Some(Reasoning { field: "reasoning".to_owned(), text: "hm".to_owned(), ..Default::default() }),
+            tool_calls: vec![call("a", "read_file", r#"{"path":"x"}"#), call(&long_id, "no.such", r#"{"cut"#)],
+        },
+        ChatMessage::Tool { call_id: "a".to_owned(), name: "read_file".to_owned(), content: "ok".to_owned() },
+        ChatMessage::Tool { call_id: long_id, name: "no.such".to_owned(), content: "unknown".to_owned() },
+        ChatMessage::assistant(""),
+        ChatMessage::assistant("done"),
+    ];
+    let body = sent(&request(messages, vec![tool("read_file")]), false);
+    let id = body["messages"][2]["tool_calls"][1]["id"].clone();
+    assert!(id.as_str().is_some_and(|id| id.len() <= ID_LIMIT));
+    assert_eq!(
+        body["messages"].as_array().unwrap()[1..],
+        [
+            json!({"role": "user", "content": "do"}),
+            json!({"role": "assistant", "content": null, "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "read_file", "arguments": "{\"path\":\"x\"}"}},
+                {"id": id, "type": "function", "function": {"name": "no_such", "arguments": "{}"}},
+            ]}),
+            json!({"role": "tool", "tool_call_id": "a", "content": "ok"}),
+            json!({"role": "tool", "tool_call_id": id, "content": "unknown"}),
+            json!({"role": "assistant", "content": "done"}),
+        ]
+    );
+    assert_eq!(
+        body["tools"],
+        json!([{"type": "function", "function":
+                    {"name": "read_file", "description": "Does it.", "parameters": {"type": "object"}}}])
+    );
+}
+
+#[test]
+fn what_a_model_declines_is_left_out() {
+    let mut full = request(vec![ChatMessage::user("hi")], vec![tool("f")]);
+    (full.temperature, full.max_tokens) = (Some(0.5), Some(5));
+    let bare = Manners { temperature: false, limit: None, stream_options: false, ..manners() };
+    let body = sent_by(&bare, &full, true);
+    let keys: Vec<_> = body.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, ["messages", "model", "stream", "tools"]);
+}
+
+/// An answer with one call, as it is sent, from what was kept of its reasoning.
+fn echoed(manners: &Manners, field: &str, text: &str, blocks: &Value, provider: &str) -> Value {
+    let reasoning = Some(Reasoning {
+        field: field.to_owned(),
+        text: text.to_owned(),
+        blocks: blocks.as_array().cloned().unwrap_or_default(),
+        provider: provider.to_owned(),
+    });
+    let tool_calls = vec![call("a", "f", "{}")];
+    let answer = ChatMessage::Assistant { content: String::new(), reasoning, tool_calls };
+    let mut answer = sent_by(manners, &request(vec![answer], vec![]), false)["messages"][1].clone();
+    let call = answer["tool_calls"][0].clone();
+    answer["extra_content"] = call["extra_content"].clone();
+    for key in ["role", "content", "tool_calls"] {
+        answer.as_object_mut().unwrap().remove(key);
+    }
+    answer.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    answer
+}
+
+#[test]
+fn thoughts_go_back_to_where_they_came_from_as_the_service_wants_them() {
+    let (none, block) = (json!([]), json!({"type": "reasoning.encrypted", "data": "x"}));
+    let signature = json!({"google": {"thought_signature": "s"}});
+    let signed = json!([call_block(0, &signature)]);
+    let as_sent = manners();
+    let never = Manners { reasoning: Echo::Never, ..manners() };
+    let always = Manners { reasoning: Echo::Always(ReasoningField::Content), ..manners() };
+    let marks = Manners { marks_calls: true, ..manners() };
+    let table = [
+        (&as_sent, "reasoning_content", "hm", &none, "acme", json!({"reasoning_content": "hm"})),
+        (&as_sent, "reasoning", "hm", &none, "acme", json!({"reasoning": "hm"})),
+        (&as_sent, "reasoning", "hm", &json!([block]), "acme", json!({"reasoning_details": [block]})),
+        (&as_sent, "thinking", "hm", &none, "acme", json!({})),
+        (&as_sent, "reasoning_content", "hm", &none, "other", json!({})),
+        (&as_sent, "extra_content", "", &signed, "acme", json!({"extra_content": signature})),
+        (&as_sent, "extra_content", "", &signed, "other", json!({})),
+        (&never, "reasoning_content", "hm", &none, "acme", json!({})),
+        (&always, "reasoning", "hm", &none, "acme", json!({"reasoning_content": "hm"})),
+        (&always, "reasoning_content", "hm", &none, "other", json!({"reasoning_content": " "})),
+        (&always, "reasoning_content", "", &none, "acme", json!({"reasoning_content": " "})),
+        (&marks, "extra_content", "", &signed, "acme", json!({"extra_content": signature})),
+        (
+            &marks,
+            "",
+            "",
+            &none,
+            "other",
+            json!({"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}),
+        ),
+    ];
+    for (manners, field, text, blocks, provider, expected) in table {
+        assert_eq!(echoed(manners, field, text, blocks, provider), expected, "{manners:?} {field} {text} {provider}");
+    }
+}
+
+/// Two calls in one answer, then what was said.
+fn with_calls() -> ChatRequest {
+    let tool_calls = vec![call("a", "f.x", r#"{"n":1}"#), call("b", "g", "cut")];
+    let messages = vec![
+        ChatMessage::user("do"),
+        ChatMessage::Assistant { content: "I do.".to_owned(), reasoning: None, tool_calls },
+        result("b", "g", "second"),
+        result("a", "f.x", "first"),
+        ChatMessage::assistant("done"),
+    ];
+    request(messages, vec![tool("f.x"), tool("g")])
+}
+
+#[test]
+fn old_servers_are_told_of_functions_one_call_an_answer() {
+    let body = sent_by(&Manners { tools: ToolForm::Functions, ..manners() }, &with_calls(), false);
+    assert_eq!(
+        body["messages"].as_array().unwrap()[1..],
+        [
+            json!({"role": "user", "content": "do"}),
+            json!({"role": "assistant", "content": "I do.", "function_call": {"name": "f_x", "arguments": "{\"n\":1}"}}),
+            json!({"role": "function", "name": "f_x", "content": "first"}),
+            json!({"role": "assistant", "content": null, "function_call": {"name": "g", "arguments": "{}"}}),
+            json!({"role": "function", "name": "g", "content": "second"}),
+            json!({"role": "assistant", "content": "done"}),
+        ]
+    );
+    assert_eq!(body.get("tools"), None);
+    assert_eq!(
+        body["functions"][0],
+        json!({"name": "f_x", "description": "Does it.", "parameters": {"type": "object"}})
+    );
+}
+
+#[test]
+fn a_model_without_tools_reads_earlier_calls_in_words() {
+    let body = sent_by(&Manners { tools: ToolForm::Words, ..manners() }, &with_calls(), false);
+    assert_eq!(
+        body["messages"].as_array().unwrap()[1..],
+        [
+            json!({"role": "user", "content": "do"}),
+            json!({"role": "assistant", "content": "I do.\n[called f.x with {\"n\":1}]\n[called g with {}]"}),
+            json!({"role": "user", "content": "[result of g]\nsecond\n\n[result of f.x]\nfirst"}),
+            json!({"role": "assistant", "content": "done"}),
+        ]
+    );
+    assert!(body.get("tools").or(body.get("functions")).is_none());
+}

@@ -1,0 +1,171 @@
+//! Services and their ways: what a model thought goes back as its service wants it, what a model refuses is left out,
+//! old servers are told of functions, and `daoyou models` says what is known.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::{Gateway, Hook, Model, Reply, Setup};
+
+fn setup(model: &Model) -> Setup {
+    Setup::new().model(model).hook(Hook::bearer("in"))
+}
+
+/// What the assistant's messages with calls hold of what was thought, in the last request.
+fn echoed(model: &Model) -> Vec<Value> {
+    let request = model.requests().pop().unwrap();
+    let messages = request["messages"].as_array().unwrap().iter();
+    let with_calls = messages.filter(|message| message["role"] == "assistant" && message.get("tool_calls").is_some());
+    with_calls.map(|message| message["reasoning_content"].clone()).collect()
+}
+
+/// Whether an assistant's message with calls in this request holds what was thought; `None` where there is no such.
+fn thinks(body: &Value) -> Option<bool> {
+    let messages = body["messages"].as_array()?.iter();
+    let with_calls = messages.filter(|message| message["role"] == "assistant" && message.get("tool_calls").is_some());
+    with_calls
+        .map(|message| message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty()))
+        .reduce(|a, b| a && b)
+}
+
+fn look() -> Reply {
+    Reply::tool("list_dir", &json!({"path": "."}))
+}
+
+/// A service that wants it gets it: within the turn, in later turns, and a blank where the model thought nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn thoughts_behind_calls_go_back_in_this_turn_and_in_later_ones() {
+    let model = Model::start().await;
+    model.on("first", [look().reasoning("I look."), look().reasoning("I look again."), Reply::text("seen")]);
+    model.on("second", [look(), Reply::text("seen too")]);
+    let missing = "Missing `reasoning_content` field in the assistant message at message index 2.";
+    model.script(move |asked| (thinks(asked.body) == Some(false)).then(|| Reply::status(400).saying(missing)));
+    let gateway = Gateway::start(setup(&model).set("providers.scripted.retries", 0)).await;
+    assert_eq!(gateway.ask("in", "c", "first").await, "seen");
+    assert_eq!((echoed(&model), model.count()), (vec![json!("I look."), json!("I look again.")], 3));
+    assert_eq!(gateway.ask("in", "c", "second").await, "seen too");
+    let blank = json!(" ");
+    assert_eq!(echoed(&model), [json!("I look."), json!("I look again."), blank]);
+    assert_eq!((model.count(), model.refused()), (6, Vec::new()), "refused once, then known");
+    assert_eq!(gateway.ask("in", "c", "third").await, "echo: third");
+    assert_eq!((echoed(&model).len(), model.count()), (3, 7));
+}
+
+/// A service that refuses it is asked again at once without it, and so from then on; `omit` spares it that.
+#[tokio::test(flavor = "multi_thread")]
+async fn thoughts_are_kept_from_a_service_that_refuses_them() {
+    for (mode, asked) in [("auto", 5), ("omit", 4)] {
+        let model = Model::start().await;
+        model.on("look", [look().reasoning("I look."), Reply::text("seen")]);
+        let words = "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : property \
+            'reasoning_content' is unsupported)]";
+        model.script(move |asked| (thinks(asked.body) == Some(true)).then(|| Reply::status(400).saying(words)));
+        let setup = setup(&model).set("providers.scripted.retries", 0).set("providers.scripted.reasoning", mode);
+        let gateway = Gateway::start(setup).await;
+        for _ in 0..2 {
+            assert_eq!(gateway.ask("in", "c", "look").await, "seen");
+        }
+        assert_eq!((model.count(), model.refused()), (asked, Vec::new()), "{mode}");
+    }
+}
+
+/// A refused parameter costs one more request, once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_parameter_is_left_out() {
+    let model = Model::start().await;
+    model.script(|asked| {
+        let refused = asked.body.get("temperature").is_some();
+        refused.then(|| {
+            Reply::status(400).saying("Unsupported value: 'temperature' does not support 0.3 with this model.")
+        })
+    });
+    let setup = setup(&model).set("providers.scripted.retries", 0).set("agent.temperature", 0.3);
+    let gateway = Gateway::start(setup).await;
+    for text in ["one", "two"] {
+        assert_eq!(gateway.ask("in", "c", text).await, format!("echo: {text}"));
+    }
+    let sent = model.requests().iter().map(|body| body.get("temperature").is_some()).collect::<Vec<_>>();
+    assert_eq!(sent, [true, false, false]);
+    let log = gateway.logs();
+    assert_eq!(log.matches("without temperature").count(), 1, "{log}");
+}
+
+/// A server from before tools: functions, asked for by the configuration or learned from its refusal.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_server_is_told_of_functions() {
+    for (mode, asked) in [("functions", 3), ("auto", 4)] {
+        let model = Model::start().await;
+        model.on(
+            "write",
+            [
+                Reply::tool("write_file", &json!({"path": "a.txt", "content": "old"})).in_old_form(),
+                Reply::tool("read_file", &json!({"path": "a.txt"})).in_old_form(),
+                Reply::text("written"),
+            ],
+        );
+        model.script(|asked| {
+            let refused = asked.body.get("tools").is_some();
+            refused.then(|| Reply::status(400).saying("Unrecognized request argument supplied: tools"))
+        });
+        let setup = setup(&model).set("providers.scripted.retries", 0).set("providers.scripted.tools", mode);
+        let gateway = Gateway::start(setup).await;
+        assert_eq!(gateway.ask("in", "c", "write").await, "written");
+        assert_eq!(std::fs::read_to_string(gateway.workspace().join("a.txt")).unwrap(), "old");
+        let last = model.requests().pop().unwrap();
+        let messages = last["messages"].as_array().unwrap();
+        let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["system", "user", "assistant", "function", "assistant", "function"]);
+        assert_eq!(messages[2]["function_call"]["name"], "write_file");
+        assert!(messages[5]["content"].as_str().is_some_and(|content| content.contains("old")), "{}", messages[5]);
+        assert_eq!((model.count(), model.refused()), (asked, Vec::new()), "{mode}");
+    }
+}
+
+/// A model that takes no tools answers without them, also where earlier turns had some.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_without_tools_answers_all_the_same() {
+    let model = Model::start().await;
+    model.on("look", [look(), Reply::text("seen")]);
+    let gateway = Gateway::start(setup(&model).set("providers.scripted.retries", 0)).await;
+    assert_eq!(gateway.ask("in", "c", "look").await, "seen");
+    model.script(|asked| {
+        let refused = asked.body.get("tools").is_some();
+        refused.then(|| Reply::status(400).saying("registry.ollama.ai/library/gemma3:4b does not support tools"))
+    });
+    assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
+    let id = gateway.accept("in", &Message::new("again").chat("c")).await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "echo: again");
+    assert_eq!((model.count(), model.refused()), (5, Vec::new()));
+}
+
+/// `daoyou models`: where each key comes from and never the key, the context, the price.
+#[tokio::test(flavor = "multi_thread")]
+async fn models_says_what_is_known_of_each_service() {
+    let model = Model::start().await;
+    let setup = setup(&model)
+        .set("providers.scripted.context_tokens", 32_000)
+        .set("providers.qwen.api_key", "sk-canary-qwen")
+        .env("OPENAI_API_KEY", "sk-canary-openai");
+    let gateway = Gateway::new(setup);
+    let ran = gateway.run(&["models", "--json"]).await;
+    assert!(!ran.stdout.contains("sk-canary"), "{ran:?}");
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let row =
+        |name: &str| found["providers"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap().clone();
+    assert_eq!(row("openai")["key_from"], "OPENAI_API_KEY");
+    assert_eq!(
+        (&row("openai")["context_tokens"], &row("openai")["price"]["currency"]),
+        (&json!(1_050_000), &json!("USD"))
+    );
+    assert_eq!(
+        (&row("qwen")["key_from"], &row("qwen")["price"]["currency"]),
+        (&json!("providers.qwen.api_key"), &json!("CNY"))
+    );
+    assert_eq!((&row("groq")["key_from"], &row("groq")["key"]), (&Value::Null, &json!(false)));
+    assert_eq!(row("scripted")["context_tokens"], 32_000);
+    let ran = gateway.run(&["models"]).await;
+    for words in ["OPENAI_API_KEY is set", "in the configuration", "needs GROQ_API_KEY", "0.8 in, 2 out CNY", "1.05M"] {
+        assert!(ran.stdout.contains(words), "{words}\n{}", ran.stdout);
+    }
+    let ran = gateway.run(&["models", "scripted"]).await;
+    assert!(ran.stdout.ends_with("\nscripted lists 1 models\n  scripted/scripted\n"), "{}", ran.stdout);
+}
