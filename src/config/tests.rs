@@ -68,8 +68,14 @@ fn the_example_shows_every_key_and_each_commented_one_is_right() {
     let plain = daoyou_channels::webhook::WebhookConfig::default();
     assert_eq!((hook.enabled, hook.verify, &hook.retry), (plain.enabled, plain.verify, &plain.retry));
     let provider = loaded.config.providers["NAME"].clone();
-    let unset =
-        crate::llm::ProviderConfig { api_key: None, base_url: None, headers: [].into(), price: None, ..provider };
+    let unset = crate::llm::ProviderConfig {
+        kind: None,
+        api_key: None,
+        base_url: None,
+        headers: [].into(),
+        price: None,
+        ..provider
+    };
     assert_eq!(unset, crate::llm::ProviderConfig::default());
 }
 

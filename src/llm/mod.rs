@@ -1,5 +1,6 @@
 //! Language models: one trait, each service behind it.
 
+mod anthropic;
 mod chat;
 mod config;
 mod error;

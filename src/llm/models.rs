@@ -121,6 +121,7 @@ impl Models {
                 preferred.push(service.name.to_owned());
             }
             let config = ProviderConfig {
+                kind: Some(service.kind()),
                 base_url: Some(service.base_url.to_owned()),
                 api_key: key,
                 model: service.model.to_owned(),
@@ -333,7 +334,7 @@ fn configured(
             message: "is no name for a provider: \"auto\" and names with \"/\" mean something else".to_owned(),
         });
     }
-    if config.kind == ProviderKind::Offline || (name == OFFLINE && config.base_url.is_none()) {
+    if config.kind == Some(ProviderKind::Offline) || (name == OFFLINE && config.base_url.is_none()) {
         return Ok(Entry { backend: Backend::Offline, model: String::new(), first_listed: OnceCell::new() });
     }
     if name == OFFLINE {
@@ -350,7 +351,9 @@ fn configured(
     // A key of the environment goes to the service it is for and to no other place.
     if let Some(service) = service.filter(|service| has_same_host(&base_url, service.base_url)) {
         config.api_key = config.api_key.or_else(|| key_in_environment(service, env));
-        let brings_own = config.headers.keys().any(|header| header.eq_ignore_ascii_case("authorization"));
+        let is_key =
+            |header: &String| ["authorization", "x-api-key"].iter().any(|key| header.eq_ignore_ascii_case(key));
+        let brings_own = config.headers.keys().any(is_key);
         if let (None, Some(variable), false) = (&config.api_key, service.key_variables.first(), brings_own) {
             let message = format!("is missing: set it, or the environment variable {variable}");
             return Err(fault(name, "api_key", &message));
@@ -360,6 +363,7 @@ fn configured(
         config.model = service.map(|service| service.model.to_owned()).unwrap_or_default();
     }
     config.base_url = Some(base_url);
+    config.kind = config.kind.or_else(|| service.map(Service::kind));
     Entry::new(name, &config, clients)
 }
 

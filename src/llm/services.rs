@@ -1,5 +1,7 @@
 //! Services that are known by name: a key alone is enough for them.
 
+use super::ProviderKind;
+
 /// One known service.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Service {
@@ -53,6 +55,11 @@ pub const OLLAMA: &str = "ollama";
 impl Service {
     pub fn find(name: &str) -> Option<&'static Self> {
         SERVICES.iter().find(|service| service.name == name)
+    }
+
+    /// The protocol that it speaks.
+    pub fn kind(&self) -> ProviderKind {
+        if self.name == "anthropic" { ProviderKind::Anthropic } else { ProviderKind::Openai }
     }
 
     /// A server of one's own, that needs no key.

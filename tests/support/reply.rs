@@ -76,6 +76,8 @@ pub struct Reply {
     pub(super) one_byte: bool,
     pub(super) crlf: bool,
     pub(super) usage: Option<(u64, u64)>,
+    pub(super) cached: (u64, u64),
+    pub(super) finish: Option<String>,
 }
 
 impl Reply {
@@ -130,7 +132,7 @@ impl Reply {
         self
     }
 
-    /// Thoughts, sent before the text as `reasoning_content`.
+    /// Thoughts, sent before the text as `reasoning_content`, or as a thinking block with its signature.
     pub fn reasoning(mut self, text: &str) -> Self {
         self.reasoning = text.to_owned();
         self
@@ -201,10 +203,22 @@ impl Reply {
         self.usage = Some((prompt, completion));
         self
     }
+
+    /// Tokens read from the service's cache and written to it, where the protocol counts both.
+    pub fn cached(mut self, read: u64, written: u64) -> Self {
+        self.cached = (read, written);
+        self
+    }
+
+    /// Why the answer ended, in the words of the protocol.
+    pub fn finish(mut self, reason: &str) -> Self {
+        self.finish = Some(reason.to_owned());
+        self
+    }
 }
 
 /// Splits `text` into pieces of `chars` characters.
-fn pieces(text: &str, chars: usize) -> Vec<String> {
+pub(super) fn pieces(text: &str, chars: usize) -> Vec<String> {
     let all: Vec<char> = text.chars().collect();
     all.chunks(chars.max(1)).map(|piece| piece.iter().collect()).collect()
 }
@@ -218,19 +232,20 @@ pub(super) struct Rendered<'a> {
 }
 
 impl Rendered<'_> {
-    fn usage(&self) -> Value {
+    pub(super) fn usage(&self) -> Value {
         let guess = |chars: usize| u64::try_from(chars / 4 + 1).expect("a length fits");
         let written = self.reply.text.len() + self.reply.calls.iter().map(|call| call.arguments.len()).sum::<usize>();
         let (prompt, completion) = self.reply.usage.unwrap_or((guess(self.prompt_chars), guess(written)));
         json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion})
     }
 
-    fn call_id(&self, index: usize, call: &Call) -> String {
+    pub(super) fn call_id(&self, index: usize, call: &Call) -> String {
         call.id.clone().unwrap_or_else(|| format!("call_{}_{index}", self.n))
     }
 
-    fn finish_reason(&self) -> &'static str {
-        if self.reply.calls.is_empty() { "stop" } else { "tool_calls" }
+    fn finish_reason(&self) -> &str {
+        let usual = if self.reply.calls.is_empty() { "stop" } else { "tool_calls" };
+        self.reply.finish.as_deref().unwrap_or(usual)
     }
 
     /// The body of an answer that is not streamed.

@@ -1,6 +1,7 @@
 //! How a service wants to be spoken to. All else is the same for all of them: connections, deadlines, retries.
 
 use reqwest::header::{HeaderName, HeaderValue};
+use serde_json::Value;
 
 use super::{Fault, ToolNames};
 use crate::llm::{ChatRequest, ChatResponse, DeltaSink};
@@ -22,6 +23,16 @@ pub trait Dialect: Send + Sync {
     /// Why it cannot be written.
     fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, Fault>;
 
+    /// Whether a refusal taught how to ask otherwise, so that the body is to be made anew and sent at once.
+    fn learn(&self, _request: &ChatRequest, _fault: &Fault) -> bool {
+        false
+    }
+
+    /// What asks for the list of models that follows this one, as a parameter of the URL; `None`: this was the last.
+    fn next_models(&self, _list: &Value) -> Option<(&'static str, String)> {
+        None
+    }
+
     /// What reads the answer; it takes at most `limit` bytes of text, reasoning and arguments together.
     fn assembler<'a>(&'a self, names: &'a ToolNames, limit: usize) -> Box<dyn Assemble + Send + 'a>;
 }
@@ -33,6 +44,11 @@ pub trait Assemble {
     /// # Errors
     /// It cannot be read, or the service says that it failed.
     fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), Fault>;
+
+    /// Whether the data of an event says more than that the connection lives.
+    fn is_news(&self, _piece: &str) -> bool {
+        true
+    }
 
     /// Takes a whole answer, that of a request without streaming.
     ///
