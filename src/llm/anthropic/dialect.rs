@@ -67,3 +67,7 @@ impl Dialect for AnthropicDialect {
         Box::new(Assembler::new(names, limit))
     }
 }
+
+#[cfg(test)]
+#[path = "dialect_tests.rs"]
+mod tests;
