@@ -121,7 +121,7 @@ impl Models {
                 preferred.push(service.name.to_owned());
             }
             let config = ProviderConfig {
-                kind: Some(service.kind()),
+                kind: Some(service.kind),
                 base_url: Some(service.base_url.to_owned()),
                 api_key: key,
                 model: service.model.to_owned(),
@@ -351,9 +351,9 @@ fn configured(
     // A key of the environment goes to the service it is for and to no other place.
     if let Some(service) = service.filter(|service| has_same_host(&base_url, service.base_url)) {
         config.api_key = config.api_key.or_else(|| key_in_environment(service, env));
-        let is_key =
+        let proves =
             |header: &String| ["authorization", "x-api-key"].iter().any(|key| header.eq_ignore_ascii_case(key));
-        let brings_own = config.headers.keys().any(is_key);
+        let brings_own = config.headers.keys().any(proves);
         if let (None, Some(variable), false) = (&config.api_key, service.key_variables.first(), brings_own) {
             let message = format!("is missing: set it, or the environment variable {variable}");
             return Err(fault(name, "api_key", &message));
@@ -363,7 +363,7 @@ fn configured(
         config.model = service.map(|service| service.model.to_owned()).unwrap_or_default();
     }
     config.base_url = Some(base_url);
-    config.kind = config.kind.or_else(|| service.map(Service::kind));
+    config.kind = config.kind.or_else(|| service.map(|service| service.kind));
     Entry::new(name, &config, clients)
 }
 

@@ -8,6 +8,7 @@ pub struct Service {
     /// Its name in the configuration.
     pub name: &'static str,
     pub base_url: &'static str,
+    pub kind: ProviderKind,
     /// Environment variables that usually hold its key, the usual one first; none for a server of one's own.
     pub key_variables: &'static [&'static str],
     /// The model that `auto` takes; empty: the first that the server lists.
@@ -17,7 +18,8 @@ pub struct Service {
 /// In the order in which `auto` looks for their keys.
 pub const SERVICES: &[Service] = &[
     hosted("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "gpt-6-luna"),
-    hosted("anthropic", "https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"], "claude-sonnet-5"),
+    hosted("anthropic", "https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"], "claude-sonnet-5")
+        .speaking(ProviderKind::Anthropic),
     hosted("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"], "deepseek-v4-flash"),
     hosted(
         "qwen",
@@ -57,14 +59,14 @@ impl Service {
         SERVICES.iter().find(|service| service.name == name)
     }
 
-    /// The protocol that it speaks.
-    pub fn kind(&self) -> ProviderKind {
-        if self.name == "anthropic" { ProviderKind::Anthropic } else { ProviderKind::Openai }
-    }
-
     /// A server of one's own, that needs no key.
     pub fn is_local(&self) -> bool {
         self.key_variables.is_empty()
+    }
+
+    const fn speaking(mut self, kind: ProviderKind) -> Self {
+        self.kind = kind;
+        self
     }
 }
 
@@ -74,7 +76,7 @@ const fn hosted(
     key_variables: &'static [&'static str],
     model: &'static str,
 ) -> Service {
-    Service { name, base_url, key_variables, model }
+    Service { name, base_url, kind: ProviderKind::Openai, key_variables, model }
 }
 
 const fn local(name: &'static str, base_url: &'static str) -> Service {

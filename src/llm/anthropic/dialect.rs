@@ -54,8 +54,9 @@ impl Dialect for AnthropicDialect {
             .map_err(|error| Fault::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}")))
     }
 
-    fn learn(&self, request: &ChatRequest, fault: &Fault) -> bool {
-        self.lessons.learn(&request.model, fault, self.thinking.is_some())
+    fn learn(&self, model: &str, sent: &[u8], refusal: &str) -> Option<&'static str> {
+        let sent: Value = serde_json::from_slice(sent).ok()?;
+        self.lessons.learn(model, &sent, refusal)
     }
 
     fn next_models(&self, list: &Value) -> Option<(&'static str, String)> {

@@ -9,7 +9,9 @@ use serde_json::json;
 use super::*;
 use crate::llm::remote::RemoteProvider;
 use crate::llm::remote::fake_service::{FakeService, Then, broken_stream, status, stream};
-use crate::llm::{ChatMessage, ChatResponse, LlmError, NoDeltas, Provider, ProviderConfig, ProviderKind};
+use crate::llm::{
+    ChatMessage, ChatResponse, LlmError, Models, NoDeltas, OfflineProvider, Provider, ProviderConfig, ProviderKind,
+};
 
 const KEY: &str = "sk-canary-0123456789";
 const HELLO: &[&str] = &[
@@ -115,6 +117,21 @@ async fn models_are_listed_page_by_page() {
     assert_eq!(models, ["a", "b", "c"]);
     assert!(service.next_request().await.starts_with("GET /v1/models HTTP/1.1\r\n"));
     assert!(service.next_request().await.starts_with("GET /v1/models?after_id=b%26x HTTP/1.1\r\n"));
+}
+
+/// `[providers.anthropic]` needs no `kind`, and takes another where a proxy speaks that.
+#[tokio::test]
+async fn the_known_service_speaks_it_by_its_name() {
+    for (kind, header) in [(None, "x-api-key: "), (Some(ProviderKind::Openai), "authorization: Bearer ")] {
+        let mut service = FakeService::start([status(200, "", r#"{"data":[]}"#)]).await;
+        let (base_url, api_key) = (Some(service.url.clone()), Some(Secret::new(KEY)));
+        let config = ProviderConfig { kind, base_url, api_key, ..ProviderConfig::default() };
+        let configs = [("anthropic".to_owned(), config)].into();
+        let models = Models::build(&configs, |_| None, Arc::new(OfflineProvider)).unwrap();
+        let (_, provider) = models.services().find(|(name, _)| *name == "anthropic").unwrap();
+        provider.models(Duration::from_secs(5)).await.unwrap();
+        assert!(service.next_request().await.contains(&format!("{header}{KEY}\r\n")), "{kind:?}");
+    }
 }
 
 #[test]

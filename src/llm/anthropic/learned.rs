@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::llm::LlmErrorKind;
-use crate::llm::remote::Fault;
+use serde_json::Value;
 
 /// The most models that something is remembered of.
 const MODELS_LIMIT: usize = 256;
@@ -35,28 +34,21 @@ impl Default for Learned {
 }
 
 impl Learned {
-    /// What a refusal teaches; `None`: nothing new.
-    fn after(self, fault: &Fault, thinks: bool) -> Option<Self> {
-        if fault.kind != LlmErrorKind::BadRequest {
+    /// Takes what the refusal of a body says, and tells it in words if it is new.
+    fn learn(&mut self, sent: &Value, refusal: &str) -> Option<&'static str> {
+        const UNSUPPORTED: [&str; 5] = ["support", "deprecated", "not permitted", "not allowed", "expected tags"];
+        let words = refusal.to_lowercase();
+        let is_refused = |field: &str| sent.get(field).is_some() && words.contains(field);
+        if !UNSUPPORTED.iter().any(|phrase| words.contains(phrase)) {
             return None;
         }
-        let words = fault.message.to_lowercase();
-        let is_unsupported = ["support", "deprecated", "not permitted", "not allowed", "unknown", "expected tags"]
-            .iter()
-            .any(|phrase| words.contains(phrase));
-        let mut learned = self;
-        if !is_unsupported {
-            return None;
+        if is_refused("thinking") {
+            // Those that take no number name what they take instead.
+            let adapts = self.thinking == Thinking::Budget && words.contains("adaptive");
+            self.thinking = if adapts { Thinking::Adaptive } else { Thinking::Refused };
+            return Some(if adapts { "as much thinking as it finds right" } else { "no thinking" });
         }
-        if thinks && words.contains("thinking") {
-            learned.thinking = match self.thinking {
-                Thinking::Budget if words.contains("adaptive") => Thinking::Adaptive,
-                _ => Thinking::Refused,
-            };
-        } else if words.contains("temperature") {
-            learned.takes_temperature = false;
-        }
-        (learned != self).then_some(learned)
+        (is_refused("temperature") && std::mem::replace(&mut self.takes_temperature, false)).then_some("no temperature")
     }
 }
 
@@ -71,20 +63,23 @@ impl Lessons {
         self.by_model.lock().unwrap_or_else(PoisonError::into_inner).get(model).copied().unwrap_or_default()
     }
 
-    /// Whether a refusal teaches how to ask `model` otherwise. `thinks`: it was asked to think.
-    pub(super) fn learn(&self, model: &str, fault: &Fault, thinks: bool) -> bool {
-        let Some(learned) = self.of(model).after(fault, thinks) else { return false };
+    /// What the refusal of the body `sent` teaches of how to ask `model`, in words, if it is new.
+    pub(super) fn learn(&self, model: &str, sent: &Value, refusal: &str) -> Option<&'static str> {
         let mut by_model = self.by_model.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut learned = by_model.get(model).copied().unwrap_or_default();
+        let change = learned.learn(sent, refusal)?;
         if by_model.len() >= MODELS_LIMIT && !by_model.contains_key(model) {
             by_model.pop_first();
         }
         by_model.insert(model.to_owned(), learned);
-        true
+        Some(change)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -96,24 +91,24 @@ mod tests {
         let temperature = "HTTP 400: `temperature` is deprecated for this model.";
         let other =
             "HTTP 400: messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`.";
-        let say = |words: &str| Fault::new(LlmErrorKind::BadRequest, words);
+        let (cold, warm, thoughtful) =
+            (json!({}), json!({"temperature": 0.5}), json!({"thinking": {"type": "enabled"}}));
         let lessons = Lessons::default();
-        for (words, thinks, learns, thinking, takes_temperature) in [
-            (other, true, false, Budget, true),
-            (enabled, false, false, Budget, true),
-            (temperature, true, true, Budget, false),
-            (temperature, true, false, Budget, false),
-            (enabled, true, true, Adaptive, false),
-            (none, true, true, Refused, false),
-            (none, true, false, Refused, false),
+        for (sent, words, change, thinking, takes_temperature) in [
+            (&thoughtful, other, None, Budget, true),
+            (&cold, enabled, None, Budget, true),
+            (&warm, temperature, Some("no temperature"), Budget, false),
+            (&warm, temperature, None, Budget, false),
+            (&thoughtful, enabled, Some("as much thinking as it finds right"), Adaptive, false),
+            (&thoughtful, none, Some("no thinking"), Refused, false),
+            (&cold, none, None, Refused, false),
         ] {
-            assert_eq!(lessons.learn("m", &say(words), thinks), learns, "{words}");
+            assert_eq!(lessons.learn("m", sent, words), change, "{words}");
             assert_eq!(lessons.of("m"), Learned { thinking, takes_temperature }, "{words}");
         }
-        assert!(!lessons.learn("n", &Fault::new(LlmErrorKind::Auth, none), true));
         assert_eq!(lessons.of("n"), Learned::default());
         for n in 0..MODELS_LIMIT + 10 {
-            lessons.learn(&n.to_string(), &say(none), true);
+            lessons.learn(&n.to_string(), &warm, temperature);
         }
         assert_eq!(lessons.by_model.lock().unwrap().len(), MODELS_LIMIT);
     }

@@ -17,19 +17,20 @@ pub trait Dialect: Send + Sync {
     /// Headers that go with each request.
     fn headers(&self) -> &'static [(HeaderName, HeaderValue)];
 
+    /// What asks for the list of models that follows this one, as a parameter of the URL; `None`: this was the last.
+    fn next_models(&self, _list: &Value) -> Option<(&'static str, String)> {
+        None
+    }
+
     /// The body of a request.
     ///
     /// # Errors
     /// Why it cannot be written.
     fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, Fault>;
 
-    /// Whether a refusal taught how to ask otherwise, so that the body is to be made anew and sent at once.
-    fn learn(&self, _request: &ChatRequest, _fault: &Fault) -> bool {
-        false
-    }
-
-    /// What asks for the list of models that follows this one, as a parameter of the URL; `None`: this was the last.
-    fn next_models(&self, _list: &Value) -> Option<(&'static str, String)> {
+    /// Notes what a refusal of the body `sent` says of how this model wants to be asked; [`body`](Self::body) heeds it
+    /// from then on. The answer is what was learned, in words, where that is new.
+    fn learn(&self, _model: &str, _sent: &[u8], _refusal: &str) -> Option<&'static str> {
         None
     }
 

@@ -1,5 +1,6 @@
 //! Services that are reached over the network, whatever protocol they speak.
 
+mod adapt;
 mod body;
 mod client;
 mod dialect;

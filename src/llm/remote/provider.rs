@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
 use super::ToolNames;
+use super::adapt::CHANGES_LIMIT;
 use super::body::{AnswerBody, read_capped};
 use super::client::{HttpClients, Reach};
 use super::dialect::Dialect;
@@ -37,8 +38,6 @@ const MODELS_LIMIT: usize = 8 * 1024 * 1024;
 const DRAIN: Duration = Duration::from_millis(20);
 /// The most pages of a list of models.
 const PAGES_LIMIT: usize = 50;
-/// How often one request may be written otherwise, as a refusal taught; none of these counts as a try.
-const LESSONS_LIMIT: usize = 4;
 /// The first wait before another try, doubled with each; half of each is left to chance.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
@@ -58,7 +57,7 @@ pub struct RemoteProvider {
     /// Made with the first request, as a service that nobody asks should cost nothing.
     client: OnceLock<Client>,
     reach: Reach,
-    dialect: Box<dyn Dialect>,
+    pub(super) dialect: Box<dyn Dialect>,
     stream: bool,
     connect_timeout: Duration,
     idle_timeout: Duration,
@@ -173,7 +172,7 @@ impl RemoteProvider {
         Ok(names)
     }
 
-    fn prepare(&self, chat: &ChatRequest, names: &ToolNames) -> Result<Request, Fault> {
+    pub(super) fn prepare(&self, chat: &ChatRequest, names: &ToolNames) -> Result<Request, Fault> {
         let body = self.dialect.body(chat, names, self.stream)?;
         let mut request = Request::new(Method::POST, self.chat_url.clone());
         request.headers_mut().clone_from(&self.headers);
@@ -273,7 +272,7 @@ impl RemoteProvider {
         Some(full.mul_f64(0.5 + 0.5 * chance).max(asked))
     }
 
-    fn error(&self, fault: Fault) -> LlmError {
+    pub(super) fn error(&self, fault: Fault) -> LlmError {
         fault.into_error(&self.name, self.secrets.iter().map(Secret::expose))
     }
 }
@@ -288,7 +287,7 @@ impl Provider for RemoteProvider {
         let started = Instant::now();
         let names = ToolNames::of(&request.tools);
         let mut prepared = self.prepare(request, &names).map_err(|fault| self.error(fault))?;
-        let (mut retries, mut lessons) = (0, 0);
+        let (mut retries, mut changes) = (0, 0);
         loop {
             // A body of plain bytes can always be cloned, and is shared, not copied.
             let Some(again) = prepared.try_clone() else {
@@ -305,10 +304,13 @@ impl Provider for RemoteProvider {
                 }
                 Err(fault) => fault,
             };
-            if lessons < LESSONS_LIMIT && self.dialect.learn(request, &fault) {
-                lessons += 1;
-                tracing::debug!(provider = self.name, reason = fault.message, "the model call is made otherwise");
-                prepared = self.prepare(request, &names).map_err(|fault| self.error(fault))?;
+            if changes < CHANGES_LIMIT
+                && let Some(again) = self.adapted(request, &names, &prepared, &fault)
+            {
+                (prepared, changes) = (again, changes + 1);
+                if watch.has_seen.into_inner() {
+                    sink.delta(Delta::Restart);
+                }
                 continue;
             }
             let Some(wait) = self.wait_before_retry(&fault, retries) else {

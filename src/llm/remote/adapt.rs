@@ -1,0 +1,40 @@
+//! A service that refuses a part of a request is asked again at once without that part, and from then on.
+
+use reqwest::Request;
+
+use super::provider::RemoteProvider;
+use super::{Fault, ToolNames};
+use crate::llm::{ChatRequest, LlmErrorKind};
+
+/// How often one call may be put otherwise; each refusal names one part of it.
+pub(super) const CHANGES_LIMIT: u32 = 6;
+
+impl RemoteProvider {
+    /// The same request as this model takes it, after a refusal that told how; `None` where it told nothing that can be
+    /// helped.
+    pub(super) fn adapted(
+        &self,
+        chat: &ChatRequest,
+        names: &ToolNames,
+        refused: &Request,
+        fault: &Fault,
+    ) -> Option<Request> {
+        // llama.cpp answers 500 where it was started without the switch that tools need, and names the switch.
+        let lacks_switch = fault.kind == LlmErrorKind::Server && fault.message.contains("requires --");
+        if fault.kind != LlmErrorKind::BadRequest && !lacks_switch {
+            return None;
+        }
+        let sent = refused.body()?.as_bytes()?;
+        let change = self.dialect.learn(&chat.model, sent, &fault.message);
+        let again = self.prepare(chat, names).ok()?;
+        // Another call may have learned it meanwhile: what counts is that something else is sent.
+        if again.body()?.as_bytes()? == sent {
+            return None;
+        }
+        if let Some(change) = change {
+            let error = self.error(fault.clone());
+            tracing::warn!(provider = error.provider, model = chat.model, change, %error, "the service refuses a part of the request; asked again without it, and so from now on");
+        }
+        Some(again)
+    }
+}
