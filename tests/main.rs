@@ -11,6 +11,7 @@ mod support;
 
 mod tidy;
 
+mod anthropic;
 mod backup;
 mod canary;
 mod cli;

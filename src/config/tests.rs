@@ -69,6 +69,7 @@ fn the_example_shows_every_key_and_each_commented_one_is_right() {
     assert_eq!((hook.enabled, hook.verify, &hook.retry), (plain.enabled, plain.verify, &plain.retry));
     let provider = loaded.config.providers["NAME"].clone();
     let unset = crate::llm::ProviderConfig {
+        kind: None,
         api_key: None,
         base_url: None,
         headers: [].into(),

@@ -15,6 +15,8 @@ pub enum ProviderKind {
     /// OpenAI-compatible chat completions.
     #[default]
     Openai,
+    /// Anthropic's Messages.
+    Anthropic,
     /// The rule-based responder inside this program.
     Offline,
 }
@@ -51,17 +53,22 @@ pub enum ToolMode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderConfig {
-    pub kind: ProviderKind,
-    /// The key; without one no Authorization header is sent.
+    /// Not set: what the known service of this name speaks, else `openai`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ProviderKind>,
+    /// The key; without one none is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<Secret>,
-    /// Where the service is, with `/v1`; a known provider's name needs none.
+    /// Where the service is, most often with `/v1`; a known provider's name needs none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// More headers to send with each request.
     pub headers: BTreeMap<String, Secret>,
     /// Ask for the answer as it is written.
     pub stream: bool,
+    /// The most tokens that a model may think before it answers, for `kind = "anthropic"`: at least 1024, or 0 for no
+    /// thinking. Thinking sets the temperature aside.
+    pub thinking: u32,
     /// The model that `agent.model = "auto"` takes; empty is the known provider's usual one.
     pub model: String,
     /// Time to connect, TLS included.
@@ -90,11 +97,12 @@ pub struct ProviderConfig {
 impl Default for ProviderConfig {
     fn default() -> Self {
         Self {
-            kind: ProviderKind::Openai,
+            kind: None,
             api_key: None,
             base_url: None,
             headers: BTreeMap::new(),
             stream: true,
+            thinking: 0,
             model: String::new(),
             connect_timeout: Span::from_secs(10),
             idle_timeout: Span::from_secs(60),

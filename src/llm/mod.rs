@@ -1,5 +1,6 @@
 //! Language models: one trait, each service behind it.
 
+mod anthropic;
 mod catalog;
 mod chat;
 mod config;

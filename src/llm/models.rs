@@ -131,7 +131,7 @@ impl Models {
             let (source, key) =
                 key.map_or((KeySource::None, None), |(variable, key)| (KeySource::Variable(variable), Some(key)));
             let config = ProviderConfig {
-                kind: service.kind,
+                kind: Some(service.kind),
                 base_url: Some(service.base_url.to_owned()),
                 api_key: key,
                 model: service.model.to_owned(),
@@ -393,7 +393,7 @@ fn configured(
             message: "is no name for a provider: \"auto\" and names with \"/\" mean something else".to_owned(),
         });
     }
-    if config.kind == ProviderKind::Offline || (name == OFFLINE && config.base_url.is_none()) {
+    if config.kind == Some(ProviderKind::Offline) || (name == OFFLINE && config.base_url.is_none()) {
         return Ok(Entry::offline());
     }
     if name == OFFLINE {
@@ -415,7 +415,9 @@ fn configured(
         {
             (config.api_key, source) = (Some(key), KeySource::Variable(variable));
         }
-        let brings_own = config.headers.keys().any(|header| header.eq_ignore_ascii_case("authorization"));
+        let proves =
+            |header: &String| ["authorization", "x-api-key"].iter().any(|key| header.eq_ignore_ascii_case(key));
+        let brings_own = config.headers.keys().any(proves);
         if let (None, Some(variable), false) = (&config.api_key, service.key_variables.first(), brings_own) {
             let message = format!("is missing: set it, or the environment variable {variable}");
             return Err(fault(name, "api_key", &message));
@@ -425,6 +427,7 @@ fn configured(
         config.model = service.map(|service| service.model.to_owned()).unwrap_or_default();
     }
     config.base_url = Some(base_url);
+    config.kind = config.kind.or_else(|| service.map(|service| service.kind));
     Entry::new(name, &config, source, clients)
 }
 

@@ -46,7 +46,7 @@ pub const SERVICES: &[Service] = &[
     hosted("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "gpt-6-luna")
         .with(Rules { limit: LimitField::MaxCompletionTokens, ..REFUSES_THOUGHTS }),
     hosted("anthropic", "https://api.anthropic.com/v1", &["ANTHROPIC_API_KEY"], "claude-sonnet-5")
-        .with(REFUSES_THOUGHTS),
+        .speaking(ProviderKind::Anthropic),
     hosted("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"], "deepseek-v4-flash").with(WANTS_THOUGHTS),
     hosted(
         "qwen",
@@ -120,6 +120,11 @@ impl Service {
 
     const fn with(mut self, rules: Rules) -> Self {
         self.rules = rules;
+        self
+    }
+
+    const fn speaking(mut self, kind: ProviderKind) -> Self {
+        self.kind = kind;
         self
     }
 }

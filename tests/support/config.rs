@@ -96,6 +96,11 @@ impl Setup {
             .set("providers.scripted.base_url", model.base_url())
     }
 
+    /// As [`Setup::model`], in Anthropic's Messages.
+    pub fn anthropic(self, model: &Model) -> Self {
+        self.model(model).set("providers.scripted.kind", "anthropic")
+    }
+
     pub fn hook(mut self, hook: Hook) -> Self {
         let table = Value::Table(hook.table.clone());
         self = self.set(&format!("channels.webhook.{}", hook.name), table);

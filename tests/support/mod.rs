@@ -1,6 +1,7 @@
 //! What the stories and the bench drive the gateway with: a scripted model, a callback sink, the real binary, a
 //! terminal, and the checker of what must always hold.
 
+pub mod anthropic;
 pub mod config;
 pub mod exposition;
 pub mod gateway;
@@ -12,6 +13,7 @@ pub mod signing;
 pub mod sink;
 
 mod strict;
+mod strict_anthropic;
 
 use std::time::Duration;
 

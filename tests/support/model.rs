@@ -1,4 +1,4 @@
-//! A scripted, strict, recording model server that speaks OpenAI's chat completions on loopback.
+//! A scripted, strict, recording model server on loopback that speaks OpenAI's chat completions and Anthropic's Messages.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use super::reply::{Rendered, Reply};
-use super::{deadline, strict};
+use super::{anthropic, deadline, strict, strict_anthropic};
 
 /// Where the gateway's addition to the user's message begins.
 pub const RUNTIME_CONTEXT: &str = "\n\n[Runtime Context]\n";
@@ -37,7 +37,7 @@ pub struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     pub fn new(n: usize, body: &'a Value) -> Self {
-        let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
+        let messages = anthropic::flat(body["messages"].as_array().map_or(&[][..], Vec::as_slice));
         let role = |message: &Value, role: &str| message["role"] == role;
         let last = messages.iter().rposition(|message| role(message, "user"));
         let after = &messages[last.map_or(0, |i| i + 1)..];
@@ -136,6 +136,7 @@ impl Model {
         let shared = Arc::new(Shared { options, record, count: watch::Sender::new(0), left: watch::Sender::new(0) });
         let app = Router::new()
             .route("/v1/chat/completions", post(complete))
+            .route("/v1/messages", post(message))
             .route("/v1/models", get(models))
             .layer(axum::extract::DefaultBodyLimit::max(64 << 20))
             .with_state(Arc::clone(&shared));
@@ -207,7 +208,35 @@ impl Model {
     }
 }
 
-async fn models() -> Response {
+/// Which form a request has, and its answer.
+#[derive(Clone, Copy, PartialEq)]
+enum Protocol {
+    Openai,
+    Anthropic,
+}
+
+impl Protocol {
+    fn check(self, headers: &HeaderMap, body: &Value) -> Result<(), String> {
+        match self {
+            Self::Openai => strict::check(body),
+            Self::Anthropic => strict_anthropic::check_head(headers).and_then(|()| strict_anthropic::check(body)),
+        }
+    }
+
+    fn error(self, status: u16, message: &str) -> Response {
+        match self {
+            Self::Openai => error(status, message),
+            Self::Anthropic => anthropic::error(status, message),
+        }
+    }
+}
+
+async fn models(headers: HeaderMap) -> Response {
+    if headers.contains_key("anthropic-version") {
+        let data = json!([{"type": "model", "id": "scripted", "display_name": "Scripted"}]);
+        let list = json!({"data": data, "has_more": false, "first_id": "scripted", "last_id": "scripted"});
+        return axum::Json(list).into_response();
+    }
     axum::Json(json!({"object": "list", "data": [{"id": "scripted", "object": "model", "owned_by": "tests"}]}))
         .into_response()
 }
@@ -219,7 +248,15 @@ fn error(status: u16, message: &str) -> Response {
     (status, axum::Json(body)).into_response()
 }
 
-async fn complete(State(shared): State<Arc<Shared>>, bytes: Bytes) -> Response {
+async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, bytes: Bytes) -> Response {
+    serve(shared, Protocol::Openai, &headers, bytes).await
+}
+
+async fn message(State(shared): State<Arc<Shared>>, headers: HeaderMap, bytes: Bytes) -> Response {
+    serve(shared, Protocol::Anthropic, &headers, bytes).await
+}
+
+async fn serve(shared: Arc<Shared>, protocol: Protocol, headers: &HeaderMap, bytes: Bytes) -> Response {
     let parsed = serde_json::from_slice::<Value>(&bytes);
     let mut n = 0;
     shared.count.send_modify(|count| {
@@ -228,12 +265,12 @@ async fn complete(State(shared): State<Arc<Shared>>, bytes: Bytes) -> Response {
     });
     let body = match parsed {
         Ok(body) => body,
-        Err(fault) => return refuse(&shared, Value::Null, &fault.to_string()),
+        Err(fault) => return refuse(&shared, protocol, Value::Null, &fault.to_string()),
     };
     if shared.options.strict
-        && let Err(fault) = strict::check(&body)
+        && let Err(fault) = protocol.check(headers, &body)
     {
-        return refuse(&shared, body, &fault);
+        return refuse(&shared, protocol, body, &fault);
     }
     let asked = Asked::new(n, &body);
     let scripted = shared.record().scripts.iter().rev().find_map(|script| script(&asked));
@@ -244,18 +281,21 @@ async fn complete(State(shared): State<Arc<Shared>>, bytes: Bytes) -> Response {
     if !shared.options.latency.is_zero() {
         tokio::time::sleep(shared.options.latency).await;
     }
-    answer(&reply, n, &body, bytes.len(), Caller(Some(shared))).await
+    let rendered =
+        Rendered { reply: &reply, n, model: body["model"].as_str().unwrap_or_default(), prompt_chars: bytes.len() };
+    answer(protocol, rendered, &body, Caller(Some(shared))).await
 }
 
-fn refuse(shared: &Shared, body: Value, fault: &str) -> Response {
+fn refuse(shared: &Shared, protocol: Protocol, body: Value, fault: &str) -> Response {
     let mut record = shared.record();
     record.refused.push(fault.to_owned());
     record.requests.push(body);
     drop(record);
-    error(400, fault)
+    protocol.error(400, fault)
 }
 
-async fn answer(reply: &Reply, n: usize, body: &Value, prompt_chars: usize, mut caller: Caller) -> Response {
+async fn answer(protocol: Protocol, rendered: Rendered<'_>, body: &Value, mut caller: Caller) -> Response {
+    let reply = rendered.reply;
     if let Some(gate) = &reply.gate {
         gate.pass().await;
     }
@@ -268,7 +308,7 @@ async fn answer(reply: &Reply, n: usize, body: &Value, prompt_chars: usize, mut 
     if let Some(status) = reply.status {
         caller.has_all();
         let words = if reply.text.is_empty() { "scripted failure" } else { &reply.text };
-        let mut response = error(status, words);
+        let mut response = protocol.error(status, words);
         if let Some(value) = &reply.retry_after {
             let value = HeaderValue::from_str(value).expect("a script's header is one");
             response.headers_mut().insert(header::RETRY_AFTER, value);
@@ -276,13 +316,21 @@ async fn answer(reply: &Reply, n: usize, body: &Value, prompt_chars: usize, mut 
         return response;
     }
     let streams = body["stream"] == true;
-    let rendered = Rendered { reply, n, model: body["model"].as_str().unwrap_or_default(), prompt_chars };
     let (kind, chunks) = if let Some(raw) = &reply.raw {
         (if streams { "text/event-stream" } else { "application/json" }, raw.clone())
     } else if streams {
-        ("text/event-stream", rendered.events(body["stream_options"]["include_usage"] == true))
+        let include_usage = body["stream_options"]["include_usage"] == true;
+        let events = match protocol {
+            Protocol::Openai => rendered.events(include_usage),
+            Protocol::Anthropic => rendered.message_events(),
+        };
+        ("text/event-stream", events)
     } else {
-        ("application/json", vec![rendered.plain().to_string().into_bytes()])
+        let whole = match protocol {
+            Protocol::Openai => rendered.plain(),
+            Protocol::Anthropic => rendered.message(),
+        };
+        ("application/json", vec![whole.to_string().into_bytes()])
     };
     let mut response = ([(header::CONTENT_TYPE, kind)], stream(reply.clone(), chunks, caller)).into_response();
     for (name, value) in &reply.headers {

@@ -81,6 +81,8 @@ pub struct Reply {
     pub(super) crlf: bool,
     pub(super) usage: Option<(u64, u64)>,
     pub(super) old_form: bool,
+    pub(super) cached: (u64, u64),
+    pub(super) finish: Option<String>,
 }
 
 impl Reply {
@@ -141,7 +143,7 @@ impl Reply {
         self
     }
 
-    /// Thoughts, sent before the text as `reasoning_content`.
+    /// Thoughts, sent before the text as `reasoning_content`, or as a thinking block with its signature.
     pub fn reasoning(mut self, text: &str) -> Self {
         self.reasoning = text.to_owned();
         self
@@ -236,6 +238,18 @@ impl Reply {
         self.usage = Some((prompt, completion));
         self
     }
+
+    /// Tokens read from the service's cache and written to it, where the protocol counts both.
+    pub fn cached(mut self, read: u64, written: u64) -> Self {
+        self.cached = (read, written);
+        self
+    }
+
+    /// Why the answer ended, in the words of the protocol.
+    pub fn finish(mut self, reason: &str) -> Self {
+        self.finish = Some(reason.to_owned());
+        self
+    }
 }
 
 impl Reply {
@@ -247,7 +261,7 @@ impl Reply {
 }
 
 /// Splits `text` into pieces of `chars` characters.
-fn pieces(text: &str, chars: usize) -> Vec<String> {
+pub(super) fn pieces(text: &str, chars: usize) -> Vec<String> {
     let all: Vec<char> = text.chars().collect();
     all.chunks(chars.max(1)).map(|piece| piece.iter().collect()).collect()
 }
@@ -261,23 +275,24 @@ pub(super) struct Rendered<'a> {
 }
 
 impl Rendered<'_> {
-    fn usage(&self) -> Value {
+    pub(super) fn usage(&self) -> Value {
         let guess = |chars: usize| u64::try_from(chars / 4 + 1).expect("a length fits");
         let written = self.reply.text.len() + self.reply.calls.iter().map(|call| call.arguments.len()).sum::<usize>();
         let (prompt, completion) = self.reply.usage.unwrap_or((guess(self.prompt_chars), guess(written)));
         json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion})
     }
 
-    fn call_id(&self, index: usize, call: &Call) -> String {
+    pub(super) fn call_id(&self, index: usize, call: &Call) -> String {
         call.id.clone().unwrap_or_else(|| format!("call_{}_{index}", self.n))
     }
 
-    fn finish_reason(&self) -> &'static str {
-        match (self.reply.calls.is_empty(), self.reply.old_form) {
+    fn finish_reason(&self) -> &str {
+        let usual = match (self.reply.calls.is_empty(), self.reply.old_form) {
             (true, _) => "stop",
             (false, false) => "tool_calls",
             (false, true) => "function_call",
-        }
+        };
+        self.reply.finish.as_deref().unwrap_or(usual)
     }
 
     /// The body of an answer that is not streamed.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 /// A request's fault, in the words of the error body.
-type Fault = String;
+pub type Fault = String;
 
 const TOP: &[&str] = &[
     "model",
@@ -30,22 +30,22 @@ const TOP: &[&str] = &[
     "frequency_penalty",
 ];
 
-fn object<'a>(value: &'a Value, path: &str) -> Result<&'a Map<String, Value>, Fault> {
+pub fn object<'a>(value: &'a Value, path: &str) -> Result<&'a Map<String, Value>, Fault> {
     value.as_object().ok_or_else(|| format!("{path}: expected an object, got {value}"))
 }
 
-fn only(map: &Map<String, Value>, known: &[&str], path: &str) -> Result<(), Fault> {
+pub fn only(map: &Map<String, Value>, known: &[&str], path: &str) -> Result<(), Fault> {
     match map.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => Err(format!("unknown parameter: {path}.{key}")),
         None => Ok(()),
     }
 }
 
-fn text<'a>(map: &'a Map<String, Value>, key: &str, path: &str) -> Result<&'a str, Fault> {
+pub fn text<'a>(map: &'a Map<String, Value>, key: &str, path: &str) -> Result<&'a str, Fault> {
     map.get(key).and_then(Value::as_str).ok_or_else(|| format!("{path}.{key}: expected a string"))
 }
 
-fn name(name: &str, path: &str) -> Result<(), Fault> {
+pub fn name(name: &str, path: &str) -> Result<(), Fault> {
     let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if (1..=64).contains(&name.len()) && name.chars().all(letters) {
         return Ok(());
@@ -155,7 +155,7 @@ fn functions(body: &Map<String, Value>) -> Result<(), Fault> {
 
 const TYPES: &[&str] = &["null", "boolean", "object", "array", "number", "string", "integer"];
 
-fn schema(value: &Value, path: &str, depth: usize) -> Result<(), Fault> {
+pub fn schema(value: &Value, path: &str, depth: usize) -> Result<(), Fault> {
     if value.is_boolean() {
         return Ok(());
     }

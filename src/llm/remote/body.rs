@@ -92,7 +92,7 @@ fn push_events(
     let mut has_data = false;
     events.push(bytes);
     while let Some(data) = events.next_event().map_err(too_long)? {
-        has_data = true;
+        has_data |= assembler.is_news(&data);
         assembler.push(&data, sink)?;
         if assembler.is_done() {
             break;

@@ -1,6 +1,7 @@
 //! How a service wants to be spoken to. All else is the same for all of them: connections, deadlines, retries.
 
 use reqwest::header::{HeaderName, HeaderValue};
+use serde_json::Value;
 
 use super::{Fault, ToolNames};
 use crate::llm::{ChatRequest, ChatResponse, DeltaSink};
@@ -15,6 +16,11 @@ pub trait Dialect: Send + Sync {
 
     /// Headers that go with each request.
     fn headers(&self) -> &'static [(HeaderName, HeaderValue)];
+
+    /// What asks for the list of models that follows this one, as a parameter of the URL; `None`: this was the last.
+    fn next_models(&self, _list: &Value) -> Option<(&'static str, String)> {
+        None
+    }
 
     /// The body of a request.
     ///
@@ -49,6 +55,11 @@ pub trait Assemble {
     /// # Errors
     /// It cannot be read, or the service says that it failed.
     fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), Fault>;
+
+    /// Whether the data of an event says more than that the connection lives.
+    fn is_news(&self, _piece: &str) -> bool {
+        true
+    }
 
     /// Takes a whole answer, that of a request without streaming.
     ///

@@ -124,6 +124,9 @@ impl Said {
                 LlmErrorKind::Auth
             }
             429 => LlmErrorKind::RateLimit,
+            400 if self.words.to_lowercase().contains("credit balance is too low") => LlmErrorKind::Auth,
+            // A shorter conversation is a smaller request.
+            413 => LlmErrorKind::ContextTooLong,
             500.. => LlmErrorKind::Server,
             _ => LlmErrorKind::BadRequest,
         }
@@ -131,7 +134,7 @@ impl Said {
 
     /// Services agree on no word for it; these are what they say.
     fn is_context_too_long(&self, status: u16) -> bool {
-        const PHRASES: [&str; 10] = [
+        const PHRASES: [&str; 11] = [
             "context length",
             "context window",
             "context size",
@@ -142,6 +145,7 @@ impl Said {
             "too many tokens",
             "range of input length",
             "input token count",
+            "exceed context limit",
         ];
         if [&self.code, &self.type_].iter().any(|word| word.contains("context_length") || word.contains("context_size"))
         {
@@ -198,6 +202,24 @@ mod tests {
             (403, r#"[{"error":{"message":"No access","code":403}}]"#, Auth, "HTTP 403: No access"),
             (404, r#"{"detail":"Not Found"}"#, BadRequest, "HTTP 404: Not Found"),
             (408, "", Timeout, "HTTP 408"),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low."}}"#,
+                Auth,
+                "HTTP 400: Your credit balance is too low.",
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 > 8"}}"#,
+                ContextTooLong,
+                "HTTP 400: prompt is too long: 9 > 8",
+            ),
+            (
+                413,
+                r#"{"error":{"type":"request_too_large","message":"Too large"}}"#,
+                ContextTooLong,
+                "HTTP 413: Too large",
+            ),
             (422, r#"{"detail":[{"loc":["body"]}]}"#, BadRequest, r#"HTTP 422: [{"loc":["body"]}]"#),
             (429, r#"{"message":"slow  down\n please"}"#, RateLimit, "HTTP 429: slow down please"),
             (429, r#"{"error":{"message":"No credit","type":"insufficient_quota"}}"#, Auth, "HTTP 429: No credit"),

@@ -22,6 +22,7 @@ use super::dialect::Dialect;
 use super::fault::{Fault, shorten};
 use super::silence::Silence;
 use crate::guard::mask_url;
+use crate::llm::anthropic::AnthropicDialect;
 use crate::llm::openai::OpenaiDialect;
 use crate::llm::{
     ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, LlmErrorKind, Provider, ProviderConfig, ProviderKind,
@@ -35,6 +36,8 @@ const ERROR_LIMIT: usize = 64 * 1024;
 const MODELS_LIMIT: usize = 8 * 1024 * 1024;
 /// How long a connection may take to end after the last word, to be used again.
 const DRAIN: Duration = Duration::from_millis(20);
+/// The most pages of a list of models.
+const PAGES_LIMIT: usize = 50;
 /// The first wait before another try, doubled with each; half of each is left to chance.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
@@ -84,7 +87,11 @@ impl RemoteProvider {
             return Err(format!("base_url: {} must begin with http:// or https://", mask_url(base.as_str())));
         }
         let connect_timeout = config.connect_timeout.0;
-        let dialect = match config.kind {
+        let dialect: Box<dyn Dialect> = match config.kind.unwrap_or_default() {
+            ProviderKind::Anthropic => Box::new(AnthropicDialect::new(name, config.thinking)?),
+            ProviderKind::Openai | ProviderKind::Offline if config.thinking > 0 => {
+                return Err("thinking: is a setting of kind = \"anthropic\"".to_owned());
+            }
             ProviderKind::Openai | ProviderKind::Offline => Box::new(OpenaiDialect::new(name, &base, config)),
         };
         Ok(Self {
@@ -122,7 +129,7 @@ impl RemoteProvider {
     /// It was not reached within `deadline`.
     pub async fn probe(&self, deadline: Duration) -> Result<Probe, LlmError> {
         let until = Instant::now() + deadline;
-        let response = self.ask_models(until).await.map_err(|fault| self.error(fault))?;
+        let response = self.ask_models(&self.models_url, until).await.map_err(|fault| self.error(fault))?;
         let status = response.status().as_u16();
         let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
@@ -136,25 +143,33 @@ impl RemoteProvider {
     }
 
     async fn list_models(&self, until: Instant) -> Result<Vec<String>, Fault> {
-        let response = self.ask_models(until).await?;
+        let response = self.ask_models(&self.models_url, until).await?;
         self.read_models(response, until).await
     }
 
-    async fn ask_models(&self, until: Instant) -> Result<Response, Fault> {
-        let mut request = Request::new(Method::GET, self.models_url.clone());
+    async fn ask_models(&self, url: &Url, until: Instant) -> Result<Response, Fault> {
+        let mut request = Request::new(Method::GET, url.clone());
         request.headers_mut().clone_from(&self.headers);
         let response = timeout_at(until, self.client()?.execute(request)).await.map_err(|_| late_list())?;
         response.map_err(|error| self.connection_fault(error))
     }
 
-    async fn read_models(&self, response: Response, until: Instant) -> Result<Vec<String>, Fault> {
-        let response = self.check_status(response, until).await?;
-        let body = timeout_at(until, read_capped(response, MODELS_LIMIT)).await.map_err(|_| late_list())?;
-        let list: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let Some(models) = list["data"].as_array() else {
-            return Err(Fault::new(LlmErrorKind::Parse, "the list of models could not be read"));
-        };
-        Ok(models.iter().filter_map(|model| model["id"].as_str()).map(str::to_owned).collect())
+    async fn read_models(&self, mut response: Response, until: Instant) -> Result<Vec<String>, Fault> {
+        let mut names = Vec::new();
+        for _ in 0..PAGES_LIMIT {
+            response = self.check_status(response, until).await?;
+            let body = timeout_at(until, read_capped(response, MODELS_LIMIT)).await.map_err(|_| late_list())?;
+            let list: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let Some(models) = list["data"].as_array() else {
+                return Err(Fault::new(LlmErrorKind::Parse, "the list of models could not be read"));
+            };
+            names.extend(models.iter().filter_map(|model| model["id"].as_str()).map(str::to_owned));
+            let Some((name, value)) = self.dialect.next_models(&list) else { break };
+            let mut next = self.models_url.clone();
+            next.query_pairs_mut().append_pair(name, &value);
+            response = self.ask_models(&next, until).await?;
+        }
+        Ok(names)
     }
 
     pub(super) fn prepare(&self, chat: &ChatRequest, names: &ToolNames) -> Result<Request, Fault> {

@@ -6,7 +6,7 @@ use std::ops::Range;
 /// Bytes go in with [`push`](Self::push), the data of complete events comes out of [`next_event`](Self::next_event).
 /// An event that the stream's end cuts off is never handed out, as the standard has it.
 ///
-/// Names, ids and retry times of events are not read: the services that speak chat completions need none of them.
+/// Names, ids and retry times of events are not read: what services say stands in the data.
 pub struct SseReader {
     received: Vec<u8>,
     /// Where the line begins that is not yet read.

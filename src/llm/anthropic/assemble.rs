@@ -1,0 +1,404 @@
+//! Puts an answer together from its events. No IO: what comes in is the data of events, in order.
+
+use serde_json::{Value, json};
+
+use super::wire::{Count, WireBlock, WireDelta, WireEvent, is_ping, is_unknown};
+use crate::llm::remote::{Assemble, Fault, ToolNames, is_json_object, shorten};
+use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind, Reasoning, ToolCall, Usage};
+
+/// The most blocks, tool calls among them, that one answer may hold.
+const BLOCKS_LIMIT: usize = 512;
+/// The name under which thoughts are kept.
+const THINKING: &str = "thinking";
+
+/// An answer in the making.
+pub(super) struct Assembler<'a> {
+    names: &'a ToolNames,
+    /// The most bytes of text, thoughts and input together.
+    limit: usize,
+    size: usize,
+    /// In order, each with its index.
+    blocks: Vec<(u64, Block)>,
+    model: String,
+    count: Count,
+    stop: Option<Stop>,
+    /// Whole answers show nothing of where a call was cut off.
+    is_whole: bool,
+    done: bool,
+}
+
+/// Why the model stopped.
+#[derive(Debug, PartialEq)]
+enum Stop {
+    End,
+    Length,
+    Refused(String),
+}
+
+enum Block {
+    Text(String),
+    Thinking {
+        text: String,
+        /// Sent by the service itself, not by all that speak like it.
+        signature: Option<String>,
+    },
+    /// Thoughts that nobody but the service can read.
+    Redacted(String),
+    Call(Call),
+    /// Nobody asked for it.
+    Other,
+}
+
+struct Call {
+    id: String,
+    name: String,
+    /// What came in pieces, else what stood in the block's beginning.
+    input: String,
+    first_input: String,
+}
+
+impl<'a> Assembler<'a> {
+    pub(super) fn new(names: &'a ToolNames, limit: usize) -> Self {
+        Self {
+            names,
+            limit,
+            size: 0,
+            blocks: Vec::new(),
+            model: String::new(),
+            count: Count::default(),
+            stop: None,
+            is_whole: false,
+            done: false,
+        }
+    }
+
+    fn take(&mut self, event: WireEvent<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+        self.add_count(event.usage);
+        match event.kind.as_ref() {
+            "error" => return Err(fault(event.error)),
+            "message_start" => {
+                let message = event.message.unwrap_or_default();
+                self.model = message.model.unwrap_or_default().into_owned();
+                self.add_count(message.usage);
+            }
+            "content_block_start" => {
+                let index = event.index.unwrap_or(self.next_index());
+                self.begin(index, event.content_block.unwrap_or_default(), sink)?;
+            }
+            "content_block_delta" => {
+                let index = event.index.unwrap_or(self.next_index().saturating_sub(1));
+                self.add(index, event.delta.unwrap_or_default(), sink)?;
+            }
+            "message_delta" => {
+                let delta = event.delta.unwrap_or_default();
+                if let Some(reason) = delta.stop_reason {
+                    self.stop = Some(read_stop(&reason, delta.stop_details.and_then(|details| details.explanation)));
+                }
+            }
+            "message_stop" => self.done = true,
+            "message" => self.take_whole(event, sink)?,
+            // Some that speak like the service leave the kind out.
+            _ if !event.error.is_null() => return Err(fault(event.error)),
+            "" if event.content.is_some() => self.take_whole(event, sink)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_whole(&mut self, event: WireEvent<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+        self.model = event.model.unwrap_or_default().into_owned();
+        for (index, block) in (0..).zip(event.content.unwrap_or_default()) {
+            self.begin(index, block, sink)?;
+        }
+        // An answer that came whole has ended, whether it says why or not.
+        let reason = event.stop_reason.unwrap_or_default();
+        self.stop = Some(read_stop(&reason, event.stop_details.and_then(|details| details.explanation)));
+        self.is_whole = true;
+        self.done = true;
+        Ok(())
+    }
+
+    fn next_index(&self) -> u64 {
+        self.blocks.iter().map(|(index, _)| index.saturating_add(1)).max().unwrap_or(0)
+    }
+
+    fn begin(&mut self, index: u64, block: WireBlock<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+        if self.blocks.len() >= BLOCKS_LIMIT {
+            let message = format!("the answer holds more than {BLOCKS_LIMIT} blocks");
+            return Err(Fault::new(LlmErrorKind::Parse, message));
+        }
+        let made = match block.kind.as_ref() {
+            "text" => Block::Text(self.text(&block.text.unwrap_or_default(), sink)?),
+            THINKING => {
+                let text = self.thought(&block.thinking.unwrap_or_default(), sink)?;
+                let signature = block.signature.map(|signature| signature.into_owned());
+                self.grow(signature.as_deref().unwrap_or_default())?;
+                Block::Thinking { text, signature }
+            }
+            "redacted_thinking" => {
+                let data = block.data.unwrap_or_default().into_owned();
+                self.grow(&data)?;
+                Block::Redacted(data)
+            }
+            "tool_use" => Block::Call(self.begin_call(block, sink)?),
+            _ => Block::Other,
+        };
+        self.blocks.push((index, made));
+        Ok(())
+    }
+
+    fn begin_call(&mut self, block: WireBlock<'_>, sink: &dyn DeltaSink) -> Result<Call, Fault> {
+        let name = block.name.unwrap_or_default();
+        if name.is_empty() {
+            return Err(Fault::new(LlmErrorKind::Parse, "a tool call came without a name"));
+        }
+        let input = block.input.unwrap_or_default();
+        let first_input = if input.is_empty() { String::new() } else { Value::Object(input).to_string() };
+        let id = self.unique_id(&block.id.unwrap_or_default());
+        for part in [name.as_ref(), &first_input, &id] {
+            self.grow(part)?;
+        }
+        let call = Call { id, name: self.names.meant(&name).to_owned(), input: String::new(), first_input };
+        sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
+        Ok(call)
+    }
+
+    fn unique_id(&self, sent: &str) -> String {
+        let is_taken = |id: &str| self.calls().any(|call| call.id == id);
+        if !sent.is_empty() && !is_taken(sent) {
+            return sent.to_owned();
+        }
+        (self.blocks.len() + 1..).map(|number| format!("call_{number}")).find(|id| !is_taken(id)).unwrap_or_default()
+    }
+
+    fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.blocks.iter().filter_map(|(_, block)| match block {
+            Block::Call(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    fn add(&mut self, index: u64, delta: WireDelta<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+        for piece in [&delta.text, &delta.thinking, &delta.signature, &delta.partial_json].into_iter().flatten() {
+            self.grow(piece)?;
+        }
+        let Some((_, block)) = self.blocks.iter_mut().rev().find(|(other, _)| *other == index) else {
+            return Err(Fault::new(LlmErrorKind::Parse, "a piece came of a block that has not begun"));
+        };
+        match block {
+            Block::Text(text) => {
+                let piece = delta.text.unwrap_or_default();
+                text.push_str(&piece);
+                if !piece.is_empty() {
+                    sink.delta(Delta::Text(&piece));
+                }
+            }
+            Block::Thinking { text, signature } => {
+                let piece = delta.thinking.unwrap_or_default();
+                text.push_str(&piece);
+                if !piece.is_empty() {
+                    sink.delta(Delta::Reasoning(&piece));
+                }
+                if let Some(piece) = delta.signature {
+                    signature.get_or_insert_default().push_str(&piece);
+                }
+            }
+            Block::Call(call) => call.input.push_str(&delta.partial_json.unwrap_or_default()),
+            Block::Redacted(_) | Block::Other => {}
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str, sink: &dyn DeltaSink) -> Result<String, Fault> {
+        self.grow(text)?;
+        if !text.is_empty() {
+            sink.delta(Delta::Text(text));
+        }
+        Ok(text.to_owned())
+    }
+
+    fn thought(&mut self, text: &str, sink: &dyn DeltaSink) -> Result<String, Fault> {
+        self.grow(text)?;
+        if !text.is_empty() {
+            sink.delta(Delta::Reasoning(text));
+        }
+        Ok(text.to_owned())
+    }
+
+    fn grow(&mut self, piece: &str) -> Result<(), Fault> {
+        self.size += piece.len();
+        if self.size > self.limit {
+            let message = format!("the answer is longer than {} bytes", self.limit);
+            return Err(Fault::new(LlmErrorKind::Parse, message));
+        }
+        Ok(())
+    }
+
+    /// Each count is of the whole answer so far, and some services count in the first event only, others in the last.
+    fn add_count(&mut self, count: Option<Count>) {
+        let Some(count) = count else { return };
+        self.count = Count {
+            input_tokens: self.count.input_tokens.max(count.input_tokens),
+            output_tokens: self.count.output_tokens.max(count.output_tokens),
+            cache_read_input_tokens: self.count.cache_read_input_tokens.max(count.cache_read_input_tokens),
+            cache_creation_input_tokens: self.count.cache_creation_input_tokens.max(count.cache_creation_input_tokens),
+        };
+    }
+
+    /// The length limit may have cut the last call: whoever runs half a command does harm.
+    fn drop_cut_call(&mut self) {
+        if let Some((_, Block::Call(call))) = self.blocks.last()
+            && (self.is_whole || !is_json_object(call.written()))
+        {
+            self.blocks.pop();
+        }
+        self.blocks.retain(|(_, block)| match block {
+            Block::Call(call) => is_json_object(&call.arguments()),
+            _ => true,
+        });
+    }
+}
+
+impl Assemble for Assembler<'_> {
+    fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), Fault> {
+        match serde_json::from_str(piece) {
+            Ok(event) => self.take(event, sink),
+            Err(_) if is_unknown(piece) => Ok(()),
+            Err(error) => {
+                let message = format!("unreadable answer ({error}): {}", shorten(piece));
+                Err(Fault::new(LlmErrorKind::Parse, message))
+            }
+        }
+    }
+
+    fn is_news(&self, piece: &str) -> bool {
+        !is_ping(piece)
+    }
+
+    fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), Fault> {
+        self.push(&String::from_utf8_lossy(body), sink)?;
+        self.done = true;
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn is_complete(&self) -> bool {
+        self.done || self.stop.is_some()
+    }
+
+    fn into_response(mut self: Box<Self>, asked: &str) -> Result<ChatResponse, Fault> {
+        let ended = Some(Stop::End).filter(|_| self.done && !self.blocks.is_empty());
+        let Some(stop) = self.stop.take().or(ended) else {
+            let (kind, words) = if self.done {
+                (LlmErrorKind::Parse, "there is no answer in what the service sent")
+            } else {
+                (LlmErrorKind::Connection, "the connection ended before the answer was complete")
+            };
+            return Err(Fault::new(kind, words));
+        };
+        if let Stop::Refused(words) = stop {
+            return Err(Fault::new(LlmErrorKind::Refused, words));
+        }
+        let truncated = stop == Stop::Length;
+        if truncated {
+            self.drop_cut_call();
+        }
+        let usage = usage(&self.count);
+        let mut response =
+            ChatResponse { model: self.model, usage, truncated, reasoning: None, ..ChatResponse::default() };
+        if response.model.is_empty() {
+            asked.clone_into(&mut response.model);
+        }
+        for (_, block) in self.blocks {
+            add_block(&mut response, block);
+        }
+        Ok(response)
+    }
+}
+
+impl Call {
+    /// What the model wrote, which may be nothing.
+    fn written(&self) -> &str {
+        if self.input.trim().is_empty() { &self.first_input } else { &self.input }
+    }
+
+    fn arguments(&self) -> String {
+        let written = self.written();
+        if written.is_empty() { "{}".to_owned() } else { written.to_owned() }
+    }
+}
+
+fn add_block(response: &mut ChatResponse, block: Block) {
+    let mut think = |text: &str, block: Value| {
+        let empty = || Reasoning { field: THINKING.to_owned(), ..Reasoning::default() };
+        let reasoning = response.reasoning.get_or_insert_with(empty);
+        if !reasoning.text.is_empty() && !text.is_empty() {
+            reasoning.text.push_str("\n\n");
+        }
+        reasoning.text.push_str(text);
+        reasoning.blocks.push(block);
+    };
+    match block {
+        Block::Text(text) => response.text.push_str(&text),
+        Block::Thinking { text, signature: Some(signature) } => {
+            think(&text, json!({"type": THINKING, THINKING: text, "signature": signature}));
+        }
+        Block::Thinking { text, signature: None } => think(&text, json!({"type": THINKING, THINKING: text})),
+        Block::Redacted(data) => think("", json!({"type": "redacted_thinking", "data": data})),
+        Block::Call(call) => {
+            let arguments = call.arguments();
+            response.tool_calls.push(ToolCall { id: call.id, name: call.name, arguments });
+        }
+        Block::Other => {}
+    }
+}
+
+fn usage(count: &Count) -> Usage {
+    let cached_tokens = count.cache_read_input_tokens.unwrap_or_default();
+    let fresh = [count.input_tokens, count.cache_creation_input_tokens];
+    Usage {
+        input_tokens: fresh.into_iter().flatten().fold(cached_tokens, u64::saturating_add),
+        output_tokens: count.output_tokens.unwrap_or_default(),
+        cached_tokens,
+    }
+}
+
+fn read_stop(reason: &str, explanation: Option<String>) -> Stop {
+    match reason {
+        "max_tokens" | "model_context_window_exceeded" => Stop::Length,
+        "refusal" => {
+            let words = explanation.filter(|words| !words.trim().is_empty());
+            let words = words.map_or(String::new(), |words| format!(": {}", shorten(&words)));
+            Stop::Refused(format!("the service withheld the answer{words}"))
+        }
+        // `end_turn`, `tool_use`, `stop_sequence`; `pause_turn`, which only the service's own tools bring about.
+        _ => Stop::End,
+    }
+}
+
+/// Inside a stream an error has no status; its type stands for one (Anthropic's API reference, "Errors").
+fn fault(mut error: Value) -> Fault {
+    let status = match error["type"].as_str().unwrap_or_default() {
+        "invalid_request_error" => 400,
+        "authentication_error" => 401,
+        "billing_error" => 402,
+        "permission_error" => 403,
+        "not_found_error" => 404,
+        "timeout_error" => 408,
+        "request_too_large" => 413,
+        "rate_limit_error" => 429,
+        "overloaded_error" => 529,
+        _ => 500,
+    };
+    if let Some(fields) = error.as_object_mut().filter(|fields| !fields.contains_key("code")) {
+        fields.insert("code".to_owned(), status.into());
+    }
+    Fault::from_object(&error)
+}
+
+#[cfg(test)]
+#[path = "assemble_tests.rs"]
+mod tests;

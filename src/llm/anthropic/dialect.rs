@@ -1,0 +1,74 @@
+//! Messages as a protocol.
+
+use reqwest::header::{HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::assemble::Assembler;
+use super::learned::Lessons;
+use super::wire::{LEAST_THINKING, Manner, WireRequest};
+use crate::llm::remote::{Assemble, Dialect, Fault, ToolNames};
+use crate::llm::{ChatRequest, LlmErrorKind};
+
+static HEADERS: [(HeaderName, HeaderValue); 1] =
+    [(HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"))];
+
+/// What one provider says in it.
+pub struct AnthropicDialect {
+    provider: String,
+    /// The most tokens for thoughts, if its models are to think.
+    thinking: Option<u32>,
+    lessons: Lessons,
+}
+
+impl AnthropicDialect {
+    /// `provider` is its name in the configuration, `thinking` the most tokens for thoughts, 0 for none.
+    ///
+    /// # Errors
+    /// `thinking` is less than the service takes.
+    pub fn new(provider: &str, thinking: u32) -> Result<Self, String> {
+        if (1..LEAST_THINKING).contains(&thinking) {
+            return Err(format!("thinking: must be 0 (off) or at least {LEAST_THINKING} tokens"));
+        }
+        let thinking = Some(thinking).filter(|budget| *budget > 0);
+        Ok(Self { provider: provider.to_owned(), thinking, lessons: Lessons::default() })
+    }
+}
+
+impl Dialect for AnthropicDialect {
+    fn chat_path(&self) -> &'static [&'static str] {
+        &["messages"]
+    }
+
+    fn key_header(&self, key: &str) -> (HeaderName, String) {
+        (HeaderName::from_static("x-api-key"), key.to_owned())
+    }
+
+    fn headers(&self) -> &'static [(HeaderName, HeaderValue)] {
+        &HEADERS
+    }
+
+    fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, Fault> {
+        let learned = self.lessons.of(&request.model);
+        let manner = Manner { provider: &self.provider, thinking: self.thinking, learned, stream };
+        serde_json::to_vec(&WireRequest::new(request, names, manner))
+            .map_err(|error| Fault::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}")))
+    }
+
+    fn learn(&self, model: &str, sent: &[u8], refusal: &str) -> Option<&'static str> {
+        let sent: Value = serde_json::from_slice(sent).ok()?;
+        self.lessons.learn(model, &sent, refusal)
+    }
+
+    fn next_models(&self, list: &Value) -> Option<(&'static str, String)> {
+        let last = list["last_id"].as_str().filter(|_| list["has_more"] == true)?;
+        Some(("after_id", last.to_owned()))
+    }
+
+    fn assembler<'a>(&'a self, names: &'a ToolNames, limit: usize) -> Box<dyn Assemble + Send + 'a> {
+        Box::new(Assembler::new(names, limit))
+    }
+}
+
+#[cfg(test)]
+#[path = "dialect_tests.rs"]
+mod tests;

@@ -1,0 +1,115 @@
+//! What models refuse, learned from their refusals: which parameter a model takes changes with each generation, and no
+//! table knows those to come, nor the models of other vendors.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+/// The most models that something is remembered of.
+const MODELS_LIMIT: usize = 256;
+
+/// How a model is asked to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Thinking {
+    /// With a number of tokens.
+    Budget,
+    /// As much as it finds right.
+    Adaptive,
+    /// Not at all.
+    Refused,
+}
+
+/// What is known of one model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Learned {
+    pub thinking: Thinking,
+    pub takes_temperature: bool,
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        Self { thinking: Thinking::Budget, takes_temperature: true }
+    }
+}
+
+impl Learned {
+    /// Takes what the refusal of a body says, and tells it in words if it is new.
+    fn learn(&mut self, sent: &Value, refusal: &str) -> Option<&'static str> {
+        const UNSUPPORTED: [&str; 5] = ["support", "deprecated", "not permitted", "not allowed", "expected tags"];
+        let words = refusal.to_lowercase();
+        let is_refused = |field: &str| sent.get(field).is_some() && words.contains(field);
+        if !UNSUPPORTED.iter().any(|phrase| words.contains(phrase)) {
+            return None;
+        }
+        if is_refused("thinking") {
+            // Those that take no number name what they take instead.
+            let adapts = self.thinking == Thinking::Budget && words.contains("adaptive");
+            self.thinking = if adapts { Thinking::Adaptive } else { Thinking::Refused };
+            return Some(if adapts { "as much thinking as it finds right" } else { "no thinking" });
+        }
+        (is_refused("temperature") && std::mem::replace(&mut self.takes_temperature, false)).then_some("no temperature")
+    }
+}
+
+/// What is known of each model of a provider, as long as the process lives.
+#[derive(Debug, Default)]
+pub(super) struct Lessons {
+    by_model: Mutex<BTreeMap<String, Learned>>,
+}
+
+impl Lessons {
+    pub(super) fn of(&self, model: &str) -> Learned {
+        self.by_model.lock().unwrap_or_else(PoisonError::into_inner).get(model).copied().unwrap_or_default()
+    }
+
+    /// What the refusal of the body `sent` teaches of how to ask `model`, in words, if it is new.
+    pub(super) fn learn(&self, model: &str, sent: &Value, refusal: &str) -> Option<&'static str> {
+        let mut by_model = self.by_model.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut learned = by_model.get(model).copied().unwrap_or_default();
+        let change = learned.learn(sent, refusal)?;
+        if by_model.len() >= MODELS_LIMIT && !by_model.contains_key(model) {
+            by_model.pop_first();
+        }
+        by_model.insert(model.to_owned(), learned);
+        Some(change)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn refusals_teach_once() {
+        use Thinking::*;
+        let enabled = "HTTP 400: \"thinking.type.enabled\" is not supported for this model. Use \
+                       \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior.";
+        let none = "HTTP 400: this model does not support thinking";
+        let temperature = "HTTP 400: `temperature` is deprecated for this model.";
+        let other =
+            "HTTP 400: messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`.";
+        let (cold, warm, thoughtful) =
+            (json!({}), json!({"temperature": 0.5}), json!({"thinking": {"type": "enabled"}}));
+        let lessons = Lessons::default();
+        for (sent, words, change, thinking, takes_temperature) in [
+            (&thoughtful, other, None, Budget, true),
+            (&cold, enabled, None, Budget, true),
+            (&warm, temperature, Some("no temperature"), Budget, false),
+            (&warm, temperature, None, Budget, false),
+            (&thoughtful, enabled, Some("as much thinking as it finds right"), Adaptive, false),
+            (&thoughtful, none, Some("no thinking"), Refused, false),
+            (&cold, none, None, Refused, false),
+        ] {
+            assert_eq!(lessons.learn("m", sent, words), change, "{words}");
+            assert_eq!(lessons.of("m"), Learned { thinking, takes_temperature }, "{words}");
+        }
+        assert_eq!(lessons.of("n"), Learned::default());
+        for n in 0..MODELS_LIMIT + 10 {
+            lessons.learn(&n.to_string(), &warm, temperature);
+        }
+        assert_eq!(lessons.by_model.lock().unwrap().len(), MODELS_LIMIT);
+    }
+}

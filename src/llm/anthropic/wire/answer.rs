@@ -1,0 +1,130 @@
+//! What comes back, whole or as events. Every field may be missing or `null`; what is not known is passed over.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The longest event that is looked at for a ping: pings hold nothing.
+const PING_LIMIT: usize = 200;
+
+/// One event of a stream, or a whole answer, which has the form of the message that `message_start` begins.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::llm) struct WireEvent<'a> {
+    #[serde(rename = "type", borrow)]
+    pub kind: Cow<'a, str>,
+    /// Of which block.
+    pub index: Option<u64>,
+    #[serde(borrow)]
+    pub message: Option<WireMessage<'a>>,
+    #[serde(borrow)]
+    pub content_block: Option<WireBlock<'a>>,
+    #[serde(borrow)]
+    pub delta: Option<WireDelta<'a>>,
+    pub usage: Option<Count>,
+    pub error: Value,
+    /// Of a whole answer.
+    #[serde(borrow)]
+    pub model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub content: Option<Vec<WireBlock<'a>>>,
+    #[serde(borrow)]
+    pub stop_reason: Option<Cow<'a, str>>,
+    pub stop_details: Option<StopDetails>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::llm) struct WireMessage<'a> {
+    #[serde(borrow)]
+    pub model: Option<Cow<'a, str>>,
+    pub usage: Option<Count>,
+}
+
+/// A block, whole or as it begins.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::llm) struct WireBlock<'a> {
+    #[serde(rename = "type", borrow)]
+    pub kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub text: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub thinking: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub signature: Option<Cow<'a, str>>,
+    /// Of `redacted_thinking`.
+    #[serde(borrow)]
+    pub data: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub name: Option<Cow<'a, str>>,
+    pub input: Option<Map<String, Value>>,
+}
+
+/// A piece of a block, or in `message_delta` the end of the message.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::llm) struct WireDelta<'a> {
+    #[serde(rename = "type", borrow)]
+    pub kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub text: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub thinking: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub signature: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub partial_json: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub stop_reason: Option<Cow<'a, str>>,
+    pub stop_details: Option<StopDetails>,
+}
+
+/// Why an answer was withheld.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::llm) struct StopDetails {
+    pub explanation: Option<String>,
+}
+
+/// Tokens so far; the input is what was neither read from the cache nor written to it.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::llm) struct Count {
+    pub input_tokens: Option<u64>,
+    pub output_tokens: Option<u64>,
+    pub cache_read_input_tokens: Option<u64>,
+    pub cache_creation_input_tokens: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Head<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+}
+
+/// Whether an event only says that the connection lives.
+pub(in crate::llm) fn is_ping(piece: &str) -> bool {
+    piece.len() <= PING_LIMIT && serde_json::from_str::<Head<'_>>(piece).is_ok_and(|head| head.kind == "ping")
+}
+
+/// Whether an event that cannot be read is of a kind that did not exist when this was written.
+pub(in crate::llm) fn is_unknown(piece: &str) -> bool {
+    const KNOWN: [&str; 10] = [
+        "",
+        "message",
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+        "ping",
+        "error",
+    ];
+    serde_json::from_str::<Head<'_>>(piece).is_ok_and(|head| !KNOWN.contains(&head.kind.as_ref()))
+}

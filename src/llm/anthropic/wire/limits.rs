@@ -1,0 +1,75 @@
+//! How long an answer may be: the service wants to be told.
+
+/// Where neither the request nor this table says.
+const USUAL: u32 = 8_192;
+/// The least that the service takes for thinking.
+pub(in crate::llm) const LEAST_THINKING: u32 = 1_024;
+
+/// The longest answers, by the beginning of the model's name ("Models overview" of Anthropic's documentation).
+const LONGEST: &[(&str, u32)] = &[
+    ("claude-3-opus", 4_096),
+    ("claude-3-sonnet", 4_096),
+    ("claude-3-haiku", 4_096),
+    ("claude-3-5", 8_192),
+    ("claude-3-7", 64_000),
+    ("claude-opus-4-0", 32_000),
+    ("claude-opus-4-1", 32_000),
+    ("claude-opus-4-2025", 32_000),
+    ("claude-opus-4", 64_000),
+    ("claude-sonnet-4", 64_000),
+    ("claude-haiku-4", 64_000),
+    ("claude-opus-5", 64_000),
+    ("claude-sonnet-5", 64_000),
+];
+
+/// What a request says of lengths, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// Thoughts and answer together.
+    pub max_tokens: u32,
+    /// Of these, for thoughts; none: the model is not to think.
+    pub thinking: Option<u32>,
+}
+
+/// `asked` is the longest answer, `thinking` the most for thoughts, which come on top where they would leave no room.
+pub(super) fn limits(model: &str, asked: Option<u32>, thinking: Option<u32>) -> Limits {
+    let longest = longest(model);
+    let answer = asked.or(longest).unwrap_or(USUAL).max(1);
+    let Some(budget) = thinking else { return Limits { max_tokens: answer, thinking: None } };
+    let together = if answer > budget { answer } else { answer.saturating_add(budget) };
+    let max_tokens = longest.map_or(together, |longest| together.min(longest.max(answer)));
+    // At least half is for the answer where both do not fit.
+    let budget = if budget < max_tokens { budget } else { max_tokens / 2 };
+    Limits { max_tokens, thinking: Some(budget).filter(|budget| *budget >= LEAST_THINKING) }
+}
+
+fn longest(model: &str) -> Option<u32> {
+    // Proxies put the vendor before the name.
+    let name = model.rsplit('/').next().unwrap_or(model);
+    LONGEST.iter().find(|(beginning, _)| name.starts_with(beginning)).map(|(_, tokens)| *tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_thoughts_and_answer() {
+        for (model, asked, thinking, max_tokens, budget) in [
+            ("someone", None, None, 8_192, None),
+            ("someone", Some(100), None, 100, None),
+            ("someone", Some(0), None, 1, None),
+            ("claude-sonnet-5", None, None, 64_000, None),
+            ("anthropic/claude-3-haiku-20240307", None, None, 4_096, None),
+            ("someone", Some(16_000), Some(10_000), 16_000, Some(10_000)),
+            ("someone", Some(1_000), Some(10_000), 11_000, Some(10_000)),
+            ("someone", Some(u32::MAX), Some(10_000), u32::MAX, Some(10_000)),
+            ("claude-3-7-sonnet", None, Some(64_000), 64_000, Some(32_000)),
+            ("claude-3-haiku-1", Some(100), Some(5_000), 4_096, Some(2_048)),
+            ("claude-opus-4-20250514", Some(50_000), Some(1_024), 50_000, Some(1_024)),
+        ] {
+            let expected = Limits { max_tokens, thinking: budget };
+            assert_eq!(limits(model, asked, thinking), expected, "{model} {asked:?} {thinking:?}");
+        }
+    }
+}

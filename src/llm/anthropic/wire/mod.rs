@@ -1,0 +1,13 @@
+//! Messages as they go over the wire (Anthropic's API reference, "Messages" and "Streaming Messages", version 2023-06-01).
+
+mod answer;
+mod conversation;
+mod ids;
+mod limits;
+mod request;
+#[cfg(test)]
+mod rules;
+
+pub(super) use answer::{Count, WireBlock, WireDelta, WireEvent, is_ping, is_unknown};
+pub(super) use limits::LEAST_THINKING;
+pub(super) use request::{Manner, WireRequest};

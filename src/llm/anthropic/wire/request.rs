@@ -1,0 +1,153 @@
+//! What is sent.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::conversation::{CacheControl, Conversation, SentMessage};
+use super::limits::limits;
+use crate::llm::anthropic::learned::{Learned, Thinking};
+use crate::llm::remote::ToolNames;
+use crate::llm::{ChatRequest, ToolSpec};
+
+/// The request of one answer.
+#[derive(Serialize)]
+pub(in crate::llm) struct WireRequest<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<[System<'a>; 1]>,
+    messages: Vec<SentMessage<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<SentTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<ToolChoice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<SentThinking>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stream: bool,
+}
+
+/// What a provider adds to each request.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::llm) struct Manner<'a> {
+    /// Whose thoughts go back.
+    pub provider: &'a str,
+    /// The most tokens for thoughts, if the model is to think.
+    pub thinking: Option<u32>,
+    /// What the model has refused before.
+    pub learned: Learned,
+    pub stream: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum SentThinking {
+    Enabled {
+        budget_tokens: u32,
+    },
+    /// Newer models find the measure themselves, and show nothing of their thoughts unless told to.
+    Adaptive {
+        display: &'static str,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum ToolChoice {
+    None,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum System<'a> {
+    Text { text: &'a str, cache_control: CacheControl },
+}
+
+#[derive(Serialize)]
+struct SentTool<'a> {
+    name: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    input_schema: Cow<'a, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+impl<'a> WireRequest<'a> {
+    pub(in crate::llm) fn new(request: &'a ChatRequest, names: &'a ToolNames, manner: Manner<'_>) -> Self {
+        let mut conversation = Conversation::new(&request.messages, names, manner.provider);
+        let form = manner.learned.thinking;
+        let wanted = manner.thinking.filter(|_| form != Thinking::Refused);
+        // A model that measures its thinking itself may rightly not have thought.
+        let may_think = form == Thinking::Adaptive || conversation.is_thought_through();
+        let limits = limits(&request.model, request.max_tokens, wanted.filter(|_| may_think));
+        let thinking = limits.thinking.map(|budget_tokens| match form {
+            Thinking::Adaptive => SentThinking::Adaptive { display: "summarized" },
+            Thinking::Budget | Thinking::Refused => SentThinking::Enabled { budget_tokens },
+        });
+        // Thoughts without thinking are refused; those of a service that thinks unasked it wants back.
+        if manner.thinking.is_some() && thinking.is_none() {
+            conversation.leave_thoughts_out();
+        }
+        conversation.mark_for_cache();
+        let mut tools: Vec<_> = request.tools.iter().map(|tool| sent_tool(tool, names)).collect();
+        let mut tool_choice = None;
+        // Calls that were made before may stand there only beside their tools.
+        if tools.is_empty() && conversation.has_calls() {
+            tools = conversation.called().into_iter().map(gone_tool).collect();
+            tool_choice = Some(ToolChoice::None);
+        }
+        if let Some(last) = tools.last_mut() {
+            last.cache_control = Some(CacheControl::Ephemeral);
+        }
+        let temperature = request.temperature.filter(|_| thinking.is_none() && manner.learned.takes_temperature);
+        Self {
+            model: &request.model,
+            max_tokens: limits.max_tokens,
+            system: system(&request.system),
+            messages: conversation.messages,
+            tools,
+            tool_choice,
+            temperature: temperature.map(|temperature| temperature.clamp(0.0, 1.0)),
+            thinking,
+            stream: manner.stream,
+        }
+    }
+}
+
+fn system(text: &str) -> Option<[System<'_>; 1]> {
+    let is_empty = text.trim().is_empty();
+    (!is_empty).then_some([System::Text { text, cache_control: CacheControl::Ephemeral }])
+}
+
+fn sent_tool<'a>(tool: &'a ToolSpec, names: &ToolNames) -> SentTool<'a> {
+    let name = names.sent(&tool.name).into_owned();
+    SentTool { name, description: &tool.description, input_schema: input_schema(&tool.parameters), cache_control: None }
+}
+
+/// A tool that is named in the conversation and not to be called again.
+fn gone_tool(name: &str) -> SentTool<'static> {
+    let input_schema = Cow::Owned(json!({"type": "object", "properties": {}}));
+    SentTool { name: name.to_owned(), description: "", input_schema, cache_control: None }
+}
+
+/// A schema as the service takes it: of an object, without choices at its top.
+fn input_schema(schema: &Value) -> Cow<'_, Value> {
+    const CHOICES: [&str; 3] = ["anyOf", "oneOf", "allOf"];
+    let is_object = schema["type"] == "object";
+    if is_object && CHOICES.iter().all(|key| schema.get(key).is_none()) {
+        return Cow::Borrowed(schema);
+    }
+    let mut fields: Map<String, Value> = schema.as_object().cloned().unwrap_or_default();
+    fields.retain(|key, _| !CHOICES.contains(&key.as_str()));
+    fields.insert("type".to_owned(), "object".into());
+    Cow::Owned(Value::Object(fields))
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;
