@@ -1,5 +1,7 @@
 //! Puts an answer together from its events. No IO: what comes in is the data of events, in order.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::wire::{Count, WireBlock, WireDelta, WireEvent, is_ping, is_unknown};
@@ -131,7 +133,7 @@ impl<'a> Assembler<'a> {
             "text" => Block::Text(self.text(&block.text.unwrap_or_default(), sink)?),
             THINKING => {
                 let text = self.thought(&block.thinking.unwrap_or_default(), sink)?;
-                let signature = block.signature.map(|signature| signature.into_owned());
+                let signature = block.signature.map(Cow::into_owned);
                 self.grow(signature.as_deref().unwrap_or_default())?;
                 Block::Thinking { text, signature }
             }

@@ -68,7 +68,7 @@ fn said(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-fn use_of(id: &str, input: Value) -> Value {
+fn use_of(id: &str, input: &Value) -> Value {
     json!({"type": "tool_use", "id": id, "name": "read", "input": input})
 }
 
@@ -111,7 +111,7 @@ fn conversations_take_the_form_that_the_service_wants() {
         (
             "results in one message, in the order of the calls, the user's words after them",
             vec![user("do"), two(), result("b.1", "B"), result("a", ""), user("and"), user("more")],
-            json!([[said("do")], [said("so"), use_of("a", json!({"k": 1})), use_of(b, json!({}))],
+            json!([[said("do")], [said("so"), use_of("a", &json!({"k": 1})), use_of(b, &json!({}))],
                 [{"type": "tool_result", "tool_use_id": "a"}, answer(b, "B"), said("and"), said("more")]]),
         ),
         (
@@ -125,9 +125,9 @@ fn conversations_take_the_form_that_the_service_wants() {
             ],
             json!([
                 [said("do")],
-                [use_of("a", json!({}))],
+                [use_of("a", &json!({}))],
                 [answer("a", "1")],
-                [use_of("a_2", json!({}))],
+                [use_of("a_2", &json!({}))],
                 [answer("a_2", "2")]
             ]),
         ),
@@ -144,7 +144,7 @@ fn conversations_take_the_form_that_the_service_wants() {
             ],
             json!([
                 [said("do")],
-                [said("so"), use_of("a", json!({"k": 1})), use_of(b, json!({}))],
+                [said("so"), use_of("a", &json!({"k": 1})), use_of(b, &json!({}))],
                 [
                     answer("a", "A"),
                     answer(b, "error: there is no result; whether it took effect is unknown"),
