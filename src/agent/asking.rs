@@ -9,7 +9,10 @@ use super::flight::FlightSlot;
 use super::progress::Progress;
 use super::turn::Turn;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ToolCall, ToolSpec, Usage};
+use crate::llm::{
+    ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ToolCall, ToolSpec, Usage, mend_messages,
+};
+use crate::tools::ToolContext;
 
 impl Turn<'_> {
     /// One model call; the last one allowed is told of no tools.
@@ -18,6 +21,10 @@ impl Turn<'_> {
         let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs() };
         let mut messages = self.conversation.clone();
         messages.extend(progress.messages.iter().cloned());
+        if let Some(flaw) = mend_messages(&mut messages) {
+            let ToolContext { turn, session, .. } = &self.tool_context;
+            tracing::warn!(%turn, %session, %flaw, "the conversation was not as services take it and was mended");
+        }
         let request = ChatRequest {
             model: self.model.model.clone(),
             system: self.system.clone(),
@@ -37,7 +44,7 @@ impl Turn<'_> {
         if last_call {
             response.tool_calls.clear();
         }
-        make_ids_unique(&mut response.tool_calls, &progress.messages);
+        make_ids_unique(&mut response.tool_calls, &request.messages);
         if response.usage == Usage::default() {
             response.usage = estimate_usage(&request, &response);
         }
@@ -87,15 +94,16 @@ fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
     Usage { input_tokens: count(input), output_tokens: count(output), cached_tokens: 0 }
 }
 
-/// Some services count their call ids anew in each response; in the journal of a turn each id means one call.
-fn make_ids_unique(calls: &mut [ToolCall], before: &[ChatMessage]) {
-    let mut used: HashSet<String> = before
-        .iter()
-        .filter_map(|message| match message {
-            ChatMessage::Tool { call_id, .. } => Some(call_id.clone()),
-            _ => None,
-        })
-        .collect();
+/// Some services count their call ids anew in each response, others refuse a conversation that holds one twice.
+pub(super) fn make_ids_unique(calls: &mut [ToolCall], before: &[ChatMessage]) {
+    if calls.is_empty() {
+        return;
+    }
+    let id_of = |message: &ChatMessage| match message {
+        ChatMessage::Tool { call_id, .. } => Some(call_id.clone()),
+        _ => None,
+    };
+    let mut used: HashSet<String> = before.iter().filter_map(id_of).collect();
     for call in calls {
         let wanted = if call.id.is_empty() { "call".to_owned() } else { call.id.clone() };
         call.id.clone_from(&wanted);
@@ -112,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_id_means_one_call_of_the_turn() {
+    fn each_id_means_one_call() {
         let call = |id: &str| ToolCall { id: id.to_owned(), name: "x".to_owned(), arguments: String::new() };
         let before = [ChatMessage::Tool { call_id: "a".to_owned(), name: "x".to_owned(), content: String::new() }];
         let mut calls = [call("a"), call("b"), call("b"), call("")];

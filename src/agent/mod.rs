@@ -16,6 +16,7 @@ mod ending;
 mod flight;
 mod journal;
 mod progress;
+mod repeats;
 mod think;
 mod turn;
 

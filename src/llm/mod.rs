@@ -10,6 +10,7 @@ mod prices;
 mod provider;
 mod remote;
 mod services;
+mod valid;
 
 pub use chat::{ChatMessage, ChatRequest, ChatResponse, Reasoning, ToolCall, ToolSpec, Usage};
 pub use config::{ProviderConfig, ProviderKind};
@@ -20,3 +21,4 @@ pub use prices::Price;
 pub use provider::{Delta, DeltaSink, NoDeltas, Provider};
 pub use remote::{EventTooLong, HttpClients, Probe, RemoteProvider, SseReader, install_crypto};
 pub use services::{SERVICES, Service};
+pub use valid::{Flaw, check as check_messages, mend as mend_messages};
