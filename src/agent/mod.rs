@@ -20,6 +20,8 @@ mod repeats;
 mod think;
 mod turn;
 
+mod orchestrators;
+
 mod asking;
 mod calling;
 mod watch;
@@ -30,10 +32,11 @@ mod skill_names;
 mod slash;
 
 pub use agent_loop::{AgentLoop, Probe};
-pub use config::{AgentConfig, Locale, QueueMode};
+pub use config::{AgentConfig, Locale, Orchestrator, QueueMode};
 pub use context::SystemPrompt;
 pub use flight::FlightRecorder;
 pub use lane::LaneRunner;
+pub use orchestrators::Orchestrators;
 pub use phrases::Phrases;
 pub use slash::SlashCommands;
 pub use workspace::{is_prepared, prepare as prepare_workspace};

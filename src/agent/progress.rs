@@ -141,7 +141,9 @@ impl Progress {
         let Some(open) = self.open_calls.iter().position(|open| open.call.id == call_id) else { return };
         self.open_calls.remove(open);
         let asked = self.messages.iter().rposition(|message| matches!(message, ChatMessage::Assistant { .. }));
-        let Some(ChatMessage::Assistant { tool_calls, .. }) = asked.and_then(|at| self.messages.get(at)) else { return };
+        let Some(ChatMessage::Assistant { tool_calls, .. }) = asked.and_then(|at| self.messages.get(at)) else {
+            return;
+        };
         let is_before = |message: &ChatMessage| match message {
             ChatMessage::Tool { call_id: other, .. } => {
                 tool_calls.iter().take_while(|call| call.id != call_id).any(|call| call.id == *other)

@@ -36,6 +36,11 @@ pub trait Provider: Send + Sync {
     /// Its name in the configuration.
     fn name(&self) -> &str;
 
+    /// Whether `model` can be given tools; one that cannot is asked in text.
+    fn takes_tools(&self, _model: &str) -> bool {
+        true
+    }
+
     /// Asks once, with the provider's own retries and deadlines inside, and streams to `sink` where it can.
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError>;
 }
