@@ -26,6 +26,8 @@ mod asking;
 mod calling;
 mod watch;
 
+#[cfg(test)]
+mod conversation_tests;
 mod history;
 mod phrases;
 mod skill_names;

@@ -17,6 +17,8 @@ pub use config::{ProviderConfig, ProviderKind};
 pub use error::{LlmError, LlmErrorKind};
 pub use models::{ModelChoice, ModelError, Models, OFFLINE, ProviderFault};
 pub use offline::OfflineProvider;
+#[cfg(test)]
+pub(crate) use openai::sent as openai_request;
 pub use prices::Price;
 pub use provider::{Delta, DeltaSink, NoDeltas, Provider};
 pub use remote::{EventTooLong, HttpClients, Probe, RemoteProvider, SseReader, install_crypto};

@@ -2,6 +2,10 @@
 
 mod assemble;
 mod dialect;
+#[cfg(test)]
+mod testing;
 mod wire;
 
 pub use dialect::OpenaiDialect;
+#[cfg(test)]
+pub use testing::sent;

@@ -97,7 +97,7 @@ impl Form for ReactForm<'_> {
         let whose = if count > 1 { format!("({name}) ") } else { String::new() };
         let mut text = format!("Observation: {whose}{content}");
         let is_object = |call: &ToolCall| serde_json::from_str::<Value>(&call.arguments).is_ok_and(|it| it.is_object());
-        if call.is_some_and(|call| !is_object(call)) {
+        if !self.tools.is_empty() && call.is_some_and(|call| !is_object(call)) {
             text.push_str(&self.reminder(name));
         }
         text
