@@ -127,8 +127,11 @@ async fn nonsense_is_observed_and_the_limit_gives_an_answer() {
 async fn a_session_goes_over_to_a_model_without_tools_and_back() {
     let (native, small) = (Model::start().await, Model::start().await);
     let list = json!({"path": "."});
-    native.on("first", [Reply::tool("list_dir", &list).saying("I look."), Reply::text("There are files.")]);
-    native.on("third", [Reply::tool("list_dir", &list), Reply::text("Still there.")]);
+    native.on(
+        "first",
+        [Reply::tool("list_dir", &list).call_id("same").saying("I look."), Reply::text("There are files.")],
+    );
+    native.on("third", [Reply::tool("list_dir", &list).call_id("same"), Reply::text("Still there.")]);
     writes(
         &small,
         "second",
@@ -153,6 +156,8 @@ async fn a_session_goes_over_to_a_model_without_tools_and_back() {
     assert!(told[2].starts_with("user: Observation: ") && told[2].contains("USER.md"), "{told:#?}");
     assert_eq!(told[3..], ["assistant: Final Answer: There are files.", "user: second"]);
     let messages = native.requests().last().unwrap()["messages"].clone();
+    let ids: Vec<_> = messages.as_array().unwrap().iter().filter_map(|it| it["tool_calls"][0]["id"].as_str()).collect();
+    assert!(ids[0] == "same" && ids[2] == "same_2" && ids.len() == 3, "each id means one call: {ids:?}");
     assert_eq!(messages[6]["tool_calls"][0]["function"]["name"], "read_file", "{messages:#}");
     assert_eq!((&messages[6]["content"], &messages[7]["role"]), (&json!("I read."), &json!("tool")), "{messages:#}");
     assert_eq!(

@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    fn tool(required: &[&str], properties: Value) -> ToolSpec {
+    fn tool(required: &[&str], properties: &Value) -> ToolSpec {
         let parameters = json!({"type": "object", "required": required, "properties": properties});
         ToolSpec { name: "x".to_owned(), description: String::new(), parameters }
     }
@@ -130,10 +130,10 @@ mod tests {
     #[test]
     fn inputs_become_arguments() {
         let text = || json!({"type": "string"});
-        let one = tool(&["path"], json!({"path": text(), "depth": {"type": "integer"}}));
-        let two = tool(&["path", "content"], json!({"path": text(), "content": text()}));
-        let number = tool(&[], json!({"count": {"type": "integer"}}));
-        let list = tool(&["names"], json!({"names": {"type": "array"}}));
+        let one = tool(&["path"], &json!({"path": text(), "depth": {"type": "integer"}}));
+        let two = tool(&["path", "content"], &json!({"path": text(), "content": text()}));
+        let number = tool(&[], &json!({"count": {"type": "integer"}}));
+        let list = tool(&["names"], &json!({"names": {"type": "array"}}));
         for (input, tool, expected) in [
             (r#"{"path": "a"}"#, Some(&one), r#"{"path":"a"}"#),
             ("```json\n{\"path\": \"a\"}\n```", Some(&one), r#"{"path":"a"}"#),

@@ -88,19 +88,36 @@ struct State<'a> {
     text: String,
     filter: ThinkFilter,
     reader: Reader<'a>,
+    /// A think block came last: the thought that follows begins a line of its own.
+    after_block: bool,
 }
 
 impl<'a> State<'a> {
     fn new(tools: &'a [ToolSpec]) -> Self {
-        Self { text: String::new(), filter: ThinkFilter::default(), reader: Reader::new(tools) }
+        Self { text: String::new(), filter: ThinkFilter::default(), reader: Reader::new(tools), after_block: false }
     }
 
     fn read(&mut self, pieces: Vec<think::Piece>) -> Vec<Piece> {
-        let read = |piece| match piece {
-            think::Piece::Text(text) => self.reader.push(&text),
-            think::Piece::Thought(text) => vec![Piece::Thought(text)],
-        };
-        pieces.into_iter().flat_map(read).collect()
+        let mut read = Vec::new();
+        for piece in pieces {
+            match piece {
+                think::Piece::Thought(text) => {
+                    self.after_block = true;
+                    read.push(Piece::Thought(text));
+                }
+                think::Piece::Text(text) => {
+                    for mut piece in self.reader.push(&text) {
+                        if let Piece::Thought(thought) = &mut piece
+                            && std::mem::take(&mut self.after_block)
+                        {
+                            thought.insert(0, '\n');
+                        }
+                        read.push(piece);
+                    }
+                }
+            }
+        }
+        read
     }
 }
 
@@ -126,7 +143,7 @@ impl<'a> Watched<'a> {
         let mut pieces = state.read(held);
         let (read, rest) = state.reader.finish(response.truncated);
         pieces.extend(rest);
-        show(pieces, self.sink);
+        show(&pieces, self.sink);
         read
     }
 
@@ -149,15 +166,15 @@ impl DeltaSink for Watched<'_> {
             let told_apart = state.filter.push(text);
             (state.read(told_apart), state.reader.is_over())
         };
-        show(pieces, self.sink);
+        show(&pieces, self.sink);
         if is_over {
             self.over.notify_one();
         }
     }
 }
 
-fn show(pieces: Vec<Piece>, sink: &dyn DeltaSink) {
-    for piece in &pieces {
+fn show(pieces: &[Piece], sink: &dyn DeltaSink) {
+    for piece in pieces {
         sink.delta(match piece {
             Piece::Thought(text) => Delta::Reasoning(text),
             Piece::Text(text) => Delta::Text(text),

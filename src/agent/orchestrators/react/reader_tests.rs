@@ -13,7 +13,7 @@ fn tools() -> Vec<ToolSpec> {
     vec![tool("list_dir", &["path"]), tool("read_file", &["path"]), tool("write_file", &["path", "content"])]
 }
 
-/// What is read, and what was shown of it: `(thought)`, `text`, `<name>`, and what comes after the last void.
+/// What is read, and the thoughts that were shown, when it comes in pieces of `size` characters.
 fn read_in(size: usize, text: &str, is_cut: bool) -> (Read, String) {
     let tools = tools();
     let mut reader = Reader::new(&tools);
@@ -30,7 +30,10 @@ fn read_in(size: usize, text: &str, is_cut: bool) -> (Read, String) {
             Piece::Thought(text) => thought += &text,
             Piece::Text(text) => said += &text,
             Piece::Call { id, name } => called.push((id, name)),
-            Piece::Void => (thought.clear(), said.clear()).0,
+            Piece::Void => {
+                thought.clear();
+                said.clear();
+            }
         }
     }
     let calls: Vec<_> = read.calls.iter().map(|call| (call.id.clone(), call.name.clone())).collect();
