@@ -35,6 +35,7 @@ mod paths;
 mod process;
 mod prompt;
 mod provider;
+mod react;
 mod reload;
 mod service;
 mod services;

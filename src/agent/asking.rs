@@ -9,7 +9,8 @@ use super::flight::FlightSlot;
 use super::progress::Progress;
 use super::turn::Turn;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ToolSpec, Usage};
+use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ToolSpec, Usage, mend_messages};
+use crate::tools::ToolContext;
 
 impl Turn<'_> {
     /// One model call; the last one allowed is told of no tools.
@@ -18,6 +19,10 @@ impl Turn<'_> {
         let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs() };
         let mut messages = self.conversation.clone();
         messages.extend(progress.messages.iter().cloned());
+        if let Some(flaw) = mend_messages(&mut messages) {
+            let ToolContext { turn, session, .. } = &self.tool_context;
+            tracing::warn!(%turn, %session, %flaw, "the conversation was not as services take it and was mended");
+        }
         let request = ChatRequest {
             model: self.model.model.clone(),
             system: self.system.clone(),

@@ -24,12 +24,29 @@ pub enum QueueMode {
     Collect,
 }
 
+/// How a model is led to an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Orchestrator {
+    /// By its own tool calls, or by `react` where the model takes no tools.
+    #[default]
+    Auto,
+    /// By its own tool calls.
+    Tools,
+    /// By actions and observations written as text.
+    React,
+    /// By one question, without tools.
+    Plain,
+}
+
 /// How turns run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentConfig {
     /// `auto`, or `PROVIDER/MODEL`.
     pub model: String,
+    /// How the model uses tools: `auto`, `tools`, `react` or `plain`.
+    pub orchestrator: Orchestrator,
     pub locale: Locale,
     /// IANA name, e.g. `Asia/Shanghai`; empty is the system's.
     pub timezone: String,
@@ -67,6 +84,7 @@ impl Default for AgentConfig {
     fn default() -> Self {
         Self {
             model: "auto".to_owned(),
+            orchestrator: Orchestrator::Auto,
             locale: Locale::En,
             timezone: String::new(),
             workspace: String::new(),

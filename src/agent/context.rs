@@ -165,11 +165,28 @@ pub fn choose(
         let steady = (cut..rows.len()).find(|at| rows[*at].seq % step == 0);
         cut = steady.filter(|at| at - cut <= (rows.len() - cut) / 2).unwrap_or(cut);
     }
-    // A turn begins with the user's message; half a turn would be an orphan tool result sooner or later.
-    cut += rows[cut..].iter().take_while(|row| row.role != "user").count();
-    rows.drain(..cut);
+    // A turn begins with the user's message; half a turn would be an orphan tool result sooner or later. Only of a turn
+    // that is too long by itself the end is given, or "go on" would find nothing to go on with.
+    let whole = (cut..rows.len()).find(|at| rows[*at].role == "user");
+    let end = || (cut + 1..rows.len()).find(|at| rows[*at].role == "assistant");
+    rows.drain(..whole.or_else(end).unwrap_or(rows.len()));
     let from = rows.first().map_or(head.next_seq, |row| row.seq);
-    Ok((from, rows))
+    Ok((from, with_question(connection, session, rows)?))
+}
+
+/// Before the end of a turn stands the message that the turn answers.
+fn with_question(
+    connection: &Connection,
+    session: &str,
+    mut rows: Vec<MessageRow>,
+) -> Result<Vec<MessageRow>, StoreError> {
+    if let Some(first) = rows.first().filter(|row| row.role != "user")
+        && let Some(question) = messages::user_before(connection, session, first.seq)?
+        && question.turn == first.turn
+    {
+        rows.insert(0, question);
+    }
+    Ok(rows)
 }
 
 /// The messages that a turn was given before, for the same turn after a restart.
@@ -178,7 +195,7 @@ pub fn choose_again(
     session: &str,
     context: &ContextStep,
 ) -> Result<Vec<MessageRow>, StoreError> {
-    messages::range(connection, session, context.from, context.to)
+    with_question(connection, session, messages::range(connection, session, context.from, context.to)?)
 }
 
 /// Reads rows back into messages.
@@ -229,6 +246,43 @@ mod tests {
         }
         starts.dedup();
         assert_eq!(starts, (0..=64).step_by(4).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn of_a_turn_that_is_too_long_by_itself_the_end_is_given_with_its_question() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let call = |n: usize| crate::llm::ToolCall { id: n.to_string(), name: "x".into(), arguments: "{}".into() };
+        let mut turn = vec![ChatMessage::user("count to twenty")];
+        for n in 1..=20 {
+            turn.push(ChatMessage::Assistant { content: String::new(), reasoning: None, tool_calls: vec![call(n)] });
+            turn.push(ChatMessage::Tool { call_id: n.to_string(), name: "x".into(), content: n.to_string() });
+        }
+        turn.push(ChatMessage::assistant("I stopped at the limit"));
+        let (head, from, rows, again) = store
+            .write(crate::store::Commit::Logged, move |connection| {
+                let rows = turn.iter().map(|m| (m.role(), serde_json::to_string(m).unwrap()));
+                messages::append(connection, "s", Uuid::now_v7(), rows)?;
+                let head = messages::session(connection, "s")?;
+                let (from, rows) = choose(connection, "s", &head, Window { messages: 8, tokens: 10_000 })?;
+                let context = ContextStep {
+                    system: String::new(),
+                    from,
+                    to: head.next_seq,
+                    user: String::new(),
+                    model: String::new(),
+                };
+                let again = choose_again(connection, "s", &context)?;
+                Ok((head, from, rows, again))
+            })
+            .await
+            .unwrap();
+        assert_eq!((head.next_seq, from), (42, 35));
+        assert_eq!(rows, again, "a restart gives the same");
+        let mut given = read_messages(&rows).unwrap();
+        assert_eq!((given.len(), &given[0]), (8, &ChatMessage::user("count to twenty")));
+        given.push(ChatMessage::user("go on"));
+        assert_eq!(crate::llm::check_messages(&given), Ok(()));
     }
 
     #[tokio::test]

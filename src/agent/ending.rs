@@ -113,29 +113,18 @@ impl Ending {
     ) -> Result<(), StoreError> {
         let steps = turn_steps::of_turn(connection, self.turn)?;
         // A journal that cannot be believed adds nothing but the message and what was said about it.
-        let mut progress = Progress::read(&steps).unwrap_or_default();
-        progress.close_calls(reason);
-        let mut said = vec![ChatMessage::user(user)];
-        said.extend(progress.messages);
-        said.push(ChatMessage::assistant(self.reply.as_str()));
-        for message in &mut said {
-            // What the model thought is in the journal; the session keeps what was said, and the thoughts behind calls,
-            // which some services want back in all later turns (DeepSeek's thinking mode, Gemini's signatures).
-            if let ChatMessage::Assistant { reasoning, tool_calls, .. } = message
-                && tool_calls.is_empty()
-            {
-                *reasoning = None;
-            }
-        }
+        let progress = Progress::read(&steps).unwrap_or_default();
+        let usage = progress.usage;
+        let said = said(user, progress, reason, &self.reply);
         let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
         let roles = said.iter().map(ChatMessage::role);
         messages::append(connection, session, self.turn, roles.zip(bodies))?;
         if !self.model.is_empty() {
             let used = Tokens {
                 turns: 1,
-                input: progress.usage.input_tokens,
-                output: progress.usage.output_tokens,
-                cached: progress.usage.cached_tokens,
+                input: usage.input_tokens,
+                output: usage.output_tokens,
+                cached: usage.cached_tokens,
             };
             usage::add(connection, self.turn, session, &self.model, used)?;
         }
@@ -158,6 +147,24 @@ impl Ending {
             },
         })
     }
+}
+
+/// What a turn adds to its session: the user's message, what was done with open calls closed by `reason`, the reply.
+pub(super) fn said(user: &str, mut progress: Progress, reason: &str, reply: &str) -> Vec<ChatMessage> {
+    progress.close_calls(reason);
+    let mut said = vec![ChatMessage::user(user)];
+    said.extend(progress.messages);
+    said.push(ChatMessage::assistant(reply));
+    for message in &mut said {
+        // What the model thought is in the journal; the session keeps what was said, and the thoughts behind calls,
+        // which some services want back in all later turns (DeepSeek's thinking mode, Gemini's signatures).
+        if let ChatMessage::Assistant { reasoning, tool_calls, .. } = message
+            && tool_calls.is_empty()
+        {
+            *reasoning = None;
+        }
+    }
+    said
 }
 
 /// How long ago a message was accepted; a clock that was set back makes it now.

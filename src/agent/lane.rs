@@ -19,6 +19,7 @@ use super::ending::{Append, Ending, since};
 use super::flight::{FlightRecorder, FlightSlot};
 use super::journal::{Journal, StoreJournal};
 use super::lanes::Company;
+use super::orchestrators::Orchestrators;
 use super::phrases::{Phrases, fill};
 use super::progress::{ContextStep, Progress, StepBody};
 use super::slash::{Answered, SessionChange, Slash, SlashCommands, wanted_model};
@@ -48,6 +49,7 @@ pub struct LaneRunner {
     pub config: AgentConfig,
     pub timezone: TimeZone,
     pub models: Arc<Models>,
+    pub orchestrators: Orchestrators,
     pub tools: Arc<Executor>,
     pub system: SystemPrompt,
     pub slash: Arc<SlashCommands>,
@@ -213,7 +215,7 @@ impl LaneRunner {
         let (head, history, from) = self.history(session, last, progress.context.clone()).await?;
         let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
         let model = match self.models.resolve(&wanted).await {
-            Ok(model) => model,
+            Ok(model) => self.orchestrators.over(model),
             Err(error) => {
                 let reply = fill(self.phrases.no_model, &[&wanted, &error.to_string()]);
                 let answer = Answer { reply, error: Some("no_model") };

@@ -16,24 +16,30 @@ mod ending;
 mod flight;
 mod journal;
 mod progress;
+mod repeats;
 mod think;
 mod turn;
+
+mod orchestrators;
 
 mod asking;
 mod call_ids;
 mod calling;
 mod watch;
 
+#[cfg(test)]
+mod conversation_tests;
 mod history;
 mod phrases;
 mod skill_names;
 mod slash;
 
 pub use agent_loop::{AgentLoop, Probe};
-pub use config::{AgentConfig, Locale, QueueMode};
+pub use config::{AgentConfig, Locale, Orchestrator, QueueMode};
 pub use context::SystemPrompt;
 pub use flight::FlightRecorder;
 pub use lane::LaneRunner;
+pub use orchestrators::Orchestrators;
 pub use phrases::Phrases;
 pub use slash::SlashCommands;
 pub use workspace::{is_prepared, prepare as prepare_workspace};

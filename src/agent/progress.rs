@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::repeats::Repeats;
 use crate::llm::{ChatMessage, ChatResponse, ToolCall, Usage};
 use crate::store::turn_steps::{self, StepRow};
 use crate::tools::ToolResult;
@@ -72,6 +73,7 @@ pub struct Progress {
     pub active: Duration,
     /// A response without tool calls: the turn only has to end.
     pub answer: Option<ChatResponse>,
+    repeats: Repeats,
 }
 
 /// The journal cannot be believed, or not be read by this program.
@@ -113,8 +115,13 @@ impl Progress {
             }
             StepBody::ToolResult { call_id, name, result, active_ms } => {
                 self.active = Duration::from_millis(active_ms);
-                self.open_calls.retain(|open| open.call.id != call_id);
-                self.messages.push(ChatMessage::Tool { call_id, name, content: result.render() });
+                let mut content = result.render();
+                if let Some(open) = self.open_calls.iter().find(|open| open.call.id == call_id)
+                    && let Some(note) = self.repeats.note(&open.call, &content)
+                {
+                    content.push_str(&note);
+                }
+                self.answer_call(&call_id, name, content);
             }
             StepBody::Note { .. } => {}
         }
@@ -122,15 +129,34 @@ impl Progress {
 
     /// Gives every open call a result, so that the conversation is valid as it stands.
     pub fn close_calls(&mut self, reason: &str) {
-        for open in std::mem::take(&mut self.open_calls) {
-            let ToolCall { id, name, .. } = open.call;
-            let reason = if open.interrupted { INTERRUPTED } else { reason };
-            let content = ToolResult::failed(reason).render();
-            self.messages.push(ChatMessage::Tool { call_id: id, name, content });
+        while let Some(OpenCall { call, interrupted }) = self.open_calls.first().cloned() {
+            let reason = if interrupted { INTERRUPTED } else { reason };
+            self.answer_call(&call.id, call.name, ToolResult::failed(reason).render());
         }
     }
 
+    /// Puts a result where it belongs: results come in any order and stand in the order asked. One that no call waits
+    /// for belongs nowhere.
+    fn answer_call(&mut self, call_id: &str, name: String, content: String) {
+        let Some(open) = self.open_calls.iter().position(|open| open.call.id == call_id) else { return };
+        self.open_calls.remove(open);
+        let asked = self.messages.iter().rposition(|message| matches!(message, ChatMessage::Assistant { .. }));
+        let Some(ChatMessage::Assistant { tool_calls, .. }) = asked.and_then(|at| self.messages.get(at)) else {
+            return;
+        };
+        let is_before = |message: &ChatMessage| match message {
+            ChatMessage::Tool { call_id: other, .. } => {
+                tool_calls.iter().take_while(|call| call.id != call_id).any(|call| call.id == *other)
+            }
+            _ => true,
+        };
+        let place = self.messages.iter().rposition(is_before).map_or(0, |at| at + 1);
+        self.messages.insert(place, ChatMessage::Tool { call_id: call_id.to_owned(), name, content });
+    }
+
     fn respond(&mut self, response: ChatResponse, active_ms: u64) {
+        // A result that could not be read again leaves its call open; the model has gone on since.
+        self.close_calls(INTERRUPTED);
         self.usage += response.usage;
         self.active = Duration::from_millis(active_ms);
         if response.tool_calls.is_empty() {
@@ -215,6 +241,35 @@ mod tests {
         }
         let done = Progress::read(&rows(&[response(&[])])).unwrap();
         assert!(done.answer.is_some() && done.active == Duration::from_millis(5));
+    }
+
+    #[test]
+    fn results_stand_in_the_order_asked_whenever_they_come() {
+        let unreadable = |at: usize, bodies: &[StepBody]| {
+            let mut steps = rows(bodies);
+            steps[at].version = 99;
+            Progress::read(&steps).unwrap()
+        };
+        let answered = |progress: &Progress| {
+            let id = |message: &ChatMessage| match message {
+                ChatMessage::Tool { call_id, content, .. } if content.contains("unknown") => format!("{call_id}?"),
+                ChatMessage::Tool { call_id, .. } => call_id.clone(),
+                other => other.role().to_owned(),
+            };
+            progress.messages.iter().map(id).collect::<Vec<_>>().join(" ")
+        };
+        let three = [response(&["a", "b", "c"]), result("c"), result("a"), result("x"), result("a"), result("b")];
+        assert_eq!(answered(&Progress::read(&rows(&three)).unwrap()), "assistant a b c");
+
+        let mut lost = unreadable(1, &[response(&["a", "b"]), result("a"), result("b")]);
+        assert_eq!((answered(&lost).as_str(), open(&lost)), ("assistant b", vec![("a", true)]));
+        lost.close_calls("stopped");
+        assert_eq!(answered(&lost), "assistant a? b");
+
+        let gone_on = unreadable(1, &[response(&["a"]), result("a"), response(&["b"]), result("b")]);
+        assert_eq!((answered(&gone_on).as_str(), open(&gone_on)), ("assistant a? assistant b", vec![]));
+        let ended = unreadable(1, &[response(&["a"]), result("a"), response(&[])]);
+        assert_eq!((answered(&ended).as_str(), ended.answer.is_some()), ("assistant a?", true));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::Context;
 use jiff::tz::TimeZone;
 
-use crate::agent::{FlightRecorder, LaneRunner, Phrases, SlashCommands, SystemPrompt};
+use crate::agent::{FlightRecorder, LaneRunner, Orchestrators, Phrases, SlashCommands, SystemPrompt};
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
 use crate::config::Config;
 use crate::home::Home;
@@ -93,6 +93,7 @@ pub(super) fn lane_runner(
         config: config.agent.clone(),
         timezone: slash.timezone.clone(),
         models: slash.models.clone(),
+        orchestrators: Orchestrators::new(config.agent.orchestrator),
         tools: slash.tools.clone(),
         system,
         phrases: slash.phrases,

@@ -31,7 +31,7 @@ pub struct Abilities {
 
 impl ModelFacts {
     /// What the table says of `model` at the service called `service`, or at one that is not known (`""`).
-    pub(super) fn known(service: &str, model: &str) -> Self {
+    pub(in crate::llm) fn known(service: &str, model: &str) -> Self {
         let Some((row, is_exact)) = find(model) else { return Self::default() };
         let price = row.price.filter(|_| is_exact && row.maker == service);
         Self {
@@ -148,6 +148,14 @@ const ROWS: &[Row] = &[
     row("", "gpt-oss", 131, 0, TR, None),
     row("groq", "gpt-oss-120b", 131, 65, TR, usd(0.15, 0.6, 0.075)),
     row("groq", "gpt-oss-20b", 131, 65, TR, usd(0.075, 0.3, 0.0375)),
+    row("anthropic", "claude-3-opus", 200, 4, TV, None),
+    row("anthropic", "claude-3-sonnet", 200, 4, TV, None),
+    row("anthropic", "claude-3-haiku", 200, 4, TV, None),
+    row("anthropic", "claude-3-5", 200, 8, TV, None),
+    row("anthropic", "claude-3-7", 200, 64, TVR, None),
+    row("anthropic", "claude-opus-4", 200, 32, TVR, None),
+    row("anthropic", "claude-sonnet-4", 200, 64, TVR, None),
+    row("anthropic", "claude-haiku-4", 200, 64, TVR, None),
     row("anthropic", "claude-fable-5", 1_000, 128, TVR, usd(10.0, 50.0, 1.0)),
     row("anthropic", "claude-opus-5", 1_000, 128, TVR, usd(5.0, 25.0, 0.5)),
     row("anthropic", "claude-sonnet-5", 1_000, 128, TVR, usd(2.0, 10.0, 0.2)),

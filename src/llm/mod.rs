@@ -13,6 +13,7 @@ mod prices;
 mod provider;
 mod remote;
 mod services;
+mod valid;
 
 pub use catalog::{Abilities, ModelFacts};
 pub use chat::{ChatMessage, ChatRequest, ChatResponse, Reasoning, ToolCall, ToolSpec, Usage};
@@ -21,7 +22,10 @@ pub use error::{LlmError, LlmErrorKind};
 pub use measured::Measured;
 pub use models::{KeySource, ModelChoice, ModelError, Models, OFFLINE, ProviderFault};
 pub use offline::OfflineProvider;
+#[cfg(test)]
+pub(crate) use openai::sent as openai_request;
 pub use prices::Price;
 pub use provider::{Delta, DeltaSink, NoDeltas, Provider};
 pub use remote::{EventTooLong, HttpClients, Probe, RemoteProvider, SseReader, install_crypto};
 pub use services::{SERVICES, Service};
+pub use valid::{Flaw, check as check_messages, mend as mend_messages};

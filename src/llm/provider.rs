@@ -36,7 +36,8 @@ pub trait Provider: Send + Sync {
     /// Its name in the configuration.
     fn name(&self) -> &str;
 
-    /// Whether this model can be told of tools, as far as its configuration says and its service has told so far.
+    /// Whether `model` can be given tools, as far as its configuration says and its service has told so far; one that cannot
+    /// is asked in text.
     fn takes_tools(&self, _model: &str) -> bool {
         true
     }

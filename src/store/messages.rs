@@ -72,6 +72,18 @@ pub fn range(connection: &Connection, session: &str, from: i64, to: i64) -> Resu
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// The last message of the user's before `seq`.
+pub fn user_before(connection: &Connection, session: &str, seq: i64) -> Result<Option<MessageRow>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq FROM messages WHERE session = ? AND seq < ? AND role = 'user' ORDER BY seq DESC LIMIT 1",
+    )?;
+    let found: Option<i64> = statement.query_row(params![session, seq], |row| row.get(0)).optional()?;
+    Ok(match found {
+        Some(seq) => range(connection, session, seq, seq + 1)?.pop(),
+        None => None,
+    })
+}
+
 /// Appends `(role, body)` messages of one turn to the session.
 pub fn append<'a>(
     connection: &Connection,

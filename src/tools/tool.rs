@@ -55,7 +55,7 @@ impl ToolResult {
         match &self.error {
             Some(error) if self.content.is_empty() => format!("Error: {error}"),
             Some(error) => format!("Error: {error}\n{}", self.content),
-            None if self.content.is_empty() => "(done, no output)".to_owned(),
+            None if self.content.trim().is_empty() => "(done, no output)".to_owned(),
             None => self.content.clone(),
         }
     }

@@ -1,26 +1,14 @@
 //! How long an answer may be: the service wants to be told.
 
-/// Where neither the request nor this table says.
+use crate::llm::ModelFacts;
+
+/// Where neither the request nor the table of models says.
 const USUAL: u32 = 8_192;
 /// The least that the service takes for thinking.
 pub(in crate::llm) const LEAST_THINKING: u32 = 1_024;
 
-/// The longest answers, by the beginning of the model's name ("Models overview" of Anthropic's documentation).
-const LONGEST: &[(&str, u32)] = &[
-    ("claude-3-opus", 4_096),
-    ("claude-3-sonnet", 4_096),
-    ("claude-3-haiku", 4_096),
-    ("claude-3-5", 8_192),
-    ("claude-3-7", 64_000),
-    ("claude-opus-4-0", 32_000),
-    ("claude-opus-4-1", 32_000),
-    ("claude-opus-4-2025", 32_000),
-    ("claude-opus-4", 64_000),
-    ("claude-sonnet-4", 64_000),
-    ("claude-haiku-4", 64_000),
-    ("claude-opus-5", 64_000),
-    ("claude-sonnet-5", 64_000),
-];
+/// The longest answer that is asked for unless the request says so: what is asked for is taken from the model's context.
+const LONGEST: u32 = 64_000;
 
 /// What a request says of lengths, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +32,7 @@ pub(super) fn limits(model: &str, asked: Option<u32>, thinking: Option<u32>) -> 
 }
 
 fn longest(model: &str) -> Option<u32> {
-    // Proxies put the vendor before the name.
-    let name = model.rsplit('/').next().unwrap_or(model);
-    LONGEST.iter().find(|(beginning, _)| name.starts_with(beginning)).map(|(_, tokens)| *tokens)
+    ModelFacts::known("anthropic", model).max_output_tokens.map(|tokens| tokens.min(LONGEST))
 }
 
 #[cfg(test)]
@@ -60,12 +46,12 @@ mod tests {
             ("someone", Some(100), None, 100, None),
             ("someone", Some(0), None, 1, None),
             ("claude-sonnet-5", None, None, 64_000, None),
-            ("anthropic/claude-3-haiku-20240307", None, None, 4_096, None),
+            ("anthropic/claude-3-haiku-20240307", None, None, 4_000, None),
             ("someone", Some(16_000), Some(10_000), 16_000, Some(10_000)),
             ("someone", Some(1_000), Some(10_000), 11_000, Some(10_000)),
             ("someone", Some(u32::MAX), Some(10_000), u32::MAX, Some(10_000)),
             ("claude-3-7-sonnet", None, Some(64_000), 64_000, Some(32_000)),
-            ("claude-3-haiku-1", Some(100), Some(5_000), 4_096, Some(2_048)),
+            ("claude-3-haiku-1", Some(100), Some(5_000), 4_000, Some(2_000)),
             ("claude-opus-4-20250514", Some(50_000), Some(1_024), 50_000, Some(1_024)),
         ] {
             let expected = Limits { max_tokens, thinking: budget };

@@ -1,0 +1,108 @@
+//! A call as it is written behind `Action:`.
+
+use super::input::{Json, arguments, read_json};
+use crate::llm::{ToolCall, ToolSpec};
+
+/// The longest name of a tool that is repeated, in characters.
+const NAME_CHARS: usize = 64;
+
+/// A call under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    pub id: String,
+    pub name: String,
+    pub input: String,
+    /// The answer ended within the input.
+    pub is_cut: bool,
+}
+
+impl Written {
+    /// The call that a line behind `Action:` means, whose input follows.
+    pub fn of_line(action: &str, tools: &[ToolSpec]) -> Self {
+        let action = action.trim();
+        let (word, _) = split(action);
+        let name = match known(word, tools).or_else(|| mentioned(action, tools)) {
+            Some(tool) => tool.name.clone(),
+            None if is_name(word) => word.to_owned(),
+            None => action.chars().take(NAME_CHARS).collect(),
+        };
+        Self { name, ..Self::default() }
+    }
+
+    /// The call that an action without an input behind it means, if it is one.
+    pub fn alone(action: &str, tools: &[ToolSpec]) -> Option<Self> {
+        if let Some(call) = named(action, tools) {
+            return Some(call);
+        }
+        if let Json::Whole(object) = read_json(action) {
+            let field = |names: &[&str]| names.iter().find_map(|name| object.get(name));
+            let name = field(&["action", "name", "tool", "tool_name"])?.as_str()?;
+            let input = field(&["action_input", "arguments", "parameters", "input", "args"]);
+            let input = input.map(|input| input.as_str().map_or_else(|| input.to_string(), str::to_owned));
+            return Some(Self { input: input.unwrap_or_default(), ..Self::of_line(name, tools) });
+        }
+        let (word, input) = split(action.trim());
+        (is_name(word) && (input.is_empty() || input.starts_with(['(', '[', '{']))).then(|| Self {
+            name: word.to_owned(),
+            input: unwrapped(input).to_owned(),
+            ..Self::default()
+        })
+    }
+
+    /// The call as it runs.
+    pub fn finish(self, tools: &[ToolSpec]) -> ToolCall {
+        let Self { id, name, input, is_cut } = self;
+        let arguments = match read_json(&input) {
+            // No tool takes this for its arguments: half a command is never run.
+            Json::Cut | Json::No if is_cut => format!("{} (cut off)", input.trim()),
+            _ => arguments(&input, tools.iter().find(|tool| tool.name == name)),
+        };
+        ToolCall { id, name, arguments }
+    }
+}
+
+/// The call of a tool that there is, from what stands behind `Action:`.
+pub fn named(action: &str, tools: &[ToolSpec]) -> Option<Written> {
+    let (word, input) = split(action.trim());
+    let tool = known(word, tools).or_else(|| known(action.trim(), tools))?;
+    let input = if input.starts_with(['(', '[', '{']) { unwrapped(input).to_owned() } else { String::new() };
+    Some(Written { name: tool.name.clone(), input, ..Written::default() })
+}
+
+/// The name that an action begins with, and what follows.
+fn split(action: &str) -> (&str, &str) {
+    let action = action.trim_start_matches(['`', '"', '\'', '*', '<', '[', ' ']);
+    let end = action.find(|c: char| c.is_whitespace() || "`\"'*>()[]{}=:,;".contains(c)).unwrap_or(action.len());
+    let (word, rest) = action.split_at(end);
+    (word.trim_end_matches(['.', '。']), rest.trim_start_matches(['`', '"', '\'', '*', '>', ' ', ':', '=']).trim())
+}
+
+/// `("x")` and `[x]` without what stands around.
+fn unwrapped(input: &str) -> &str {
+    for (open, close) in [('(', ')'), ('[', ']')] {
+        if let Some(inside) = input.strip_prefix(open) {
+            return inside.trim_end().strip_suffix(close).unwrap_or(inside).trim();
+        }
+    }
+    input
+}
+
+fn known<'a>(name: &str, tools: &'a [ToolSpec]) -> Option<&'a ToolSpec> {
+    let plain = |name: &str| name.to_lowercase().replace([' ', '-'], "_");
+    tools.iter().find(|tool| tool.name == name).or_else(|| {
+        let wanted = plain(name);
+        tools.iter().find(|tool| plain(&tool.name) == wanted)
+    })
+}
+
+/// The one tool that a sentence speaks of.
+fn mentioned<'a>(sentence: &str, tools: &'a [ToolSpec]) -> Option<&'a ToolSpec> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let mut found = tools.iter().filter(|tool| sentence.split(|c| !is_word(c)).any(|word| word == tool.name));
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
+}
+
+fn is_name(word: &str) -> bool {
+    (1..=NAME_CHARS).contains(&word.len()) && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+}

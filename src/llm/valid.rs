@@ -1,0 +1,311 @@
+//! What every service takes as a conversation, whatever its protocol: the rules, and how one that breaks them is mended.
+//!
+//! The rules are those of OpenAI's chat completions and of Anthropic's messages together, so that a conversation can go
+//! over from one to the other at any point.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::{ChatMessage, ToolCall};
+
+/// What a call is answered with whose result is gone.
+pub const NO_RESULT: &str = "Error: no result was kept of this call; whether it took effect is unknown";
+/// Stands where a conversation would begin with the model's own words.
+const NOT_SHOWN: &str = "(The beginning of this conversation is not shown.)";
+/// Stands for a message without text.
+const NO_TEXT: &str = "(no text)";
+/// Stands where the model would have the last word, so that there is something to answer.
+const GO_ON: &str = "(Please go on.)";
+
+/// Where a conversation breaks the rules, and which one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Flaw(String);
+
+/// Whether services take these messages: the first is the user's and the last one not the model's; none is empty; the
+/// model does not speak twice in a row; each id means one call; and each call is answered exactly once, in the order
+/// asked, directly after the message that asked.
+///
+/// # Errors
+/// The first [`Flaw`].
+pub fn check(messages: &[ChatMessage]) -> Result<(), Flaw> {
+    let mut ids = HashSet::new();
+    let mut open: &[ToolCall] = &[];
+    let mut before = None;
+    for (at, message) in messages.iter().enumerate() {
+        let role = message.role();
+        let flaw = |what: &str| Err(Flaw(format!("message {at} ({role}): {what}")));
+        if let ChatMessage::Tool { call_id, .. } = message {
+            match open.split_first() {
+                Some((call, rest)) if call.id == *call_id => open = rest,
+                Some((call, _)) => return flaw(&format!("answers {call_id:?} where {:?} is next", call.id)),
+                None => return flaw(&format!("answers {call_id:?}, which is no open call")),
+            }
+            before = Some(role);
+            continue;
+        }
+        if let Some(call) = open.first() {
+            return flaw(&format!("comes before the result of {:?}", call.id));
+        }
+        match message {
+            ChatMessage::User { content } if is_blank(content) => return flaw("is empty"),
+            ChatMessage::Assistant { content, tool_calls, .. } => {
+                if before.is_none() {
+                    return flaw("is the first");
+                }
+                if before == Some(role) {
+                    return flaw("follows the model's own words");
+                }
+                if tool_calls.is_empty() && is_blank(content) {
+                    return flaw("is empty");
+                }
+                if let Some(call) = tool_calls.iter().find(|call| call.id.is_empty() || !ids.insert(call.id.as_str())) {
+                    return flaw(&format!("the id {:?} is empty or not the only one", call.id));
+                }
+                open = tool_calls;
+            }
+            _ => {}
+        }
+        before = Some(role);
+    }
+    match (open.first(), before) {
+        (Some(call), _) => Err(Flaw(format!("the end: {:?} has no result", call.id))),
+        (None, None) => Err(Flaw("there is no message".to_owned())),
+        (None, Some("assistant")) => Err(Flaw("the end: nothing is left to answer".to_owned())),
+        (None, Some(_)) => Ok(()),
+    }
+}
+
+/// Makes any messages ones that pass [`check`], and answers what was wrong; those that pass are left as they are. No
+/// word that was said is lost but results that belong to no call.
+pub fn mend(messages: &mut Vec<ChatMessage>) -> Option<Flaw> {
+    let flaw = check(messages).err()?;
+    let known = messages.iter().flat_map(calls_of).map(|call| call.id.clone()).collect();
+    let mut mender = Mender { known, ..Mender::default() };
+    for message in std::mem::take(messages) {
+        mender.take(message);
+    }
+    *messages = mender.finish();
+    Some(flaw)
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+fn calls_of(message: &ChatMessage) -> &[ToolCall] {
+    match message {
+        ChatMessage::Assistant { tool_calls, .. } => tool_calls,
+        _ => &[],
+    }
+}
+
+#[derive(Default)]
+struct Mender {
+    out: Vec<ChatMessage>,
+    /// The ids of all calls as they came.
+    known: HashSet<String>,
+    /// The ids of the calls in `out`.
+    used: HashSet<String>,
+    /// By the id that a call came with: where in `out` its result goes.
+    waiting: HashMap<String, VecDeque<usize>>,
+}
+
+impl Mender {
+    fn take(&mut self, message: ChatMessage) {
+        match message {
+            ChatMessage::User { content } if is_blank(&content) => self.out.push(ChatMessage::user(NO_TEXT)),
+            ChatMessage::User { .. } => self.out.push(message),
+            ChatMessage::Tool { call_id, content, .. } => self.answer(&call_id, content),
+            ChatMessage::Assistant { ref content, ref tool_calls, .. } => {
+                if !(tool_calls.is_empty() && is_blank(content)) {
+                    self.speak(message);
+                }
+            }
+        }
+    }
+
+    /// Takes what the model said, with a place for the result of each of its calls.
+    fn speak(&mut self, mut message: ChatMessage) {
+        let ChatMessage::Assistant { content, tool_calls, .. } = &mut message else { return };
+        match self.out.last() {
+            None => self.out.push(ChatMessage::user(NOT_SHOWN)),
+            Some(ChatMessage::Assistant { content: before, .. }) => {
+                // The last of `out` is the model's only where it called nothing: results stand behind calls.
+                *content = format!("{before}\n\n{content}").trim_end().to_owned();
+                self.out.pop();
+            }
+            Some(_) => {}
+        }
+        for call in &*tool_calls {
+            // An older call of the same id gets no result any more: what comes is the newer one's.
+            self.waiting.remove(&call.id);
+        }
+        let mut places = Vec::with_capacity(tool_calls.len());
+        let first = self.out.len() + 1;
+        for (place, call) in tool_calls.iter_mut().enumerate() {
+            self.waiting.entry(call.id.clone()).or_default().push_back(first + place);
+            call.id = self.own_id(&call.id);
+            let (call_id, name) = (call.id.clone(), call.name.clone());
+            places.push(ChatMessage::Tool { call_id, name, content: NO_RESULT.to_owned() });
+        }
+        self.out.push(message);
+        self.out.append(&mut places);
+    }
+
+    fn answer(&mut self, call_id: &str, result: String) {
+        let place = self.waiting.get_mut(call_id).and_then(VecDeque::pop_front);
+        if let Some(ChatMessage::Tool { content, .. }) = place.and_then(|place| self.out.get_mut(place)) {
+            *content = result;
+        }
+    }
+
+    /// `wanted`, or something like it that is no other call's.
+    fn own_id(&mut self, wanted: &str) -> String {
+        let wanted = if wanted.is_empty() { "call" } else { wanted };
+        let mut id = wanted.to_owned();
+        let mut number = 2;
+        while self.used.contains(&id) || (id != wanted && self.known.contains(&id)) {
+            id = format!("{wanted}_{number}");
+            number += 1;
+        }
+        self.used.insert(id.clone());
+        id
+    }
+
+    fn finish(mut self) -> Vec<ChatMessage> {
+        match self.out.last() {
+            None => self.out.push(ChatMessage::user(NO_TEXT)),
+            Some(ChatMessage::Assistant { .. }) => self.out.push(ChatMessage::user(GO_ON)),
+            Some(_) => {}
+        }
+        self.out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `u` a user's message, `t` the model's words, `cXY` calls with the ids X and Y, `rX` the result of X; an upper-case
+    /// letter for one without text.
+    fn read(script: &str) -> Vec<ChatMessage> {
+        let message = |word: &str| {
+            let (kind, ids) = word.split_at(1);
+            let call = |id: char| ToolCall { id: id.to_string(), name: "x".to_owned(), arguments: "{}".to_owned() };
+            match kind {
+                "u" => ChatMessage::user(format!("said{ids}")),
+                "U" => ChatMessage::user(" \n"),
+                "t" => ChatMessage::assistant(format!("told{ids}")),
+                "T" => ChatMessage::assistant(""),
+                "c" => ChatMessage::Assistant {
+                    content: String::new(),
+                    reasoning: None,
+                    tool_calls: ids.chars().map(call).collect(),
+                },
+                "r" => ChatMessage::Tool {
+                    call_id: ids.to_owned(),
+                    name: "x".to_owned(),
+                    content: format!("result {ids}"),
+                },
+                other => panic!("{other:?} is no kind of message"),
+            }
+        };
+        script.split_whitespace().map(message).collect()
+    }
+
+    fn write(messages: &[ChatMessage]) -> String {
+        let word = |message: &ChatMessage| match message {
+            ChatMessage::User { content } => match content.as_str() {
+                NOT_SHOWN => "(before)".to_owned(),
+                NO_TEXT => "(empty)".to_owned(),
+                GO_ON => "(on)".to_owned(),
+                said => said.replace("said", "u"),
+            },
+            ChatMessage::Assistant { content, tool_calls, .. } => {
+                let ids: Vec<_> = tool_calls.iter().map(|call| call.id.as_str()).collect();
+                let calls = if ids.is_empty() { String::new() } else { format!("c{}", ids.join(",")) };
+                content.replace("told", "t").replace("\n\n", "+") + &calls
+            }
+            ChatMessage::Tool { call_id, content, .. } if content == NO_RESULT => format!("r{call_id}=none"),
+            ChatMessage::Tool { call_id, content, .. } => {
+                let of = content.trim_start_matches("result ");
+                if of == call_id { format!("r{call_id}") } else { format!("r{call_id}={of}") }
+            }
+        };
+        messages.iter().map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn each_rule_says_what_is_wrong_and_is_mended() {
+        for (script, flaw, mended) in [
+            ("u", "", "u"),
+            ("u t u", "", "u t u"),
+            ("u u", "", "u u"),
+            ("u cab ra rb ccd rc rd t u", "", "u ca,b ra rb cc,d rc rd t u"),
+            ("", "there is no message", "(empty)"),
+            ("t u", "message 0 (assistant): is the first", "(before) t u"),
+            ("ra u", "message 0 (tool): answers \"a\", which is no open call", "u"),
+            ("ra rb t u", "message 0 (tool): answers \"a\", which is no open call", "(before) t u"),
+            ("u ca", "the end: \"a\" has no result", "u ca ra=none"),
+            ("u ca u", "message 2 (user): comes before the result of \"a\"", "u ca ra=none u"),
+            ("u ca u ra", "message 2 (user): comes before the result of \"a\"", "u ca ra u"),
+            ("u cab rb ra", "message 2 (tool): answers \"b\" where \"a\" is next", "u ca,b ra rb"),
+            ("u cab ra cc rb rc", "message 3 (assistant): comes before the result of \"b\"", "u ca,b ra rb cc rc"),
+            ("u ca ra ra", "message 3 (tool): answers \"a\", which is no open call", "u ca ra"),
+            ("u ca ra rb", "message 3 (tool): answers \"b\", which is no open call", "u ca ra"),
+            ("u caa ra ra", "message 1 (assistant): the id \"a\" is empty or not the only one", "u ca,a_2 ra ra_2=a"),
+            (
+                "u ca ra t u ca ra",
+                "message 5 (assistant): the id \"a\" is empty or not the only one",
+                "u ca ra t u ca_2 ra_2=a",
+            ),
+            ("u ca ca ra", "message 2 (assistant): comes before the result of \"a\"", "u ca ra=none ca_2 ra_2=a"),
+            ("U t u", "message 0 (user): is empty", "(empty) t u"),
+            ("u T u", "message 1 (assistant): is empty", "u u"),
+            ("u t1 t2 u", "message 2 (assistant): follows the model's own words", "u t1+t2 u"),
+            ("u t1 ca ra", "message 2 (assistant): follows the model's own words", "u t1ca ra"),
+            ("u t", "the end: nothing is left to answer", "u t (on)"),
+        ] {
+            let mut messages = read(script);
+            assert_eq!(check(&messages).err().map_or(String::new(), |flaw| flaw.to_string()), flaw, "{script}");
+            assert_eq!(mend(&mut messages).map_or(String::new(), |flaw| flaw.to_string()), flaw, "{script}");
+            assert_eq!(write(&messages), mended, "{script}");
+            assert_eq!(check(&messages), Ok(()), "{script}");
+        }
+    }
+
+    #[test]
+    fn a_new_id_is_none_that_comes_later() {
+        let mut messages = read("u ca ra ca ra u");
+        if let Some(ChatMessage::Assistant { tool_calls, .. }) = messages.get_mut(3) {
+            tool_calls.push(ToolCall { id: "a_2".to_owned(), name: "x".to_owned(), arguments: String::new() });
+        }
+        mend(&mut messages);
+        assert_eq!(write(&messages), "u ca ra ca_3,a_2 ra_3=a ra_2=none u");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_made_valid(
+            words in prop::collection::vec(
+                prop::sample::select(vec!["u", "U", "t", "T", "ca", "cab", "cba", "cc", "caa", "ra", "rb", "rc", "rd"]),
+                0..24,
+            ),
+        ) {
+            let mut messages = read(&words.join(" "));
+            let before = messages.clone();
+            let flaw = mend(&mut messages);
+            prop_assert_eq!(check(&messages), Ok(()));
+            prop_assert_eq!(flaw.is_none(), before == messages);
+            let said = |messages: &[ChatMessage], word: &str| format!("{messages:?}").matches(word).count();
+            for word in ["said", "told"] {
+                prop_assert_eq!(said(&before, word), said(&messages, word), "no word is lost");
+            }
+            let calls = |messages: &[ChatMessage]| messages.iter().flat_map(calls_of).count();
+            prop_assert_eq!(calls(&before), calls(&messages), "no call is lost");
+            prop_assert_eq!(mend(&mut messages), None);
+        }
+    }
+}

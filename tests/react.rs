@@ -1,0 +1,221 @@
+//! Models without tools: they are told of them in words, and what they write is run. The turn, its journal, its limits
+//! and the session stay what they are.
+
+use serde_json::{Value, json};
+
+use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::model::{RUNTIME_CONTEXT, user_text};
+use crate::support::{Gateway, Hook, Model, Reply, Setup};
+
+fn setup(model: &Model) -> Setup {
+    Setup::new().model(model).hook(Hook::bearer("in"))
+}
+
+/// The messages of a request as `role: text`, without the system prompt.
+fn said(request: &Value) -> Vec<String> {
+    let messages = request["messages"].as_array().expect("a request with messages");
+    let line = |message: &Value| {
+        let text = user_text(message["content"].as_str().unwrap_or_default());
+        format!("{}: {text}", message["role"].as_str().unwrap_or_default())
+    };
+    messages.iter().skip(1).map(line).collect()
+}
+
+/// What the user wrote last, and how often the model has answered since.
+fn turn_of(request: &Value) -> (String, usize) {
+    let messages = request["messages"].as_array().expect("a request with messages");
+    let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
+    let last = messages.iter().rposition(|message| text(message).contains(RUNTIME_CONTEXT)).expect("a user's message");
+    let answers = messages[last..].iter().filter(|message| message["role"] == "assistant").count();
+    (user_text(&text(&messages[last])).to_owned(), answers)
+}
+
+/// Answers a user's message that contains `about` with these texts, one a step of its turn; the last one repeats.
+fn writes(model: &Model, about: &str, steps: &[&str]) {
+    let (about, steps) = (about.to_owned(), steps.iter().map(|&step| step.to_owned()).collect::<Vec<_>>());
+    model.script(move |asked| {
+        let (user, step) = turn_of(asked.body);
+        user.contains(&about).then(|| Reply::text(steps.get(step).or(steps.last()).cloned().unwrap_or_default()))
+    });
+}
+
+/// Refuses tools, as servers do whose model has none.
+fn refuse_tools(model: &Model) {
+    model.script(|asked| {
+        let reply = || Reply::status(400).saying("registry.example/library/small:2b does not support tools");
+        asked.body["tools"].is_array().then(reply)
+    });
+}
+
+/// A model that refuses tools is found out by itself, does a task of two tools, and is not offered tools again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_refuses_tools_uses_them_all_the_same() {
+    let model = Model::start().await;
+    writes(
+        &model,
+        "note it",
+        &[
+            "Thought: I write it down.\nAction: write_file\nAction Input: {\"path\": \"note.txt\", \"content\": \"buy\nmilk\"}",
+            "**Thought:** Now I look.\n**Action:** `read_file`\n**Action Input:** note.txt\nObservation: it is empty\nFinal Answer: wrong",
+            "Thought: It is there.\nFinal Answer: Noted:\n\n- buy\n- milk",
+        ],
+    );
+    writes(&model, "thanks", &["You are welcome."]);
+    refuse_tools(&model);
+    let gateway = Gateway::start(setup(&model)).await;
+    assert_eq!(gateway.ask("in", "c", "note it").await, "Noted:\n\n- buy\n- milk");
+    assert_eq!(std::fs::read_to_string(gateway.workspace().join("note.txt")).unwrap(), "buy\nmilk");
+    assert_eq!(gateway.ask("in", "c", "thanks").await, "You are welcome.");
+    let requests = model.requests();
+    let offered: Vec<_> = requests.iter().map(|request| request["tools"].is_array()).collect();
+    assert_eq!((offered, model.refused()), (vec![true, false, false, false, false], Vec::new()));
+    let system = requests[1]["messages"][0]["content"].as_str().unwrap();
+    assert!(system.contains("Action Input:") && system.contains("## read_file"), "{system}");
+    let last = said(&requests[4]);
+    assert_eq!(last.len(), 7, "{last:#?}");
+    assert!(
+        last[1].starts_with("assistant: Thought: I write it down.\nAction: write_file\nAction Input: {"),
+        "{last:#?}"
+    );
+    assert!(last[2].starts_with("user: Observation: ") && last[4].contains("buy\n"), "{last:#?}");
+    assert!(!last.join("").contains("it is empty"), "what the model made up is not kept: {last:#?}");
+    assert_eq!(last[5..], ["assistant: Final Answer: Noted:\n\n- buy\n- milk", "user: thanks"]);
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
+
+/// What cannot be run is an observation, the same again is told to be the same, and at the limit there is an answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn nonsense_is_observed_and_the_limit_gives_an_answer() {
+    let model = Model::start().await;
+    let look = "Action: list_dir\nAction Input: {\"path\": \"memory\"}";
+    writes(
+        &model,
+        "try",
+        &[
+            "Action: search_web\nAction Input: cats",
+            "Action: write_file\nAction Input: cats.txt, all of them",
+            look,
+            look,
+            look,
+            "Final Answer: I gave up.",
+        ],
+    );
+    writes(&model, "loop", &[look, look, look, "Thought: I must stop.\nFinal Answer: This is what I found."]);
+    let gateway = Gateway::start(setup(&model).set("agent.orchestrator", "react").set("agent.max_iterations", 5)).await;
+    let notice = |steps: u32| {
+        format!("(I stopped after {steps} steps, which is the limit. Ask me to go on if there is more to do.)")
+    };
+    assert_eq!(gateway.ask("in", "c", "try").await, format!("I gave up.\n\n{}", notice(5)));
+    let requests = model.requests();
+    let observed = |request: &Value| -> Vec<String> {
+        said(request).into_iter().filter(|line| line.starts_with("user: Observation:")).collect()
+    };
+    let (before, last) = (observed(&requests[4]), observed(&requests[5]));
+    assert_eq!((before.len(), last.len()), (4, 5), "{last:#?}");
+    assert!(before[0].contains("\"search_web\" not found. Available tools: "), "{before:#?}");
+    assert!(before[1].contains("Action Input: {\"path\": …, \"content\": …}"), "{before:#?}");
+    assert!(!last[3].contains("in a row") && last[4].contains("3 times in a row"), "{last:#?}");
+    assert!(last[4].contains("No more actions can be taken"), "{last:#?}");
+    assert!(requests.iter().all(|request| request["tools"].is_null()), "the model is never offered tools");
+    assert!(!requests.last().unwrap()["messages"][0]["content"].as_str().unwrap().contains("## list_dir"));
+    assert_eq!((gateway.ask("in", "d", "loop").await.as_str(), model.refused()), ("This is what I found.", Vec::new()));
+}
+
+/// A session goes over from a model with tools to one without and back: what was done is there in either's form.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_over_to_a_model_without_tools_and_back() {
+    let (native, small) = (Model::start().await, Model::start().await);
+    let list = json!({"path": "."});
+    native.on(
+        "first",
+        [Reply::tool("list_dir", &list).call_id("same").saying("I look."), Reply::text("There are files.")],
+    );
+    native.on("third", [Reply::tool("list_dir", &list).call_id("same"), Reply::text("Still there.")]);
+    writes(
+        &small,
+        "second",
+        &["Thought: I read.\nAction: read_file\nAction Input: USER.md", "Final Answer: I have read it."],
+    );
+    refuse_tools(&small);
+    let gateway = Gateway::start(
+        setup(&native).set("providers.small.api_key", "a-model-key").set("providers.small.base_url", small.base_url()),
+    )
+    .await;
+    assert_eq!(gateway.ask("in", "c", "first").await, "There are files.");
+    assert!(gateway.ask("in", "c", "/model small/tiny").await.contains("small/tiny"));
+    assert_eq!(gateway.ask("in", "c", "second").await, "I have read it.");
+    assert!(gateway.ask("in", "c", "/model scripted/scripted").await.contains("scripted"));
+    assert_eq!(gateway.ask("in", "c", "third").await, "Still there.");
+
+    let told = said(&small.requests()[1]);
+    assert!(
+        told[1].starts_with("assistant: Thought: I look.\nAction: list_dir\nAction Input: {\"path\":\".\"}"),
+        "{told:#?}"
+    );
+    assert!(told[2].starts_with("user: Observation: ") && told[2].contains("USER.md"), "{told:#?}");
+    assert_eq!(told[3..], ["assistant: Final Answer: There are files.", "user: second"]);
+    let messages = native.requests().last().unwrap()["messages"].clone();
+    let ids: Vec<_> = messages.as_array().unwrap().iter().filter_map(|it| it["tool_calls"][0]["id"].as_str()).collect();
+    assert!(ids[0] == "same" && ids[2] == "same_2" && ids.len() == 3, "each id means one call: {ids:?}");
+    assert_eq!(messages[6]["tool_calls"][0]["function"]["name"], "read_file", "{messages:#}");
+    assert_eq!((&messages[6]["content"], &messages[7]["role"]), (&json!("I read."), &json!("tool")), "{messages:#}");
+    assert_eq!(
+        (&messages[8]["content"], native.refused(), small.refused()),
+        (&json!("I have read it."), vec![], vec![])
+    );
+}
+
+/// In Chinese, with the markers that Chinese models write.
+#[tokio::test(flavor = "multi_thread")]
+async fn chinese_markers_are_read() {
+    let model = Model::start().await;
+    writes(
+        &model,
+        "记一下",
+        &[
+            "<think>行动：无</think>\n思考：先写下来。\n行动：write_file\n行动输入：{\"path\": \"笔记.txt\", \"content\": \"买牛奶\"}\n观察：好",
+            "思考：写好了。\n最终答案：已记下：\n买牛奶",
+        ],
+    );
+    let setup = setup(&model).set("agent.orchestrator", "react").set("agent.locale", "zh");
+    let gateway = Gateway::start(setup).await;
+    assert_eq!(gateway.ask("in", "c", "记一下").await, "已记下：\n买牛奶");
+    assert_eq!(std::fs::read_to_string(gateway.workspace().join("笔记.txt")).unwrap(), "买牛奶");
+    assert_eq!((model.count(), model.refused()), (2, Vec::new()));
+}
+
+/// A process that dies between a ReAct step and the next goes on where it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_react_turn_goes_on_after_the_process_died() {
+    let model = Model::start().await;
+    let add = "Thought: I add a line.\nAction: exec\nAction Input: echo x >> effects.txt && echo it-is-done";
+    writes(&model, "work", &[add, "Final Answer: finished"]);
+    for point in ["response_committed", "tool_result_committed"] {
+        let mut gateway = Gateway::new(setup(&model).set("agent.orchestrator", "react"));
+        gateway.crash_at(point).up().await;
+        let message = crate::support::gateway::Message::new("work").chat("c").id("m1");
+        let before = model.count();
+        gateway.try_post("in", "", &message).await;
+        gateway.wait_crash().await;
+        gateway.recover().await;
+        let id = gateway.post("in", "", &message).await.text("id").to_owned();
+        assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "finished", "{point}");
+        assert_eq!(model.count() - before, 2, "{point}: no answer is asked for twice");
+        assert_eq!(std::fs::read_to_string(gateway.workspace().join("effects.txt")).unwrap(), "x\n", "{point}");
+        check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+    }
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// `plain` asks once and offers nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_is_one_question_without_tools() {
+    let model = Model::start().await;
+    model.on("list", [Reply::tool("list_dir", &json!({"path": "."})).saying("I would look.")]);
+    let gateway = Gateway::start(setup(&model).set("agent.orchestrator", "plain")).await;
+    assert_eq!(gateway.ask("in", "c", "list").await, "I would look.");
+    let requests = model.requests();
+    assert_eq!((requests.len(), &requests[0]["tools"], model.refused()), (1, &Value::Null, Vec::new()));
+    assert!(!requests[0]["messages"][0]["content"].as_str().unwrap().contains("# Tools"));
+}
