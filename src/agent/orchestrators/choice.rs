@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::auto::{AutoModel, Refusals};
+use super::auto::AutoModel;
 use super::plain::PlainModel;
 use super::react::ReactModel;
 use crate::agent::Orchestrator;
@@ -12,19 +12,18 @@ use crate::llm::{ModelChoice, Provider};
 #[derive(Default)]
 pub struct Orchestrators {
     orchestrator: Orchestrator,
-    refusals: Arc<Refusals>,
 }
 
 impl Orchestrators {
     pub fn new(orchestrator: Orchestrator) -> Self {
-        Self { orchestrator, refusals: Arc::default() }
+        Self { orchestrator }
     }
 
     /// The same model, as turns ask it. It goes by the same name.
     pub fn over(&self, choice: ModelChoice) -> ModelChoice {
         let ModelChoice { provider, model } = choice;
         let provider: Arc<dyn Provider> = match self.orchestrator {
-            Orchestrator::Auto => Arc::new(AutoModel::new(provider, self.refusals.clone())),
+            Orchestrator::Auto => Arc::new(AutoModel::new(provider)),
             Orchestrator::Tools => provider,
             Orchestrator::React => Arc::new(ReactModel::new(provider)),
             Orchestrator::Plain => Arc::new(PlainModel::new(provider)),

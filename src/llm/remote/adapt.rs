@@ -26,6 +26,10 @@ impl RemoteProvider {
         }
         let sent = refused.body()?.as_bytes()?;
         let change = self.dialect.learn(&chat.model, sent, &fault.message);
+        if !chat.tools.is_empty() && !self.dialect.takes_tools(&chat.model) {
+            // Without its tools the model would answer something else: whoever asked knows a better way.
+            return None;
+        }
         let again = self.prepare(chat, names).ok()?;
         // Another call may have learned it meanwhile: what counts is that something else is sent.
         if again.body()?.as_bytes()? == sent {
