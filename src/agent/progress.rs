@@ -114,7 +114,7 @@ impl Progress {
             StepBody::ToolResult { call_id, name, result, active_ms } => {
                 self.active = Duration::from_millis(active_ms);
                 self.open_calls.retain(|open| open.call.id != call_id);
-                self.messages.push(ChatMessage::Tool { call_id, name, content: result.render() });
+                self.answer_call(call_id, name, result.render());
             }
             StepBody::Note { .. } => {}
         }
@@ -126,8 +126,27 @@ impl Progress {
             let ToolCall { id, name, .. } = open.call;
             let reason = if open.interrupted { INTERRUPTED } else { reason };
             let content = ToolResult::failed(reason).render();
-            self.messages.push(ChatMessage::Tool { call_id: id, name, content });
+            self.answer_call(id, name, content);
         }
+    }
+
+    /// Puts a result where the model looks for it: behind those of the calls that it asked for before, whichever ended
+    /// first.
+    fn answer_call(&mut self, call_id: String, name: String, content: String) {
+        let asked = self.messages.iter().rposition(|message| matches!(message, ChatMessage::Assistant { .. }));
+        let calls = match asked.map(|at| &self.messages[at]) {
+            Some(ChatMessage::Assistant { tool_calls, .. }) => tool_calls.as_slice(),
+            _ => &[],
+        };
+        let place = |id: &str| calls.iter().position(|call| call.id == id);
+        let own = place(&call_id);
+        let is_later = |message: &&ChatMessage| match message {
+            ChatMessage::Tool { call_id, .. } => place(call_id) > own,
+            _ => false,
+        };
+        let later = self.messages.iter().rev().take_while(is_later).count();
+        let at = self.messages.len() - later;
+        self.messages.insert(at, ChatMessage::Tool { call_id, name, content });
     }
 
     fn respond(&mut self, response: ChatResponse, active_ms: u64) {
@@ -215,6 +234,27 @@ mod tests {
         }
         let done = Progress::read(&rows(&[response(&[])])).unwrap();
         assert!(done.answer.is_some() && done.active == Duration::from_millis(5));
+    }
+
+    fn answered(progress: &Progress) -> String {
+        let ids = progress.messages.iter().filter_map(|message| match message {
+            ChatMessage::Tool { call_id, .. } => Some(call_id.as_str()),
+            _ => None,
+        });
+        ids.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn results_stand_in_the_order_asked_whichever_ended_first() {
+        for ended in ["a b c", "c b a", "b c a", "c a", "b", ""] {
+            let mut steps = vec![response(&["x"]), result("x"), response(&["a", "b", "c"])];
+            steps.extend(ended.split_whitespace().map(result));
+            let mut progress = Progress::read(&rows(&steps)).unwrap();
+            let expected: Vec<_> = ["a", "b", "c"].into_iter().filter(|id| ended.contains(id)).collect();
+            assert_eq!(answered(&progress), format!("x {}", expected.join(" ")).trim_end(), "{ended}");
+            progress.close_calls("stopped");
+            assert_eq!(answered(&progress), "x a b c", "{ended}");
+        }
     }
 
     #[test]
