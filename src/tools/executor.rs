@@ -21,7 +21,7 @@ use super::{
 use crate::llm::{ToolCall, ToolSpec};
 
 /// Ends an error that the model can do something about.
-const ADVICE: &str = "\n\n[Please analyze the error above and try a different approach.]";
+pub(super) const ADVICE: &str = "\n\n[Please analyze the error above and try a different approach.]";
 /// After a cancel, how long a tool may take to say what it had done; a tool that runs others is given more, so that it
 /// can still say what they said.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);

@@ -15,7 +15,7 @@ use super::report::{Section, joined, share};
 use super::{NodeEnd, OnError, Plan, PlanNode, RunNode, run_plan};
 use crate::llm::{ToolCall, ToolSpec};
 use crate::tools::arguments::argument_name;
-use crate::tools::executor::SPILL_KEY;
+use crate::tools::executor::{ADVICE, SPILL_KEY};
 use crate::tools::{
     Access, Executor, Extent, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult, cut, tool_spec,
 };
@@ -244,11 +244,15 @@ impl Members<'_> {
         let (id, tool) = (&self.planned.plan.ids()[node], &self.planned.calls[node].tool);
         // A model wrote the name; it was found, so it is short and plain but for spaces around it.
         let tool = tool.trim();
+        let section = |state: &str, outcome: &ToolOutcome| {
+            let text = outcome.result.render();
+            // Said for each call it would drown the results.
+            let text = text.strip_suffix(ADVICE).unwrap_or(&text).to_owned();
+            Section { head: format!("[{id}] {tool}: {state}"), text }
+        };
         match end {
-            NodeEnd::Done(outcome) => Section { head: format!("[{id}] {tool}: done"), text: outcome.result.render() },
-            NodeEnd::Failed(outcome) => {
-                Section { head: format!("[{id}] {tool}: failed"), text: outcome.result.render() }
-            }
+            NodeEnd::Done(outcome) => section("done", outcome),
+            NodeEnd::Failed(outcome) => section("failed", outcome),
             NodeEnd::Skipped { need } => {
                 let need = &self.planned.plan.ids()[*need];
                 let head = format!("[{id}] {tool}: skipped: a step that it needs failed ({need})");

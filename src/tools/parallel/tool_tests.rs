@@ -145,6 +145,10 @@ impl Tool for Waits {
         Replay::Idempotent
     }
 
+    fn timeout(&self) -> Option<Duration> {
+        Some(Duration::from_secs(3_600))
+    }
+
     async fn call(&self, _: Value, context: &ToolContext) -> ToolOutcome {
         context.cancel.cancelled().await;
         ToolResult::failed("I was told to end").into()
