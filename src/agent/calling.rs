@@ -39,7 +39,7 @@ impl Turn<'_> {
     fn next_group(&self, open: &[OpenCall]) -> Vec<OpenCall> {
         let looks = |open: &&OpenCall| {
             // An unknown tool does nothing.
-            self.tools.nature_of(&open.call).is_none_or(|nature| nature.access == Access::Reads)
+            self.tools.access_of(&open.call.name).is_none_or(|access| access == Access::Reads)
         };
         let group: Vec<_> = open.iter().take_while(looks).cloned().collect();
         if group.is_empty() { open.iter().take(1).cloned().collect() } else { group }
@@ -79,7 +79,7 @@ impl Turn<'_> {
     }
 
     async fn outcome_of(&self, call: &ToolCall, interrupted: bool, progress: &Shared<'_>) -> ToolOutcome {
-        let once = self.tools.nature_of(call).is_some_and(|nature| nature.replay == Replay::Once);
+        let once = self.tools.replay_of(call) == Some(Replay::Once);
         if once && interrupted {
             return ToolResult::failed(INTERRUPTED).into();
         }

@@ -15,9 +15,7 @@ use uuid::Uuid;
 
 use super::arguments::parse_arguments;
 use super::cut::{Extent, cut};
-use super::{
-    Access, Nature, OutputLimit, Registry, RegistryError, Replay, Spill, Tool, ToolContext, ToolOutcome, ToolResult,
-};
+use super::{Access, OutputLimit, Registry, RegistryError, Replay, Spill, Tool, ToolContext, ToolOutcome, ToolResult};
 use crate::llm::{ToolCall, ToolSpec};
 
 /// Ends an error that the model can do something about.
@@ -79,19 +77,19 @@ impl Executor {
         self.limits
     }
 
-    /// What must be known of a call before it runs; absent for an unknown tool, whose call does nothing. A call that runs
-    /// others has the most careful of their natures.
-    pub fn nature_of(&self, call: &ToolCall) -> Option<Nature> {
-        const CAREFUL: Nature = Nature { replay: Replay::Once, access: Access::Changes };
+    /// Whether calls of this tool may run beside others; absent for an unknown one, whose calls do nothing.
+    pub fn access_of(&self, name: &str) -> Option<Access> {
+        self.registry.get(name).map(|tool| tool.access())
+    }
+
+    /// What the journal must know before a call; absent for an unknown tool. A call that runs others is as careful as the
+    /// most careful of them.
+    pub fn replay_of(&self, call: &ToolCall) -> Option<Replay> {
         let tool = self.registry.get(&call.name)?;
-        let own = Nature { replay: tool.replay(), access: tool.access() };
         let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or_default();
-        Some(tool.members(&arguments).iter().fold(own, |nature, name| {
-            let member = self.registry.get(name).map(|tool| Nature { replay: tool.replay(), access: tool.access() });
-            let Nature { replay, access } = member.unwrap_or(CAREFUL);
-            let reads = nature.access == Access::Reads && access == Access::Reads;
-            Nature { replay: nature.replay.max(replay), access: if reads { Access::Reads } else { Access::Changes } }
-        }))
+        // What is not known may be anything.
+        let replay_of = |name: &String| self.registry.get(name).map_or(Replay::Once, |tool| tool.replay());
+        tool.members(&arguments).iter().map(replay_of).chain([tool.replay()]).max()
     }
 
     /// Runs one call. [`ToolResult::render`] of what comes back is what the model reads; it is within the tool's

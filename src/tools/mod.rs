@@ -27,4 +27,4 @@ pub use parallel::{NodeEnd, OnError, Plan, PlanError, RunNode, run_plan};
 pub use registry::{Registry, RegistryError};
 pub use schema::{plain_schema, schema_faults, tool_spec};
 pub use spill::Spill;
-pub use tool::{Access, Effect, Nature, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult};
+pub use tool::{Access, Effect, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult};

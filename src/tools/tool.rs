@@ -34,13 +34,6 @@ pub enum Access {
     Changes,
 }
 
-/// What must be known of a call before it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nature {
-    pub replay: Replay,
-    pub access: Access,
-}
-
 /// What a call does inside daoyou. Nothing happens when the tool returns it: the journal commits it with the result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {

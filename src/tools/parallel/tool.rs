@@ -16,9 +16,7 @@ use super::{NodeEnd, OnError, Plan, PlanNode, RunNode, run_plan};
 use crate::llm::{ToolCall, ToolSpec};
 use crate::tools::arguments::argument_name;
 use crate::tools::executor::{ADVICE, SPILL_KEY};
-use crate::tools::{
-    Access, Executor, Extent, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult, cut, tool_spec,
-};
+use crate::tools::{Executor, Extent, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult, cut, tool_spec};
 
 const NAME: &str = "parallel";
 /// What a plan is given to end in order when its time is up.
@@ -131,13 +129,10 @@ impl Tool for ParallelTool {
         &["multi_tool_use.parallel", "multi_tool_use", "batch"]
     }
 
-    /// Of itself it does nothing; its members count.
+    /// Of itself it does nothing; its members count. It runs alone whatever they are: it runs as many calls at once as
+    /// may run.
     fn replay(&self) -> Replay {
         Replay::Idempotent
-    }
-
-    fn access(&self) -> Access {
-        Access::Reads
     }
 
     fn output_limit(&self) -> OutputLimit {
