@@ -23,7 +23,7 @@ pub use build::{BuildError, build};
 pub use config::{ExecConfig, ToolsConfig};
 pub use cut::{Extent, cut};
 pub use executor::{Executor, Limits};
-pub use parallel::{NodeEnd, OnError, Plan, PlanError, RunNode, run_plan};
+pub use parallel::{NodeEnd, OnError, Plan, PlanError, PlanNode, RunNode, run_plan};
 pub use registry::{Registry, RegistryError};
 pub use schema::{plain_schema, schema_faults, tool_spec};
 pub use spill::Spill;
