@@ -31,6 +31,7 @@ mod load;
 mod message_tool;
 mod metrics;
 mod offline;
+mod parallel;
 mod paths;
 mod process;
 mod prompt;

@@ -1,55 +1,90 @@
-//! The tool calls of one response.
+//! The tool calls of one response. Those that only look run together, those that may change something alone, in the order
+//! asked; so a look behind a change sees it.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use daoyou_channels::TurnEvent;
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
 
 use super::progress::{INTERRUPTED, OpenCall, Progress, StepBody};
 use super::turn::{Clock, Turn};
 use crate::llm::ToolCall;
-use crate::tools::{Replay, ToolContext, ToolResult};
+use crate::tools::{Access, Replay, ToolContext, ToolOutcome, ToolResult};
+
+/// What a turn has done so far, for calls that run at the same time.
+struct Shared<'a>(Mutex<&'a mut Progress>);
+
+impl Shared<'_> {
+    fn apply(&self, step: StepBody) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).apply(step);
+    }
+}
 
 impl Turn<'_> {
-    /// Runs what the last response asked for. A call that runs when the turn is cancelled still says what it had done;
-    /// those behind it stay open.
+    /// Runs what the last response asked for; each call is answered exactly once. Those that run when the turn is
+    /// cancelled still say what they had done; those behind them stay open.
     pub(super) async fn run_open_calls(&self, progress: &mut Progress, clock: &Clock) {
-        // The calls of one response run in the order asked for; each is answered exactly once.
-        while !self.tool_context.cancel.is_cancelled()
-            && let Some(OpenCall { call, interrupted }) = progress.open_calls.first().cloned()
-        {
-            let replay = self.tools.replay_of(&call.name);
-            let began = Instant::now();
-            let mut outcome = if interrupted && replay == Some(Replay::Once) {
-                ToolResult::failed(INTERRUPTED).into()
-            } else {
-                if replay == Some(Replay::Once) {
-                    let step = StepBody::ToolStarted { call_id: call.id.clone(), name: call.name.clone() };
-                    self.journal.record_synced(&step).await;
-                    progress.apply(step);
-                }
-                let context = ToolContext { call_id: call.id.clone(), ..self.tool_context.clone() };
-                self.tools.run(&call, &context).await
-            };
-            let took = began.elapsed();
-            outcome.result.duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-            // Only registered names are counted: models write what they like.
-            let tool = self.tools.registry().get(&call.name).map_or("unknown", |tool| tool.spec().name.as_str());
-            self.meter.tool_ran(tool, outcome.result.success, took);
-            let ToolCall { id, name, .. } = call;
-            let ToolContext { turn, session, .. } = &self.tool_context;
-            let ToolResult { success, duration_ms: ms, .. } = outcome.result;
-            tracing::info!(%turn, %session, tool = name, success, ms, "tool ran");
-            self.watch.emit(|| TurnEvent::ToolResult {
-                id: id.clone(),
-                name: name.clone(),
-                content: outcome.result.render(),
-                success: outcome.result.success,
-                duration_ms: ms,
-            });
-            let result = outcome.result;
-            let step = StepBody::ToolResult { call_id: id, name, result, active_ms: clock.active_ms() };
-            self.journal.record_result(&step, &outcome.effects).await;
+        while !self.tool_context.cancel.is_cancelled() && !progress.open_calls.is_empty() {
+            let group = self.next_group(&progress.open_calls);
+            let shared = Shared(Mutex::new(progress));
+            let run = |open: OpenCall| -> BoxFuture<'_, ()> { Box::pin(self.run_call(open, &shared, clock)) };
+            let calls: Vec<_> = group.into_iter().map(run).collect();
+            stream::iter(calls).buffer_unordered(self.tools.limits().at_once.get()).collect::<()>().await;
+        }
+    }
+
+    /// The calls that run next: all that only look up to one that may change something, or that one alone.
+    fn next_group(&self, open: &[OpenCall]) -> Vec<OpenCall> {
+        let looks = |open: &&OpenCall| {
+            // An unknown tool does nothing.
+            self.tools.access_of(&open.call.name).is_none_or(|access| access == Access::Reads)
+        };
+        let group: Vec<_> = open.iter().take_while(looks).cloned().collect();
+        if group.is_empty() { open.iter().take(1).cloned().collect() } else { group }
+    }
+
+    async fn run_call(&self, open: OpenCall, progress: &Shared<'_>, clock: &Clock) {
+        if self.tool_context.cancel.is_cancelled() {
+            return;
+        }
+        let OpenCall { call, interrupted } = open;
+        self.watch.calls(std::iter::once(&call));
+        let began = Instant::now();
+        let outcome = self.outcome_of(&call, interrupted, progress).await;
+        let took = began.elapsed();
+        // Only registered names are counted: models write what they like.
+        let tool = self.tools.registry().get(&call.name).map_or("unknown", |tool| tool.spec().name.as_str());
+        self.meter.tool_ran(tool, outcome.result.success, took);
+        let ToolCall { id, name, .. } = call;
+        let ToolContext { turn, session, .. } = &self.tool_context;
+        let ToolResult { success, duration_ms: ms, .. } = outcome.result;
+        tracing::info!(%turn, %session, tool = name, success, ms, "tool ran");
+        self.watch.emit(|| TurnEvent::ToolResult {
+            id: id.clone(),
+            name: name.clone(),
+            content: outcome.result.render(),
+            success,
+            duration_ms: ms,
+        });
+        let ToolOutcome { result, effects } = outcome;
+        let step = StepBody::ToolResult { call_id: id, name, result, active_ms: clock.active_ms() };
+        self.journal.record_result(&step, &effects).await;
+        progress.apply(step);
+    }
+
+    async fn outcome_of(&self, call: &ToolCall, interrupted: bool, progress: &Shared<'_>) -> ToolOutcome {
+        let once = self.tools.replay_of(call) == Some(Replay::Once);
+        if once && interrupted {
+            return ToolResult::failed(INTERRUPTED).into();
+        }
+        if once {
+            let step = StepBody::ToolStarted { call_id: call.id.clone(), name: call.name.clone() };
+            self.journal.record_synced(&step).await;
             progress.apply(step);
         }
+        let context = ToolContext { call_id: call.id.clone(), ..self.tool_context.clone() };
+        self.tools.run(call, &context).await
     }
 }

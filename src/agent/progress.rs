@@ -243,6 +243,27 @@ mod tests {
         assert!(done.answer.is_some() && done.active == Duration::from_millis(5));
     }
 
+    fn answered(progress: &Progress) -> String {
+        let ids = progress.messages.iter().filter_map(|message| match message {
+            ChatMessage::Tool { call_id, .. } => Some(call_id.as_str()),
+            _ => None,
+        });
+        ids.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn results_stand_in_the_order_asked_whichever_ended_first() {
+        for ended in ["a b c", "c b a", "b c a", "c a", "b", ""] {
+            let mut steps = vec![response(&["x"]), result("x"), response(&["a", "b", "c"])];
+            steps.extend(ended.split_whitespace().map(result));
+            let mut progress = Progress::read(&rows(&steps)).unwrap();
+            let expected: Vec<_> = ["a", "b", "c"].into_iter().filter(|id| ended.contains(id)).collect();
+            assert_eq!(answered(&progress), format!("x {}", expected.join(" ")).trim_end(), "{ended}");
+            progress.close_calls("stopped");
+            assert_eq!(answered(&progress), "x a b c", "{ended}");
+        }
+    }
+
     #[test]
     fn results_stand_in_the_order_asked_whenever_they_come() {
         let unreadable = |at: usize, bodies: &[StepBody]| {

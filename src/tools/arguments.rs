@@ -53,8 +53,7 @@ pub fn parse_arguments(spec: &ToolSpec, text: &str) -> Result<Value, String> {
     let none = Map::new();
     let properties = spec.parameters.get("properties").and_then(Value::as_object).unwrap_or(&none);
     for (alias, name) in ALIASES {
-        if properties.contains_key(*name)
-            && !properties.contains_key(*alias)
+        if is_alias(properties, alias, name)
             && !arguments.contains_key(*name)
             && let Some(value) = arguments.remove(*alias)
         {
@@ -73,6 +72,17 @@ pub fn parse_arguments(spec: &ToolSpec, text: &str) -> Result<Value, String> {
         faults.push(format!("{more} more"));
     }
     Err(wrong(faults.join("; ")))
+}
+
+/// The tool's own name for an argument that a model calls `word`.
+pub fn argument_name<'a>(spec: &ToolSpec, word: &'a str) -> &'a str {
+    let Some(properties) = spec.parameters.get("properties").and_then(Value::as_object) else { return word };
+    let found = ALIASES.iter().find(|(alias, name)| *alias == word && is_alias(properties, alias, name));
+    found.map_or(word, |(_, name)| name)
+}
+
+fn is_alias(properties: &Map<String, Value>, alias: &str, name: &str) -> bool {
+    properties.contains_key(name) && !properties.contains_key(alias)
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {

@@ -4,21 +4,17 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use thiserror::Error;
 
 use super::exec::ExecTool;
-use super::executor::open_spill;
+use super::executor::{Limits, open_spill};
 use super::files::{EditFile, ListDir, ReadFile, WriteFile};
 use super::message::MessageTool;
+use super::parallel::ParallelTool;
 use super::{Executor, Registry, RegistryError, Tool, ToolsConfig};
 use crate::guard::{Jail, protected_paths, sweep_temp};
 
-/// Ends a call of a tool that has no limit of its own.
-const TIMEOUT: Duration = Duration::from_secs(600);
-/// What a command's own limit is given to end in order.
-const EXEC_SLACK: Duration = Duration::from_secs(15);
 /// Below the home: the private temp folders of commands.
 const TEMP: &str = "tmp";
 
@@ -35,7 +31,7 @@ pub enum BuildError {
     Registry(#[from] RegistryError),
 }
 
-/// Builds read_file, write_file, edit_file, list_dir, exec and message over `workspace`, which must exist, as `home` must.
+/// Builds read_file, write_file, edit_file, list_dir, exec, message and parallel over `workspace`, which must exist, as `home` must.
 /// `exe` is this program; `/proc/self/exe` is right also after it was replaced on disk.
 ///
 /// # Errors
@@ -53,18 +49,19 @@ pub fn build(config: &ToolsConfig, workspace: &Path, home: &Path, exe: PathBuf) 
     let spill = open_spill(&root, config.max_file_size.0).map_err(failed)?;
     let exec = ExecTool::new(config.exec.clone(), &root, temp, protected, exe, Arc::clone(&spill));
     let mut registry = Registry::new(&config.disabled);
-    let tools: [Arc<dyn Tool>; 6] = [
+    let tools: [Arc<dyn Tool>; 7] = [
         Arc::new(ReadFile::new(Arc::clone(&jail))),
         Arc::new(WriteFile::new(Arc::clone(&jail))),
         Arc::new(EditFile::new(Arc::clone(&jail))),
         Arc::new(ListDir::new(jail)),
         Arc::new(exec),
         Arc::new(MessageTool::new()),
+        Arc::new(ParallelTool::new(config.timeout.0)),
     ];
     for tool in tools {
         registry.register(tool)?;
     }
-    Ok(Executor::new(registry, spill, TIMEOUT.max(config.exec.timeout.0.saturating_add(EXEC_SLACK))))
+    Ok(Executor::new(registry, spill, Limits { timeout: config.timeout.0, at_once: config.parallel }))
 }
 
 fn prepare_temp(home: &Path) -> Result<PathBuf, BuildError> {

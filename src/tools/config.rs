@@ -1,5 +1,7 @@
 //! `[tools]`.
 
+use std::num::NonZeroUsize;
+
 use daoyou_channels::settings::{ByteSize, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +16,11 @@ pub struct ToolsConfig {
     pub restrict_to_workspace: bool,
     /// The largest file that the file tools read or write.
     pub max_file_size: ByteSize,
+    /// Ends a call of a tool that has no limit of its own.
+    pub timeout: Span,
+    /// Calls of one response that run at the same time; those that change something always run one after the other.
+    #[schemars(range(min = 1, max = 256))]
+    pub parallel: NonZeroUsize,
     pub exec: ExecConfig,
 }
 
@@ -23,6 +30,8 @@ impl Default for ToolsConfig {
             disabled: Vec::new(),
             restrict_to_workspace: true,
             max_file_size: ByteSize(10_000_000),
+            timeout: Span::from_secs(600),
+            parallel: const { NonZeroUsize::new(8).expect("8 is not 0") },
             exec: ExecConfig::default(),
         }
     }

@@ -1,40 +1,59 @@
 //! Runs a call: finds the tool, checks the arguments, runs it within time, and cuts what comes back. Every call gives
 //! exactly one result; failure is data.
 
+use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use daoyou_channels::backoff::Backoff;
 use futures_util::FutureExt;
 use serde_json::Value;
+use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::arguments::parse_arguments;
 use super::cut::{Extent, cut};
-use super::{OutputLimit, Registry, RegistryError, Replay, Spill, Tool, ToolContext, ToolOutcome, ToolResult};
+use super::{Access, OutputLimit, Registry, RegistryError, Replay, Spill, Tool, ToolContext, ToolOutcome, ToolResult};
 use crate::llm::{ToolCall, ToolSpec};
 
 /// Ends an error that the model can do something about.
-const ADVICE: &str = "\n\n[Please analyze the error above and try a different approach.]";
-/// After a cancel, how long a tool may take to say what it had done.
+pub(super) const ADVICE: &str = "\n\n[Please analyze the error above and try a different approach.]";
+/// After a cancel, how long a tool may take to say what it had done; a tool that runs others is given more, so that it
+/// can still say what they said.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
+const MEMBERS_GRACE: Duration = Duration::from_secs(3);
+/// How often one call is tried, and the waits between.
+const TRIES: u32 = 3;
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// The longest part of an unknown tool's name that an error repeats, in characters.
 const NAME_CHARS: usize = 80;
 /// Where in a result's metadata a tool names the file that holds all of its output.
 pub(super) const SPILL_KEY: &str = "spill";
+/// Where it says how often the call was tried again.
+const RETRIES_KEY: &str = "retries";
 
 /// The tools and how they are run.
 pub struct Executor {
     registry: Registry,
     spill: Arc<Spill>,
-    /// For tools without a time limit of their own.
-    timeout: Duration,
+    limits: Limits,
+}
+
+/// What holds for every call.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Ends calls of tools without a limit of their own.
+    pub timeout: Duration,
+    /// Calls that run at the same time.
+    pub at_once: NonZeroUsize,
 }
 
 impl Executor {
-    /// `timeout` ends any call; tools that know better end earlier by themselves.
-    pub fn new(registry: Registry, spill: Arc<Spill>, timeout: Duration) -> Self {
-        Self { registry, spill, timeout }
+    pub fn new(registry: Registry, spill: Arc<Spill>, limits: Limits) -> Self {
+        Self { registry, spill, limits }
     }
 
     /// Adds a tool of another area.
@@ -54,24 +73,36 @@ impl Executor {
         &self.registry
     }
 
-    /// What the journal must know before a call; absent for an unknown tool, whose call does nothing.
-    pub fn replay_of(&self, name: &str) -> Option<Replay> {
-        self.registry.replay_of(name)
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Whether calls of this tool may run beside others; absent for an unknown one, whose calls do nothing.
+    pub fn access_of(&self, name: &str) -> Option<Access> {
+        self.registry.get(name).map(|tool| tool.access())
+    }
+
+    /// What the journal must know before a call; absent for an unknown tool. A call that runs others is as careful as the
+    /// most careful of them.
+    pub fn replay_of(&self, call: &ToolCall) -> Option<Replay> {
+        let tool = self.registry.get(&call.name)?;
+        let arguments = parse_arguments(tool.spec(), &call.arguments).unwrap_or_default();
+        // What is not known may be anything.
+        let replay_of = |name: &String| self.registry.get(name).map_or(Replay::Once, |tool| tool.replay());
+        tool.members(&arguments).iter().map(replay_of).chain([tool.replay()]).max()
     }
 
     /// Runs one call. [`ToolResult::render`] of what comes back is what the model reads; it is within the tool's
     /// limit.
     pub async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
         let started = Instant::now();
-        let Some(tool) = self.registry.get(&call.name) else {
-            return self.unknown(&call.name);
-        };
-        let mut outcome = match parse_arguments(tool.spec(), &call.arguments) {
-            Ok(arguments) => self.run_bounded(tool.as_ref(), arguments, context).await,
+        let tool = self.registry.get(&call.name);
+        let mut outcome = match self.checked(tool, call, context) {
+            Ok((tool, arguments)) => self.try_within(tool, arguments, context).await,
             Err(error) => ToolResult::failed(error).into(),
         };
-        outcome.result.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let result = &mut outcome.result;
+        result.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         if !result.success
             && result.content.is_empty()
             && !context.cancel.is_cancelled()
@@ -79,25 +110,73 @@ impl Executor {
         {
             error.push_str(ADVICE);
         }
-        self.bound(&mut outcome.result, tool.output_limit(), context).await;
+        self.bound(result, tool.map(|tool| tool.output_limit()).unwrap_or_default(), context).await;
         outcome
     }
 
-    fn unknown(&self, name: &str) -> ToolOutcome {
-        let name: String = name.chars().take(NAME_CHARS).collect();
-        let known: Vec<_> = self.registry.names().collect();
-        let error = format!("Tool {name:?} not found. Available tools: {}{ADVICE}", known.join(", "));
-        ToolResult::failed(error).into()
+    /// The tool and its arguments, when it is known, its schema holds, and it has nothing against them.
+    fn checked<'a>(
+        &self,
+        tool: Option<&'a Arc<dyn Tool>>,
+        call: &ToolCall,
+        context: &ToolContext,
+    ) -> Result<(&'a dyn Tool, Value), String> {
+        let tool = tool.ok_or_else(|| self.unknown(&call.name))?;
+        let arguments = parse_arguments(tool.spec(), &call.arguments)?;
+        tool.check(&arguments, context)?;
+        Ok((tool.as_ref(), arguments))
     }
 
-    async fn run_bounded(&self, tool: &dyn Tool, arguments: Value, context: &ToolContext) -> ToolOutcome {
+    /// What a call of a tool that does not exist is told.
+    pub(super) fn unknown(&self, name: &str) -> String {
+        let name: String = name.chars().take(NAME_CHARS).collect();
+        let known: Vec<_> = self.registry.names().collect();
+        format!("Tool {name:?} not found. Available tools: {}", known.join(", "))
+    }
+
+    /// Runs a call within its time, again where the failure may pass and a second run does no harm.
+    async fn try_within(&self, tool: &dyn Tool, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let limit = tool.timeout().unwrap_or(self.limits.timeout);
+        let deadline = Instant::now() + limit;
+        let may_repeat = tool.replay() != Replay::Once && tool.members(&arguments).is_empty();
+        let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+        let mut retries = 0;
+        loop {
+            let mut outcome = self.run_once(tool, arguments.clone(), context, deadline, limit).await;
+            let wait = jittered(backoff.next_wait());
+            let again = outcome.result.retryable && !outcome.result.success && may_repeat && retries + 1 < TRIES;
+            let rested = again
+                && Instant::now() + wait < deadline
+                && context.cancel.run_until_cancelled(tokio::time::sleep(wait)).await.is_some();
+            if rested {
+                retries += 1;
+                tracing::info!(tool = %tool.spec().name, turn = %context.turn, retries, "a tool is tried again");
+                continue;
+            }
+            if retries > 0 {
+                outcome.result.metadata.insert(RETRIES_KEY.to_owned(), Value::from(retries));
+            }
+            return outcome;
+        }
+    }
+
+    /// Runs a call once. It always ends: by itself, a grace after its cancellation, or at `deadline`.
+    async fn run_once(
+        &self,
+        tool: &dyn Tool,
+        arguments: Value,
+        context: &ToolContext,
+        deadline: Instant,
+        limit: Duration,
+    ) -> ToolOutcome {
         if context.cancel.is_cancelled() {
             return ToolResult::failed("Cancelled before it started").into();
         }
-        let running = AssertUnwindSafe(tool.call(arguments, context)).catch_unwind();
+        let grace = if tool.members(&arguments).is_empty() { CANCEL_GRACE } else { MEMBERS_GRACE };
+        let running = AssertUnwindSafe(tool.call_among(arguments, context, self)).catch_unwind();
         let cancelled = async {
             context.cancel.cancelled().await;
-            tokio::time::sleep(CANCEL_GRACE).await;
+            tokio::time::sleep(grace).await;
         };
         tokio::select! {
             biased;
@@ -108,8 +187,8 @@ impl Executor {
                 ToolResult::failed("The tool failed inside daoyou; the fault is in its log").into()
             }),
             () = cancelled => ToolResult::failed("Cancelled while it ran; whether it took effect is unknown").into(),
-            () = tokio::time::sleep(self.timeout) => {
-                ToolResult::failed(format!("The tool timed out after {} seconds", self.timeout.as_secs())).into()
+            () = tokio::time::sleep_until(deadline) => {
+                ToolResult::failed(format!("The tool timed out after {} seconds", limit.as_secs())).into()
             }
         }
     }
@@ -146,7 +225,8 @@ impl Executor {
         }
     }
 
-    async fn keep(&self, text: String, context: &ToolContext) -> Option<String> {
+    /// Keeps a text where the model can read it; answers the path, unless the disk does not take it.
+    pub(super) async fn keep(&self, text: String, context: &ToolContext) -> Option<String> {
         let (spill, turn, call) = (Arc::clone(&self.spill), context.turn, context.call_id.clone());
         let kept = tokio::task::spawn_blocking(move || spill.keep(turn, &call, &text)).await;
         match kept {
@@ -161,6 +241,13 @@ impl Executor {
             }
         }
     }
+}
+
+/// Between half of `wait` and all of it: who failed together does not come again together.
+fn jittered(wait: Duration) -> Duration {
+    // The last eight bytes of a version 7 id are random but for two bits.
+    let random = Uuid::now_v7().as_u64_pair().1 as u32;
+    wait.mul_f64(0.5 + f64::from(random) / f64::from(u32::MAX) / 2.0)
 }
 
 /// The largest spill file, in bytes: `read_file` must be able to page it.

@@ -1,6 +1,7 @@
 //! The executor and the file tools as a model sees them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,6 +18,9 @@ struct Fake {
     limit: OutputLimit,
     act: fn() -> ToolResult,
     hangs: bool,
+    replay: Replay,
+    timeout: Option<Duration>,
+    tried: Arc<AtomicU32>,
 }
 
 impl Fake {
@@ -26,7 +30,15 @@ impl Fake {
             description: String::new(),
             parameters: plain_schema(&json!({ "type": "object" })),
         };
-        Self { spec, limit: OutputLimit { chars: 300, lines: 20 }, act, hangs: false }
+        Self {
+            spec,
+            limit: OutputLimit { chars: 300, lines: 20 },
+            act,
+            hangs: false,
+            replay: Replay::Idempotent,
+            timeout: None,
+            tried: Arc::default(),
+        }
     }
 }
 
@@ -37,7 +49,11 @@ impl Tool for Fake {
     }
 
     fn replay(&self) -> Replay {
-        Replay::Idempotent
+        self.replay
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 
     fn output_limit(&self) -> OutputLimit {
@@ -45,6 +61,7 @@ impl Tool for Fake {
     }
 
     async fn call(&self, _: Value, _: &ToolContext) -> ToolOutcome {
+        self.tried.fetch_add(1, Ordering::Relaxed);
         if self.hangs {
             std::future::pending::<()>().await;
         }
@@ -65,14 +82,14 @@ fn the_tools_are_small_strict_and_the_same_each_time() {
     let world = fresh();
     let specs = world.executor.specs();
     let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    assert_eq!(names, ["read_file", "write_file", "edit_file", "list_dir", "exec", "message"]);
+    assert_eq!(names, ["read_file", "write_file", "edit_file", "list_dir", "exec", "message", "parallel"]);
     for spec in specs.iter() {
         assert_eq!(schema_faults(&spec.parameters), Vec::<String>::new(), "{}", spec.name);
         assert!(spec.parameters.get("additionalProperties") == Some(&json!(false)));
     }
     let bytes = serde_json::to_string(&*specs).unwrap();
     assert_eq!(bytes, serde_json::to_string(&*fresh().executor.specs()).unwrap());
-    assert!(bytes.len() < 2_600, "tools cost tokens in every request: {} bytes\n{bytes}", bytes.len());
+    assert!(bytes.len() < 3_300, "tools cost tokens in every request: {} bytes\n{bytes}", bytes.len());
 }
 
 #[test]
@@ -98,16 +115,36 @@ fn tools_are_found_by_what_models_call_them() {
         let got = world.executor.registry().get(name).map(|tool| tool.spec().name.clone());
         assert_eq!(got.as_deref(), found, "{name}");
     }
-    let replays = ["read_file", "write_file", "edit_file", "list_dir", "exec", "message", "x"]
-        .map(|name| world.executor.replay_of(name));
-    use Replay::{Atomic, Idempotent, Once};
-    assert_eq!(
-        replays,
-        [Some(Idempotent), Some(Idempotent), Some(Once), Some(Idempotent), Some(Once), Some(Atomic), None]
-    );
     let fewer = registry(&["exec", "edit"]);
-    assert_eq!(fewer.executor.specs().len(), 4);
+    assert_eq!(fewer.executor.specs().len(), 5);
     assert!(fewer.executor.registry().get("bash").is_none());
+}
+
+#[test]
+fn a_call_is_as_careful_as_the_most_careful_tool_in_it() {
+    use Access::{Changes, Reads};
+    use Replay::{Atomic, Idempotent, Once};
+    let world = fresh();
+    let plan =
+        |tools: &[&str]| json!({ "calls": tools.iter().map(|tool| json!({ "tool": tool })).collect::<Vec<_>>() });
+    for (name, arguments, replay, access) in [
+        ("read_file", json!({}), Some(Idempotent), Some(Reads)),
+        ("ls", json!({}), Some(Idempotent), Some(Reads)),
+        ("write_file", json!({}), Some(Idempotent), Some(Changes)),
+        ("edit_file", json!({}), Some(Once), Some(Changes)),
+        ("exec", json!({}), Some(Once), Some(Changes)),
+        ("message", json!({}), Some(Atomic), Some(Changes)),
+        ("x", json!({}), None, None),
+        ("parallel", plan(&["read_file", "write_file"]), Some(Idempotent), Some(Changes)),
+        ("parallel", plan(&["message", "read_file"]), Some(Atomic), Some(Changes)),
+        ("parallel", plan(&["message", "bash", "read_file"]), Some(Once), Some(Changes)),
+        ("parallel", json!({ "calls": plan(&["bash"])["calls"].to_string() }), Some(Once), Some(Changes)),
+        ("parallel", plan(&["read_file", "nothing"]), Some(Once), Some(Changes)),
+        ("parallel", json!({ "calls": 1 }), Some(Once), Some(Changes)),
+    ] {
+        let got = world.executor.replay_of(&call(name, &arguments.to_string()));
+        assert_eq!((got, world.executor.access_of(name)), (replay, access), "{name} {arguments}");
+    }
 }
 
 #[tokio::test]
@@ -117,7 +154,7 @@ async fn wrong_calls_are_answered_with_what_is_right() {
         (
             "frobnicate",
             "{}",
-            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, list_dir, exec, message\n\n\
+            "Error: Tool \"frobnicate\" not found. Available tools: read_file, write_file, edit_file, list_dir, exec, message, parallel\n\n\
              [Please analyze the error above and try a different approach.]",
         ),
         (
@@ -125,6 +162,23 @@ async fn wrong_calls_are_answered_with_what_is_right() {
             r#"{"foo":1,"offset":"x"}"#,
             "Error: Invalid params for tool \"read_file\": missing: path; unknown: foo (known: limit, offset, path); \
              offset: expected integer, got string\n\n[Please analyze the error above and try a different approach.]",
+        ),
+        (
+            "edit_file",
+            r#"{"path":"a","old_text":"x","new_text":"x"}"#,
+            "Error: old_text and new_text are the same; nothing was changed\n\n\
+             [Please analyze the error above and try a different approach.]",
+        ),
+        (
+            "edit_file",
+            r#"{"path":"a","old_text":"","new_text":"x"}"#,
+            "Error: old_text is empty; use write_file for a whole file\n\n\
+             [Please analyze the error above and try a different approach.]",
+        ),
+        (
+            "exec",
+            r#"{"command":" "}"#,
+            "Error: command is empty\n\n[Please analyze the error above and try a different approach.]",
         ),
         (
             "read_file",
@@ -209,13 +263,17 @@ async fn a_tool_that_panics_hangs_or_is_cancelled_gives_a_result() {
     let mut world = fresh();
     let panics = Fake::new("panics", || panic!("on purpose"));
     let hangs = Fake { hangs: true, ..Fake::new("hangs", || ToolResult::ok("never")) };
-    for tool in [panics, hangs] {
+    let brief =
+        Fake { hangs: true, timeout: Some(Duration::from_secs(3)), ..Fake::new("brief", || ToolResult::ok("")) };
+    for tool in [panics, hangs, brief] {
         world.executor.register(Arc::new(tool)).unwrap();
     }
     let got = world.executor.run(&call("panics", ""), &context()).await.result.render();
     assert!(got.starts_with("Error: The tool failed inside daoyou"), "{got}");
     let got = world.executor.run(&call("hangs", ""), &context()).await.result.render();
     assert!(got.starts_with("Error: The tool timed out after 600 seconds"), "{got}");
+    let got = world.executor.run(&call("brief", ""), &context()).await.result.render();
+    assert!(got.starts_with("Error: The tool timed out after 3 seconds"), "{got}");
     let context = context();
     let cancel = context.cancel.clone();
     let hanging = call("hangs", "");
@@ -226,6 +284,52 @@ async fn a_tool_that_panics_hangs_or_is_cancelled_gives_a_result() {
     assert_eq!(outcome.result.render(), "Error: Cancelled while it ran; whether it took effect is unknown");
     let got = world.executor.run(&call("panics", ""), &context).await.result.render();
     assert_eq!(got, "Error: Cancelled before it started");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_may_pass_and_does_no_harm_is_tried_again() {
+    let busy = || ToolResult::failed_for_now("busy");
+    let wrong = || ToolResult::failed("wrong");
+    let odd = || ToolResult { success: true, retryable: true, ..ToolResult::default() };
+    for (name, act, replay, timeout, tries) in [
+        ("busy", busy as fn() -> ToolResult, Replay::Idempotent, None, 3),
+        ("atomic", busy, Replay::Atomic, None, 3),
+        ("once", busy, Replay::Once, None, 1),
+        ("wrong", wrong, Replay::Idempotent, None, 1),
+        ("odd", odd, Replay::Idempotent, None, 1),
+        ("short", busy, Replay::Idempotent, Some(Duration::from_millis(400)), 1),
+        ("shorter", busy, Replay::Idempotent, Some(Duration::from_millis(1_500)), 2),
+    ] {
+        let mut world = fresh();
+        let fake = Fake { replay, timeout, ..Fake::new(name, act) };
+        let tried = Arc::clone(&fake.tried);
+        world.executor.register(Arc::new(fake)).unwrap();
+        let began = tokio::time::Instant::now();
+        let result = world.executor.run(&call(name, ""), &context()).await.result;
+        assert_eq!(tried.load(Ordering::Relaxed), tries, "{name}");
+        let told = result.metadata.get("retries").and_then(Value::as_u64).unwrap_or(0);
+        assert_eq!(told, u64::from(tries - 1), "{name}");
+        assert!(!result.render().contains("retr"), "the model is not told: {}", result.render());
+        let waited = began.elapsed().as_millis();
+        let waits = [0..=100, 500..=1_100, 1_500..=3_100];
+        assert!(waits[tries as usize - 1].contains(&waited), "{name}: {waited} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_between_tries_ends_with_the_turn() {
+    let mut world = fresh();
+    let fake = Fake::new("busy", || ToolResult::failed_for_now("busy"));
+    let tried = Arc::clone(&fake.tried);
+    world.executor.register(Arc::new(fake)).unwrap();
+    let context = context();
+    let cancel = context.cancel.clone();
+    let busy = call("busy", "");
+    let (outcome, ()) = tokio::join!(world.executor.run(&busy, &context), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        cancel.cancel();
+    });
+    assert_eq!((outcome.result.render().as_str(), tried.load(Ordering::Relaxed)), ("Error: busy", 1));
 }
 
 #[tokio::test]

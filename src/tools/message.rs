@@ -54,6 +54,22 @@ impl Tool for MessageTool {
         Replay::Atomic
     }
 
+    /// What a file or a page says must not choose who is written to.
+    fn sealed_arguments(&self) -> &'static [&'static str] {
+        &["channel", "chat_id"]
+    }
+
+    fn check(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+        let content = arguments.get("content").and_then(Value::as_str).unwrap_or_default();
+        if content.trim().is_empty() {
+            return Err("content is empty".to_owned());
+        }
+        if content.chars().count() > MAX_CHARS {
+            return Err(format!("content is longer than {MAX_CHARS} characters; send it in parts"));
+        }
+        Ok(())
+    }
+
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         match serde_json::from_value(arguments) {
             Ok(args) => addressed(args, context).unwrap_or_else(|error| ToolResult::failed(error).into()),
@@ -63,12 +79,6 @@ impl Tool for MessageTool {
 }
 
 fn addressed(args: Args, context: &ToolContext) -> Result<ToolOutcome, String> {
-    if args.content.trim().is_empty() {
-        return Err("content is empty".to_owned());
-    }
-    if args.content.chars().count() > MAX_CHARS {
-        return Err(format!("content is longer than {MAX_CHARS} characters; send it in parts"));
-    }
     let named = |word: Option<String>| word.map(|word| word.trim().to_owned()).filter(|word| !word.is_empty());
     let channel = named(args.channel).unwrap_or_else(|| context.channel.clone());
     let chat_id = match named(args.chat_id) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use thiserror::Error;
 
+use super::Tool;
 use super::schema::schema_faults;
-use super::{Replay, Tool};
 use crate::llm::ToolSpec;
 
 /// The longest name that services take.
@@ -82,11 +82,6 @@ impl Registry {
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         let name = name.trim();
         self.tools.get(name).or_else(|| self.tools.get(self.aliases.get(&name.to_lowercase())?))
-    }
-
-    /// What a restart does with an interrupted call of this tool; absent for an unknown one.
-    pub fn replay_of(&self, name: &str) -> Option<Replay> {
-        self.get(name).map(|tool| tool.replay())
     }
 
     /// Every tool there is, those that are switched off last, and whether models are told of it.

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions};
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 /// Below the workspace.
@@ -50,7 +51,12 @@ impl Spill {
         let folder = self.workspace.open_dir(FOLDER)?;
         // A model chose the id.
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
-        let call: String = call_id.chars().take(NAME_CHARS).map(safe).collect();
+        let mut call: String = call_id.chars().take(NAME_CHARS).map(safe).collect();
+        if call != call_id {
+            // Two calls may differ only in what is not in the name, and run at the same time.
+            let digest = Sha256::digest(call_id.as_bytes());
+            call.push_str(&format!("-{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2], digest[3]));
+        }
         let name = format!("{}-{call}.txt", turn.simple());
         // Removed first: what stands there may be a link.
         match folder.remove_file(&name) {
@@ -101,7 +107,12 @@ fn prune(folder: &Dir) -> io::Result<()> {
     let mut files = Vec::new();
     for entry in folder.entries()? {
         let entry = entry?;
-        let metadata = entry.metadata()?;
+        let metadata = match entry.metadata() {
+            Ok(metadata) => metadata,
+            // Another call has removed it meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
         if metadata.is_file() {
             let modified = metadata.modified().map_or(SystemTime::UNIX_EPOCH, cap_std::time::SystemTime::into_std);
             files.push((modified, metadata.len(), entry.file_name()));
@@ -138,6 +149,7 @@ mod tests {
         let path = spill.keep(Uuid::nil(), &"x/".repeat(200), "short").unwrap();
         assert_eq!(fs::read_to_string(workspace.path().join(&path)).unwrap(), "short");
         assert_eq!(path, spill.keep(Uuid::nil(), &"x/".repeat(200), "again").unwrap());
+        assert_ne!(path, spill.keep(Uuid::nil(), &"x/".repeat(201), "other").unwrap());
         let folder = fs::read_dir(workspace.path().join(FOLDER)).unwrap();
         let sizes: Vec<u64> = folder.map(|entry| entry.unwrap().metadata().unwrap().len()).collect();
         assert_eq!((sizes.len(), sizes.iter().max()), (KEEP_FILES, Some(&10)));

@@ -1,5 +1,7 @@
 //! What a tool is.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use daoyou_channels::{SessionKey, Trust};
 use serde::{Deserialize, Serialize};
@@ -7,10 +9,13 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::Executor;
 use crate::llm::ToolSpec;
 
 /// What a restart does with a call that was cut off in the middle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// The order is that of caution: a plan is as careful as the most careful tool in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Replay {
     /// Running it again changes nothing more: it is run again.
     Idempotent,
@@ -18,6 +23,15 @@ pub enum Replay {
     Atomic,
     /// Whether it took effect is unknown: the model is told so. `tool_started` is on disk before it runs.
     Once,
+}
+
+/// Whether calls may run at the same time as others of the same response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It only looks: it runs together with the reads beside it.
+    Reads,
+    /// It may change what others see: it runs alone, after those before it and before those behind it.
+    Changes,
 }
 
 /// What a call does inside daoyou. Nothing happens when the tool returns it: the journal commits it with the result.
@@ -38,6 +52,9 @@ pub struct ToolResult {
     pub metadata: Map<String, Value>,
     #[serde(default)]
     pub duration_ms: u64,
+    /// The failure may pass by itself: the executor tries again if the tool allows it. The model is not told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retryable: bool,
 }
 
 impl ToolResult {
@@ -47,6 +64,11 @@ impl ToolResult {
 
     pub fn failed(error: impl Into<String>) -> Self {
         Self { success: false, error: Some(error.into()), ..Self::default() }
+    }
+
+    /// A failure that may pass by itself, e.g. a connection that was refused.
+    pub fn failed_for_now(error: impl Into<String>) -> Self {
+        Self { retryable: true, ..Self::failed(error) }
     }
 
     /// The one place where a result becomes text for the model: a failure starts with `Error: `, and what there is of
@@ -114,10 +136,43 @@ pub trait Tool: Send + Sync {
 
     fn replay(&self) -> Replay;
 
+    fn access(&self) -> Access {
+        Access::Changes
+    }
+
     fn output_limit(&self) -> OutputLimit {
         OutputLimit::default()
     }
 
-    /// Runs one call. `arguments` have passed the schema.
+    /// When a call is ended from outside, its retries included; absent: `tools.timeout`.
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Arguments that must stand as the model wrote them: a plan puts no other call's result into them.
+    fn sealed_arguments(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The tools that a call of this one runs in its turn, by the names that the model used. `arguments` is null where the
+    /// schema does not hold.
+    fn members(&self, _arguments: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Rules that a schema cannot say, in words for the model. Nothing has been done yet, and nothing may be done here.
+    ///
+    /// # Errors
+    /// What is wrong and what would be right.
+    fn check(&self, _arguments: &Value, _context: &ToolContext) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Runs one call. `arguments` have passed the schema and [`Tool::check`].
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome;
+
+    /// As [`Tool::call`], for a tool that runs others: `tools` is who runs this one.
+    async fn call_among(&self, arguments: Value, context: &ToolContext, _tools: &Executor) -> ToolOutcome {
+        self.call(arguments, context).await
+    }
 }

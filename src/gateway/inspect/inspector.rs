@@ -125,7 +125,8 @@ impl Inspector {
                 "name": spec.name,
                 "description": spec.description,
                 "enabled": enabled,
-                "idempotent": tool.replay() != Replay::Once,
+                // Of a tool that runs others it depends on which.
+                "idempotent": tool.replay() != Replay::Once && tool.members(&Value::Null).is_empty(),
                 "aliases": tool.aliases(),
                 "schema": spec.parameters,
             })

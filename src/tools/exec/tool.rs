@@ -18,6 +18,8 @@ use crate::tools::{ExecConfig, OutputLimit, Replay, Spill, Tool, ToolContext, To
 
 /// The longest command, in bytes: one argument of a program has at most 128 KiB on Linux (execve(2)).
 const COMMAND_BYTES: usize = 100_000;
+/// What a command's own limit is given to end in order.
+const SLACK: Duration = Duration::from_secs(15);
 /// What stands before the output of a failed command, in characters and lines.
 const HEAD: OutputLimit = OutputLimit { chars: 120, lines: 2 };
 /// What of the gateway's environment commands see, beside `LC_*` and what the configuration names.
@@ -115,14 +117,6 @@ impl ExecTool {
     }
 
     async fn run(&self, args: Args, context: &ToolContext) -> Result<ToolOutcome, String> {
-        if args.command.trim().is_empty() {
-            return Err("command is empty".to_owned());
-        }
-        if args.command.len() > COMMAND_BYTES || args.command.contains('\0') {
-            return Err(format!(
-                "a command has at most {COMMAND_BYTES} bytes and no NUL; write longer scripts to a file first"
-            ));
-        }
         let limit =
             args.timeout.map_or(self.config.timeout.0, |secs| Duration::from_secs(secs).min(self.config.timeout.0));
         let order = self.order(args.command)?;
@@ -173,6 +167,28 @@ impl Tool for ExecTool {
 
     fn replay(&self) -> Replay {
         Replay::Once
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.config.timeout.0.saturating_add(SLACK))
+    }
+
+    /// What a file or a page says must not become a command that nobody has read.
+    fn sealed_arguments(&self) -> &'static [&'static str] {
+        &["command"]
+    }
+
+    fn check(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+        let command = arguments.get("command").and_then(Value::as_str).unwrap_or_default();
+        if command.trim().is_empty() {
+            return Err("command is empty".to_owned());
+        }
+        if command.len() > COMMAND_BYTES || command.contains('\0') {
+            return Err(format!(
+                "a command has at most {COMMAND_BYTES} bytes and no NUL; write longer scripts to a file first"
+            ));
+        }
+        Ok(())
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {

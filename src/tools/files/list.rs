@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::on_disk;
 use crate::guard::Jail;
 use crate::llm::ToolSpec;
-use crate::tools::{OutputLimit, Replay, Tool, ToolContext, ToolOutcome, tool_spec};
+use crate::tools::{Access, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, tool_spec};
 
 /// Entries that are shown, and that are looked at to sort them.
 const SHOWN: usize = 500;
@@ -47,6 +47,10 @@ impl Tool for ListDir {
 
     fn replay(&self) -> Replay {
         Replay::Idempotent
+    }
+
+    fn access(&self) -> Access {
+        Access::Reads
     }
 
     fn output_limit(&self) -> OutputLimit {

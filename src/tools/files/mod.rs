@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{ToolOutcome, ToolResult};
+use crate::crash;
 use crate::guard::Jail;
 
 /// Reads the arguments and does the work on a thread that may wait for the disk. Once begun it ends, also when the caller
@@ -26,12 +27,17 @@ async fn on_disk<Args: DeserializeOwned + Send + 'static>(
     arguments: Value,
     work: impl FnOnce(&Jail, Args) -> Result<String, String> + Send + 'static,
 ) -> ToolOutcome {
+    let path = arguments.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
     let args: Args = match serde_json::from_value(arguments) {
         Ok(args) => args,
         Err(error) => return ToolResult::failed(error.to_string()).into(),
     };
     let jail = Arc::clone(jail);
-    match tokio::task::spawn_blocking(move || work(&jail, args)).await {
+    let work = move || {
+        crash::point("file_work", &path);
+        work(&jail, args)
+    };
+    match tokio::task::spawn_blocking(work).await {
         Ok(Ok(content)) => ToolResult::ok(content).into(),
         Ok(Err(error)) => ToolResult::failed(error).into(),
         Err(error) => {

@@ -11,7 +11,7 @@ use super::on_disk;
 use super::page::{PageLimit, page};
 use crate::guard::Jail;
 use crate::llm::ToolSpec;
-use crate::tools::{OutputLimit, Replay, Tool, ToolContext, ToolOutcome, tool_spec};
+use crate::tools::{Access, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, tool_spec};
 
 /// A page when the call names no `limit`.
 const PAGE: PageLimit = PageLimit { lines: 200, chars: 5_000 };
@@ -57,6 +57,10 @@ impl Tool for ReadFile {
 
     fn replay(&self) -> Replay {
         Replay::Idempotent
+    }
+
+    fn access(&self) -> Access {
+        Access::Reads
     }
 
     fn output_limit(&self) -> OutputLimit {

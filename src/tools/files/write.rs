@@ -45,6 +45,11 @@ impl Tool for WriteFile {
         Replay::Idempotent
     }
 
+    /// What a file or a page says must not choose what is overwritten.
+    fn sealed_arguments(&self) -> &'static [&'static str] {
+        &["path"]
+    }
+
     async fn call(&self, arguments: Value, _: &ToolContext) -> ToolOutcome {
         on_disk(&self.jail, arguments, |jail, args: Args| {
             let shown = jail.write(&args.path, args.content.as_bytes()).map_err(|error| error.to_string())?;

@@ -1,0 +1,207 @@
+//! The order of a plan: which nodes can run together, and which must wait for others. Pure.
+
+use std::collections::HashMap;
+
+use thiserror::Error;
+
+/// The most nodes of one plan.
+const MAX_NODES: usize = 64;
+/// The longest id, in characters.
+const ID_CHARS: usize = 40;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanNode {
+    /// 1 to 40 of letters, digits, `_` and `-`.
+    pub id: String,
+    /// The ids of the nodes that must be done before.
+    pub needs: Vec<String>,
+}
+
+/// Why a plan cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PlanError {
+    #[error("the plan is empty")]
+    Empty,
+    #[error("the plan has {0} calls; at most {MAX_NODES} are allowed")]
+    TooMany(usize),
+    #[error("id {0:?}: 1 to {ID_CHARS} of letters, digits, _ and - are allowed")]
+    Id(String),
+    #[error("the id {0:?} is given to more than one call")]
+    Duplicate(String),
+    #[error("{node:?} needs {need:?}, which is not in the plan; its ids are {known}")]
+    Unknown { node: String, need: String, known: String },
+    #[error("the calls wait for each other, so that none can start: {}", .0.join(" needs "))]
+    Cycle(Vec<String>),
+}
+
+/// Nodes in layers: each node needs only nodes of earlier layers. Nodes are named by their place in the input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    ids: Vec<String>,
+    needs: Vec<Vec<usize>>,
+    layers: Vec<Vec<usize>>,
+}
+
+impl Plan {
+    /// Sorts `nodes` into layers, each in the order of the input.
+    ///
+    /// # Errors
+    /// When they cannot be; the error names the nodes.
+    pub fn new(nodes: &[PlanNode]) -> Result<Self, PlanError> {
+        match nodes.len() {
+            0 => return Err(PlanError::Empty),
+            1..=MAX_NODES => {}
+            many => return Err(PlanError::TooMany(many)),
+        }
+        let mut places = HashMap::new();
+        for (place, node) in nodes.iter().enumerate() {
+            let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            if !(1..=ID_CHARS).contains(&node.id.len()) || !node.id.chars().all(safe) {
+                return Err(PlanError::Id(node.id.chars().take(2 * ID_CHARS).collect()));
+            }
+            if places.insert(node.id.as_str(), place).is_some() {
+                return Err(PlanError::Duplicate(node.id.clone()));
+            }
+        }
+        let ids: Vec<String> = nodes.iter().map(|node| node.id.clone()).collect();
+        let needs = nodes.iter().map(|node| places_of(node, &places, &ids)).collect::<Result<Vec<_>, _>>()?;
+        let layers = layers_of(&needs)
+            .map_err(|circle| PlanError::Cycle(circle.into_iter().map(|place| ids[place].clone()).collect()))?;
+        Ok(Self { ids, needs, layers })
+    }
+
+    /// The ids, in the order of the input.
+    pub fn ids(&self) -> &[String] {
+        &self.ids
+    }
+
+    /// What a node needs directly, without repetition.
+    ///
+    /// # Panics
+    /// When the plan has no such node.
+    pub fn needs(&self, node: usize) -> &[usize] {
+        &self.needs[node]
+    }
+
+    /// In the order in which they run.
+    pub fn layers(&self) -> &[Vec<usize>] {
+        &self.layers
+    }
+}
+
+fn places_of(node: &PlanNode, places: &HashMap<&str, usize>, ids: &[String]) -> Result<Vec<usize>, PlanError> {
+    let mut needs = Vec::new();
+    for need in &node.needs {
+        let Some(place) = places.get(need.as_str()) else {
+            let need = need.chars().take(2 * ID_CHARS).collect();
+            return Err(PlanError::Unknown { node: node.id.clone(), need, known: ids.join(", ") });
+        };
+        if !needs.contains(place) {
+            needs.push(*place);
+        }
+    }
+    Ok(needs)
+}
+
+/// The layers, or the nodes of a circle with its first one again at the end.
+fn layers_of(needs: &[Vec<usize>]) -> Result<Vec<Vec<usize>>, Vec<usize>> {
+    let mut layers: Vec<Vec<usize>> = Vec::new();
+    let mut placed = vec![false; needs.len()];
+    while placed.iter().any(|placed| !placed) {
+        let free = |node: &usize| !placed[*node] && needs[*node].iter().all(|need| placed[*need]);
+        let layer: Vec<usize> = (0..needs.len()).filter(free).collect();
+        if layer.is_empty() {
+            return Err(circle(needs, &placed));
+        }
+        layer.iter().for_each(|node| placed[*node] = true);
+        layers.push(layer);
+    }
+    Ok(layers)
+}
+
+/// Follows the needs of nodes that are not placed, each of which needs another such one, until a node comes again.
+fn circle(needs: &[Vec<usize>], placed: &[bool]) -> Vec<usize> {
+    let is_open = |node: &usize| !placed[*node];
+    let mut walked: Vec<usize> = Vec::new();
+    let mut at = (0..needs.len()).find(is_open);
+    while let Some(node) = at {
+        if let Some(first) = walked.iter().position(|walked| *walked == node) {
+            walked.drain(..first);
+            walked.push(node);
+            break;
+        }
+        walked.push(node);
+        at = needs[node].iter().copied().find(is_open);
+    }
+    walked
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `a b:a c:a,b` as nodes.
+    fn nodes(text: &str) -> Vec<PlanNode> {
+        let node = |word: &str| {
+            let (id, needs) = word.split_once(':').unwrap_or((word, ""));
+            let needs = needs.split(',').filter(|need| !need.is_empty()).map(str::to_owned).collect();
+            PlanNode { id: id.to_owned(), needs }
+        };
+        text.split_whitespace().map(node).collect()
+    }
+
+    #[test]
+    fn nodes_run_in_layers_or_the_error_names_them() {
+        let many = (0..65).map(|n| format!("n{n} ")).collect::<String>();
+        for (text, expected) in [
+            ("a", Ok("a")),
+            ("a b c", Ok("a b c")),
+            ("a b:a c:b", Ok("a | b | c")),
+            ("c:a,b b:a a", Ok("a | b | c")),
+            ("top:left,right left:base right:base,base base other", Ok("base other | left right | top")),
+            ("", Err("the plan is empty")),
+            (many.as_str(), Err("the plan has 65 calls; at most 64 are allowed")),
+            ("a b a", Err("the id \"a\" is given to more than one call")),
+            ("a.b", Err("id \"a.b\": 1 to 40 of letters, digits, _ and - are allowed")),
+            ("a b:x", Err("\"b\" needs \"x\", which is not in the plan; its ids are a, b")),
+            ("a:a", Err("the calls wait for each other, so that none can start: a needs a")),
+            (
+                "x a:x,c b:a c:b d:c",
+                Err("the calls wait for each other, so that none can start: a needs c needs b needs a"),
+            ),
+        ] {
+            let plan = Plan::new(&nodes(text)).map(|plan| {
+                let layer =
+                    |layer: &Vec<usize>| layer.iter().map(|n| plan.ids[*n].clone()).collect::<Vec<_>>().join(" ");
+                plan.layers.iter().map(layer).collect::<Vec<_>>().join(" | ")
+            });
+            assert_eq!(plan.map_err(|error| error.to_string()), expected.map(str::to_owned).map_err(str::to_owned));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_node_stands_once_and_after_all_that_it_needs(
+            edges in prop::collection::vec((0_usize..20, 0_usize..20), 0..60),
+        ) {
+            let needs = |n: usize| edges.iter().filter(|(from, _)| *from == n).map(|(_, to)| to.to_string()).collect();
+            let nodes: Vec<_> = (0..20).map(|n| PlanNode { id: n.to_string(), needs: needs(n) }).collect();
+            match Plan::new(&nodes) {
+                Ok(plan) => {
+                    let layer_of = |node: usize| plan.layers.iter().position(|layer| layer.contains(&node)).unwrap();
+                    prop_assert_eq!(plan.layers.iter().map(Vec::len).sum::<usize>(), 20);
+                    prop_assert!(edges.iter().all(|(from, to)| layer_of(*from) > layer_of(*to)));
+                }
+                Err(PlanError::Cycle(circle)) => {
+                    prop_assert!(circle.len() > 1 && circle.first() == circle.last());
+                    let number = |id: &String| id.parse::<usize>().unwrap();
+                    prop_assert!(circle.windows(2).all(|w| edges.contains(&(number(&w[0]), number(&w[1])))));
+                }
+                Err(error) => prop_assert!(false, "{}", error),
+            }
+        }
+    }
+}

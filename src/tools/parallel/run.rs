@@ -1,0 +1,227 @@
+//! Runs a plan, layer by layer: the nodes of a layer at the same time, up to a bound.
+
+use std::num::NonZeroUsize;
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use super::Plan;
+
+/// What a failed node does to those that do not need it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// They run all the same.
+    #[default]
+    GoOn,
+    /// Those that run are cancelled, the others do not start.
+    StopOthers,
+}
+
+/// How a node of a plan ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeEnd<T> {
+    Done(T),
+    Failed(T),
+    /// A node that it needs, named by its place, failed or was itself skipped.
+    Skipped {
+        need: usize,
+    },
+    /// The plan was stopped before.
+    NotRun,
+}
+
+/// What does the work of a plan's nodes.
+#[async_trait]
+pub trait RunNode: Sync {
+    type Output: Send + Sync;
+
+    /// Does one node, named by its place in the plan; all that it needs is `Done` in `ends`. `cancel` asks it to end
+    /// early. Where something failed the error says what.
+    async fn run(
+        &self,
+        node: usize,
+        ends: &[NodeEnd<Self::Output>],
+        cancel: &CancellationToken,
+    ) -> Result<Self::Output, Self::Output>;
+}
+
+/// Runs `plan`, at most `at_once` nodes at the same time; answers how each node ended, in the order of the input. A
+/// layer starts when the one before it has ended. `cancel` stops the plan: what has ended is kept, what runs is asked
+/// to end and waited for.
+pub async fn run_plan<R: RunNode>(
+    plan: &Plan,
+    runner: &R,
+    at_once: NonZeroUsize,
+    on_error: OnError,
+    cancel: &CancellationToken,
+) -> Vec<NodeEnd<R::Output>> {
+    let stop = cancel.child_token();
+    let mut ends: Vec<NodeEnd<R::Output>> = plan.ids().iter().map(|_| NodeEnd::NotRun).collect();
+    for layer in plan.layers() {
+        let mut ready = Vec::new();
+        for node in layer.iter().copied() {
+            let missing = |need: &&usize| matches!(ends[**need], NodeEnd::Failed(_) | NodeEnd::Skipped { .. });
+            match plan.needs(node).iter().find(missing) {
+                Some(need) => ends[node] = NodeEnd::Skipped { need: *need },
+                None => ready.push(node),
+            }
+        }
+        let one = |node: usize| -> BoxFuture<'_, (usize, NodeEnd<R::Output>)> {
+            let (ends, stop) = (&ends, &stop);
+            Box::pin(async move {
+                if stop.is_cancelled() {
+                    return (node, NodeEnd::NotRun);
+                }
+                match runner.run(node, ends, stop).await {
+                    Ok(output) => (node, NodeEnd::Done(output)),
+                    Err(output) => {
+                        if on_error == OnError::StopOthers {
+                            stop.cancel();
+                        }
+                        (node, NodeEnd::Failed(output))
+                    }
+                }
+            })
+        };
+        let futures: Vec<_> = ready.into_iter().map(one).collect();
+        let ended: Vec<_> = stream::iter(futures).buffer_unordered(at_once.get()).collect().await;
+        for (node, end) in ended {
+            ends[node] = end;
+        }
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use tokio::time::{Instant, sleep};
+
+    use super::super::PlanNode;
+    use super::*;
+
+    /// Sleeps as many seconds as it is told, fails where it is told to, and remembers when it ran.
+    struct Sleeper {
+        /// By place: seconds, and whether it fails.
+        script: Vec<(u64, bool)>,
+        began: Instant,
+        ran: Mutex<HashMap<usize, (u64, u64)>>,
+    }
+
+    #[async_trait]
+    impl RunNode for Sleeper {
+        type Output = String;
+
+        async fn run(&self, node: usize, _: &[NodeEnd<String>], cancel: &CancellationToken) -> Result<String, String> {
+            let from = self.began.elapsed().as_secs();
+            let (seconds, fails) = self.script[node];
+            let slept = cancel.run_until_cancelled(sleep(Duration::from_secs(seconds))).await;
+            self.ran.lock().unwrap().insert(node, (from, self.began.elapsed().as_secs()));
+            match slept {
+                None => Err(format!("{node} cancelled")),
+                Some(()) if fails => Err(format!("{node} failed")),
+                Some(()) => Ok(format!("{node} done")),
+            }
+        }
+    }
+
+    /// One plan, and how each of its nodes ends and when it ran.
+    struct Row {
+        name: &'static str,
+        nodes: &'static [(&'static str, &'static [&'static str], u64, bool)],
+        on_error: OnError,
+        at_once: usize,
+        ends: &'static [&'static str],
+        ran: &'static [(usize, (u64, u64))],
+    }
+
+    #[rustfmt::skip]
+    const TABLE: &[Row] = &[
+        Row {
+            name: "without needs all run at once",
+            nodes: &[("a", &[], 3, false), ("b", &[], 1, false), ("c", &[], 2, false)],
+            on_error: OnError::GoOn, at_once: 8,
+            ends: &["0 done", "1 done", "2 done"],
+            ran: &[(0, (0, 3)), (1, (0, 1)), (2, (0, 2))],
+        },
+        Row {
+            name: "no more than the bound",
+            nodes: &[("a", &[], 3, false), ("b", &[], 1, false), ("c", &[], 2, false)],
+            on_error: OnError::GoOn, at_once: 2,
+            ends: &["0 done", "1 done", "2 done"],
+            ran: &[(0, (0, 3)), (1, (0, 1)), (2, (1, 3))],
+        },
+        Row {
+            name: "a layer waits for the whole one before it",
+            nodes: &[("a", &["b"], 1, false), ("b", &[], 1, false), ("c", &[], 4, false)],
+            on_error: OnError::GoOn, at_once: 8,
+            ends: &["0 done", "1 done", "2 done"],
+            ran: &[(0, (4, 5)), (1, (0, 1)), (2, (0, 4))],
+        },
+        Row {
+            name: "what needs a failed one is skipped, the rest goes on",
+            nodes: &[("a", &[], 1, true), ("b", &["a"], 1, false), ("c", &["b"], 1, false), ("d", &["e"], 1, false), ("e", &[], 2, false)],
+            on_error: OnError::GoOn, at_once: 8,
+            ends: &["0 failed", "skipped for 0", "skipped for 1", "3 done", "4 done"],
+            ran: &[(0, (0, 1)), (3, (2, 3)), (4, (0, 2))],
+        },
+        Row {
+            name: "or all others stop, and what was done is kept",
+            nodes: &[("a", &[], 2, true), ("b", &["a"], 1, false), ("c", &[], 1, false), ("d", &[], 9, false), ("e", &["c"], 1, false)],
+            on_error: OnError::StopOthers, at_once: 8,
+            ends: &["0 failed", "skipped for 0", "2 done", "3 cancelled", "not run"],
+            ran: &[(0, (0, 2)), (2, (0, 1)), (3, (0, 2))],
+        },
+    ];
+
+    fn plan(row: &Row) -> Plan {
+        let needs = |needs: &[&str]| needs.iter().map(|need| (*need).to_owned()).collect();
+        let node =
+            |(id, wanted, ..): &(&str, &[&str], u64, bool)| PlanNode { id: (*id).to_owned(), needs: needs(wanted) };
+        Plan::new(&row.nodes.iter().map(node).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn told(end: &NodeEnd<String>) -> String {
+        match end {
+            NodeEnd::Done(text) | NodeEnd::Failed(text) => text.clone(),
+            NodeEnd::Skipped { need } => format!("skipped for {need}"),
+            NodeEnd::NotRun => "not run".to_owned(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn plans_run_in_layers_and_stop_or_go_on() {
+        for row in TABLE {
+            let script = row.nodes.iter().map(|(_, _, seconds, fails)| (*seconds, *fails)).collect();
+            let sleeper = Sleeper { script, began: Instant::now(), ran: Mutex::default() };
+            let (at_once, cancel) = (NonZeroUsize::new(row.at_once).unwrap(), CancellationToken::new());
+            let ends = run_plan(&plan(row), &sleeper, at_once, row.on_error, &cancel).await;
+            assert_eq!(ends.iter().map(told).collect::<Vec<_>>(), row.ends, "{}", row.name);
+            let ran: HashMap<_, _> = row.ran.iter().copied().collect();
+            assert_eq!(*sleeper.ran.lock().unwrap(), ran, "{}", row.name);
+            assert!(!cancel.is_cancelled(), "{}", row.name);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plan_that_is_cancelled_keeps_what_it_has() {
+        let row = &TABLE[2];
+        let script = row.nodes.iter().map(|(_, _, seconds, fails)| (*seconds, *fails)).collect();
+        let sleeper = Sleeper { script, began: Instant::now(), ran: Mutex::default() };
+        let (plan, at_once, cancel) = (plan(row), NonZeroUsize::MIN.saturating_add(7), CancellationToken::new());
+        let (ends, ()) = tokio::join!(run_plan(&plan, &sleeper, at_once, OnError::GoOn, &cancel), async {
+            sleep(Duration::from_secs(2)).await;
+            cancel.cancel();
+        });
+        assert_eq!(ends.iter().map(told).collect::<Vec<_>>(), ["not run", "1 done", "2 cancelled"]);
+    }
+}

@@ -1,0 +1,183 @@
+//! `parallel` as a model sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use crate::llm::{ToolCall, ToolSpec};
+use crate::tools::testing::{World, context};
+use crate::tools::{
+    Effect, Extent, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult, ToolsConfig, plain_schema,
+};
+
+fn fresh() -> World {
+    World::new(&ToolsConfig::default())
+}
+
+async fn run(world: &World, arguments: &Value) -> ToolOutcome {
+    let call = ToolCall { id: "call-1".to_owned(), name: "parallel".to_owned(), arguments: arguments.to_string() };
+    world.executor.run(&call, &context()).await
+}
+
+#[tokio::test]
+async fn results_stand_in_the_order_asked_and_flow_into_each_other() {
+    let world = fresh();
+    let plan = json!({ "calls": [
+        { "tool": "read_file", "arguments": { "path": "both.txt" }, "needs": ["write"] },
+        { "id": "write", "tool": "write_file", "needs": ["a", "4"],
+          "arguments": { "path": "both.txt", "content": "{{a}}+{{4}} {{other}}" } },
+        { "id": "a", "tool": "cat", "arguments": { "file_path": "a.txt" } },
+        { "tool": "read_file", "arguments": { "path": "b.txt" } },
+    ] });
+    std::fs::write(world.path("a.txt"), "one").unwrap();
+    std::fs::write(world.path("b.txt"), "{{a}}").unwrap();
+    let outcome = run(&world, &plan).await;
+    assert_eq!(
+        outcome.result.render(),
+        "[1] read_file: done\none+{{a}} {{other}}\n\n[write] write_file: done\nWrote 19 bytes to both.txt\n\n\
+         [a] cat: done\none\n\n[4] read_file: done\n{{a}}"
+    );
+    assert_eq!(outcome.result.metadata["calls"][1]["state"], "done");
+}
+
+#[tokio::test]
+async fn a_failure_skips_what_needs_it_and_stops_the_rest_when_asked_to() {
+    let world = fresh();
+    std::fs::write(world.path("a.txt"), "one").unwrap();
+    let plan = |on_error: &str| {
+        json!({ "on_error": on_error, "calls": [
+            { "id": "gone", "tool": "read_file", "arguments": { "path": "gone.txt" } },
+            { "id": "after", "tool": "write_file", "arguments": { "path": "x", "content": "{{gone}}" }, "needs": ["gone"] },
+            { "id": "ok", "tool": "read_file", "arguments": { "path": "a.txt" } },
+            { "id": "last", "tool": "read_file", "arguments": { "path": "a.txt" }, "needs": ["ok"] },
+        ] })
+    };
+    let got = run(&world, &plan("go_on")).await.result.render();
+    assert!(
+        got.starts_with("Error: 2 of 4 calls did not succeed: gone, after\n[gone] read_file: failed\nError: "),
+        "{got}"
+    );
+    assert!(got.contains(
+        "\n\n[after] write_file: skipped: a step that it needs failed (gone)\n\n[ok] read_file: done\none\n\n"
+    ));
+    assert!(got.ends_with("[last] read_file: done\none"), "{got}");
+    let got = run(&world, &plan("stop_others")).await.result.render();
+    assert!(got.ends_with("[last] read_file: not run: the plan had been stopped"), "{got}");
+    assert!(!world.path("x").exists());
+}
+
+#[tokio::test]
+async fn a_plan_that_cannot_be_right_is_not_begun() {
+    let world = fresh();
+    let write = |id: &str, needs: &[&str]| json!({ "id": id, "tool": "write_file", "arguments": { "path": id, "content": "" }, "needs": needs });
+    let with = |call: Value| json!({ "calls": [write("a", &[]), call] });
+    for (plan, expected) in [
+        (json!({}), "missing: calls"),
+        (json!({ "calls": [] }), "the plan is empty"),
+        (json!({ "calls": [{ "id": "a" }] }), "calls[0]: missing: tool"),
+        (json!({ "calls": [write("a", &["b"]), write("b", &["a"])] }), "none can start: a needs b needs a"),
+        (with(write("b", &["c"])), "\"b\" needs \"c\", which is not in the plan; its ids are a, b"),
+        (with(write("a", &[])), "the id \"a\" is given to more than one call"),
+        (with(json!({ "tool": "rm" })), "\"2\": Tool \"rm\" not found. Available tools: read_file, "),
+        (with(json!({ "tool": "parallel", "arguments": { "calls": [] } })), "a plan cannot stand in a plan"),
+        (with(json!({ "tool": "batch" })), "a plan cannot stand in a plan"),
+        (
+            with(json!({ "tool": "write_file", "arguments": { "path": "b", "content": "{{a}}" } })),
+            "\"2\" takes in the result of \"a\" and must name it in needs",
+        ),
+        (
+            with(json!({ "tool": "exec", "arguments": { "cmd": "echo {{a}}" }, "needs": ["a"] })),
+            "no result can be put into cmd of exec",
+        ),
+        (
+            with(json!({ "tool": "message", "arguments": { "content": "x", "chat_id": "{{a}}" }, "needs": ["a"] })),
+            "no result can be put into chat_id of message",
+        ),
+    ] {
+        let got = run(&world, &plan).await.result.render();
+        assert!(got.starts_with("Error: ") && got.contains(expected), "{plan}: {got}");
+        assert!(!world.path("a").exists(), "{plan}");
+    }
+}
+
+#[tokio::test]
+async fn messages_are_sent_with_the_result_in_the_order_asked() {
+    let world = fresh();
+    let message = |content: &str, needs: &[&str]| json!({ "tool": "message", "arguments": { "content": content }, "needs": needs });
+    let plan = json!({ "calls": [message("second", &["2"]), message("first", &[]), message(" ", &[])] });
+    let outcome = run(&world, &plan).await;
+    let said: Vec<_> = outcome.effects.iter().map(|Effect::Message { content, .. }| content.as_str()).collect();
+    assert_eq!(said, ["second", "first"]);
+    assert!(outcome.result.render().contains("[3] message: failed\nError: content is empty"));
+}
+
+#[tokio::test]
+async fn long_results_share_the_room_and_are_kept_whole() {
+    let world = fresh();
+    for n in 0..40 {
+        let lines: String = (0..300).map(|line| format!("file {n} line {line}\n")).collect();
+        std::fs::write(world.path(&format!("{n}.txt")), lines).unwrap();
+    }
+    let read = |n: usize| json!({ "id": format!("f{n}"), "tool": "read_file", "arguments": { "path": format!("{n}.txt"), "limit": 300 } });
+    let plan = json!({ "calls": (0..40).map(read).collect::<Vec<_>>() });
+    let got = run(&world, &plan).await.result.render();
+    assert!(Extent::of(&got).fits(OutputLimit { chars: 20_000, lines: 1_000 }), "{:?}", Extent::of(&got));
+    for n in 0..40 {
+        let section = got.split(&format!("[f{n}] read_file: done\n")).nth(1).unwrap();
+        assert!(section.starts_with(&format!("file {n} line 0\n")), "{section}");
+    }
+    let path = got.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
+    assert_eq!(std::fs::read_to_string(world.path(path)).unwrap().lines().count(), 300, "{path}");
+}
+
+/// Never answers, and says so when it is cancelled.
+struct Waits(ToolSpec);
+
+#[async_trait]
+impl Tool for Waits {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn replay(&self) -> Replay {
+        Replay::Idempotent
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(Duration::from_secs(3_600))
+    }
+
+    async fn call(&self, _: Value, context: &ToolContext) -> ToolOutcome {
+        context.cancel.cancelled().await;
+        ToolResult::failed("I was told to end").into()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_whose_time_is_up_or_that_is_cancelled_says_how_far_it_came() {
+    let mut world = fresh();
+    let parameters = plain_schema(&json!({ "type": "object" }));
+    let spec = ToolSpec { name: "waits".to_owned(), description: String::new(), parameters };
+    world.executor.register(Arc::new(Waits(spec))).unwrap();
+    let plan = json!({ "calls": [
+        { "tool": "message", "arguments": { "content": "begun" } },
+        { "tool": "waits" },
+        { "tool": "read_file", "arguments": { "path": "a" }, "needs": ["1"] },
+    ] });
+    let expected = "Error: 2 of 3 calls did not succeed: 2, 3\n[1] message: done\nThe message goes to cli, chat direct.\n\n\
+         [2] waits: failed\nError: I was told to end\n\n[3] read_file: not run: the plan had been stopped";
+    let began = tokio::time::Instant::now();
+    let outcome = run(&world, &plan).await;
+    assert_eq!((outcome.result.render().as_str(), outcome.effects.len()), (expected, 1));
+    assert_eq!(began.elapsed().as_secs(), 600);
+
+    let context = context();
+    let call = ToolCall { id: "call-1".to_owned(), name: "parallel".to_owned(), arguments: plan.to_string() };
+    let (outcome, ()) = tokio::join!(world.executor.run(&call, &context), async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        context.cancel.cancel();
+    });
+    assert_eq!((outcome.result.render().as_str(), outcome.effects.len()), (expected, 1));
+}

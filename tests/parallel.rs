@@ -1,0 +1,282 @@
+//! Several tool calls in one answer of the model: what runs together, what waits, and what the model is told.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Journal, Witness, check, wait_settled};
+use crate::support::model::Asked;
+use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+
+fn setup(model: &Model) -> Setup {
+    Setup::new().model(model).hook(Hook::bearer("in"))
+}
+
+/// The results that a request ends with.
+fn results(request: &Value) -> Vec<String> {
+    Asked::new(0, request).results
+}
+
+fn read(path: &str) -> (&'static str, Value) {
+    ("read_file", json!({"path": path}))
+}
+
+fn write(path: &str, content: &str) -> (&'static str, Value) {
+    ("write_file", json!({"path": path, "content": content}))
+}
+
+fn exec(command: &str) -> (&'static str, Value) {
+    ("exec", json!({"command": command}))
+}
+
+/// One answer with these calls, whose ids are `c0`, `c1` and so on.
+fn calls(calls: impl IntoIterator<Item = (&'static str, Value)>) -> Reply {
+    let one = |reply: Reply, (n, (name, arguments)): (usize, (&str, Value))| {
+        reply.and_tool(name, &arguments).call_id(&format!("c{n}"))
+    };
+    calls.into_iter().enumerate().fold(Reply::default(), one)
+}
+
+/// One call of `parallel`.
+fn plan(on_error: &str, calls: &[(&str, (&str, Value), &[&str])]) -> Reply {
+    let call = |(id, (tool, arguments), needs): &(&str, (&str, Value), &[&str])| json!({"id": id, "tool": tool, "arguments": arguments, "needs": needs});
+    let calls: Vec<_> = calls.iter().map(call).collect();
+    Reply::tool("parallel", &json!({"calls": calls, "on_error": on_error}))
+}
+
+/// The ids of the calls in the order in which their steps of this kind were written.
+fn order(journal: &Journal, kind: &str) -> Vec<String> {
+    let steps = journal.steps.iter().filter(|step| step.kind == kind);
+    steps.map(|step| step.body["call_id"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// Two looks that never end do not hold up those beside them, and what the model reads is in the order asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn looks_run_together_and_are_told_in_the_order_asked() {
+    let model = Model::start().await;
+    let looks = [read("stuck-1"), read("a.txt"), read("stuck-2"), ("list_dir", json!({"path": "folder"}))];
+    model.on("look", [calls(looks), Reply::text("seen")]);
+    let setup = setup(&model).set("tools.timeout", "2s").env("DAOYOU_STALL_AT", "file_work=stuck");
+    let mut gateway = Gateway::new(setup);
+    std::fs::create_dir_all(gateway.workspace().join("folder")).unwrap();
+    std::fs::write(gateway.workspace().join("a.txt"), "alpha").unwrap();
+    std::fs::write(gateway.workspace().join("folder/b.txt"), "").unwrap();
+    gateway.up().await;
+    assert_eq!(gateway.ask("in", "c", "look").await, "seen");
+    let told = results(&model.requests()[1]);
+    assert!(told[0].contains("timed out after 2 seconds") && told[2].contains("timed out"), "{told:?}");
+    assert_eq!((told.len(), told[1].as_str(), told[3].as_str()), (4, "alpha", "b.txt (0 B)"));
+    assert_eq!(model.refused(), Vec::<String>::new());
+    wait_settled(&gateway.database()).await;
+    let ended = order(&check(&gateway.database(), &Witness::default()), "tool_result");
+    let first: Vec<_> = ended[..2].iter().map(String::as_str).collect();
+    assert!(["c1", "c3"].iter().all(|id| first.contains(id)), "{ended:?}");
+}
+
+/// What changes something runs alone and in its place: a look before it does not see it, a look behind it does.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_run_in_their_place() {
+    let model = Model::start().await;
+    let edit = ("edit_file", json!({"path": "a.txt", "old_text": "one", "new_text": "two"}));
+    let mixed = [
+        read("a.txt"),
+        write("a.txt", "one"),
+        read("a.txt"),
+        edit,
+        read("a.txt"),
+        exec("cat a.txt >b.txt"),
+        read("b.txt"),
+    ];
+    model.on("mixed", [calls(mixed), Reply::text("done")]);
+    let gateway = Gateway::start(setup(&model)).await;
+    assert_eq!(gateway.ask("in", "c", "mixed").await, "done");
+    let told = results(&model.requests()[1]);
+    let expected = ["no such file", "Wrote 3 bytes", "one", "Replaced 1 occurrence", "two", "(done, no output)", "two"];
+    assert!(told.len() == 7 && told.iter().zip(expected).all(|(told, part)| told.contains(part)), "{told:?}");
+    wait_settled(&gateway.database()).await;
+    let journal = check(&gateway.database(), &Witness::default());
+    assert_eq!(order(&journal, "tool_result"), ["c0", "c1", "c2", "c3", "c4", "c5", "c6"]);
+    assert_eq!(order(&journal, "tool_started"), ["c3", "c5"]);
+}
+
+/// The process dies when a part of the calls is done: those are not run again, the others are, and a command that had
+/// begun is "interrupted".
+#[tokio::test(flavor = "multi_thread")]
+async fn dying_among_calls_goes_on_with_the_rest() {
+    for (point, ran, told_of_exec) in [
+        ("tool_result_committed:2", 1, "ran"),
+        ("tool_started=exec", 0, "interrupted"),
+        ("tool_finished=exec", 1, "interrupted"),
+        ("tool_result_committed=exec", 1, "ran"),
+    ] {
+        let model = Model::start().await;
+        let command = exec("echo x >>effects.txt; echo ran");
+        let all =
+            [read("0.txt"), read("1.txt"), read("2.txt"), command, read("0.txt"), write("3.txt", "3"), read("3.txt")];
+        model.on("work", [calls(all), Reply::text("done")]);
+        let mut gateway = Gateway::new(setup(&model));
+        std::fs::create_dir_all(gateway.workspace()).unwrap();
+        for n in 0..3 {
+            std::fs::write(gateway.workspace().join(format!("{n}.txt")), format!("number {n}")).unwrap();
+        }
+        gateway.crash_at(point).up().await;
+        let id = gateway.accept("in", &Message::new("work").chat("c")).await;
+        gateway.wait_crash().await;
+        gateway.recover().await;
+        assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "done", "{point}");
+        assert_eq!((model.count(), model.refused()), (2, Vec::new()), "{point}");
+        let told = results(&model.requests()[1]);
+        let expected = ["number 0", "number 1", "number 2", told_of_exec, "number 0", "Wrote 1 bytes", "3"];
+        assert!(
+            told.len() == 7 && told.iter().zip(expected).all(|(told, part)| told.contains(part)),
+            "{point}: {told:?}"
+        );
+        let effects = std::fs::read_to_string(gateway.workspace().join("effects.txt")).unwrap_or_default();
+        assert_eq!(effects.lines().count(), ran, "{point}");
+        let journal = check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+        assert_eq!(order(&journal, "tool_result").len(), 7, "{point}");
+    }
+}
+
+/// More looks than may run at once are all answered, in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_looks_are_answered_in_order() {
+    let model = Model::start().await;
+    let path = |n: usize| if n.is_multiple_of(3) { "absent".to_owned() } else { format!("{n}.txt") };
+    let looks: Vec<_> = (0..100).map(|n| ("read_file", json!({"path": path(n)}))).collect();
+    model.on("many", [calls(looks), Reply::text("all read")]);
+    let gateway = Gateway::start(setup(&model).set("tools.parallel", 3)).await;
+    for n in 0..100 {
+        std::fs::write(gateway.workspace().join(format!("{n}.txt")), format!("number {n}")).unwrap();
+    }
+    assert_eq!(gateway.ask("in", "c", "many").await, "all read");
+    let told = results(&model.requests()[1]);
+    assert_eq!((told.len(), model.refused()), (100, Vec::new()));
+    for (n, told) in told.iter().enumerate() {
+        let expected = if n.is_multiple_of(3) { "absent: no such file".to_owned() } else { format!("number {n}") };
+        assert!(told.contains(&expected), "{n}: {told}");
+    }
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
+
+/// A plan through the whole gateway: two commands that wait for each other, so that they must run at the same time; what
+/// needs a failed call is skipped; a plan in a circle is not begun.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_runs_at_once_what_can_and_skips_what_cannot() {
+    let model = Model::start().await;
+    let meet = |own: &str, other: &str| {
+        exec(&format!("touch {own}; for i in $(seq 2000); do [ -e {other} ] && exit 0; sleep 0.01; done; exit 1"))
+    };
+    let good = plan(
+        "go_on",
+        &[
+            ("left", meet("l", "r"), &[]),
+            ("right", meet("r", "l"), &[]),
+            ("both", exec("ls l r"), &["left", "right"]),
+            ("bad", exec("exit 3"), &[]),
+            ("after", write("after.txt", "{{bad}}"), &["bad"]),
+            ("say", ("message", json!({"content": "met: {{both}}"})), &["both"]),
+        ],
+    );
+    let circle = plan("go_on", &[("a", write("a", ""), &["b"]), ("b", write("b", ""), &["a"])]);
+    model.on("plan", [good, circle, Reply::text("planned")]);
+    let gateway = Gateway::start(setup(&model)).await;
+    assert_eq!(gateway.ask("in", "c", "plan").await, "planned");
+    let requests = model.requests();
+    assert_eq!(
+        results(&requests[1]),
+        ["Error: 2 of 6 calls did not succeed: bad, after\n[left] exec: done\n(done, no output)\n\n\
+          [right] exec: done\n(done, no output)\n\n[both] exec: done\nl\nr\n\n[bad] exec: failed\nError: Exit code: 3\n\n\
+          [after] write_file: skipped: a step that it needs failed (bad)\n\n\
+          [say] message: done\nThe message goes to webhook:in, chat c."]
+    );
+    let told = results(&requests[2]);
+    assert!(told[0].contains("so that none can start: a needs b needs a"), "{told:?}");
+    assert!(!gateway.workspace().join("after.txt").exists() && !gateway.workspace().join("a").exists());
+    assert_eq!(model.refused(), Vec::<String>::new());
+    wait_settled(&gateway.database()).await;
+    let journal = check(&gateway.database(), &Witness::default());
+    let said = journal.outbox.iter().filter(|row| row.slot.starts_with("tool:"));
+    assert_eq!(said.map(|row| row.body["content"].clone()).collect::<Vec<_>>(), ["met: l\nr\n"]);
+    assert_eq!(order(&journal, "tool_started").len(), 1, "a plan is one call to the journal, careful when it must be");
+}
+
+/// A plan in which a command had begun is not run twice: its outcome is unknown, as a command's is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_is_as_careful_as_the_most_careful_tool_in_it() {
+    let command = || exec("echo x >>effects.txt");
+    for (point, ran, told, calls) in [
+        ("tool_finished=parallel", 1, "interrupted", [("a", command(), &[][..]), ("b", read("a.txt"), &["a"][..])]),
+        (
+            "tool_finished=parallel",
+            0,
+            "[b] read_file: done\nfine",
+            [("a", read("a.txt"), &[]), ("b", read("a.txt"), &["a"])],
+        ),
+    ] {
+        let model = Model::start().await;
+        model.on("work", [plan("stop_others", &calls), Reply::text("done")]);
+        let mut gateway = Gateway::new(setup(&model));
+        std::fs::create_dir_all(gateway.workspace()).unwrap();
+        std::fs::write(gateway.workspace().join("a.txt"), "fine").unwrap();
+        gateway.crash_at(point).up().await;
+        let id = gateway.accept("in", &Message::new("work").chat("c")).await;
+        gateway.wait_crash().await;
+        gateway.recover().await;
+        let result = results(&model.requests()[1]);
+        assert!(result.len() == 1 && result[0].contains(told), "{result:?}");
+        let effects = std::fs::read_to_string(gateway.workspace().join("effects.txt")).unwrap_or_default();
+        assert_eq!((effects.lines().count(), model.refused()), (ran, Vec::new()));
+        check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+    }
+}
+
+/// `/stop` ends all that runs; each says what it had done, and what had not begun is closed with the reason.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_ends_all_that_runs() {
+    let model = Model::start().await;
+    let sleep = |name: &str| exec(&format!("echo begun-{name}; touch {name}; sleep 1000"));
+    let never = write("never.txt", "{{one}}");
+    let work = plan("go_on", &[("one", sleep("one"), &[]), ("two", sleep("two"), &[]), ("three", never, &["one"])]);
+    model.on("work", [work.and_tool("write_file", &json!({"path": "never.txt", "content": ""}))]);
+    let looks = [read("stuck"), read("a.txt"), write("never.txt", "")];
+    model.on("look", [calls(looks)]);
+    let gateway = Gateway::start(setup(&model).env("DAOYOU_STALL_AT", "file_work=stuck")).await;
+    std::fs::write(gateway.workspace().join("a.txt"), "alpha").unwrap();
+
+    let id = gateway.accept("in", &Message::new("work").chat("c")).await;
+    let begun = |name: &str| gateway.workspace().join(name).exists();
+    until("both commands to run", async || (begun("one") && begun("two")).then_some(())).await;
+    gateway.ask("in", "c", "/stop").await;
+    assert_eq!(gateway.wait_done("in", &id).await.body["error"]["code"], "stopped");
+
+    let id = gateway.accept("in", &Message::new("look").chat("d")).await;
+    until("the other look to end", async || {
+        gateway.json(&["turns", "show", &id]).await.to_string().contains("alpha").then_some(())
+    })
+    .await;
+    gateway.ask("in", "d", "/stop").await;
+    assert_eq!(gateway.wait_done("in", &id).await.body["error"]["code"], "stopped");
+
+    for (chat, expected) in [
+        ("c", vec!["begun-one", "stopped by the user"]),
+        ("d", vec!["Cancelled while it ran", "alpha", "stopped by the user"]),
+    ] {
+        assert_eq!(gateway.ask("in", chat, "and now").await, "echo: and now");
+        let request = model.requests_about("and now").pop().expect("it was asked");
+        let messages = request["messages"].as_array().cloned().unwrap_or_default();
+        let told: Vec<_> = messages.iter().filter(|m| m["role"] == "tool").map(|m| m["content"].to_string()).collect();
+        let fits = told.len() == expected.len() && told.iter().zip(&expected).all(|(told, part)| told.contains(part));
+        assert!(fits, "{chat}: {told:?}");
+        if chat == "c" {
+            let parts = [
+                "[one] exec: failed\\nError: Cancelled; the command was killed\\nbegun-one",
+                "begun-two",
+                "[three] write_file: ",
+            ];
+            assert!(parts.iter().all(|part| told[0].contains(part)), "{told:?}");
+        }
+    }
+    assert!(!gateway.workspace().join("never.txt").exists());
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
