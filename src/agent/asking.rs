@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::context::estimate_tokens;
 use super::flight::FlightSlot;
 use super::progress::Progress;
+use super::error::TurnError;
 use super::turn::Turn;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ToolCall, ToolSpec, Usage};
+use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, ToolCall, ToolSpec, Usage};
 
 impl Turn<'_> {
     /// One model call; the last one allowed is told of no tools.
-    pub(super) async fn ask(&self, progress: &Progress) -> Result<ChatResponse, LlmError> {
+    pub(super) async fn ask(&self, progress: &Progress) -> Result<ChatResponse, TurnError> {
         let last_call = progress.tool_rounds >= self.limits.iterations;
         let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs() };
         let mut messages = self.conversation.clone();
@@ -28,9 +29,7 @@ impl Turn<'_> {
         };
         let sink = FirstWord { flight: self.flight, watch: self.watch, has_come: AtomicBool::new(false) };
         self.flight.waits();
-        let asking = self.meter.ask_model();
-        let response = self.model.provider.chat(&request, &sink).await;
-        drop(asking);
+        let response = self.call_model(request, &sink).await;
         self.flight.works();
         self.watch.end_response();
         let mut response = response?;
@@ -38,9 +37,6 @@ impl Turn<'_> {
             response.tool_calls.clear();
         }
         make_ids_unique(&mut response.tool_calls, &progress.messages);
-        if response.usage == Usage::default() {
-            response.usage = estimate_usage(&request, &response);
-        }
         let Usage { input_tokens, output_tokens, cached_tokens } = response.usage;
         self.meter.model_used(
             self.model.provider.name(),
@@ -73,7 +69,7 @@ impl DeltaSink for FirstWord<'_> {
 }
 
 /// What a response cost, where its service does not say: limits hold all the same.
-fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
+pub(super) fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
     let tokens_of = |message: &ChatMessage| match message {
         ChatMessage::User { content } | ChatMessage::Tool { content, .. } => estimate_tokens(content),
         ChatMessage::Assistant { content, tool_calls, .. } => {

@@ -34,7 +34,7 @@ impl Turn<'_> {
                     progress.apply(step);
                 }
                 let context = ToolContext { call_id: call.id.clone(), ..self.tool_context.clone() };
-                self.tools.run(&call, &context).await
+                self.call_tool(&call, &context).await
             };
             let took = began.elapsed();
             outcome.result.duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);

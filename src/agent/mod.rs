@@ -11,6 +11,9 @@ mod lanes;
 
 mod lane;
 
+mod error;
+mod middleware;
+
 mod context;
 mod ending;
 mod flight;
@@ -31,8 +34,12 @@ mod slash;
 pub use agent_loop::{AgentLoop, Probe};
 pub use config::{AgentConfig, Locale, QueueMode};
 pub use context::SystemPrompt;
+pub use error::{ErrorClass, ErrorCode, TurnError};
 pub use flight::FlightRecorder;
 pub use lane::LaneRunner;
+pub use middleware::{
+    BudgetConfig, CacheConfig, Kept, Middleware, MiddlewareName, Parts as MiddlewareParts, RateLimitConfig,
+};
 pub use phrases::Phrases;
 pub use slash::SlashCommands;
 pub use workspace::{is_prepared, prepare as prepare_workspace};

@@ -5,14 +5,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
+use daoyou_channels::settings::Secret;
 use jiff::tz::TimeZone;
 
-use crate::agent::{FlightRecorder, LaneRunner, Phrases, SlashCommands, SystemPrompt};
+use crate::agent::{
+    FlightRecorder, Kept, LaneRunner, Middleware, MiddlewareParts, Phrases, SlashCommands, SystemPrompt,
+};
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
-use crate::config::Config;
+use crate::config::{Config, Loaded};
+use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
-use crate::llm::Models;
+use crate::llm::{Models, SERVICES};
 use crate::store::{Store, StoreConfig};
 use crate::tools::{self, Executor};
 
@@ -85,10 +89,23 @@ pub(super) fn lane_runner(
     slash: Arc<SlashCommands>,
     bus: Arc<MessageBus>,
     flight: Arc<FlightRecorder>,
+    around: (Secrets, Kept),
 ) -> anyhow::Result<LaneRunner> {
     let system = SystemPrompt::new(workspace, &config.owner.name)
         .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
+    let (secrets, kept) = around;
+    let middleware = Middleware::build(MiddlewareParts {
+        config: &config.agent,
+        store: bus.store().clone(),
+        models: slash.models.clone(),
+        tools: slash.tools.clone(),
+        timezone: slash.timezone.clone(),
+        metrics: bus.metrics().clone(),
+        secrets,
+        kept,
+    });
     Ok(LaneRunner {
+        middleware: Arc::new(middleware),
         bus,
         config: config.agent.clone(),
         timezone: slash.timezone.clone(),
@@ -100,6 +117,14 @@ pub(super) fn lane_runner(
         cancels: Arc::default(),
         flight,
     })
+}
+
+/// What no answer and no tool's result may show: the secrets of the configuration, the gateway's own token, and the keys
+/// that model services take from the environment.
+pub(super) fn secrets(loaded: &Loaded, home: &Home) -> anyhow::Result<Secrets> {
+    let variables = SERVICES.iter().flat_map(|service| service.key_variables);
+    let keys = variables.filter_map(|name| std::env::var(name).ok()).map(Secret::new);
+    Ok(Secrets::new(loaded.secrets().cloned().chain(keys).chain([home.token()?])))
 }
 
 pub(super) fn bus_settings(config: &Config) -> BusSettings {

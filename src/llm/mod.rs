@@ -1,5 +1,6 @@
 //! Language models: one trait, each service behind it.
 
+mod cache;
 mod chat;
 mod config;
 mod error;
@@ -11,6 +12,7 @@ mod provider;
 mod remote;
 mod services;
 
+pub use cache::request_key;
 pub use chat::{ChatMessage, ChatRequest, ChatResponse, Reasoning, ToolCall, ToolSpec, Usage};
 pub use config::{ProviderConfig, ProviderKind};
 pub use error::{LlmError, LlmErrorKind};

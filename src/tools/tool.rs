@@ -1,5 +1,7 @@
 //! What a tool is.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use daoyou_channels::{SessionKey, Trust};
 use serde::{Deserialize, Serialize};
@@ -116,6 +118,13 @@ pub trait Tool: Send + Sync {
 
     fn output_limit(&self) -> OutputLimit {
         OutputLimit::default()
+    }
+
+    /// How long a result may be given again for the same arguments; absent: each call runs. For idempotent tools whose
+    /// result is the same for every session, turn and chat. None of the file tools: files change without daoyou, and to
+    /// read one costs no more than to find out whether it has changed.
+    fn cache_ttl(&self) -> Option<Duration> {
+        None
     }
 
     /// Runs one call. `arguments` have passed the schema.

@@ -55,8 +55,19 @@ impl Inspector {
                 "cost": null,
             },
             "database": self.database(overview.free),
+            "caches": self.caches(),
             "losses": views::losses(&overview.losses),
         }))
+    }
+
+    /// What is kept to be given again; null where no gateway runs.
+    fn caches(&self) -> Value {
+        let Some(live) = &self.live else { return Value::Null };
+        let caches = live.bus.metrics().caches.all().map(|(name, counts)| {
+            let (hits, misses, entries) = (counts.hits.get(), counts.misses.get(), counts.entries.get());
+            (name.to_owned(), json!({ "hits": hits, "misses": misses, "entries": entries }))
+        });
+        Value::Object(caches.into_iter().collect())
     }
 
     /// When today began, for the owner.
