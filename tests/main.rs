@@ -27,6 +27,7 @@ mod lanes;
 mod load;
 mod message_tool;
 mod metrics;
+mod middleware;
 mod offline;
 mod paths;
 mod process;

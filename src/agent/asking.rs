@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::context::estimate_tokens;
+use super::error::TurnError;
 use super::flight::FlightSlot;
 use super::progress::Progress;
-use super::error::TurnError;
 use super::turn::Turn;
 use super::watch::Watch;
 use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, ToolCall, ToolSpec, Usage};

@@ -199,11 +199,9 @@ impl ErrorCode {
         match self {
             Self::Model(Kind::BadRequest | Kind::ContextTooLong | Kind::Refused) => ErrorClass::Validation,
             Self::Model(Kind::Auth) => ErrorClass::Auth,
-            Self::Model(Kind::RateLimit)
-            | Self::TokenCap
-            | Self::SessionBudget
-            | Self::DayBudget
-            | Self::RateLimit => ErrorClass::RateLimit,
+            Self::Model(Kind::RateLimit) | Self::TokenCap | Self::SessionBudget | Self::DayBudget | Self::RateLimit => {
+                ErrorClass::RateLimit
+            }
             Self::Model(Kind::Timeout) | Self::TurnTimeout => ErrorClass::Timeout,
             Self::Model(Kind::Connection | Kind::Server | Kind::Parse) | Self::EmptyAnswer => ErrorClass::Upstream,
             Self::NoModel => ErrorClass::NotFound,

@@ -18,9 +18,9 @@ use uuid::Uuid;
 
 use super::context::{self, SystemPrompt, Window};
 use super::ending::{Append, Ending, since};
+use super::error::{ErrorCode, TurnError};
 use super::flight::{FlightRecorder, FlightSlot};
 use super::journal::{Journal, StoreJournal};
-use super::error::{ErrorCode, TurnError};
 use super::lanes::Company;
 use super::middleware::{Context, Handler, Middleware, TurnRequest, TurnRun};
 use super::phrases::Phrases;
@@ -115,9 +115,8 @@ impl LaneRunner {
         let proven = (company == Company::Alone).then_some(proven);
         let flight = self.flight.board(turn);
         let ending = AssertUnwindSafe(self.run(session, &started, proven, &flight)).catch_unwind().await;
-        let ending = ending.unwrap_or_else(|_| {
-            Ok(self.ending(session, &started, Err(TurnError::internal("turn", Panicked)), None))
-        });
+        let ending = ending
+            .unwrap_or_else(|_| Ok(self.ending(session, &started, Err(TurnError::internal("turn", Panicked)), None)));
         let ending = ending.unwrap_or_else(|error| self.ending(session, &started, Err(error.into()), None));
         let (outcome, reply_bytes) = (ending.error.unwrap_or("answered"), ending.reply.len());
         let more = ending.write(&self.bus).await;

@@ -49,9 +49,9 @@ impl Loaded {
         self.places.get(key).cloned().unwrap_or_default()
     }
 
-    /// The values of all secrets that were read.
-    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        self.secrets.values()
+    /// All secrets that were read, by the path of their key.
+    pub fn secrets(&self) -> impl Iterator<Item = (&str, &Secret)> {
+        self.secrets.iter().map(|(key, secret)| (key.as_str(), secret))
     }
 
     /// Notes that the command line's `option` set the value of `key`.

@@ -124,7 +124,18 @@ pub(super) fn lane_runner(
 pub(super) fn secrets(loaded: &Loaded, home: &Home) -> anyhow::Result<Secrets> {
     let variables = SERVICES.iter().flat_map(|service| service.key_variables);
     let keys = variables.filter_map(|name| std::env::var(name).ok()).map(Secret::new);
-    Ok(Secrets::new(loaded.secrets().cloned().chain(keys).chain([home.token()?])))
+    let configured = loaded.secrets().filter(|(key, _)| is_meant(key)).map(|(_, secret)| secret.clone());
+    Ok(Secrets::new(configured.chain(keys).chain([home.token()?])))
+}
+
+/// Every header's value is hidden where the configuration is shown, and most are no secret: a title, a version, a date.
+/// Struck out, these would be missing from ordinary texts.
+fn is_meant(key: &str) -> bool {
+    const SECRET: [&str; 6] = ["auth", "cookie", "key", "password", "secret", "token"];
+    match key.split_once(".headers.") {
+        Some((_, header)) => SECRET.iter().any(|word| header.to_ascii_lowercase().contains(word)),
+        None => true,
+    }
 }
 
 pub(super) fn bus_settings(config: &Config) -> BusSettings {
@@ -162,5 +173,24 @@ pub(super) fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
     match config.agent.timezone.as_str() {
         "" => Ok(TimeZone::system()),
         name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_a_secret_when_its_name_says_so() {
+        for (key, expected) in [
+            ("providers.p.api_key", true),
+            ("gateway.token", true),
+            ("providers.p.headers.X-Title", false),
+            ("providers.p.headers.anthropic-version", false),
+            ("providers.p.headers.Authorization", true),
+            ("providers.p.headers.X-Api-Key", true),
+        ] {
+            assert_eq!(is_meant(key), expected, "{key}");
+        }
     }
 }

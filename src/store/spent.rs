@@ -24,7 +24,8 @@ pub struct ByModel {
 
 /// What turns that ended and turns that run have used; a model may stand twice.
 pub fn by_model(connection: &Connection, scope: &Scope) -> Result<Vec<ByModel>, StoreError> {
-    const SUMS: &str = "SELECT model, count(*), total(input_tokens), total(output_tokens), total(cached_tokens) FROM usage";
+    const SUMS: &str =
+        "SELECT model, count(*), total(input_tokens), total(output_tokens), total(cached_tokens) FROM usage";
     let (mut rows, session) = match scope {
         Scope::Session(session) => {
             let sql = format!(
@@ -35,7 +36,9 @@ pub fn by_model(connection: &Connection, scope: &Scope) -> Result<Vec<ByModel>, 
             );
             (read(connection, &sql, params![session])?, Some(session))
         }
-        Scope::Since(from) => (read(connection, &format!("{SUMS} WHERE at >= ?1 GROUP BY model"), params![from])?, None),
+        Scope::Since(from) => {
+            (read(connection, &format!("{SUMS} WHERE at >= ?1 GROUP BY model"), params![from])?, None)
+        }
     };
     rows.extend(running(connection, session)?);
     Ok(rows)

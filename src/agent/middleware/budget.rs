@@ -142,9 +142,13 @@ mod tests {
 
     #[test]
     fn money_is_written_with_the_places_that_it_needs() {
-        for (amount, expected) in
-            [(5.0, "5.00 USD"), (0.5, "0.50 USD"), (0.0012, "0.0012 USD"), (1234.567, "1234.567 USD"), (0.0, "0.00 USD")]
-        {
+        for (amount, expected) in [
+            (5.0, "5.00 USD"),
+            (0.5, "0.50 USD"),
+            (0.0012, "0.0012 USD"),
+            (1234.567, "1234.567 USD"),
+            (0.0, "0.00 USD"),
+        ] {
             assert_eq!(money(amount, "USD"), expected);
         }
     }

@@ -78,7 +78,7 @@ impl Around<TurnRun> for Layer {
 
     async fn on_error(&self, _: &Context<'_>, error: TurnError) -> TurnError {
         self.note("error");
-        if self.does == Does::ChangesError { TurnError { operation: "changed", ..error } } else { error }
+        if self.does == Does::ChangesError { TurnError::new(error.code, "changed") } else { error }
     }
 }
 
@@ -122,21 +122,11 @@ async fn requests_go_in_by_the_order_and_responses_come_out_by_the_reverse() {
     use Does::{Answers, ChangesError, FailsAfter, FailsBefore, Nothing, TriesAgain};
     type Row = ([Does; 3], u32, Result<&'static str, &'static str>, &'static str);
     let table: [Row; 9] = [
-        (
-            [Nothing; 3],
-            0,
-            Ok("<tabc>cba"),
-            "before a, before b, before c, handle, after c, after b, after a",
-        ),
+        ([Nothing; 3], 0, Ok("<tabc>cba"), "before a, before b, before c, handle, after c, after b, after a"),
         ([Nothing, Answers, Nothing], 0, Ok("kept tabba"), "before a, before b, after b, after a"),
         ([Nothing, FailsBefore, Nothing], 0, Err("before"), "before a, before b, error a, error b"),
         ([FailsBefore, Nothing, Nothing], 0, Err("before"), "before a, error a"),
-        (
-            [Nothing; 3],
-            1,
-            Err("handler"),
-            "before a, before b, before c, handle, error a, error b, error c",
-        ),
+        ([Nothing; 3], 1, Err("handler"), "before a, before b, before c, handle, error a, error b, error c"),
         (
             [Nothing, FailsAfter, Nothing],
             0,

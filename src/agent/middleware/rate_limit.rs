@@ -54,3 +54,69 @@ impl Around<ModelCall> for RateLimit {
         Ok(Passed::On(request))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use daoyou_channels::SessionKey;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::agent::{Locale, Phrases};
+    use crate::llm::ChatRequest;
+    use crate::metrics::TurnMetrics;
+
+    fn request() -> ModelRequest {
+        let chat = ChatRequest {
+            model: String::new(),
+            system: Arc::from(""),
+            messages: Vec::new(),
+            tools: Arc::default(),
+            temperature: None,
+            max_tokens: None,
+        };
+        ModelRequest { provider: String::new(), chat }
+    }
+
+    /// Seconds after the start at which a call of `session` was let through, or the error's code.
+    async fn call(limit: &RateLimit, session: &str, left: u64, start: Instant) -> Result<u64, &'static str> {
+        let (metrics, session) = (TurnMetrics::default(), SessionKey::from(session));
+        let meter = metrics.meter();
+        let deadline = Instant::now() + Duration::from_secs(left);
+        let phrases = Phrases::of(Locale::En);
+        let at = Context { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases };
+        match limit.before(&at, request()).await {
+            Ok(_) => Ok(start.elapsed().as_secs()),
+            Err(error) => Err(error.code.word()),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_wait_in_order_and_too_long_a_wait_is_an_error_at_once() {
+        let config = RateLimitConfig { session_per_minute: Some(1), per_minute: Some(2) };
+        let limit = Arc::new(RateLimit { config, windows: Arc::default() });
+        let start = Instant::now();
+        let spawn = |session: &'static str| {
+            let limit = limit.clone();
+            tokio::spawn(async move { call(&limit, session, 600, start).await })
+        };
+        // Five sessions at the same moment, then the first one once more.
+        let calls: Vec<_> = ["a", "b", "c", "d", "e", "a"].map(spawn).into_iter().collect();
+        let mut times = Vec::new();
+        for call in calls {
+            times.push(call.await.unwrap());
+        }
+        // The second call of `a` has its own turn after a minute, and then waits for those who came before it.
+        assert_eq!(times, [Ok(0), Ok(0), Ok(60), Ok(60), Ok(120), Ok(120)]);
+        assert_eq!(call(&limit, "a", 30, start).await, Err("rate_limit"));
+        assert_eq!(start.elapsed().as_secs(), 120, "it did not wait for that");
+
+        // Who is stopped while he waits takes nobody's place.
+        let stopped = spawn("c");
+        tokio::task::yield_now().await;
+        stopped.abort();
+        stopped.await.unwrap_err();
+        assert_eq!(call(&limit, "f", 600, start).await, Ok(180));
+    }
+}
