@@ -94,7 +94,7 @@ pub(super) fn lane_runner(
     let system = SystemPrompt::new(workspace, &config.owner.name)
         .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
     let (secrets, kept) = around;
-    let middleware = Middleware::build(MiddlewareParts {
+    let middleware = Middleware::build(&MiddlewareParts {
         config: &config.agent,
         store: bus.store().clone(),
         models: slash.models.clone(),

@@ -60,14 +60,14 @@ impl Default for Kept {
 
 impl Middleware {
     /// Each of `agent.middleware`, the first one outermost.
-    pub fn build(parts: Parts<'_>) -> Self {
+    pub fn build(parts: &Parts<'_>) -> Self {
         let caches =
             Some(&parts.kept.caches).filter(|caches| caches.capacity() == parts.config.cache.capacity).cloned();
         let caches = caches.unwrap_or_else(|| Arc::new(Caches::new(parts.config.cache.capacity)));
         let kept = Kept { windows: parts.kept.windows.clone(), caches };
         let mut built = Self { kept, ..Self::default() };
         for name in &parts.config.middleware {
-            built.add(*name, &parts);
+            built.add(*name, parts);
         }
         built
     }

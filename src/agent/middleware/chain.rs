@@ -20,11 +20,6 @@ impl<O: Operation> Chain<O> {
         self.0.push(layer);
     }
 
-    /// Their names, in order.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.0.iter().map(|layer| layer.name())
-    }
-
     /// Runs `handler` with all of them around it.
     ///
     /// # Errors
@@ -57,7 +52,7 @@ impl<O: Operation> Chain<O> {
     ) -> Result<O::Response, TurnError> {
         for layer in &self.0 {
             *entered += 1;
-            match layer.before(context, request).await? {
+            match layer.before(context, request).await.inspect_err(|_| ended(layer))? {
                 Passed::On(changed) => request = changed,
                 Passed::Answered(response) => return self.leave(context, response, *entered).await,
             }
@@ -74,8 +69,13 @@ impl<O: Operation> Chain<O> {
         entered: usize,
     ) -> Result<O::Response, TurnError> {
         for layer in self.0[..entered].iter().rev() {
-            response = layer.after(context, response).await?;
+            response = layer.after(context, response).await.inspect_err(|_| ended(layer))?;
         }
         Ok(response)
     }
+}
+
+/// Which of them ended it, for the log: the error says only why.
+fn ended<O: Operation>(layer: &Arc<dyn Around<O>>) {
+    tracing::debug!(middleware = layer.name(), around = O::NAME, "ended by a middleware");
 }
