@@ -146,6 +146,12 @@ async fn a_secret_that_a_tool_finds_goes_nowhere() {
     let journal = Journal::read(&gateway.database()).unwrap();
     let kept = format!("{:?}{:?}{:?}", journal.steps, journal.messages, journal.outbox);
     assert!(!kept.contains("a-model-key") && !kept.contains("a-bearer-secret"), "{kept}");
+
+    model.on("tell", [Reply::tool("message", &json!({"content": "it is a-model-key"})), Reply::text("told")]);
+    assert_eq!(gateway.ask("in", "c", "tell").await, "told");
+    let journal = Journal::read(&gateway.database()).unwrap();
+    let sent = journal.outbox.iter().find(|row| row.slot.starts_with("tool:")).map(|row| row.body["content"].clone());
+    assert_eq!(sent, Some(json!("it is (hidden)")));
     assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
     assert_eq!(model.refused(), Vec::<String>::new());
 }

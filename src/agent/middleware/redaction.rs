@@ -7,7 +7,7 @@ use crate::agent::error::TurnError;
 use crate::agent::turn::Answer;
 use crate::guard::Secrets;
 use crate::llm::{ChatMessage, ChatResponse};
-use crate::tools::ToolOutcome;
+use crate::tools::{Effect, ToolOutcome};
 
 pub struct Redaction(pub Secrets);
 
@@ -70,6 +70,10 @@ impl Around<ToolRun> for Redaction {
         self.strike(at, "a tool's result", &mut outcome.result.content);
         if let Some(error) = &mut outcome.result.error {
             self.strike(at, "a tool's error", error);
+        }
+        for effect in &mut outcome.effects {
+            let Effect::Message { content, .. } = effect;
+            self.strike(at, "a message", content);
         }
         Ok(outcome)
     }
