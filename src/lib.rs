@@ -27,5 +27,6 @@ pub mod store;
 
 pub mod metrics;
 
+pub mod cache;
 pub mod crash;
 pub mod live;

@@ -30,6 +30,7 @@ mod lanes;
 mod load;
 mod message_tool;
 mod metrics;
+mod middleware;
 mod offline;
 mod parallel;
 mod paths;

@@ -5,16 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::call_ids::CallIds;
 use super::context::estimate_tokens;
+use super::error::TurnError;
 use super::flight::FlightSlot;
 use super::progress::Progress;
 use super::turn::Turn;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ToolSpec, Usage, mend_messages};
+use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, ToolSpec, Usage, mend_messages};
 use crate::tools::ToolContext;
 
 impl Turn<'_> {
     /// One model call; the last one allowed is told of no tools.
-    pub(super) async fn ask(&self, progress: &Progress) -> Result<ChatResponse, LlmError> {
+    pub(super) async fn ask(&self, progress: &Progress) -> Result<ChatResponse, TurnError> {
         let last_call = progress.tool_rounds >= self.limits.iterations;
         let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs() };
         let mut messages = self.conversation.clone();
@@ -38,9 +39,7 @@ impl Turn<'_> {
             ids: CallIds::after(&request.messages),
         };
         self.flight.waits();
-        let asking = self.meter.ask_model();
-        let response = self.model.provider.chat(&request, &sink).await;
-        drop(asking);
+        let response = self.call_model(request, &sink).await;
         self.flight.works();
         self.watch.end_response();
         let mut response = response?;
@@ -48,9 +47,6 @@ impl Turn<'_> {
             response.tool_calls.clear();
         }
         sink.ids.settle(&mut response.tool_calls);
-        if response.usage == Usage::default() {
-            response.usage = estimate_usage(&request, &response);
-        }
         self.watch.used(response.usage);
         let Usage { input_tokens, output_tokens, cached_tokens } = response.usage;
         self.meter.model_used(
@@ -89,7 +85,7 @@ impl DeltaSink for FirstWord<'_> {
 }
 
 /// What a response cost, where its service does not say: limits hold all the same.
-fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
+pub(super) fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
     let tokens_of = |message: &ChatMessage| match message {
         ChatMessage::User { content } | ChatMessage::Tool { content, .. } => estimate_tokens(content),
         ChatMessage::Assistant { content, tool_calls, .. } => {

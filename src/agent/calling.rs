@@ -85,6 +85,6 @@ impl Turn<'_> {
             progress.apply(step);
         }
         let context = ToolContext { call_id: call.id.clone(), ..self.tool_context.clone() };
-        self.tools.run(call, &context).await
+        self.call_tool(call, &context).await
     }
 }

@@ -4,6 +4,8 @@ use daoyou_channels::settings::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::middleware::{BudgetConfig, CacheConfig, MiddlewareName, RateLimitConfig};
+
 /// The language of what daoyou itself says; the model answers in the user's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -78,6 +80,11 @@ pub struct AgentConfig {
     #[schemars(range(min = 1))]
     pub max_concurrent_turns: u32,
     pub queue: QueueMode,
+    /// What stands around turns, model calls and tool calls, the first one outermost.
+    pub middleware: Vec<MiddlewareName>,
+    pub budget: BudgetConfig,
+    pub rate_limit: RateLimitConfig,
+    pub cache: CacheConfig,
 }
 
 impl Default for AgentConfig {
@@ -97,6 +104,10 @@ impl Default for AgentConfig {
             turn_timeout: Span::from_secs(600),
             max_concurrent_turns: 64,
             queue: QueueMode::Followup,
+            middleware: MiddlewareName::ALL.to_vec(),
+            budget: BudgetConfig::default(),
+            rate_limit: RateLimitConfig::default(),
+            cache: CacheConfig::default(),
         }
     }
 }

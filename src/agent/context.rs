@@ -113,6 +113,17 @@ pub fn written(text: &str) -> &str {
     text.rsplit_once(RUNTIME_CONTEXT).map_or(text, |(written, _)| written)
 }
 
+/// The message without the time at which it was written, which makes every message another one.
+pub fn without_time(text: &str) -> String {
+    match text.rsplit_once(RUNTIME_CONTEXT) {
+        Some((written, added)) => {
+            let added = added.split_once('\n').map_or("", |(_, rest)| rest);
+            format!("{written}{RUNTIME_CONTEXT}{added}")
+        }
+        None => text.to_owned(),
+    }
+}
+
 /// The message as the model reads it. Made of the row alone, so that a restart makes the same bytes.
 pub fn user_text(rows: &[InboxRow], zone: &TimeZone) -> String {
     let mut text = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n\n");

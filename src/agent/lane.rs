@@ -7,21 +7,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_channel::Sender;
+use async_trait::async_trait;
 use daoyou_channels::settings::Span;
 use daoyou_channels::{SessionKey, Trust, TurnEvent};
 use futures_util::FutureExt;
 use jiff::tz::TimeZone;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::context::{self, SystemPrompt, Window};
 use super::ending::{Append, Ending, since};
+use super::error::{ErrorCode, TurnError};
 use super::flight::{FlightRecorder, FlightSlot};
 use super::journal::{Journal, StoreJournal};
 use super::lanes::Company;
+use super::middleware::{Context, Handler, Middleware, TurnRequest, TurnRun};
 use super::orchestrators::Orchestrators;
-use super::phrases::{Phrases, fill};
-use super::progress::{ContextStep, Progress, StepBody};
+use super::phrases::Phrases;
+use super::progress::{ContextStep, Damaged, Progress, StepBody};
 use super::slash::{Answered, SessionChange, Slash, SlashCommands, wanted_model};
 use super::turn::{Answer, Turn, TurnLimits};
 use super::watch::Watch;
@@ -56,6 +60,7 @@ pub struct LaneRunner {
     pub phrases: &'static Phrases,
     pub cancels: Cancels,
     pub flight: Arc<FlightRecorder>,
+    pub middleware: Arc<Middleware>,
 }
 
 /// A turn that has been started in the store.
@@ -77,12 +82,16 @@ struct Run<'a> {
     meter: &'a TurnMeter<'a>,
 }
 
-/// How a turn that did not fail came to its end.
-enum Outcome {
-    Answered(Answer),
-    Stopped,
-    TimedOut,
-    Panicked,
+/// The turn itself, within its middleware.
+struct Conversing<'a> {
+    runner: &'a LaneRunner,
+    run: &'a Run<'a>,
+    around: Context<'a>,
+    progress: &'a mut Progress,
+    /// Why the journal cannot be gone on with.
+    damaged: Option<Damaged>,
+    /// `PROVIDER/MODEL`, once one is asked.
+    model: String,
 }
 
 impl LaneRunner {
@@ -108,14 +117,9 @@ impl LaneRunner {
         let proven = (company == Company::Alone).then_some(proven);
         let flight = self.flight.board(turn);
         let ending = AssertUnwindSafe(self.run(session, &started, proven, &flight)).catch_unwind().await;
-        let ending = ending.unwrap_or_else(|_| {
-            tracing::error!(%turn, %session, "a turn panicked");
-            Ok(self.ending(&started, Outcome::Panicked, None))
-        });
-        let ending = ending.unwrap_or_else(|error| {
-            tracing::error!(%turn, %session, %error, "a turn failed");
-            self.ending(&started, Outcome::Panicked, None)
-        });
+        let ending = ending
+            .unwrap_or_else(|_| Ok(self.ending(session, &started, Err(TurnError::internal("turn", Panicked)), None)));
+        let ending = ending.unwrap_or_else(|error| self.ending(session, &started, Err(error.into()), None));
         let (outcome, reply_bytes) = (ending.error.unwrap_or("answered"), ending.reply.len());
         let more = ending.write(&self.bus).await;
         self.lock_cancels().remove(&turn);
@@ -168,17 +172,12 @@ impl LaneRunner {
         };
         if let Some(command) = Slash::parse(&last.content) {
             let Answered { reply, change, error } = self.slash.answer(&command, last, &self.config.model).await?;
-            let answer = Answer { reply, error };
-            let ending = self.ending(started, Outcome::Answered(answer), None);
-            return Ok(Ending { append: Append::Nothing, change, ..ending });
+            let ending = self.ending(session, started, Ok(Answer { reply }), None);
+            return Ok(Ending { append: Append::Nothing, change, error, ..ending });
         }
-        let mut progress = match Progress::read(&started.steps) {
-            Ok(progress) => progress,
-            Err(damaged) => {
-                tracing::error!(turn = %started.turn, %damaged, "the journal of a turn is damaged");
-                let answer = Answer { reply: self.phrases.state_corrupted.to_owned(), error: Some("state_corrupted") };
-                return Ok(self.ending(started, Outcome::Answered(answer), None));
-            }
+        let (mut progress, damaged) = match Progress::read(&started.steps) {
+            Ok(progress) => (progress, None),
+            Err(damaged) => (Progress::default(), Some(damaged)),
         };
         let hub = self.bus.events().clone();
         let watch = Watch::new(hub, session.clone(), started.turn, &last.channel, &last.chat_id);
@@ -187,9 +186,17 @@ impl LaneRunner {
         let journal = StoreJournal { bus: &self.bus, turn, session: session.clone(), proven, context };
         let meter = self.bus.metrics().turns.meter();
         let run = Run { session, started, last, journal: &journal, watch: &watch, flight, meter: &meter };
-        let (model, answer) = self.converse(&run, &mut progress).await?;
+        let left = self.config.turn_timeout.0.saturating_sub(progress.active);
+        let around = Context { session, turn, deadline: Instant::now() + left, meter: &meter, phrases: self.phrases };
+        let text = progress.context.as_ref().map(|context| context.user.clone());
+        let request = TurnRequest { text: text.unwrap_or_else(|| context::user_text(&started.rows, &self.timezone)) };
+        let progress_now = &mut progress;
+        let mut conversing =
+            Conversing { runner: self, run: &run, around, progress: progress_now, damaged, model: String::new() };
+        let answer = self.middleware.turn.run(&around, request, &mut conversing).await;
+        let model = conversing.model;
         meter.end();
-        let ending = self.ending(started, answer, Some((&watch, &progress)));
+        let ending = self.ending(session, started, answer, Some(&progress));
         let (reply, message) = (ending.reply.clone(), ending.reply.clone());
         watch.emit(|| match ending.error {
             Some(_) => TurnEvent::Error { message },
@@ -209,28 +216,35 @@ impl LaneRunner {
         self.models.price(provider, model).map(|price| price.cost(used))
     }
 
-    /// Gives the model the conversation and lets the turn run, until it answers, is stopped, or its time is up.
-    async fn converse(&self, run: &Run<'_>, progress: &mut Progress) -> Result<(String, Outcome), StoreError> {
+    /// Gives the model the conversation and lets the turn run, until it answers, is stopped, or its time is up. `text`
+    /// is the message as the model reads it, `asked` becomes the name of the model.
+    async fn converse(
+        &self,
+        run: &Run<'_>,
+        around: Context<'_>,
+        text: String,
+        progress: &mut Progress,
+        asked: &mut String,
+    ) -> Result<Answer, TurnError> {
         let Run { session, started, last, journal, .. } = *run;
         let (head, history, from) = self.history(session, last, progress.context.clone()).await?;
         let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
         let model = match self.models.resolve(&wanted).await {
             Ok(model) => self.orchestrators.over(model),
             Err(error) => {
-                let reply = fill(self.phrases.no_model, &[&wanted, &error.to_string()]);
-                let answer = Answer { reply, error: Some("no_model") };
-                return Ok((String::new(), Outcome::Answered(answer)));
+                let told = [wanted, error.to_string()];
+                return Err(TurnError::new(ErrorCode::NoModel, "turn").with(told).caused_by(error));
             }
         };
-        let model_name = format!("{}/{}", model.provider.name(), model.model);
+        *asked = format!("{}/{}", model.provider.name(), model.model);
         let (system, system_hash) = self.system.current();
         if progress.context.is_none() {
             let step = StepBody::Context(ContextStep {
                 system: system_hash.to_string(),
                 from,
                 to: head.next_seq,
-                user: context::user_text(&started.rows, &self.timezone),
-                model: model_name.clone(),
+                user: text,
+                model: asked.clone(),
             });
             journal.record(&step).await;
             progress.apply(step);
@@ -238,23 +252,32 @@ impl LaneRunner {
         let user = progress.context.as_ref().map(|context| context.user.clone()).unwrap_or_default();
         let mut conversation = history;
         conversation.push(ChatMessage::User { content: user });
-        let turn = self.turn(run, &model, conversation, system);
-        let limit = self.config.turn_timeout.0.saturating_sub(progress.active);
+        let turn = self.turn(run, around, &model, conversation, system);
         let mut running = pin!(turn.run(progress));
         let cut_off = tokio::select! {
             biased;
-            () = started.cancel.cancelled() => Outcome::Stopped,
-            () = tokio::time::sleep(limit) => Outcome::TimedOut,
-            answer = &mut running => return Ok((model_name, answer.map_or(Outcome::Stopped, Outcome::Answered))),
+            () = started.cancel.cancelled() => ErrorCode::Stopped,
+            () = tokio::time::sleep_until(around.deadline) => ErrorCode::TurnTimeout,
+            answer = &mut running => return answer.unwrap_or_else(|| Err(self.cut_off(ErrorCode::Stopped, run.watch))),
         };
         // The model is left at once; a tool that runs is told to end, and within its grace says what it had done.
         started.cancel.cancel();
-        Ok((model_name, running.await.map_or(cut_off, Outcome::Answered)))
+        running.await.unwrap_or_else(|| Err(self.cut_off(cut_off, run.watch)))
+    }
+
+    /// A turn that was stopped, or whose time is up.
+    fn cut_off(&self, code: ErrorCode, watch: &Watch) -> TurnError {
+        let error = TurnError::new(code, "turn");
+        match code {
+            ErrorCode::TurnTimeout => error.with([Span(self.config.turn_timeout.0).to_string()]),
+            _ => error.after_saying(&watch.partial_text()),
+        }
     }
 
     fn turn<'a>(
         &'a self,
         run: &Run<'a>,
+        around: Context<'a>,
         model: &'a ModelChoice,
         conversation: Vec<ChatMessage>,
         system: Arc<str>,
@@ -281,6 +304,8 @@ impl LaneRunner {
             watch,
             flight,
             meter,
+            middleware: &self.middleware,
+            around,
             phrases: self.phrases,
         }
     }
@@ -312,21 +337,22 @@ impl LaneRunner {
         Ok((head, context::read_messages(&rows)?, from))
     }
 
-    fn ending(&self, started: &Started, outcome: Outcome, run: Option<(&Watch, &Progress)>) -> Ending {
-        let (reply, error, reason) = match outcome {
-            Outcome::Answered(answer) => (answer.reply, answer.error, "not run: the turn had ended"),
-            Outcome::Stopped => {
-                let partial = run.map(|(watch, _)| watch.partial_text()).unwrap_or_default();
-                let reply = format!("{}\n\n{}", partial.trim(), self.phrases.stopped_mark).trim().to_owned();
-                (reply, Some("stopped"), "stopped by the user")
+    /// The one place where an error becomes a reply and a line of the log.
+    fn ending(
+        &self,
+        session: &SessionKey,
+        started: &Started,
+        answer: Result<Answer, TurnError>,
+        progress: Option<&Progress>,
+    ) -> Ending {
+        let (reply, error, reason) = match answer {
+            Ok(Answer { reply }) => (reply, None, "not run: the turn had ended"),
+            Err(error) => {
+                error.log(started.turn, session);
+                (error.words(self.phrases), Some(error.code.word()), error.code.open_calls_reason())
             }
-            Outcome::TimedOut => {
-                let limit = Span(self.config.turn_timeout.0).to_string();
-                (fill(self.phrases.turn_timeout, &[&limit]), Some("turn_timeout"), "stopped: the turn's time was up")
-            }
-            Outcome::Panicked => (self.phrases.internal.to_owned(), Some("internal"), "not run: the turn had failed"),
         };
-        let user = match run.and_then(|(_, progress)| progress.context.as_ref()) {
+        let user = match progress.and_then(|progress| progress.context.as_ref()) {
             Some(context) => context.user.clone(),
             None => context::user_text(&started.rows, &self.timezone),
         };
@@ -350,7 +376,7 @@ impl LaneRunner {
             turn,
             rows,
             reply: self.phrases.poison.to_owned(),
-            error: Some("poison"),
+            error: Some(ErrorCode::Poison.word()),
             state: State::Dead,
             append: Append::Nothing,
             change: SessionChange::None,
@@ -368,6 +394,23 @@ impl LaneRunner {
         self.cancels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[async_trait]
+impl Handler<TurnRun> for Conversing<'_> {
+    async fn handle(&mut self, request: TurnRequest) -> Result<Answer, TurnError> {
+        if let Some(damaged) = self.damaged.take() {
+            return Err(TurnError::new(ErrorCode::StateCorrupted, "journal").caused_by(damaged));
+        }
+        let talk = self.runner.converse(self.run, self.around, request.text, self.progress, &mut self.model);
+        // Caught here, so that a panic passes the middleware as any other error does.
+        AssertUnwindSafe(talk).catch_unwind().await.unwrap_or_else(|_| Err(TurnError::internal("turn", Panicked)))
+    }
+}
+
+/// The program is at fault; what it said is in the log already.
+#[derive(Debug, thiserror::Error)]
+#[error("the turn panicked")]
+struct Panicked;
 
 /// The session's lowest unfinished message, and with `collect` those behind it from the same sender and chat. A turn
 /// that had been started before takes the same messages again.

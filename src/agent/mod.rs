@@ -11,6 +11,9 @@ mod lanes;
 
 mod lane;
 
+mod error;
+mod middleware;
+
 mod context;
 mod ending;
 mod flight;
@@ -37,8 +40,12 @@ mod slash;
 pub use agent_loop::{AgentLoop, Probe};
 pub use config::{AgentConfig, Locale, Orchestrator, QueueMode};
 pub use context::SystemPrompt;
+pub use error::{ErrorClass, ErrorCode, TurnError};
 pub use flight::FlightRecorder;
 pub use lane::LaneRunner;
+pub use middleware::{
+    BudgetConfig, CacheConfig, Kept, Middleware, MiddlewareName, Parts as MiddlewareParts, RateLimitConfig,
+};
 pub use orchestrators::Orchestrators;
 pub use phrases::Phrases;
 pub use slash::SlashCommands;

@@ -40,6 +40,10 @@ pub struct Phrases {
     pub no_skills: &'static str,
     pub dead_letter: &'static str,
     pub loss: &'static str,
+    pub tokens: &'static str,
+    pub session_budget: &'static str,
+    pub day_budget: &'static str,
+    pub rate_limit: &'static str,
 }
 
 impl Phrases {
@@ -119,6 +123,10 @@ static EN: Phrases = Phrases {
     no_skills: "There are no skills in {}.",
     dead_letter: "A message on {} could not be delivered (`daoyou queue show {}`): {}\nOthers for the same reason are not told one by one: `daoyou queue list`.",
     loss: "Something that was accepted is lost (`daoyou status`): {}",
+    tokens: "{} tokens",
+    session_budget: "The budget of this session is used up: {} of {}. I asked the model nothing more; `/new` starts a session with a fresh budget.",
+    day_budget: "The budget of today is used up: {} of {}. I asked the model nothing more; it is free again from {}.",
+    rate_limit: "Too many model calls at once: the next free place ({}) would come after the time of this message is up. Please try again in a minute.",
 };
 
 static ZH: Phrases = Phrases {
@@ -175,6 +183,10 @@ static ZH: Phrases = Phrases {
     no_skills: "{} 中没有技能。",
     dead_letter: "{} 上有一条消息无法投递（`daoyou queue show {}`）：{}\n同样原因的其他消息不再逐条通知：`daoyou queue list`。",
     loss: "已接收的内容有丢失（`daoyou status`）：{}",
+    tokens: "{} 个 token",
+    session_budget: "本会话的预算已用完：已用 {}，上限 {}。我没有再请求模型；用 `/new` 开启新会话即可重新计算。",
+    day_budget: "今天的预算已用完：已用 {}，上限 {}。我没有再请求模型；{} 起恢复。",
+    rate_limit: "模型请求过多：下一个空位（{}）超出了这条消息的处理时限。请一分钟后再试。",
 };
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use daoyou_channels::message::MODEL_KEY;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::error::ErrorCode;
 use super::history;
 use super::phrases::{Phrases, fill};
 use super::skill_names;
@@ -152,7 +153,7 @@ impl SlashCommands {
             }
             Err(error) => {
                 let reply = fill(self.phrases.no_model, &[wanted, &error.to_string()]);
-                Answered { reply, change: SessionChange::None, error: Some("no_model") }
+                Answered { reply, change: SessionChange::None, error: Some(ErrorCode::NoModel.word()) }
             }
         })
     }

@@ -4,13 +4,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::error::{ErrorCode, TurnError};
 use super::flight::FlightSlot;
 use super::journal::Journal;
+use super::middleware::{Context, Middleware};
 use super::phrases::{Phrases, fill};
 use super::progress::{Progress, StepBody};
 use super::think;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatResponse, LlmError, ModelChoice};
+use crate::llm::{ChatMessage, ChatResponse, ModelChoice};
 use crate::metrics::TurnMeter;
 use crate::tools::{Executor, ToolContext};
 
@@ -39,23 +41,23 @@ pub struct Turn<'a> {
     pub watch: &'a Watch,
     pub flight: &'a FlightSlot<'a>,
     pub meter: &'a TurnMeter<'a>,
+    pub middleware: &'a Middleware,
+    pub around: Context<'a>,
     pub phrases: &'static Phrases,
 }
 
-/// How a turn ended by itself.
+/// What a turn that went well answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// What the user is told.
     pub reply: String,
-    /// A stable word when it failed.
-    pub error: Option<&'static str>,
 }
 
 impl Turn<'_> {
     /// Goes on from `progress` until there is an answer; `None` when the context's `cancel` came first. Every step is
     /// in the journal, and in `progress`, before the next one; dropping the future anywhere leaves both fit to go on
     /// from.
-    pub async fn run(&self, progress: &mut Progress) -> Option<Answer> {
+    pub async fn run(&self, progress: &mut Progress) -> Option<Result<Answer, TurnError>> {
         let clock = Clock { began: Instant::now(), before: progress.active };
         let cancel = &self.tool_context.cancel;
         loop {
@@ -66,8 +68,7 @@ impl Turn<'_> {
             self.run_open_calls(progress, &clock).await;
             let used = progress.usage.input_tokens + progress.usage.output_tokens;
             if used >= self.limits.tokens {
-                let notice = fill(self.phrases.token_cap, &[&used.to_string()]);
-                return Some(Answer { reply: notice, error: Some("token_cap") });
+                return Some(Err(TurnError::new(ErrorCode::TokenCap, "turn").with([used.to_string()])));
             }
             match cancel.run_until_cancelled(self.ask(progress)).await? {
                 Ok(response) => {
@@ -75,21 +76,23 @@ impl Turn<'_> {
                     self.journal.record(&step).await;
                     progress.apply(step);
                 }
-                Err(error) => return Some(self.failed(&error)),
+                Err(error) => return Some(Err(error)),
             }
         }
     }
 
-    fn answer(&self, response: &ChatResponse, progress: &Progress) -> Answer {
+    fn answer(&self, response: &ChatResponse, progress: &Progress) -> Result<Answer, TurnError> {
         let mut reply = think::strip(&response.text);
-        let mut error = None;
         let capped = progress.tool_rounds >= self.limits.iterations;
         // At the limit the notice below is the answer.
         if reply.is_empty() && !capped {
             // After tools that did what was asked, a model may rightly have nothing more to say.
             let did_something = progress.tool_rounds > 0;
-            reply = if did_something { self.phrases.done } else { self.phrases.empty_answer }.to_owned();
-            error = (!did_something).then_some("empty_answer");
+            if !did_something {
+                let error = TurnError::new(ErrorCode::EmptyAnswer, "turn");
+                return Err(if response.truncated { error.noting(self.phrases.cut_at_length) } else { error });
+            }
+            self.phrases.done.clone_into(&mut reply);
         }
         let mut notice = |text: &str| {
             let gap = if reply.is_empty() { "" } else { "\n\n" };
@@ -102,13 +105,7 @@ impl Turn<'_> {
         if capped {
             notice(&fill(self.phrases.iteration_cap, &[&self.limits.iterations.to_string()]));
         }
-        Answer { reply, error }
-    }
-
-    fn failed(&self, error: &LlmError) -> Answer {
-        let ToolContext { turn, session, .. } = &self.tool_context;
-        tracing::warn!(%turn, %session, code = error.code(), %error, "the model call failed");
-        Answer { reply: fill(self.phrases.model_failed, &[&error.to_string()]), error: Some(error.code()) }
+        Ok(Answer { reply })
     }
 }
 

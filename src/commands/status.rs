@@ -75,6 +75,9 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
         "today     {} turns, {} tokens in ({} cached), {} out{cost}",
         today["turns"], today["input"], today["cached"], today["output"]
     )?;
+    if let Some(line) = caches(&status["caches"]) {
+        writeln!(out, "caches    {line}")?;
+    }
     for (number, turn) in status["last_turns"].as_array().into_iter().flatten().enumerate() {
         let label = if number == 0 { "turns" } else { "" };
         let error = turn["error"].as_str().map(|code| format!(" ({code})")).unwrap_or_default();
@@ -82,6 +85,17 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{label:8}  {}{error}  {}  {when}", text(&turn["outcome"]), text(&turn["session"]))?;
     }
     Ok(())
+}
+
+/// The caches that were asked for anything.
+fn caches(caches: &Value) -> Option<String> {
+    let line = |(name, cache): (&String, &Value)| {
+        let count = |key: &str| cache[key].as_u64().unwrap_or(0);
+        let (hits, misses, entries) = (count("hits"), count("misses"), count("entries"));
+        (hits + misses > 0).then(|| format!("{name} {hits} hits, {misses} misses, {entries} kept"))
+    };
+    let lines: Vec<_> = caches.as_object()?.iter().filter_map(line).collect();
+    (!lines.is_empty()).then(|| lines.join("; "))
 }
 
 fn channel_line(channel: &Value) -> String {

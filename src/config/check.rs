@@ -49,6 +49,12 @@ impl Checks<'_> {
             self.fault(&["agent.timezone"], wrong, "an IANA name such as \"Asia/Shanghai\", or \"\" for the system's");
         }
         self.not_zero("agent.turn_timeout", agent.turn_timeout);
+        self.not_zero("agent.cache.ttl", agent.cache.ttl);
+        let twice = agent.middleware.iter().enumerate().find(|(at, name)| agent.middleware[..*at].contains(name));
+        if let Some((_, name)) = twice {
+            let wrong = format!("\"{}\" stands in it twice", name.word());
+            self.fault(&["agent.middleware"], wrong, "each name once, in the order from outside to inside");
+        }
         self.not_zero("tools.exec.timeout", config.tools.exec.timeout);
         if let Err(wrong) = LogConfig::filter(&config.log.level) {
             self.fault(&["log.level"], wrong, LogConfig::LEVELS);

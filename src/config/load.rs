@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use daoyou_channels::settings::Secret;
 use serde_json::Value;
 
 use super::check::check;
@@ -38,12 +39,19 @@ pub struct Loaded {
     places: BTreeMap<String, Place>,
     /// A fingerprint of each secret, by the path of its key.
     pub(super) prints: BTreeMap<String, u64>,
+    /// Each secret that was read, by the path of its key.
+    secrets: BTreeMap<String, Secret>,
 }
 
 impl Loaded {
     /// Where the value of `key`, e.g. `agent.model`, comes from.
     pub fn place(&self, key: &str) -> Place {
         self.places.get(key).cloned().unwrap_or_default()
+    }
+
+    /// All secrets that were read, by the path of their key.
+    pub fn secrets(&self) -> impl Iterator<Item = (&str, &Secret)> {
+        self.secrets.iter().map(|(key, secret)| (key.as_str(), secret))
     }
 
     /// Notes that the command line's `option` set the value of `key`.
@@ -85,7 +93,7 @@ pub fn load(source: Source<'_>, env: &BTreeMap<String, String>) -> Result<Loaded
     for (name, value) in env {
         reader.variable(name, value);
     }
-    let Reader { values, places, mut faults, warnings, prints, broken, .. } = reader;
+    let Reader { values, places, mut faults, warnings, prints, found: secrets, broken, .. } = reader;
     // Only what is right of its kind is in the values, so this fails only if a type and its own schema disagree.
     let config: Config = match serde_json::from_value(Value::Object(values)) {
         Ok(config) => config,
@@ -100,7 +108,7 @@ pub fn load(source: Source<'_>, env: &BTreeMap<String, String>) -> Result<Loaded
         faults.extend(more);
     }
     if faults.is_empty() {
-        return Ok(Loaded { config, file: read, warnings, places, prints });
+        return Ok(Loaded { config, file: read, warnings, places, prints, secrets });
     }
     faults.sort();
     Err(faults)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use daoyou_channels::settings::{ByteSize, Span};
+use daoyou_channels::settings::{ByteSize, Secret, Span};
 use daoyou_channels::webhook::Rate;
 use serde_json::{Map, Value};
 use toml::Spanned;
@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 use super::changes::fingerprint;
 use super::fault::{Fault, Place, join, quoted};
 use super::secrets::Secrets;
-use super::shape::{Shape, nearest};
+use super::shape::{Shape, alike, nearest};
 
 /// No setting needs a longer time, and a century can be added to any clock.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
@@ -33,6 +33,8 @@ pub(super) struct Reader<'a> {
     pub warnings: Vec<String>,
     /// A fingerprint of each secret, by the path of its key.
     pub prints: BTreeMap<String, u64>,
+    /// Each secret that was found, by the path of its key.
+    pub found: BTreeMap<String, Secret>,
     /// Some secret stands in the file itself.
     pub literal_secret: bool,
     /// The file is not TOML, so what it means is not known.
@@ -48,6 +50,7 @@ impl<'a> Reader<'a> {
             faults: Vec::new(),
             warnings: Vec::new(),
             prints: BTreeMap::new(),
+            found: BTreeMap::new(),
             literal_secret: false,
             broken: false,
         }
@@ -247,7 +250,10 @@ impl<'a> Reader<'a> {
         match shape {
             Shape::Text => Some(Value::from(text)),
             Shape::Choice(names) if names.iter().any(|name| name == text) => Some(Value::from(text)),
-            Shape::Choice(_) => self.wrong(place, key, format!("{} is not known", quoted(text)), shape),
+            Shape::Choice(names) => {
+                let near = alike(names, text).map_or(String::new(), |near| format!("; the nearest known is {near:?}"));
+                self.wrong(place, key, format!("{} is not known{near}", quoted(text)), shape)
+            }
             Shape::Duration => match text.parse::<Span>() {
                 Ok(span) if span.0 <= LONGEST => Some(Value::from(text)),
                 Ok(_) => self.wrong(place, key, format!("{} is longer than a century", quoted(text)), shape),
@@ -266,6 +272,7 @@ impl<'a> Reader<'a> {
                     self.literal_secret |= found.literal && matches!(place, Place::File { .. });
                     self.warnings.extend(found.warning.map(|warning| format!("{place}: {key}: {warning}")));
                     self.prints.insert(key.to_owned(), fingerprint(&found.value));
+                    self.found.insert(key.to_owned(), Secret::new(found.value.as_str()));
                     Some(Value::from(found.value))
                 }
                 Err(wrong) => self.wrong(place, key, wrong, shape),

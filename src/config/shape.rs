@@ -140,6 +140,14 @@ pub(super) fn nearest(root: &Shape, path: &str, keys: &BTreeMap<String, Shape>, 
     }
 }
 
+/// The one of `names` that `text` was most likely meant to be, if any is much alike.
+pub(super) fn alike<'a>(names: &'a [String], text: &str) -> Option<&'a str> {
+    let text = text.to_lowercase();
+    let likeness = |name: &&'a String| strsim::normalized_damerau_levenshtein(name, &text);
+    let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(&best) >= ALIKE).then_some(best.as_str())
+}
+
 /// The first key called `name` in any table, by its path.
 fn elsewhere(shape: &Shape, path: &str, name: &str) -> Option<String> {
     match shape {

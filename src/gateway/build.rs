@@ -12,10 +12,10 @@ use daoyou_channels::{Channel, ChannelContext, Inbox, SessionKey};
 use tokio_util::sync::CancellationToken;
 
 use super::check::{build_models, check_models, open_tls};
-use super::equip::{Equipment, build_tools, bus_settings, lane_runner, slash_commands};
+use super::equip::{Equipment, build_tools, bus_settings, lane_runner, secrets, slash_commands};
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
-use crate::agent::{AgentLoop, FlightRecorder, Locale, prepare_workspace};
+use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
@@ -78,7 +78,7 @@ impl Gateway {
             .with_context(|| format!("the workspace {} cannot be prepared", workspace.display()))?;
         // The commands on the control socket need no token; it is made for those who will come by TCP.
         home.token()?;
-        let (agent, equipment) = build_agent(&home, config, &workspace, models.clone(), options.alone).await?;
+        let (agent, equipment) = build_agent(&home, loaded, &workspace, models.clone(), options.alone).await?;
         let bus = equipment.runner.get().bus.clone();
 
         let directory = Arc::new(GatewayDirectory {
@@ -216,11 +216,12 @@ fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {
 /// The bus over the home's store, and what runs turns.
 async fn build_agent(
     home: &Home,
-    config: &Config,
+    loaded: &Loaded,
     workspace: &Path,
     models: Arc<Models>,
     alone: Option<SessionKey>,
 ) -> anyhow::Result<(AgentLoop, Equipment)> {
+    let config = &loaded.config;
     let metrics = Arc::new(Metrics::default());
     let store = open_store(home, metrics.clone())?;
     let tools = build_tools(config, workspace, home)?;
@@ -233,7 +234,8 @@ async fn build_agent(
         Some(_) => (FlightRecorder::none(), HashSet::new()),
         None => FlightRecorder::open(&home.flight()),
     };
-    let runner = lane_runner(config, workspace, current, bus, Arc::new(flight))?;
+    let around = (secrets(loaded, home)?, Kept::default());
+    let runner = lane_runner(config, workspace, current, bus, Arc::new(flight), around)?;
     let equipment = Equipment::new(config, runner, slash);
     let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
     Ok((agent, equipment))

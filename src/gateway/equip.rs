@@ -5,14 +5,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
+use daoyou_channels::settings::Secret;
 use jiff::tz::TimeZone;
 
-use crate::agent::{FlightRecorder, LaneRunner, Orchestrators, Phrases, SlashCommands, SystemPrompt};
+use crate::agent::{
+    FlightRecorder, Kept, LaneRunner, Middleware, MiddlewareParts, Orchestrators, Phrases, SlashCommands, SystemPrompt,
+};
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
-use crate::config::Config;
+use crate::config::{Config, Loaded};
+use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
-use crate::llm::Models;
+use crate::llm::{Models, SERVICES};
 use crate::store::{Store, StoreConfig};
 use crate::tools::{self, Executor};
 
@@ -85,10 +89,23 @@ pub(super) fn lane_runner(
     slash: Arc<SlashCommands>,
     bus: Arc<MessageBus>,
     flight: Arc<FlightRecorder>,
+    around: (Secrets, Kept),
 ) -> anyhow::Result<LaneRunner> {
     let system = SystemPrompt::new(workspace, &config.owner.name)
         .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
+    let (secrets, kept) = around;
+    let middleware = Middleware::build(&MiddlewareParts {
+        config: &config.agent,
+        store: bus.store().clone(),
+        models: slash.models.clone(),
+        tools: slash.tools.clone(),
+        timezone: slash.timezone.clone(),
+        metrics: bus.metrics().clone(),
+        secrets,
+        kept,
+    });
     Ok(LaneRunner {
+        middleware: Arc::new(middleware),
         bus,
         config: config.agent.clone(),
         timezone: slash.timezone.clone(),
@@ -101,6 +118,25 @@ pub(super) fn lane_runner(
         cancels: Arc::default(),
         flight,
     })
+}
+
+/// What no answer and no tool's result may show: the secrets of the configuration, the gateway's own token, and the keys
+/// that model services take from the environment.
+pub(super) fn secrets(loaded: &Loaded, home: &Home) -> anyhow::Result<Secrets> {
+    let variables = SERVICES.iter().flat_map(|service| service.key_variables);
+    let keys = variables.filter_map(|name| std::env::var(name).ok()).map(Secret::new);
+    let configured = loaded.secrets().filter(|(key, _)| is_meant(key)).map(|(_, secret)| secret.clone());
+    Ok(Secrets::new(configured.chain(keys).chain([home.token()?])))
+}
+
+/// Every header's value is hidden where the configuration is shown, and most are no secret: a title, a version, a date.
+/// Struck out, these would be missing from ordinary texts.
+fn is_meant(key: &str) -> bool {
+    const SECRET: [&str; 6] = ["auth", "cookie", "key", "password", "secret", "token"];
+    match key.split_once(".headers.") {
+        Some((_, header)) => SECRET.iter().any(|word| header.to_ascii_lowercase().contains(word)),
+        None => true,
+    }
 }
 
 pub(super) fn bus_settings(config: &Config) -> BusSettings {
@@ -138,5 +174,24 @@ pub(super) fn timezone(config: &Config) -> anyhow::Result<TimeZone> {
     match config.agent.timezone.as_str() {
         "" => Ok(TimeZone::system()),
         name => TimeZone::get(name).with_context(|| format!("agent.timezone: {name:?} is no known time zone")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_a_secret_when_its_name_says_so() {
+        for (key, expected) in [
+            ("providers.p.api_key", true),
+            ("gateway.token", true),
+            ("providers.p.headers.X-Title", false),
+            ("providers.p.headers.anthropic-version", false),
+            ("providers.p.headers.Authorization", true),
+            ("providers.p.headers.X-Api-Key", true),
+        ] {
+            assert_eq!(is_meant(key), expected, "{key}");
+        }
     }
 }

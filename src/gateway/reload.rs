@@ -104,7 +104,9 @@ impl Reloader {
         };
         let store = old.bus.store().clone();
         let slash = Arc::new(equip::slash_commands(config, store, models, tools, &self.workspace, old.slash.started)?);
-        let runner = equip::lane_runner(config, &self.workspace, slash, old.bus.clone(), old.flight.clone())?;
+        let around = (equip::secrets(loaded, &self.home)?, old.middleware.kept());
+        let (bus, flight) = (old.bus.clone(), old.flight.clone());
+        let runner = equip::lane_runner(config, &self.workspace, slash, bus, flight, around)?;
         Ok(LaneRunner { cancels: old.cancels.clone(), ..runner })
     }
 

@@ -6,10 +6,12 @@ mod jail_tests;
 mod redact;
 mod roots;
 mod sandbox;
+mod secrets;
 mod supervisor;
 
 pub use jail::{Jail, JailError, Opened};
 pub use redact::{mask_url, redact};
 pub use roots::{protected_paths, readable_paths};
 pub use sandbox::{Policy, SandboxStatus, status, try_sockets};
+pub use secrets::Secrets;
 pub use supervisor::{EXEC_WORD, Ending, Order, Report, exec_main, stale_temp, sweep_temp};

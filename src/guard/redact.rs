@@ -1,7 +1,7 @@
 //! Secrets in words that are kept or shown.
 
 /// What stands in a secret's place.
-const HIDDEN: &str = "(hidden)";
+pub(super) const HIDDEN: &str = "(hidden)";
 /// Shorter values are no secrets, and stand in half of all words.
 const SHORTEST: usize = 4;
 /// The longest beginning of a secret that is looked for where words were cut, in bytes.

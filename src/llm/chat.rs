@@ -113,6 +113,9 @@ pub struct ChatResponse {
     /// The service cut the answer at its length limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// It was given before, and kept: nobody was asked, and it cost nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cached: bool,
 }
 
 /// Tokens as the service counted them; zeros where it told nothing.

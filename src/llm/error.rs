@@ -51,7 +51,14 @@ impl LlmError {
 
     /// The stable word for programs, e.g. `llm_timeout`.
     pub fn code(&self) -> &'static str {
-        match self.kind {
+        self.kind.code()
+    }
+}
+
+impl LlmErrorKind {
+    /// The stable word for programs, e.g. `llm_timeout`.
+    pub fn code(self) -> &'static str {
+        match self {
             LlmErrorKind::Connection => "llm_connection",
             LlmErrorKind::Timeout => "llm_timeout",
             LlmErrorKind::RateLimit => "llm_rate_limit",
@@ -63,7 +70,9 @@ impl LlmError {
             LlmErrorKind::Parse => "llm_parse",
         }
     }
+}
 
+impl LlmError {
     /// Whether asking again may help.
     pub fn is_retryable(&self) -> bool {
         self.kind.is_retryable()

@@ -1,6 +1,7 @@
 //! Language models: one trait, each service behind it.
 
 mod anthropic;
+mod cache;
 mod catalog;
 mod chat;
 mod config;
@@ -15,6 +16,7 @@ mod remote;
 mod services;
 mod valid;
 
+pub use cache::request_key;
 pub use catalog::{Abilities, ModelFacts};
 pub use chat::{ChatMessage, ChatRequest, ChatResponse, Reasoning, ToolCall, ToolSpec, Usage};
 pub use config::{ProviderConfig, ProviderKind, ReasoningMode, ToolMode};

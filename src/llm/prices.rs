@@ -27,13 +27,17 @@ pub struct Price {
 impl Price {
     /// What `used` costs, for reading: `0.0123 USD`.
     pub fn cost(&self, used: Usage) -> String {
+        format!("{:.4} {}", self.amount(used), self.currency)
+    }
+
+    /// What `used` costs, in [`Self::currency`].
+    pub fn amount(&self, used: Usage) -> f64 {
         let cached = used.cached_tokens.min(used.input_tokens);
         let fresh = used.input_tokens - cached;
         let millions = |tokens: u64| tokens as f64 / 1e6;
-        let cost = millions(fresh) * self.input
+        millions(fresh) * self.input
             + millions(cached) * self.cached.unwrap_or(self.input)
-            + millions(used.output_tokens) * self.output;
-        format!("{cost:.4} {}", self.currency)
+            + millions(used.output_tokens) * self.output
     }
 
     /// Whether each price is a number that something can cost.

@@ -5,6 +5,7 @@
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>. No label holds a session, a chat or a sender, and each
 //! has a bound on its values. Recording is a few atomic additions; nobody waits for a scrape.
 
+mod caches;
 mod family;
 mod http;
 mod messages;
@@ -16,6 +17,7 @@ mod store;
 mod turns;
 mod value;
 
+pub use caches::{CacheCounts, CacheMetrics};
 pub use family::Family;
 pub use http::HttpMetrics;
 pub use messages::{ChannelMetrics, Delivered, MessageMetrics};
@@ -23,5 +25,5 @@ pub use page::{CONTENT_TYPE, Kind, Page};
 pub use registry::Metrics;
 pub use scraped::{QueueDepth, Scraped};
 pub use store::StoreMetrics;
-pub use turns::{Asking, ModelUse, Outcome, Phase, ToolMetrics, TurnMeter, TurnMetrics};
+pub use turns::{Asking, ModelUse, Outcome, Phase, ProviderCalls, ToolMetrics, TurnMeter, TurnMetrics};
 pub use value::{Counter, Gauge, Held, Histogram};

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::{HttpMetrics, Kind, MessageMetrics, Page, Scraped, StoreMetrics, TurnMetrics, process};
+use super::{CacheMetrics, HttpMetrics, Kind, MessageMetrics, Page, Scraped, StoreMetrics, TurnMetrics, process};
 
 /// What a gateway counts and measures; one for each gateway, shared by all its parts.
 #[derive(Debug)]
@@ -11,6 +11,7 @@ pub struct Metrics {
     pub turns: TurnMetrics,
     pub store: StoreMetrics,
     pub http: HttpMetrics,
+    pub caches: CacheMetrics,
     started: SystemTime,
 }
 
@@ -21,6 +22,7 @@ impl Default for Metrics {
             turns: TurnMetrics::default(),
             store: StoreMetrics::default(),
             http: HttpMetrics::default(),
+            caches: CacheMetrics::default(),
             started: SystemTime::now(),
         }
     }
@@ -35,6 +37,7 @@ impl Metrics {
         page.sample(&[("version", env!("CARGO_PKG_VERSION")), ("build", build)], 1);
         self.messages.write(&mut page);
         self.turns.write(&mut page);
+        self.caches.write(&mut page);
         scraped.write(&mut page);
         self.store.write(&mut page);
         self.http.write(&mut page);

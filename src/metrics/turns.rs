@@ -48,6 +48,15 @@ pub struct ModelUse {
     cached: Counter,
 }
 
+/// Calls of one provider's models.
+#[derive(Debug)]
+pub struct ProviderCalls {
+    ok: Counter,
+    failed: Counter,
+    cut_off: Counter,
+    duration: Histogram,
+}
+
 /// Calls of one tool.
 #[derive(Debug)]
 pub struct ToolMetrics {
@@ -71,6 +80,7 @@ pub struct TurnMetrics {
     end: Histogram,
     whole: Histogram,
     models: Family<Family<ModelUse>>,
+    by_provider: Family<ProviderCalls>,
     by_tool: Family<ToolMetrics>,
 }
 
@@ -90,6 +100,12 @@ impl Default for TurnMetrics {
             end: seconds(),
             whole: seconds(),
             models: Family::with(PROVIDERS, || Family::new(MODELS)),
+            by_provider: Family::with(PROVIDERS, || ProviderCalls {
+                ok: Counter::default(),
+                failed: Counter::default(),
+                cut_off: Counter::default(),
+                duration: Histogram::new(SECONDS),
+            }),
             by_tool: Family::with(TOOLS, || ToolMetrics {
                 ok: Counter::default(),
                 failed: Counter::default(),
@@ -164,8 +180,27 @@ impl TurnMetrics {
             "From the acceptance of a message to the end of its turn.",
         );
         page.histogram(&[], &self.whole);
+        self.write_model_calls(page);
         self.write_tokens(page);
         self.write_tools(page);
+    }
+
+    fn write_model_calls(&self, page: &mut Page) {
+        let providers = self.by_provider.all();
+        page.family(
+            "daoyou_model_calls_total",
+            Kind::Counter,
+            "Calls of models with their retries, by how they ended; cut_off is a turn that was stopped meanwhile.",
+        );
+        for (provider, calls) in &providers {
+            for (outcome, count) in [("ok", &calls.ok), ("failed", &calls.failed), ("cut_off", &calls.cut_off)] {
+                page.sample(&[("provider", provider), ("outcome", outcome)], count.get());
+            }
+        }
+        page.family("daoyou_model_call_duration_seconds", Kind::Histogram, "How long calls of models took.");
+        for (provider, calls) in &providers {
+            page.histogram(&[("provider", provider)], &calls.duration);
+        }
     }
 
     fn write_tokens(&self, page: &mut Page) {
@@ -206,16 +241,41 @@ pub struct TurnMeter<'a> {
     tools: Sum,
 }
 
-/// The time of one model call.
+/// The time of one model call. Dropped without a word it was cut off.
 #[derive(Debug)]
 pub struct Asking<'a> {
     sum: &'a Sum,
+    calls: Arc<ProviderCalls>,
     began: Instant,
+    ended: Option<bool>,
+    counts: bool,
+}
+
+impl Asking<'_> {
+    /// An answer came, or none.
+    pub fn ended(mut self, is_ok: bool) {
+        self.ended = Some(is_ok);
+    }
+
+    /// Nobody was asked.
+    pub fn forget(mut self) {
+        self.counts = false;
+    }
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.sum.add(self.began.elapsed());
+        if !self.counts {
+            return;
+        }
+        let took = self.began.elapsed();
+        self.sum.add(took);
+        self.calls.duration.time(took);
+        match self.ended {
+            Some(true) => self.calls.ok.one(),
+            Some(false) => self.calls.failed.one(),
+            None => self.calls.cut_off.one(),
+        }
     }
 }
 
@@ -240,8 +300,9 @@ impl Sum {
 
 impl TurnMeter<'_> {
     /// A model is asked until what is answered is dropped, also by a turn that was stopped meanwhile.
-    pub fn ask_model(&self) -> Asking<'_> {
-        Asking { sum: &self.model, began: Instant::now() }
+    pub fn ask_model(&self, provider: &str) -> Asking<'_> {
+        let calls = self.turns.by_provider.get(provider);
+        Asking { sum: &self.model, calls, began: Instant::now(), ended: None, counts: true }
     }
 
     /// A model answered. `cached` is that part of `input` which came from the service's cache.

@@ -35,6 +35,11 @@ impl Gauge {
         Held(self.clone())
     }
 
+    /// Says how many there are, for one that nothing else holds.
+    pub fn set(&self, count: i64) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -32,6 +32,7 @@ pub mod overview;
 pub mod queues;
 pub mod retention;
 pub mod space;
+pub mod spent;
 pub mod turn_steps;
 pub mod usage;
 

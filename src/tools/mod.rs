@@ -2,6 +2,7 @@
 
 mod arguments;
 mod build;
+mod cacheable;
 mod config;
 mod cut;
 mod exec;
@@ -20,6 +21,7 @@ mod tool;
 
 pub use arguments::parse_arguments;
 pub use build::{BuildError, build};
+pub use cacheable::Cacheable;
 pub use config::{ExecConfig, ToolsConfig};
 pub use cut::{Extent, cut};
 pub use executor::{Executor, Limits};

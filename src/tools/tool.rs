@@ -149,6 +149,13 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// How long a result may be given again for the same arguments; absent: each call runs. For idempotent tools whose
+    /// result is the same for every session, turn and chat. None of the file tools: files change without daoyou, and to
+    /// read one costs no more than to find out whether it has changed.
+    fn cache_ttl(&self) -> Option<Duration> {
+        None
+    }
+
     /// Arguments that must stand as the model wrote them: a plan puts no other call's result into them.
     fn sealed_arguments(&self) -> &'static [&'static str] {
         &[]

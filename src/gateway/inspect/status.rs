@@ -8,6 +8,7 @@ use super::Inspector;
 use crate::control::InspectError;
 use crate::gateway::equip;
 use crate::http::views;
+use crate::metrics::CacheMetrics;
 use crate::store::overview::LastTurn;
 
 /// Turns that are shown.
@@ -55,8 +56,19 @@ impl Inspector {
                 "cost": null,
             },
             "database": self.database(overview.free),
+            "caches": self.caches(),
             "losses": views::losses(&overview.losses),
         }))
+    }
+
+    /// What is kept to be given again.
+    fn caches(&self) -> Value {
+        let (none, live) = (CacheMetrics::default(), self.live.as_ref());
+        let caches = live.map_or(&none, |live| &live.bus.metrics().caches).all().map(|(name, counts)| {
+            let (hits, misses, entries) = (counts.hits.get(), counts.misses.get(), counts.entries.get());
+            (name.to_owned(), json!({ "hits": hits, "misses": misses, "entries": entries }))
+        });
+        Value::Object(caches.into_iter().collect())
     }
 
     /// When today began, for the owner.

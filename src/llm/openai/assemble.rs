@@ -320,6 +320,7 @@ impl Assemble for Assembler<'_> {
             usage: self.usage,
             latency_ms: 0,
             truncated,
+            cached: false,
         })
     }
 }

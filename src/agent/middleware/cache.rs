@@ -1,0 +1,228 @@
+//! Responses of models and results of tools that are given again for a while.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::around::{Around, Context, Inner, ModelCall, ModelRequest, ToolRun};
+use super::config::CacheConfig;
+use crate::agent::context::without_time;
+use crate::agent::error::TurnError;
+use crate::cache::{Cache, Found, Keep};
+use crate::llm::{ChatResponse, ToolCall, Usage, request_key};
+use crate::metrics::Metrics;
+use crate::tools::{Cacheable, Executor, ToolOutcome};
+
+/// A larger response or result is not kept, in bytes.
+const LARGEST: usize = 256 * 1024;
+
+/// What is kept; a reload that does not change how much goes on with it.
+pub struct Caches {
+    capacity: u32,
+    responses: Cache<ChatResponse>,
+    tools: Cache<ToolOutcome>,
+}
+
+impl Caches {
+    pub fn new(capacity: u32) -> Self {
+        let entries = u64::from(capacity);
+        Self { capacity, responses: Cache::new(entries), tools: Cache::new(entries) }
+    }
+
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+}
+
+/// Model responses, where the configuration wants it.
+pub struct ResponseCache {
+    pub caches: Arc<Caches>,
+    pub config: CacheConfig,
+    pub metrics: Arc<Metrics>,
+}
+
+#[async_trait]
+impl Around<ModelCall> for ResponseCache {
+    fn name(&self) -> &'static str {
+        "cache"
+    }
+
+    async fn run(
+        &self,
+        _: &Context<'_>,
+        request: ModelRequest,
+        inner: &mut Inner<'_, ModelCall>,
+    ) -> Result<ChatResponse, TurnError> {
+        let fits = self.config.any_temperature || request.chat.temperature == Some(0.0);
+        let key = if fits { request_key(&request.provider, &request.chat, without_time) } else { None };
+        let Some(key) = key else { return inner.run(request).await };
+        let again = request.clone();
+        let make = async {
+            let response = inner.run(request).await?;
+            let keep = if response.text.len() <= LARGEST { Keep::Yes } else { Keep::No };
+            Ok((response, keep))
+        };
+        let counts = &self.metrics.caches.responses;
+        match self.caches.responses.get_or(key, self.config.ttl.0, counts, make).await {
+            Found::Kept(response) => {
+                Ok(ChatResponse { usage: Usage::default(), latency_ms: 0, cached: true, ..response })
+            }
+            Found::Made(response) => Ok(response),
+            Found::Failed(error) => Err(error),
+            Found::Nothing => inner.run(again).await,
+        }
+    }
+}
+
+/// Results of the tools that declare themselves cacheable.
+pub struct ToolCache {
+    pub caches: Arc<Caches>,
+    pub tools: Arc<Executor>,
+    pub metrics: Arc<Metrics>,
+}
+
+#[async_trait]
+impl Around<ToolRun> for ToolCache {
+    fn name(&self) -> &'static str {
+        "cache"
+    }
+
+    async fn run(
+        &self,
+        _: &Context<'_>,
+        call: ToolCall,
+        inner: &mut Inner<'_, ToolRun>,
+    ) -> Result<ToolOutcome, TurnError> {
+        let Some(Cacheable { key, ttl }) = self.tools.cacheable(&call) else { return inner.run(call).await };
+        let again = call.clone();
+        let make = async {
+            let outcome = inner.run(call).await?;
+            let small = outcome.result.content.len() <= LARGEST;
+            let keep = if small { Cacheable::keep(&outcome) } else { Keep::No };
+            Ok((outcome, keep))
+        };
+        match self.caches.tools.get_or(key, ttl, &self.metrics.caches.tools, make).await {
+            Found::Kept(mut outcome) => {
+                outcome.result.duration_ms = 0;
+                outcome.result.metadata.insert("cached".to_owned(), true.into());
+                Ok(outcome)
+            }
+            Found::Made(outcome) => Ok(outcome),
+            Found::Failed(error) => Err(error),
+            Found::Nothing => inner.run(again).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use daoyou_channels::{SessionKey, Trust};
+    use serde_json::{Value, json};
+    use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::agent::middleware::around::Handler;
+    use crate::agent::middleware::chain::Chain;
+    use crate::agent::{Locale, Phrases};
+    use crate::llm::ToolSpec;
+    use crate::tools::{Effect, Limits, Registry, Replay, Spill, Tool, ToolContext, ToolResult, plain_schema};
+
+    /// Says which run this is; fails, or does something, where the arguments want it.
+    struct Looks {
+        spec: ToolSpec,
+        replay: Replay,
+        runs: AtomicU32,
+    }
+
+    #[async_trait]
+    impl Tool for Looks {
+        fn spec(&self) -> &ToolSpec {
+            &self.spec
+        }
+
+        fn replay(&self) -> Replay {
+            self.replay
+        }
+
+        fn cache_ttl(&self) -> Option<Duration> {
+            Some(Duration::from_secs(60))
+        }
+
+        async fn call(&self, arguments: Value, _: &ToolContext) -> ToolOutcome {
+            let run = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
+            if arguments["a"] == "fail" {
+                return ToolResult::failed(format!("run {run}")).into();
+            }
+            let effect = Effect::Message { channel: String::new(), chat_id: String::new(), content: String::new() };
+            let effects = if arguments["a"] == "say" { vec![effect] } else { Vec::new() };
+            ToolOutcome { result: ToolResult::ok(format!("run {run}")), effects }
+        }
+    }
+
+    struct Runs(Arc<Executor>, ToolContext);
+
+    #[async_trait]
+    impl Handler<ToolRun> for Runs {
+        async fn handle(&mut self, call: ToolCall) -> Result<ToolOutcome, TurnError> {
+            Ok(self.0.run(&call, &self.1).await)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_result_is_given_again_for_the_same_arguments_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "integer"}}});
+        let mut registry = Registry::new(&[]);
+        for (name, replay) in [("looks", Replay::Idempotent), ("does", Replay::Once)] {
+            let spec =
+                ToolSpec { name: name.to_owned(), description: String::new(), parameters: plain_schema(&schema) };
+            registry.register(Arc::new(Looks { spec, replay, runs: AtomicU32::new(0) })).unwrap();
+        }
+        let spill = Arc::new(Spill::open(folder.path(), 1_000).unwrap());
+        let limits = Limits { timeout: Duration::from_secs(60), at_once: NonZeroUsize::MIN };
+        let tools = Arc::new(Executor::new(registry, spill, limits));
+        let metrics = Arc::new(Metrics::default());
+        let mut chain = Chain::default();
+        let caches = Arc::new(Caches::new(10));
+        chain.push(Arc::new(ToolCache { caches, tools: tools.clone(), metrics: metrics.clone() }));
+
+        let session = SessionKey::from("cli:direct");
+        let (meter, phrases) = (metrics.turns.meter(), Phrases::of(Locale::En));
+        let at = Context { session: &session, turn: Uuid::nil(), deadline: Instant::now(), meter: &meter, phrases };
+        let context = ToolContext {
+            session: session.clone(),
+            turn: Uuid::nil(),
+            call_id: "1".to_owned(),
+            channel: String::new(),
+            chat_id: String::new(),
+            trust: Trust::Owner,
+            cancel: CancellationToken::new(),
+        };
+        let mut handler = Runs(tools, context);
+        for (name, arguments, expected, again) in [
+            ("looks", r#"{"a":"x","n":1}"#, "run 1", false),
+            ("looks", r#"{ "n": 1, "a": "x" }"#, "run 1", true),
+            ("looks", r#"{"a":"x","n":2}"#, "run 2", false),
+            ("looks", r#"{"a":"fail"}"#, "Error: run 3", false),
+            ("looks", r#"{"a":"fail"}"#, "Error: run 4", false),
+            ("looks", r#"{"a":"say"}"#, "run 5", false),
+            ("looks", r#"{"a":"say"}"#, "run 6", false),
+            ("does", r#"{"a":"x"}"#, "run 1", false),
+            ("does", r#"{"a":"x"}"#, "run 2", false),
+        ] {
+            let call = ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments: arguments.to_owned() };
+            let result = chain.run(&at, call, &mut handler).await.unwrap().result;
+            let told = result.render();
+            assert!(told.starts_with(expected), "{name} {arguments}: {told}");
+            assert_eq!(result.metadata.get("cached").is_some(), again, "{name} {arguments}");
+        }
+        let counts = &metrics.caches.tools;
+        assert_eq!((counts.hits.get(), counts.misses.get(), counts.entries.get()), (1, 6, 2));
+    }
+}

@@ -1,0 +1,162 @@
+//! In which order middleware is called, and who is told of an error.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use daoyou_channels::SessionKey;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::around::{Around, Context, Handler, Inner, Passed, TurnRequest, TurnRun};
+use super::chain::Chain;
+use crate::agent::error::{ErrorCode, TurnError};
+use crate::agent::turn::Answer;
+use crate::agent::{Locale, Phrases};
+use crate::metrics::TurnMetrics;
+
+type Seen = Arc<Mutex<Vec<String>>>;
+
+/// What one middleware does beside adding its name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Does {
+    Nothing,
+    FailsBefore,
+    Answers,
+    FailsAfter,
+    ChangesError,
+    /// Runs what is inside a second time.
+    TriesAgain,
+}
+
+struct Layer {
+    name: &'static str,
+    does: Does,
+    seen: Seen,
+}
+
+impl Layer {
+    fn note(&self, what: &str) {
+        self.seen.lock().unwrap().push(format!("{what} {}", self.name));
+    }
+}
+
+fn failed(operation: &'static str) -> TurnError {
+    TurnError::new(ErrorCode::Internal, operation)
+}
+
+#[async_trait]
+impl Around<TurnRun> for Layer {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    async fn before(&self, _: &Context<'_>, mut request: TurnRequest) -> Result<Passed<TurnRun>, TurnError> {
+        self.note("before");
+        request.text.push_str(self.name);
+        match self.does {
+            Does::FailsBefore => Err(failed("before")),
+            Does::Answers => Ok(Passed::Answered(Answer { reply: format!("kept {}", request.text) })),
+            _ => Ok(Passed::On(request)),
+        }
+    }
+
+    async fn run(
+        &self,
+        _: &Context<'_>,
+        request: TurnRequest,
+        inner: &mut Inner<'_, TurnRun>,
+    ) -> Result<Answer, TurnError> {
+        let first = inner.run(request.clone()).await;
+        if self.does == Does::TriesAgain && first.is_err() { inner.run(request).await } else { first }
+    }
+
+    async fn after(&self, _: &Context<'_>, mut answer: Answer) -> Result<Answer, TurnError> {
+        self.note("after");
+        answer.reply.push_str(self.name);
+        if self.does == Does::FailsAfter { Err(failed("after")) } else { Ok(answer) }
+    }
+
+    async fn on_error(&self, _: &Context<'_>, error: TurnError) -> TurnError {
+        self.note("error");
+        if self.does == Does::ChangesError { TurnError::new(error.code, "changed") } else { error }
+    }
+}
+
+struct Turn {
+    fails: u32,
+    seen: Seen,
+}
+
+#[async_trait]
+impl Handler<TurnRun> for Turn {
+    async fn handle(&mut self, request: TurnRequest) -> Result<Answer, TurnError> {
+        self.seen.lock().unwrap().push("handle".to_owned());
+        if self.fails > 0 {
+            self.fails -= 1;
+            return Err(failed("handler"));
+        }
+        Ok(Answer { reply: format!("<{}>", request.text) })
+    }
+}
+
+/// What comes of it, and who was called, in order.
+async fn run(layers: &[(&'static str, Does)], fails: u32) -> (Result<String, &'static str>, String) {
+    let seen = Seen::default();
+    let mut chain = Chain::default();
+    for (name, does) in layers.iter().copied() {
+        chain.push(Arc::new(Layer { name, does, seen: seen.clone() }));
+    }
+    let (metrics, session) = (TurnMetrics::default(), SessionKey::from("cli:direct"));
+    let meter = metrics.meter();
+    let (deadline, phrases) = (Instant::now(), Phrases::of(Locale::En));
+    let context = Context { session: &session, turn: Uuid::nil(), deadline, meter: &meter, phrases };
+    let mut turn = Turn { fails, seen: seen.clone() };
+    let request = TurnRequest { text: "t".to_owned() };
+    let answer = chain.run(&context, request, &mut turn).await;
+    let calls = seen.lock().unwrap().join(", ");
+    (answer.map(|answer| answer.reply).map_err(|error| error.operation), calls)
+}
+
+#[tokio::test]
+async fn requests_go_in_by_the_order_and_responses_come_out_by_the_reverse() {
+    use Does::{Answers, ChangesError, FailsAfter, FailsBefore, Nothing, TriesAgain};
+    type Row = ([Does; 3], u32, Result<&'static str, &'static str>, &'static str);
+    let table: [Row; 9] = [
+        ([Nothing; 3], 0, Ok("<tabc>cba"), "before a, before b, before c, handle, after c, after b, after a"),
+        ([Nothing, Answers, Nothing], 0, Ok("kept tabba"), "before a, before b, after b, after a"),
+        ([Nothing, FailsBefore, Nothing], 0, Err("before"), "before a, before b, error a, error b"),
+        ([FailsBefore, Nothing, Nothing], 0, Err("before"), "before a, error a"),
+        ([Nothing; 3], 1, Err("handler"), "before a, before b, before c, handle, error a, error b, error c"),
+        (
+            [Nothing, FailsAfter, Nothing],
+            0,
+            Err("after"),
+            "before a, before b, before c, handle, after c, after b, error a, error b, error c",
+        ),
+        (
+            [Nothing, ChangesError, Nothing],
+            1,
+            Err("changed"),
+            "before a, before b, before c, handle, error a, error b, error c",
+        ),
+        // A second try that goes well is told to nobody.
+        (
+            [Nothing, TriesAgain, Nothing],
+            1,
+            Ok("<tabc>cba"),
+            "before a, before b, before c, handle, handle, after c, after b, after a",
+        ),
+        (
+            [Nothing, TriesAgain, Nothing],
+            2,
+            Err("handler"),
+            "before a, before b, before c, handle, handle, error a, error b, error c",
+        ),
+    ];
+    for (does, fails, expected, called) in table {
+        let layers = [("a", does[0]), ("b", does[1]), ("c", does[2])];
+        let (answer, calls) = run(&layers, fails).await;
+        assert_eq!((answer, calls.as_str()), (expected.map(str::to_owned), called), "{does:?}");
+    }
+    assert_eq!(run(&[], 0).await, (Ok("<t>".to_owned()), "handle".to_owned()));
+}

@@ -1,0 +1,98 @@
+//! `agent.middleware` and the settings of those that have any.
+
+use daoyou_channels::settings::Span;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The middleware there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MiddlewareName {
+    /// Sizes and ids of every call in the log, at debug level.
+    Logging,
+    /// How long model calls take, for `/metrics`.
+    Timing,
+    /// Secrets of the configuration are struck out of what the model reads of tools, and of replies.
+    Redaction,
+    /// `[agent.budget]`.
+    Budget,
+    /// `[agent.rate_limit]`.
+    RateLimit,
+    /// `[agent.cache]`, and the results of tools that may be given again.
+    Cache,
+}
+
+impl MiddlewareName {
+    /// All of them, in the usual order: what changes a request stands before what counts or keeps it.
+    pub const ALL: [Self; 6] =
+        [Self::Logging, Self::Timing, Self::Redaction, Self::Budget, Self::RateLimit, Self::Cache];
+
+    /// As it is written in the configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Logging => "logging",
+            Self::Timing => "timing",
+            Self::Redaction => "redaction",
+            Self::Budget => "budget",
+            Self::RateLimit => "rate_limit",
+            Self::Cache => "cache",
+        }
+    }
+}
+
+/// `[agent.budget]`: when no further model call is made. Absent is no limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetConfig {
+    /// Tokens of one session, since its last `/new`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub session_tokens: Option<u64>,
+    /// Tokens of all sessions together, since midnight in `agent.timezone`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub day_tokens: Option<u64>,
+    /// Money for one session, in the currency of the prices; services in different currencies are counted apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.000_001))]
+    pub session_cost: Option<f64>,
+    /// Money for all sessions together, since midnight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.000_001))]
+    pub day_cost: Option<f64>,
+}
+
+/// `[agent.rate_limit]`: beyond it, turns wait for their next model call. Absent is no limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RateLimitConfig {
+    /// Model calls of one session in any minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub session_per_minute: Option<u32>,
+    /// Model calls of all sessions in any minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub per_minute: Option<u32>,
+}
+
+/// `[agent.cache]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CacheConfig {
+    /// Give a model's response again when it is asked the same with `temperature = 0`.
+    pub responses: bool,
+    /// Also with any other temperature, or none.
+    pub any_temperature: bool,
+    /// How long a response is given again.
+    pub ttl: Span,
+    /// Responses that are kept, and as many results of tools.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub capacity: u32,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self { responses: false, any_temperature: false, ttl: Span::from_secs(300), capacity: 1_000 }
+    }
+}

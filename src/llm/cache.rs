@@ -1,0 +1,62 @@
+//! What makes two requests the same.
+
+use serde_json::json;
+
+use super::ChatRequest;
+use crate::cache::Key;
+
+/// The key of a request to `provider`: everything that the answer may depend on. `as_asked` gives a message's content
+/// without what is new in each request and does not count.
+pub fn request_key(provider: &str, request: &ChatRequest, as_asked: impl Fn(&str) -> String) -> Option<Key> {
+    // Taken apart, so that whatever is added to requests is thought of here.
+    let ChatRequest { model, system, messages, tools, temperature, max_tokens } = request;
+    let mut messages = serde_json::to_value(messages).ok()?;
+    for message in messages.as_array_mut()? {
+        if message["role"] == "user"
+            && let Some(content) = message["content"].as_str()
+        {
+            message["content"] = as_asked(content).into();
+        }
+    }
+    let tools = serde_json::to_value(&**tools).ok()?;
+    let normal = json!([provider, model, &**system, messages, tools, temperature, max_tokens]);
+    Some(Key::of("response", &normal))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::llm::{ChatMessage, ToolSpec};
+
+    #[test]
+    fn every_part_of_a_request_counts_but_what_is_new_each_time() {
+        let request = || ChatRequest {
+            model: "m".to_owned(),
+            system: Arc::from("s"),
+            messages: vec![ChatMessage::user("hi at 10:00")],
+            tools: Arc::default(),
+            temperature: Some(0.0),
+            max_tokens: None,
+        };
+        let key = |provider: &str, request: &ChatRequest| {
+            request_key(provider, request, |text| text.split(" at ").next().unwrap_or_default().to_owned()).unwrap()
+        };
+        let usual = key("p", &request());
+        let later = ChatRequest { messages: vec![ChatMessage::user("hi at 11:00")], ..request() };
+        assert_eq!(key("p", &later), usual);
+        assert_ne!(key("q", &request()), usual);
+        let tool = ToolSpec { name: "t".to_owned(), description: String::new(), parameters: json!({}) };
+        for other in [
+            ChatRequest { model: "n".to_owned(), ..request() },
+            ChatRequest { system: Arc::from("t"), ..request() },
+            ChatRequest { messages: vec![ChatMessage::assistant("hi at 10:00")], ..request() },
+            ChatRequest { tools: Arc::from([tool]), ..request() },
+            ChatRequest { temperature: None, ..request() },
+            ChatRequest { max_tokens: Some(1), ..request() },
+        ] {
+            assert_ne!(key("p", &other), usual, "{other:?}");
+        }
+    }
+}

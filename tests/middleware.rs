@@ -1,0 +1,195 @@
+//! What stands around turns and model calls: budgets, the rate limit, the cache, redaction, and who is told of errors.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::{Answered, Message};
+use crate::support::invariants::{Journal, Witness, check, wait_settled};
+use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+
+fn setup(model: &Model) -> Setup {
+    Setup::new().model(model).hook(Hook::bearer("in"))
+}
+
+async fn ask(gateway: &Gateway, chat: &str, text: &str) -> Answered {
+    gateway.post("in", "?wait=30", &Message::new(text).chat(chat)).await
+}
+
+/// Asks, and is refused for the budget in a reply that holds all of `words`.
+async fn refused(gateway: &Gateway, chat: &str, words: &[&str]) {
+    let answered = ask(gateway, chat, "one more").await;
+    let reply = answered.text("reply");
+    assert_eq!(answered.body["error"]["code"], json!("budget"), "{answered:?}");
+    assert!(words.iter().all(|word| reply.contains(word)), "{reply}");
+}
+
+/// A session's budget: the reply says how much, no model is asked, a restart gives nothing back, `/new` does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_has_used_its_budget_asks_no_model() {
+    let model = Model::start().await;
+    model.script(|asked| Some(Reply::text(format!("to {}", asked.user)).usage(400, 200)));
+    let mut gateway = Gateway::start(setup(&model).set("agent.budget.session_tokens", 1_000)).await;
+    for text in ["first", "second"] {
+        assert_eq!(gateway.ask("in", "c", text).await, format!("to {text}"));
+    }
+    refused(&gateway, "c", &["1200 tokens of 1000 tokens", "`/new`"]).await;
+    gateway.restart().await;
+    refused(&gateway, "c", &["1200 tokens of 1000 tokens"]).await;
+    assert_eq!(model.count(), 2);
+    assert_eq!(gateway.ask("in", "other", "hi").await, "to hi", "another session has its own");
+    gateway.ask("in", "c", "/new").await;
+    assert_eq!(gateway.ask("in", "c", "afresh").await, "to afresh");
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// The day's budget holds for all sessions and within a turn; what a turn has used when the process dies is counted when
+/// it goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_budget_of_the_day_outlives_a_crash_in_the_middle_of_a_turn() {
+    let model = Model::start().await;
+    model.on("work", [Reply::tool("list_dir", &json!({"path": "."})).usage(400, 200)]);
+    let mut gateway = Gateway::new(setup(&model).set("agent.budget.day_tokens", 500));
+    gateway.crash_at("tool_result_committed=list_dir").up().await;
+    let id = gateway.accept("in", &Message::new("work").chat("c")).await;
+    gateway.wait_crash().await;
+    gateway.up().await;
+    let state = gateway.wait_done("in", &id).await;
+    assert_eq!((&state.body["error"]["code"], model.count()), (&json!("budget"), 1), "{state:?}");
+    let reply = state.text("reply");
+    assert!(reply.contains("600 tokens of 500 tokens") && reply.contains("00:00 (UTC)"), "{reply}");
+    refused(&gateway, "other", &["600 tokens of 500 tokens"]).await;
+    assert_eq!(model.count(), 1);
+
+    gateway.stop().await;
+    let price =
+        toml::Table::from_iter([("input", 1_000.0), ("output", 2_000.0)].map(|(k, v)| (k.to_owned(), v.into())));
+    *gateway.setup() = setup(&model)
+        .set("agent.locale", "zh")
+        .set("agent.budget.day_cost", 0.5)
+        .set("providers.scripted.price", price)
+        .set("providers.scripted.price.currency", "CNY");
+    gateway.up().await;
+    refused(&gateway, "c", &["0.80 CNY", "0.50 CNY", "预算"]).await;
+    assert_eq!(model.count(), 1);
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
+
+/// At the rate limit a turn waits, which can be stopped; others go on. A wait that is too long for a turn is told at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_the_rate_limit_a_turn_waits_and_others_go_on() {
+    let model = Model::start().await;
+    let limited = setup(&model).set("agent.rate_limit.session_per_minute", 1);
+    let mut gateway = Gateway::start(limited.clone()).await;
+    assert_eq!(gateway.ask("in", "c", "first").await, "echo: first");
+    let waits = gateway.accept("in", &Message::new("second").chat("c")).await;
+    until("the wait", async || gateway.logs().contains("waits for the rate limit").then_some(())).await;
+    assert_eq!(gateway.ask("in", "other", "hi").await, "echo: hi");
+    gateway.accept("in", &Message::new("/stop").chat("c")).await;
+    let state = gateway.wait_done("in", &waits).await;
+    assert_eq!((state.text("reply"), model.count()), ("(stopped)", 2), "{state:?}");
+
+    gateway.stop().await;
+    *gateway.setup() = limited.set("agent.turn_timeout", "20s");
+    gateway.up().await;
+    assert_eq!(gateway.ask("in", "c", "again").await, "echo: again");
+    let answered = ask(&gateway, "c", "too soon").await;
+    assert_eq!(answered.body["error"]["code"], json!("rate_limit"), "{answered:?}");
+    assert!(answered.text("reply").contains("session_per_minute = 1"), "{answered:?}");
+    assert_eq!(model.count(), 3);
+}
+
+/// Asked the same again, the model is not asked: journaled as given before, at no cost, and shown by `status`. What failed
+/// is asked again.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_request_is_answered_from_the_cache() {
+    let model = Model::start().await;
+    model.on("same", [Reply::text("the answer").usage(100, 20)]);
+    model.on("bad", [Reply::status(400)]);
+    let setup = setup(&model).set("agent.temperature", 0.0).set("agent.cache.responses", true);
+    let gateway = Gateway::start(setup).await;
+    for (text, requests) in [("same", 1), ("same", 1), ("bad", 2), ("bad", 3)] {
+        let answered = ask(&gateway, "c", text).await;
+        assert_eq!((answered.text("reply") == "the answer", model.count()), (text == "same", requests), "{answered:?}");
+        gateway.ask("in", "c", "/new").await;
+    }
+    wait_settled(&gateway.database()).await;
+    let journal = check(&gateway.database(), &Witness::default());
+    let responses: Vec<_> =
+        journal.steps.iter().filter(|step| step.kind == "response").map(|step| &step.body).collect();
+    let told = |body: &&Value| {
+        let response = &body["response"];
+        (response["cached"].as_bool(), response["usage"]["input_tokens"].as_u64())
+    };
+    assert_eq!(responses.iter().map(told).collect::<Vec<_>>(), [(None, Some(100)), (Some(true), Some(0))]);
+    let status = gateway.json(&["status"]).await;
+    assert_eq!(status["caches"]["responses"], json!({"hits": 1, "misses": 3, "entries": 1}));
+    assert_eq!((&status["today"]["input"], &status["today"]["turns"]), (&json!(100), &json!(4)));
+    let ran = gateway.run(&["status"]).await;
+    assert!(ran.stdout.contains("caches    responses 1 hits, 3 misses, 1 kept"), "{}", ran.stdout);
+}
+
+/// A secret of the configuration that a tool finds reaches neither model nor journal, and no reply.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_a_tool_finds_goes_nowhere() {
+    let model = Model::start().await;
+    let said = "The key is a-model-key, said the model.";
+    model.on("look", [Reply::tool("read_file", &json!({"path": "notes.txt"})), Reply::text(said).chunk_chars(3)]);
+    let gateway = Gateway::start(setup(&model)).await;
+    std::fs::write(gateway.workspace().join("notes.txt"), "key = a-model-key; hook = a-bearer-secret\n").unwrap();
+    assert_eq!(gateway.ask("in", "c", "look").await, "The key is (hidden), said the model.");
+    let request = model.requests_about("look")[1].to_string();
+    assert!(request.contains("key = (hidden); hook = (hidden)"), "{request}");
+    assert!(!request.contains("a-model-key") && !request.contains("a-bearer-secret"), "{request}");
+    wait_settled(&gateway.database()).await;
+    let journal = Journal::read(&gateway.database()).unwrap();
+    let kept = format!("{:?}{:?}{:?}", journal.steps, journal.messages, journal.outbox);
+    assert!(!kept.contains("a-model-key") && !kept.contains("a-bearer-secret"), "{kept}");
+
+    model.on("tell", [Reply::tool("message", &json!({"content": "it is a-model-key"})), Reply::text("told")]);
+    assert_eq!(gateway.ask("in", "c", "tell").await, "told");
+    let journal = Journal::read(&gateway.database()).unwrap();
+    let sent = journal.outbox.iter().find(|row| row.slot.starts_with("tool:")).map(|row| row.body["content"].clone());
+    assert_eq!(sent, Some(json!("it is (hidden)")));
+    assert_eq!(gateway.ask("in", "c", "go on").await, "echo: go on");
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// An error passes each middleware, the log and the count once; a try that failed and was made good passes none.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_is_told_once_and_a_retry_that_goes_well_is_not() {
+    let model = Model::start().await;
+    model.nth(1, Reply::status(500));
+    model.on("fails", [Reply::status(401)]);
+    let gateway = Gateway::start(setup(&model).set("log.level", "debug")).await;
+    let lines = |words: &[&str]| {
+        let logs = gateway.logs();
+        logs.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    };
+    assert_eq!(gateway.ask("in", "c", "flaky").await, "echo: flaky");
+    assert_eq!(model.count(), 2);
+    assert_eq!((lines(&["a turn failed"]), lines(&["middleware", "failed"])), (0, 0), "{}", gateway.logs());
+
+    let answered = ask(&gateway, "c", "fails").await;
+    assert_eq!(answered.body["error"]["code"], json!("llm_auth"), "{answered:?}");
+    assert_eq!(lines(&["ERROR", "a turn failed", "llm_auth", "status=502", "retryable=false"]), 1);
+    for around in ["around=\"model_call\"", "around=\"turn\""] {
+        assert_eq!(lines(&["failed", around]), 1, "{around}: {}", gateway.logs());
+    }
+    let failures = gateway.client.get(gateway.url("/metrics")).bearer_auth(gateway.token()).send().await.unwrap();
+    let page = failures.text().await.unwrap();
+    assert!(page.contains("daoyou_turn_failures_total{code=\"llm_auth\"} 1\n"), "{page}");
+    assert!(page.contains("daoyou_model_calls_total{provider=\"scripted\",outcome=\"ok\"} 1\n"), "{page}");
+}
+
+/// A name that is no middleware is one clear fault, and nothing starts.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_middleware_is_one_clear_fault() {
+    let setup = Setup::new().set("agent.middleware", vec!["logging", "budgets"]);
+    let ran = Gateway::new(setup).run(&["config", "check"]).await;
+    let faults: Vec<_> = ran.stdout.lines().chain(ran.stderr.lines()).filter(|line| line.contains("agent.")).collect();
+    assert!(ran.code != Some(0) && faults.len() == 1, "{ran:?}");
+    let fault = "agent.middleware[1]: \"budgets\" is not known; the nearest known is \"budget\"; allowed: \"logging\"";
+    assert!(faults[0].contains(fault), "{}", faults[0]);
+}
