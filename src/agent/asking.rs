@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::context::estimate_tokens;
 use super::flight::FlightSlot;
 use super::progress::Progress;
+use super::spending;
 use super::turn::Turn;
 use super::watch::Watch;
 use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ToolCall, ToolSpec, Usage};
@@ -40,6 +41,10 @@ impl Turn<'_> {
         make_ids_unique(&mut response.tool_calls, &progress.messages);
         if response.usage == Usage::default() {
             response.usage = estimate_usage(&request, &response);
+        }
+        spending::price(&mut response, self.model, self.prices);
+        if let Some(cost) = &response.cost {
+            self.meter.model_cost(&response.provider, &self.model.model, &cost.currency, cost.micros);
         }
         let Usage { input_tokens, output_tokens, cached_tokens } = response.usage;
         self.meter.model_used(

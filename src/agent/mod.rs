@@ -16,6 +16,7 @@ mod ending;
 mod flight;
 mod journal;
 mod progress;
+mod spending;
 mod think;
 mod turn;
 
@@ -23,8 +24,10 @@ mod asking;
 mod calling;
 mod watch;
 
+mod cost;
 mod history;
 mod phrases;
+mod points;
 mod skill_names;
 mod slash;
 

@@ -9,6 +9,7 @@ mod inspect;
 mod metrics;
 mod routes;
 mod token;
+pub mod points;
 pub mod views;
 
 mod server;

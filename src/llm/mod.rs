@@ -16,7 +16,7 @@ pub use config::{ProviderConfig, ProviderKind};
 pub use error::{LlmError, LlmErrorKind};
 pub use models::{ModelChoice, ModelError, Models, OFFLINE, ProviderFault};
 pub use offline::OfflineProvider;
-pub use prices::Price;
+pub use prices::{Cost, Price, costs_in_words};
 pub use provider::{Delta, DeltaSink, NoDeltas, Provider};
 pub use remote::{EventTooLong, HttpClients, Probe, RemoteProvider, SseReader, install_crypto};
 pub use services::{SERVICES, Service};

@@ -190,9 +190,9 @@ impl Models {
         self.model_alone(wanted)
     }
 
-    /// What the tokens of a provider cost, where that is known.
-    pub fn price(&self, provider: &str) -> Option<&Price> {
-        self.prices.get(provider)
+    /// What the tokens of a provider's model cost, where that is known.
+    pub fn price(&self, provider: &str, _model: &str) -> Option<Price> {
+        self.prices.get(provider).cloned()
     }
 
     /// Each provider that is set up or found, with its usual model (empty where its server does not say); `offline` is
