@@ -253,7 +253,9 @@ pub enum SessionsCommand {
 #[derive(Clone, Debug, Subcommand)]
 pub enum TurnsCommand {
     /// List the last turns: each is a point that its conversation can go back to
-    #[command(after_help = "Examples:\n  daoyou turns list\n  daoyou turns list --session cli:direct --limit 10 --json")]
+    #[command(
+        after_help = "Examples:\n  daoyou turns list\n  daoyou turns list --session cli:direct --limit 10 --json"
+    )]
     List {
         /// Only those of this conversation
         #[arg(long, value_name = "KEY")]

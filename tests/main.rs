@@ -13,9 +13,11 @@ mod tidy;
 
 mod backup;
 mod canary;
+mod checkpoint;
 mod cli;
 mod commands;
 mod config;
+mod cost;
 mod crash;
 mod damage;
 mod delivery;

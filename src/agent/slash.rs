@@ -50,7 +50,10 @@ pub enum SessionChange {
     /// `/model NAME`; `None` is the configured one.
     Model(Option<String>),
     /// `/checkpoint NAME`.
-    NamePoint { turn: Uuid, name: String },
+    NamePoint {
+        turn: Uuid,
+        name: String,
+    },
     /// `/restore ID`.
     Restore(Point),
 }

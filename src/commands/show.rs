@@ -7,7 +7,13 @@ use serde_json::Value;
 /// Columns of a list, as `(heading, key)`.
 pub type Columns = &'static [(&'static str, &'static str)];
 
-pub const SESSIONS: Columns = &[("SESSION", "session"), ("MESSAGES", "messages"), ("TOKENS", "tokens"), ("COST", "cost"), ("LAST USED", "updated_at")];
+pub const SESSIONS: Columns = &[
+    ("SESSION", "session"),
+    ("MESSAGES", "messages"),
+    ("TOKENS", "tokens"),
+    ("COST", "cost"),
+    ("LAST USED", "updated_at"),
+];
 pub const TURNS: Columns = &[
     ("TURN", "turn"),
     ("STATE", "state"),
@@ -105,7 +111,9 @@ pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
     }
     let steps = turn["steps"].as_array().map_or(0, Vec::len);
     match (turn["intact"] == true, steps) {
-        (false, _) => writeln!(out, "the hash chain of these steps is broken: they were changed after they were written")?,
+        (false, _) => {
+            writeln!(out, "the hash chain of these steps is broken: they were changed after they were written")?
+        }
         (true, 0) => writeln!(out, "no steps are kept of this turn")?,
         (true, _) => writeln!(out, "the hash chain of these {steps} steps holds")?,
     }

@@ -9,7 +9,10 @@ pub enum Query {
     Sessions,
     Session(String),
     /// Of one session, or of all; so many at most.
-    Turns { session: Option<String>, limit: Option<u32> },
+    Turns {
+        session: Option<String>,
+        limit: Option<u32>,
+    },
     /// By its id, or the beginning of it.
     Turn(String),
     Queue,
@@ -52,7 +55,10 @@ pub enum Change {
     /// The session of a turn goes on as it was right after it.
     Restore(String),
     /// A new session begins as that of a turn was right after it.
-    Fork { turn: String, session: Option<String> },
+    Fork {
+        turn: String,
+        session: Option<String>,
+    },
     Retry(Uuid),
     Drop(Uuid),
     /// The owner knows of the losses.

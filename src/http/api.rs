@@ -80,7 +80,8 @@ async fn change(hub: &Arc<Hub>, change: Change) -> Answer {
 
 async fn make(hub: &Hub, change: Change) -> Answer {
     let what = change.what();
-    let made = hub.bus.store().write(Commit::Synced, move |connection| settle(views::change(connection, &change))).await??;
+    let made =
+        hub.bus.store().write(Commit::Synced, move |connection| settle(views::change(connection, &change))).await??;
     let Changed { answer, then } = made.ok_or_else(|| none(&what))?;
     match then {
         Then::Nothing => {}

@@ -7,9 +7,9 @@ mod directory;
 mod health;
 mod inspect;
 mod metrics;
+pub mod points;
 mod routes;
 mod token;
-pub mod points;
 pub mod views;
 
 mod server;

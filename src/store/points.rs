@@ -216,9 +216,8 @@ pub fn line(connection: &Connection, point: &Point) -> Result<Option<PointLine>,
          LEFT JOIN point_names n ON n.session = m.session AND n.turn = m.turn
          WHERE m.session = ? AND m.turn = ? AND m.seq >= ? AND m.seq < ? AND m.role = 'user' LIMIT 1",
     )?;
-    let read = |row: &rusqlite::Row<'_>| {
-        Ok(PointLine { turn: *turn, at: row.get(0)?, body: row.get(1)?, name: row.get(2)? })
-    };
+    let read =
+        |row: &rusqlite::Row<'_>| Ok(PointLine { turn: *turn, at: row.get(0)?, body: row.get(1)?, name: row.get(2)? });
     Ok(statement.query_row(params![session, turn.to_string(), from, to], read).optional()?)
 }
 
@@ -296,7 +295,8 @@ fn only(id: &str, turns: Vec<String>) -> Result<Uuid, PointError> {
         [] => Err(PointError::Unknown(id.to_owned())),
         [turn] => Ok(turn.parse().map_err(StoreError::from)?),
         several => {
-            let several = several.iter().map(|turn| turn.parse()).collect::<Result<_, _>>().map_err(StoreError::from)?;
+            let several =
+                several.iter().map(|turn| turn.parse()).collect::<Result<_, _>>().map_err(StoreError::from)?;
             Err(PointError::Ambiguous { id: id.to_owned(), several })
         }
     }

@@ -9,7 +9,7 @@ const SESSION: &str = "cli:direct";
 /// A finished turn that said `text`, with a step in its journal.
 fn live(connection: &Connection, number: u32, text: &str) -> Result<Uuid, StoreError> {
     // Ids of known order, which share their beginning.
-    let id = Uuid::from_u128((0x019a_2b3c_4d5e_7000_8000_0000_0000_0000 + u128::from(number)) | (u128::from(number) << 80));
+    let id = Uuid::from_u128(0x019a_2b3c_4d50_7000_8000_0000_0000_0000 + (u128::from(number) << 80));
     accept(connection, id, text)?;
     inbox::start(connection, inbox::last_seq(connection)?, id)?;
     turn_steps::append(connection, id, "note", &format!(r#"{{"step":"note","text":"{text}"}}"#))?;
@@ -53,9 +53,7 @@ fn view(connection: &Connection, session: &str) -> Result<String, StoreError> {
     Ok(words.collect::<Vec<_>>().join(" "))
 }
 
-async fn with_store<T: Send + 'static>(
-    work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
-) -> T {
+async fn with_store<T: Send + 'static>(work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static) -> T {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
     store.write(Commit::Logged, work).await.unwrap()

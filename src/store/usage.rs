@@ -188,7 +188,8 @@ mod tests {
         let costs = |spent: &Spent| spent.costs.iter().map(|(c, n)| format!("{n} {c}")).collect::<Vec<_>>().join(", ");
         assert_eq!((session.tokens.turns, session.tokens.input, costs(&session).as_str()), (2, 60, "5 CNY, 1000 USD"));
         assert_eq!((first.tokens.turns, first.tokens.output, costs(&first).as_str()), (1, 2, "5 CNY, 700 USD"));
-        let names: Vec<_> = all.models.iter().map(|m| (m.provider.as_str(), m.model.as_str(), m.tokens.input)).collect();
+        let names: Vec<_> =
+            all.models.iter().map(|m| (m.provider.as_str(), m.model.as_str(), m.tokens.input)).collect();
         assert_eq!(names, [("a", "a/x", 80), ("b", "b/y", 20)], "with a price or without, one line a model");
         assert_eq!(all.models[0].tokens.turns, 3);
     }
