@@ -175,7 +175,7 @@ async fn a_damaged_journal_is_refused_and_nothing_changes() {
 
     for (args, words) in [
         (["turns", "restore", "ffffffff"], "there is no turn ffffffff; `daoyou turns list`"),
-        (["turns", "show", "nonsense"], "is no turn's id"),
+        (["turns", "show", "nonsense"], "is no id"),
         (["turns", "restore", &two[..4]], "several turns"),
     ] {
         let refused = gateway.run(&args).await;

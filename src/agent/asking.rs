@@ -44,7 +44,7 @@ impl Turn<'_> {
         }
         spending::price(&mut response, self.model, self.prices);
         if let Some(cost) = &response.cost {
-            self.meter.model_cost(&response.provider, &self.model.model, &cost.currency, cost.micros);
+            self.meter.model_cost(self.model.provider.name(), &self.model.model, &cost.currency, cost.micros);
         }
         let Usage { input_tokens, output_tokens, cached_tokens } = response.usage;
         self.meter.model_used(

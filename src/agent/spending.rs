@@ -20,7 +20,8 @@ pub struct ModelSpending {
 impl Spending {
     /// Counts a response in a turn that `asked` the model `PROVIDER/MODEL`.
     pub fn count(&mut self, response: &ChatResponse, asked: &str) {
-        let one = self.0.entry(charged_to(response, asked)).or_default();
+        let name = if response.answered_by.is_empty() { asked } else { &response.answered_by };
+        let one = self.0.entry(name.to_owned()).or_default();
         one.usage += response.usage;
         let Some(cost) = &response.cost else { return };
         match &mut one.cost {
@@ -47,25 +48,11 @@ impl Spending {
     }
 }
 
-/// Notes in a response who answered it and what it cost, at the prices of now.
-pub fn price(response: &mut ChatResponse, asked: &ModelChoice, models: &Models) {
-    if response.provider.is_empty() {
-        asked.provider.name().clone_into(&mut response.provider);
-    }
-    let asked = format!("{}/{}", asked.provider.name(), asked.model);
-    let charged_to = charged_to(response, &asked);
-    let (provider, model) = charged_to.split_once('/').unwrap_or((&charged_to, ""));
+/// Notes in a response who gave it, and what it cost at the prices of now.
+pub fn price(response: &mut ChatResponse, answered: &ModelChoice, models: &Models) {
+    let (provider, model) = (answered.provider.name(), answered.model.as_str());
+    response.answered_by = format!("{provider}/{model}");
     response.cost = models.price(provider, model).map(|price| price.cost(response.usage));
-}
-
-/// The model that was asked, under the name that it was asked by: services answer under longer ones. Where another
-/// provider answered in its stead, that one's own name for its model.
-fn charged_to(response: &ChatResponse, asked: &str) -> String {
-    let asked_provider = asked.split('/').next().unwrap_or_default();
-    if response.provider.is_empty() || response.provider == asked_provider {
-        return asked.to_owned();
-    }
-    format!("{}/{}", response.provider, response.model)
 }
 
 #[cfg(test)]
@@ -74,9 +61,8 @@ mod tests {
 
     #[test]
     fn each_response_is_charged_to_the_model_that_gave_it() {
-        let response = |provider: &str, model: &str, tokens: u64, cost: Option<(u64, &str)>| ChatResponse {
-            provider: provider.to_owned(),
-            model: model.to_owned(),
+        let response = |answered_by: &str, tokens: u64, cost: Option<(u64, &str)>| ChatResponse {
+            answered_by: answered_by.to_owned(),
             usage: Usage { input_tokens: tokens, ..Usage::default() },
             cost: cost.map(|(micros, currency)| Cost { micros, currency: currency.to_owned() }),
             ..ChatResponse::default()
@@ -84,11 +70,11 @@ mod tests {
         let mut spending = Spending::default();
         for one in [
             // As an older program wrote it.
-            response("", "m-2026-01-01", 1, None),
-            response("a", "m-2026-01-01", 2, Some((10, "USD"))),
-            response("b", "n", 4, Some((5, "CNY"))),
-            response("a", "m", 8, Some((20, "USD"))),
-            response("a", "m", 16, Some((99, "EUR"))),
+            response("", 1, None),
+            response("a/m", 2, Some((10, "USD"))),
+            response("b/n", 4, Some((5, "CNY"))),
+            response("a/m", 8, Some((20, "USD"))),
+            response("a/m", 16, Some((99, "EUR"))),
         ] {
             spending.count(&one, "a/m");
         }

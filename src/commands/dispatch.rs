@@ -6,7 +6,7 @@ use anyhow::Context;
 use daoyou_channels::Finding;
 use serde_json::Value;
 
-use super::data::{change, inspect, look, parse_id};
+use super::data::{change, inspect, look, parse_beginning, parse_id};
 use super::prepared::{Prepared, chats_here};
 use super::{Exit, agent, backup, chat, doctor, findings, gateway, papers, service, show, status};
 use crate::cli::{
@@ -153,14 +153,14 @@ async fn turns(command: &TurnsCommand, home: &Home) -> anyhow::Result<Exit> {
             print(&list, *output, |out| show::table(&list, show::TURNS, "no turns yet", out))
         }
         TurnsCommand::Show(TurnItem { id, output }) => {
-            let turn = look(Query::Turn(id.clone()), home).await?;
+            let turn = look(Query::Turn(parse_beginning(id)?), home).await?;
             print(&turn, *output, |out| show::turn(&turn, out))
         }
         TurnsCommand::Restore(TurnItem { id, output }) => {
-            changed(&change(Change::Restore(id.clone()), home).await?, *output)
+            changed(&change(Change::Restore(parse_beginning(id)?), home).await?, *output)
         }
         TurnsCommand::Fork { turn: TurnItem { id, output }, session } => {
-            let forked = change(Change::Fork { turn: id.clone(), session: session.clone() }, home).await?;
+            let forked = change(Change::Fork { turn: parse_beginning(id)?, session: session.clone() }, home).await?;
             print(&forked, *output, |out| writeln!(out, "{}", show::text(&forked["session"])))
         }
     }

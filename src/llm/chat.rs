@@ -107,9 +107,9 @@ pub struct ChatResponse {
     pub tool_calls: Vec<ToolCall>,
     /// The model as the service names it.
     pub model: String,
-    /// The provider that answered; empty in what an older program wrote.
+    /// Who answered, as it was asked: `PROVIDER/MODEL`; empty in what an older program wrote.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub provider: String,
+    pub answered_by: String,
     #[serde(default)]
     pub usage: Usage,
     /// What it cost at the price of that time, where one was known.

@@ -47,7 +47,9 @@ pub struct PointLine {
 /// Why a session cannot go back to a point.
 #[derive(Debug, thiserror::Error)]
 pub enum PointError {
-    #[error("{0:?} is no turn's id: it is the beginning of one, {SHORTEST} characters or more, such as 019a2b3c-4d5e")]
+    #[error(
+        "{0:?} is no id; ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b, and {SHORTEST} or more characters of it will do"
+    )]
     NoId(String),
     #[error("there is no turn {0}; `daoyou turns list` shows those that there are")]
     Unknown(String),

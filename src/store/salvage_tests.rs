@@ -230,6 +230,7 @@ fn what_the_first_version_wrote_is_taken_over() {
     source.execute_batch(include_str!("migrations/0001_spine.sql")).unwrap();
     source.execute_batch("INSERT INTO usage VALUES ('t1', 's', 'openai/gpt-4o', 100, 20, 60, 5)").unwrap();
     let target = folder.path().join("new.db");
+    File::create(&target).unwrap();
     super::rows::take_over(&source, &target, false).unwrap();
     let spent = super::usage::spent(&Connection::open(target).unwrap(), super::usage::Scope::Session("s")).unwrap();
     assert_eq!((spent.tokens.input, spent.models[0].provider.as_str()), (100, "openai"));
