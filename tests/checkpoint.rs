@@ -222,3 +222,26 @@ async fn a_chat_lists_names_and_restores_its_own_points() {
     assert!(list.contains("可以返回的节点") && list.contains("before Rome"), "{list}");
     assert_eq!(model.refused(), Vec::<String>::new());
 }
+
+/// The order and what it changes are one commit with its reply: killed before it, the next start carries it out; killed
+/// after it, nothing is done again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_is_cut_off_is_carried_out_once() {
+    for point in ["turn_started=/restore", "end_committed=/restore"] {
+        let model = Model::start().await;
+        let mut gateway = Gateway::new(setup(&model));
+        gateway.crash_at(point).up().await;
+        for text in ["one", "two"] {
+            gateway.ask("in", "c", text).await;
+        }
+        let one = turn(&gateway, "one").await;
+        gateway.try_post("in", "", &Message::new(&format!("/restore {one}")).chat("c").id("r")).await;
+        gateway.wait_crash().await;
+        gateway.recover().await;
+        let shown = gateway.json(&["sessions", "show", SESSION]).await;
+        assert_eq!((&shown["epoch"], shown["messages"].as_array().unwrap().len()), (&json!(1), 2), "{point}");
+        gateway.ask("in", "c", "three").await;
+        assert_eq!(given(&model, "three"), ["one", "three"], "{point}");
+        check(&gateway.database(), &Witness::default());
+    }
+}

@@ -112,7 +112,7 @@ pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
     let steps = turn["steps"].as_array().map_or(0, Vec::len);
     match (turn["intact"] == true, steps) {
         (false, _) => {
-            writeln!(out, "the hash chain of these steps is broken: they were changed after they were written")?
+            writeln!(out, "the hash chain of these steps is broken: they were changed after they were written")?;
         }
         (true, 0) => writeln!(out, "no steps are kept of this turn")?,
         (true, _) => writeln!(out, "the hash chain of these {steps} steps holds")?,

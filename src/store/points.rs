@@ -1,7 +1,7 @@
 //! Points that a conversation can go back to: the end of each turn. Nothing is deleted: going back begins a new epoch with
 //! the messages as they were, and a fork is a new session that begins with them.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use uuid::Uuid;
 
 use super::inbox::{self, State};
@@ -100,35 +100,29 @@ pub fn settle<T>(result: Result<T, PointError>) -> Result<Result<T, PointError>,
 
 /// The turn whose id, or that of one of its messages, is or begins with `id`.
 pub fn turn_of(connection: &Connection, id: &str) -> Result<Uuid, PointError> {
-    let beginning = beginning(id)?;
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT turn FROM inbox WHERE turn >= ?1 AND turn < ?1 || 'g'
-             UNION SELECT turn FROM inbox WHERE id >= ?1 AND id < ?1 || 'g' LIMIT 4",
-        )
-        .map_err(StoreError::from)?;
-    let turns = statement.query_map([&beginning], |row| row.get::<_, String>(0)).map_err(StoreError::from)?;
-    only(id, turns.collect::<Result<_, _>>().map_err(StoreError::from)?)
+    let found = turns(
+        connection,
+        "SELECT turn FROM inbox WHERE turn >= ?1 AND turn < ?1 || 'g'
+         UNION SELECT turn FROM inbox WHERE id >= ?1 AND id < ?1 || 'g' LIMIT 4",
+        &[&beginning(id)?],
+    )?;
+    only(id, &found)
 }
 
 /// The turn of this session that `wanted` means: a name that was given to it, or its id or the beginning of it.
 pub fn turn_in(connection: &Connection, session: &str, wanted: &str) -> Result<Uuid, PointError> {
-    let named = connection
-        .prepare_cached("SELECT turn FROM point_names WHERE session = ? AND name = ?")
-        .and_then(|mut statement| statement.query_row([session, wanted], |row| row.get::<_, String>(0)).optional())
-        .map_err(StoreError::from)?;
-    if let Some(turn) = named {
-        return Ok(turn.parse().map_err(StoreError::from)?);
+    let named = "SELECT turn FROM point_names WHERE session = ? AND name = ?";
+    if let [turn] = turns(connection, named, &[&session, &wanted])?.as_slice() {
+        return Ok(*turn);
     }
     // Whatever else it is, nothing here has that name.
     let beginning = beginning(wanted).map_err(|_| PointError::Unknown(wanted.to_owned()))?;
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT DISTINCT turn FROM messages WHERE session = ?1 AND turn >= ?2 AND turn < ?2 || 'g' LIMIT 4",
-        )
-        .map_err(StoreError::from)?;
-    let turns = statement.query_map([session, &beginning], |row| row.get::<_, String>(0)).map_err(StoreError::from)?;
-    only(wanted, turns.collect::<Result<_, _>>().map_err(StoreError::from)?)
+    let found = turns(
+        connection,
+        "SELECT DISTINCT turn FROM messages WHERE session = ?1 AND turn >= ?2 AND turn < ?2 || 'g' LIMIT 4",
+        &[&session, &beginning],
+    )?;
+    only(wanted, &found)
 }
 
 /// The session of a turn, and its conversation right after it.
@@ -292,15 +286,17 @@ fn beginning(id: &str) -> Result<String, PointError> {
     if is_id { Ok(id.to_ascii_lowercase()) } else { Err(PointError::NoId(id.to_owned())) }
 }
 
-fn only(id: &str, turns: Vec<String>) -> Result<Uuid, PointError> {
-    match turns.as_slice() {
+fn turns(connection: &Connection, sql: &str, parameters: &[&dyn ToSql]) -> Result<Vec<Uuid>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map(parameters, |row| row.get::<_, String>(0))?;
+    rows.map(|turn| Ok(turn?.parse()?)).collect()
+}
+
+fn only(id: &str, turns: &[Uuid]) -> Result<Uuid, PointError> {
+    match turns {
         [] => Err(PointError::Unknown(id.to_owned())),
-        [turn] => Ok(turn.parse().map_err(StoreError::from)?),
-        several => {
-            let several =
-                several.iter().map(|turn| turn.parse()).collect::<Result<_, _>>().map_err(StoreError::from)?;
-            Err(PointError::Ambiguous { id: id.to_owned(), several })
-        }
+        [turn] => Ok(*turn),
+        several => Err(PointError::Ambiguous { id: id.to_owned(), several: several.to_vec() }),
     }
 }
 
