@@ -78,16 +78,6 @@ pub fn add(
     Ok(())
 }
 
-/// What all turns since `from_ms` used.
-pub fn since(connection: &Connection, from_ms: i64) -> Result<Tokens, StoreError> {
-    tokens(connection, Scope::Since(from_ms))
-}
-
-/// What all turns of a session used.
-pub fn of_session(connection: &Connection, session: &str) -> Result<Tokens, StoreError> {
-    tokens(connection, Scope::Session(session))
-}
-
 /// Tokens and money of these turns, together and by model.
 pub fn spent(connection: &Connection, scope: Scope<'_>) -> Result<Spent, StoreError> {
     let mut spent = Spent { tokens: tokens(connection, scope)?, ..Spent::default() };
