@@ -64,7 +64,7 @@ pub enum Command {
     /// List, show, export or clear conversations
     #[command(subcommand, after_help = "Example:\n  daoyou sessions list")]
     Sessions(SessionsCommand),
-    /// Look into turns, step by step
+    /// Look into turns step by step, and go back to one
     #[command(subcommand, after_help = "Example:\n  daoyou turns list")]
     Turns(TurnsCommand),
     /// Look after messages that could not be delivered
@@ -252,17 +252,49 @@ pub enum SessionsCommand {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum TurnsCommand {
-    /// List the last turns
-    #[command(after_help = "Example:\n  daoyou turns list")]
-    List(Output),
-    /// Show each step of a turn
-    #[command(after_help = "Example:\n  daoyou turns show 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b")]
-    Show {
-        /// The turn's id
-        id: String,
+    /// List the last turns: each is a point that its conversation can go back to
+    #[command(
+        after_help = "Examples:\n  daoyou turns list\n  daoyou turns list --session cli:direct --limit 10 --json"
+    )]
+    List {
+        /// Only those of this conversation
+        #[arg(long, value_name = "KEY")]
+        session: Option<String>,
+        /// How many
+        #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
+        limit: u32,
         #[command(flatten)]
         output: Output,
     },
+    /// Show each step of a turn, what it cost, and whether its record is whole
+    #[command(after_help = "Examples:\n  daoyou turns show 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b\n  \
+                            daoyou turns show 019a2b3c-4d5e --json")]
+    Show(TurnItem),
+    /// Put a conversation back to what it was right after a turn
+    ///
+    /// What was said later is no longer given to the model; nothing is deleted, and a later turn can be gone back to as
+    /// well. While the gateway runs, turns that are under way in that conversation end first.
+    #[command(after_help = "Example:\n  daoyou turns restore 019a2b3c-4d5e")]
+    Restore(TurnItem),
+    /// Begin a new conversation as another one was right after a turn; prints its key
+    #[command(after_help = "Examples:\n  daoyou turns fork 019a2b3c-4d5e\n  \
+                            daoyou turns fork 019a2b3c-4d5e --session cli:other-way")]
+    Fork {
+        #[command(flatten)]
+        turn: TurnItem,
+        /// What the new conversation is called [default: fork: and a number]
+        #[arg(long, value_name = "KEY")]
+        session: Option<String>,
+    },
+}
+
+/// One turn.
+#[derive(Clone, Debug, Args)]
+pub struct TurnItem {
+    /// Its id, or the beginning of it
+    pub id: String,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -472,6 +504,10 @@ mod tests {
             ("sessions show cli:direct --json", true),
             ("queue retry 0190 --json", true),
             ("turns show x", true),
+            ("turns list --session cli:direct --limit 3 --json", true),
+            ("turns list --limit 0", false),
+            ("turns restore", false),
+            ("turns fork 019a --session cli:x --json", true),
             ("config check --json", true),
             ("config", false),
             ("service install --user --dry-run", true),

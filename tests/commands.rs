@@ -28,7 +28,19 @@ fn contents<'a>(request: &'a Value, role: &str) -> Vec<&'a str> {
 /// What is asked, and all that must stand in the answer.
 type Table = &'static [(&'static str, &'static [&'static str])];
 
-const COMMANDS: &[&str] = &["/new", "/stop", "/status", "/model", "/session", "/cost", "/tools", "/skills", "/help"];
+const COMMANDS: &[&str] = &[
+    "/new",
+    "/stop",
+    "/status",
+    "/model",
+    "/session",
+    "/cost",
+    "/checkpoint",
+    "/restore",
+    "/tools",
+    "/skills",
+    "/help",
+];
 
 const ENGLISH: Table = &[
     ("/help", COMMANDS),

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 /// Writes `sessions` sessions of `each` messages into the store at `database`, which a gateway has created and left.
 /// Session `n` is that of chat `past-n` on the webhook `in`. Two messages, an inbox row and an outbox row are one turn.
 ///
-/// This knows the store's tables (migration 1) and changes with them.
+/// This knows the store's tables (migrations 1 and 2) and changes with them.
 pub fn fill(database: &Path, sessions: usize, each: usize) -> rusqlite::Result<()> {
     const TURN: &str = "printf('%08x-0000-7000-8000-%012x', s.n, t.n)";
     const NUMBERS: &str = "WITH RECURSIVE

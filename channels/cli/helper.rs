@@ -14,7 +14,7 @@ use super::host::Names;
 use super::layout::Face;
 
 /// The commands, and what may follow them.
-const COMMANDS: [(&str, &str); 16] = [
+const COMMANDS: [(&str, &str); 18] = [
     ("/help", ""),
     ("/new", ""),
     ("/stop", ""),
@@ -22,6 +22,8 @@ const COMMANDS: [(&str, &str); 16] = [
     ("/model", " [NAME]"),
     ("/session", " [KEY]"),
     ("/cost", ""),
+    ("/checkpoint", " [NAME]"),
+    ("/restore", " ID"),
     ("/history", " [COUNT]"),
     ("/add", " FILE"),
     ("/drop", " FILE"),

@@ -8,6 +8,7 @@ use super::context::estimate_tokens;
 use super::error::TurnError;
 use super::flight::FlightSlot;
 use super::progress::Progress;
+use super::spending;
 use super::turn::Turn;
 use super::watch::Watch;
 use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, ToolSpec, Usage, mend_messages};
@@ -47,6 +48,10 @@ impl Turn<'_> {
             response.tool_calls.clear();
         }
         sink.ids.settle(&mut response.tool_calls);
+        spending::price(&mut response, self.model, self.prices);
+        if let Some(cost) = &response.cost {
+            self.meter.model_cost(self.model.provider.name(), &self.model.model, &cost.currency, cost.micros);
+        }
         self.watch.used(response.usage);
         let Usage { input_tokens, output_tokens, cached_tokens } = response.usage;
         self.meter.model_used(

@@ -8,13 +8,14 @@ use uuid::Uuid;
 
 use super::progress::Progress;
 use super::slash::SessionChange;
+use super::spending::{ModelSpending, Spending};
 use crate::bus::{MessageBus, OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::llm::ChatMessage;
 use crate::metrics::{Outcome, Phase};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::usage::{self, Tokens};
-use crate::store::{Commit, Connection, StoreError, messages, meta, now_ms, turn_steps};
+use crate::store::{Commit, Connection, StoreError, messages, meta, now_ms, points, turn_steps};
 
 /// What the turn adds to its session.
 #[derive(Clone, Debug)]
@@ -96,6 +97,8 @@ impl Ending {
             SessionChange::None => {}
             SessionChange::NewEpoch => messages::new_epoch(connection, &last.session)?,
             SessionChange::Model(model) => messages::set_model(connection, &last.session, model.as_deref())?,
+            SessionChange::NamePoint { turn, name } => points::set_name(connection, &last.session, *turn, name)?,
+            SessionChange::Restore(point) => drop(points::restore(connection, point)?),
         }
         self.reply_draft(last)?.insert(connection)?;
         if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == self.turn.to_string()) {
@@ -114,19 +117,25 @@ impl Ending {
         let steps = turn_steps::of_turn(connection, self.turn)?;
         // A journal that cannot be believed adds nothing but the message and what was said about it.
         let progress = Progress::read(&steps).unwrap_or_default();
-        let usage = progress.usage;
+        let spending = progress.spending.clone();
         let said = said(user, progress, reason, &self.reply);
         let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
         let roles = said.iter().map(ChatMessage::role);
         messages::append(connection, session, self.turn, roles.zip(bodies))?;
-        if !self.model.is_empty() {
-            let used = Tokens {
-                turns: 1,
-                input: usage.input_tokens,
-                output: usage.output_tokens,
-                cached: usage.cached_tokens,
-            };
-            usage::add(connection, self.turn, session, &self.model, used)?;
+        self.count(connection, session, &spending)
+    }
+
+    /// Counts what each model used and cost, as the journal holds it; a turn that got no answer counts as one, too.
+    fn count(&self, connection: &Connection, session: &str, spending: &Spending) -> Result<(), StoreError> {
+        let mut models = spending.models().peekable();
+        if models.peek().is_none() && !self.model.is_empty() {
+            return usage::add(connection, self.turn, session, &self.model, Tokens::default(), None);
+        }
+        for (model, ModelSpending { usage: used, cost }) in models {
+            let tokens =
+                Tokens { turns: 1, input: used.input_tokens, output: used.output_tokens, cached: used.cached_tokens };
+            let cost = cost.as_ref().map(|cost| (cost.currency.as_str(), cost.micros));
+            usage::add(connection, self.turn, session, model, tokens, cost)?;
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ use super::watch::Watch;
 use super::{AgentConfig, QueueMode};
 use crate::bus::MessageBus;
 use crate::crash;
-use crate::llm::{ChatMessage, ModelChoice, Models, Usage};
+use crate::llm::{ChatMessage, ModelChoice, Models, costs_in_words};
 use crate::metrics::{Phase, TurnMeter};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::messages::{self, Session};
@@ -204,16 +204,10 @@ impl LaneRunner {
                 reply,
                 input_tokens: progress.usage.input_tokens,
                 output_tokens: progress.usage.output_tokens,
-                cost: self.cost_of(&model, progress.usage),
+                cost: costs_in_words(&progress.spending.costs()),
             },
         });
         Ok(Ending { model, ..ending })
-    }
-
-    /// What a model's tokens cost, where its price is known.
-    fn cost_of(&self, model: &str, used: Usage) -> Option<String> {
-        let (provider, model) = model.split_once('/')?;
-        self.models.price(provider, model).map(|price| price.cost(used))
     }
 
     /// Gives the model the conversation and lets the turn run, until it answers, is stopped, or its time is up. `text`
@@ -287,6 +281,7 @@ impl LaneRunner {
             system,
             conversation,
             model,
+            prices: &self.models,
             temperature: self.config.temperature,
             max_tokens: self.config.max_tokens,
             tools: &self.tools,

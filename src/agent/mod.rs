@@ -20,6 +20,7 @@ mod flight;
 mod journal;
 mod progress;
 mod repeats;
+mod spending;
 mod think;
 mod turn;
 
@@ -32,8 +33,10 @@ mod watch;
 
 #[cfg(test)]
 mod conversation_tests;
+mod cost;
 mod history;
 mod phrases;
+mod points;
 mod skill_names;
 mod slash;
 

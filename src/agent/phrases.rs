@@ -27,7 +27,6 @@ pub struct Phrases {
     pub model_set: &'static str,
     pub model_reset: &'static str,
     pub session_is: &'static str,
-    pub cost_is: &'static str,
     pub status_is: &'static str,
     pub tools_are: &'static str,
     pub help_terminal: &'static str,
@@ -44,6 +43,19 @@ pub struct Phrases {
     pub session_budget: &'static str,
     pub day_budget: &'static str,
     pub rate_limit: &'static str,
+    /// Turns, and what they used.
+    pub cost_session: &'static str,
+    pub cost_today: &'static str,
+    /// Input, of it cached, and output.
+    pub cost_tokens: &'static str,
+    pub points_are: &'static str,
+    pub points_use: &'static str,
+    pub no_points: &'static str,
+    pub point_named: &'static str,
+    pub restored: &'static str,
+    pub no_such_point: &'static str,
+    pub point_corrupted: &'static str,
+    pub not_restored: &'static str,
 }
 
 impl Phrases {
@@ -93,7 +105,9 @@ static EN: Phrases = Phrases {
         - `/status` - how the gateway is\n\
         - `/model [name]` - show or choose the model of this session\n\
         - `/session` - show this session\n\
-        - `/cost` - tokens used\n\
+        - `/cost` - tokens used, and what they cost\n\
+        - `/checkpoint [name]` - points to come back to; with a name, name the current one\n\
+        - `/restore ID` - go back to one of them\n\
         - `/tools` - what I can use\n\
         - `/skills` - what I have learnt to do\n\
         - `/help` - this list",
@@ -101,7 +115,6 @@ static EN: Phrases = Phrases {
     model_set: "This session now uses {}.",
     model_reset: "This session uses the configured model again.",
     session_is: "Session: {}\nMessages: {}\nSessions before this one here: {}",
-    cost_is: "This session: {} turns, {} tokens in ({} cached), {} tokens out.\nToday, all sessions: {} turns, {} tokens in, {} tokens out.",
     status_is: "daoyou {} is up for {}.\nMessages waiting or running: {}\nReplies to deliver: {}",
     tools_are: "Tools:",
     help_terminal: "\n\n**in the terminal also**\n\
@@ -127,6 +140,17 @@ static EN: Phrases = Phrases {
     session_budget: "The budget of this session is used up: {} of {}. I asked the model nothing more; `/new` starts a session with a fresh budget.",
     day_budget: "The budget of today is used up: {} of {}. I asked the model nothing more; it is free again from {}.",
     rate_limit: "Too many model calls at once: the next free place ({}) would come after the time of this message is up. Please try again in a minute.",
+    cost_session: "This session: {} turns, {}",
+    cost_today: "Today, all sessions: {} turns, {}",
+    cost_tokens: "{} tokens in ({} cached), {} tokens out",
+    points_are: "Points that this session can go back to, the newest first:",
+    points_use: "Go back with `/restore ID`; `/checkpoint NAME` names the current point. Nothing is deleted: you can come back.",
+    no_points: "There is no point to come back to yet: nothing was said.",
+    point_named: "This point is now called **{}**; `/restore {}` comes back to it.",
+    restored: "This session goes on as it was after `{}`: {}\nWhat was said later is kept; `/checkpoint` lists it.",
+    no_such_point: "This session has no point {}. `/checkpoint` lists those that it has.",
+    point_corrupted: "The record of turn `{}` is damaged (state_corrupted), so I did not go back to it; nothing has changed.",
+    not_restored: "I cannot go back there: {}",
 };
 
 static ZH: Phrases = Phrases {
@@ -153,7 +177,9 @@ static ZH: Phrases = Phrases {
         - `/status` - 网关状态\n\
         - `/model [名称]` - 查看或选择本会话的模型\n\
         - `/session` - 查看本会话\n\
-        - `/cost` - 已用 token\n\
+        - `/cost` - 已用 token 与费用\n\
+        - `/checkpoint [名称]` - 可返回的节点；带名称则为当前节点命名\n\
+        - `/restore ID` - 返回到其中一个节点\n\
         - `/tools` - 我能用的工具\n\
         - `/skills` - 我学会的技能\n\
         - `/help` - 显示此帮助",
@@ -161,7 +187,6 @@ static ZH: Phrases = Phrases {
     model_set: "本会话现在使用 {}。",
     model_reset: "本会话恢复使用配置的模型。",
     session_is: "会话：{}\n消息数：{}\n此前的会话数：{}",
-    cost_is: "本会话：{} 轮，输入 {} token（缓存 {}），输出 {} token。\n今天所有会话：{} 轮，输入 {} token，输出 {} token。",
     status_is: "daoyou {} 已运行 {}。\n等待或处理中的消息：{}\n待投递的回复：{}",
     tools_are: "工具：",
     help_terminal: "\n\n**在终端中还有**\n\
@@ -187,6 +212,17 @@ static ZH: Phrases = Phrases {
     session_budget: "本会话的预算已用完：已用 {}，上限 {}。我没有再请求模型；用 `/new` 开启新会话即可重新计算。",
     day_budget: "今天的预算已用完：已用 {}，上限 {}。我没有再请求模型；{} 起恢复。",
     rate_limit: "模型请求过多：下一个空位（{}）超出了这条消息的处理时限。请一分钟后再试。",
+    cost_session: "本会话：{} 轮，{}",
+    cost_today: "今天所有会话：{} 轮，{}",
+    cost_tokens: "输入 {} token（缓存 {}），输出 {} token",
+    points_are: "本会话可以返回的节点，最新的在前：",
+    points_use: "用 `/restore ID` 返回；用 `/checkpoint 名称` 为当前节点命名。不会删除任何内容，随时可以再回来。",
+    no_points: "还没有可返回的节点：这里还没有说过什么。",
+    point_named: "当前节点已命名为 **{}**；用 `/restore {}` 可返回。",
+    restored: "本会话已回到 `{}` 之后的状态：{}\n之后的对话仍然保留，可用 `/checkpoint` 查看。",
+    no_such_point: "本会话没有节点 {}。用 `/checkpoint` 查看已有节点。",
+    point_corrupted: "轮次 `{}` 的记录已损坏（state_corrupted），未作恢复；当前状态没有变化。",
+    not_restored: "无法返回到该节点：{}",
 };
 
 #[cfg(test)]

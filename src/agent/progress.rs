@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::repeats::Repeats;
+use super::spending::Spending;
 use crate::llm::{ChatMessage, ChatResponse, ToolCall, Usage};
 use crate::store::turn_steps::{self, StepRow};
 use crate::tools::ToolResult;
@@ -69,6 +70,8 @@ pub struct Progress {
     /// Responses that asked for tools.
     pub tool_rounds: u32,
     pub usage: Usage,
+    /// The same by model, and what it cost.
+    pub spending: Spending,
     /// Active time, over all runs of this turn.
     pub active: Duration,
     /// A response without tool calls: the turn only has to end.
@@ -158,6 +161,8 @@ impl Progress {
         // A result that could not be read again leaves its call open; the model has gone on since.
         self.close_calls(INTERRUPTED);
         self.usage += response.usage;
+        let asked = self.context.as_ref().map(|context| context.model.as_str()).unwrap_or_default();
+        self.spending.count(&response, asked);
         self.active = Duration::from_millis(active_ms);
         if response.tool_calls.is_empty() {
             self.answer = Some(response);

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use daoyou_channels::InboundMessage;
 use daoyou_channels::TurnSettings;
 use daoyou_channels::message::MODEL_KEY;
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use uuid::Uuid;
 
 use super::error::ErrorCode;
 use super::history;
@@ -19,7 +19,8 @@ use crate::bus::{MessageBus, Order, PastLane};
 use crate::live::Live;
 use crate::llm::Models;
 use crate::store::inbox::InboxRow;
-use crate::store::{Store, StoreError, messages, usage};
+use crate::store::points::Point;
+use crate::store::{Store, StoreError, messages};
 use crate::tools::Executor;
 
 /// A command as written.
@@ -49,6 +50,13 @@ pub enum SessionChange {
     NewEpoch,
     /// `/model NAME`; `None` is the configured one.
     Model(Option<String>),
+    /// `/checkpoint NAME`.
+    NamePoint {
+        turn: Uuid,
+        name: String,
+    },
+    /// `/restore ID`.
+    Restore(Point),
 }
 
 /// What a command is answered with.
@@ -109,6 +117,8 @@ impl SlashCommands {
             "help" => self.help(in_terminal),
             "session" => self.session(session, in_terminal).await?,
             "cost" => self.cost(session).await?,
+            "checkpoint" => return self.checkpoint(&command.argument, row).await,
+            "restore" => return self.restore(&command.argument, row).await,
             "tools" => self.tools(),
             "skills" => self.skills(),
             "history" if in_terminal => self.history(session, &command.argument).await?,
@@ -205,19 +215,6 @@ impl SlashCommands {
         }
         let lines = skills.iter().map(|skill| format!("- **{}** - {}", skill.name, skill.description));
         format!("{}\n{}", self.phrases.skills_are, lines.collect::<Vec<_>>().join("\n"))
-    }
-
-    async fn cost(&self, session: &str) -> Result<String, StoreError> {
-        let now = Timestamp::now().to_zoned(self.timezone.clone());
-        let midnight = now.start_of_day().map_or(0, |day| day.timestamp().as_millisecond());
-        let key = session.to_owned();
-        let (mine, all) = self
-            .store
-            .read(move |connection| Ok((usage::of_session(connection, &key)?, usage::since(connection, midnight)?)))
-            .await?;
-        let numbers = [mine.turns, mine.input, mine.cached, mine.output, all.turns, all.input, all.output];
-        let words = numbers.map(|number| number.to_string());
-        Ok(fill(self.phrases.cost_is, &words.each_ref().map(String::as_str)))
     }
 
     fn tools(&self) -> String {

@@ -12,7 +12,7 @@ use super::phrases::{Phrases, fill};
 use super::progress::{Progress, StepBody};
 use super::think;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatResponse, ModelChoice};
+use crate::llm::{ChatMessage, ChatResponse, ModelChoice, Models};
 use crate::metrics::TurnMeter;
 use crate::tools::{Executor, ToolContext};
 
@@ -32,6 +32,8 @@ pub struct Turn<'a> {
     /// What was said before, and this message last.
     pub conversation: Vec<ChatMessage>,
     pub model: &'a ModelChoice,
+    /// What models cost.
+    pub prices: &'a Models,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u32>,
     pub tools: &'a Executor,

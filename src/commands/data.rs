@@ -46,6 +46,18 @@ pub async fn inspect(question: Question, prepared: &Prepared) -> anyhow::Result<
     }
 }
 
+/// Reads an id, or the beginning of one, as it was typed.
+///
+/// # Errors
+/// It is none.
+pub fn parse_beginning(text: &str) -> anyhow::Result<String> {
+    let is_id = (4..=36).contains(&text.len()) && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    is_id.then(|| text.to_ascii_lowercase()).ok_or_else(|| {
+        let like = "ids look like 019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b, and 4 or more characters of it will do";
+        anyhow!("{text:?} is no id; {like}")
+    })
+}
+
 /// Reads an id as it was typed.
 ///
 /// # Errors

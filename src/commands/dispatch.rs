@@ -6,12 +6,12 @@ use anyhow::Context;
 use daoyou_channels::Finding;
 use serde_json::Value;
 
-use super::data::{change, inspect, look, parse_id};
+use super::data::{change, inspect, look, parse_beginning, parse_id};
 use super::prepared::{Prepared, chats_here};
 use super::{Exit, agent, backup, chat, doctor, findings, gateway, papers, service, show, status};
 use crate::cli::{
     ChannelsCommand, Cli, Command, ModelsArgs, Output, QueueCommand, SessionsCommand, StatusArgs, ToolsCommand,
-    TurnsCommand,
+    TurnItem, TurnsCommand,
 };
 use crate::config::Faults;
 use crate::control::{Ask, Change, Query, Question};
@@ -148,13 +148,20 @@ async fn sessions(command: &SessionsCommand, home: &Home) -> anyhow::Result<Exit
 
 async fn turns(command: &TurnsCommand, home: &Home) -> anyhow::Result<Exit> {
     match command {
-        TurnsCommand::List(output) => {
-            let list = look(Query::Turns, home).await?;
+        TurnsCommand::List { session, limit, output } => {
+            let list = look(Query::Turns { session: session.clone(), limit: Some(*limit) }, home).await?;
             print(&list, *output, |out| show::table(&list, show::TURNS, "no turns yet", out))
         }
-        TurnsCommand::Show { id, output } => {
-            let turn = look(Query::Turn(parse_id(id)?), home).await?;
+        TurnsCommand::Show(TurnItem { id, output }) => {
+            let turn = look(Query::Turn(parse_beginning(id)?), home).await?;
             print(&turn, *output, |out| show::turn(&turn, out))
+        }
+        TurnsCommand::Restore(TurnItem { id, output }) => {
+            changed(&change(Change::Restore(parse_beginning(id)?), home).await?, *output)
+        }
+        TurnsCommand::Fork { turn: TurnItem { id, output }, session } => {
+            let forked = change(Change::Fork { turn: parse_beginning(id)?, session: session.clone() }, home).await?;
+            print(&forked, *output, |out| writeln!(out, "{}", show::text(&forked["session"])))
         }
     }
 }

@@ -7,12 +7,21 @@ use serde_json::Value;
 /// Columns of a list, as `(heading, key)`.
 pub type Columns = &'static [(&'static str, &'static str)];
 
-pub const SESSIONS: Columns = &[("SESSION", "session"), ("MESSAGES", "messages"), ("LAST USED", "updated_at")];
+pub const SESSIONS: Columns = &[
+    ("SESSION", "session"),
+    ("MESSAGES", "messages"),
+    ("TOKENS", "tokens"),
+    ("COST", "cost"),
+    ("LAST USED", "updated_at"),
+];
 pub const TURNS: Columns = &[
     ("TURN", "turn"),
     ("STATE", "state"),
     ("SESSION", "session"),
     ("RECEIVED", "received_at"),
+    ("MODEL", "model"),
+    ("TOKENS", "tokens"),
+    ("COST", "cost"),
     ("MESSAGE", "content"),
 ];
 pub const QUEUE: Columns = &[
@@ -100,8 +109,20 @@ pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
             summary(step)
         )?;
     }
-    if turn["intact"] == false {
-        writeln!(out, "the hash chain of these steps is broken: they were changed after they were written")?;
+    let steps = turn["steps"].as_array().map_or(0, Vec::len);
+    match (turn["intact"] == true, steps) {
+        (false, _) => {
+            writeln!(out, "the hash chain of these steps is broken: they were changed after they were written")?;
+        }
+        (true, 0) => writeln!(out, "no steps are kept of this turn")?,
+        (true, _) => writeln!(out, "the hash chain of these {steps} steps holds")?,
+    }
+    for model in turn["used"]["by_model"].as_array().into_iter().flatten() {
+        writeln!(out, "used {}: {}", text(&model["model"]), used(model))?;
+    }
+    match turn["checkpoint"]["reason"].as_str() {
+        Some(reason) => writeln!(out, "its session cannot go back to it: {reason}")?,
+        None => writeln!(out, "its session can go back to it: daoyou turns restore {}", text(&turn["turn"]))?,
     }
     for row in turn["outbox"].as_array().into_iter().flatten() {
         writeln!(
@@ -115,6 +136,12 @@ pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Tokens, and money where it is known.
+pub fn used(used: &Value) -> String {
+    let cost = used["cost"].as_str().map(|cost| format!(", cost {cost}")).unwrap_or_default();
+    format!("{} tokens in ({} cached), {} out{cost}", used["input"], used["cached"], used["output"])
 }
 
 /// Keys and values, one a line.
@@ -142,7 +169,12 @@ fn summary(step: &Value) -> String {
                 .collect();
             let usage = &response["usage"];
             let tokens = format!("{} tokens in, {} out", text(&usage["input_tokens"]), text(&usage["output_tokens"]));
-            format!("{}{} [{tokens}]", text(&response["text"]), calls.join(", "))
+            let cost = &response["cost"];
+            let cost = match cost["micros"].as_u64() {
+                Some(micros) => format!(", {} {}", micros as f64 / 1e6, text(&cost["currency"])),
+                None => String::new(),
+            };
+            format!("{}{} [{tokens}{cost}]", text(&response["text"]), calls.join(", "))
         }
         Some("tool_started") => text(&body["name"]),
         Some("tool_result") => {

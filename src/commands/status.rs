@@ -69,12 +69,7 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "          {} messages were given up: `daoyou queue list`", status["dead_messages"])?;
     }
     let today = &status["today"];
-    let cost = if today["cost"].is_null() { String::new() } else { format!(", cost {}", text(&today["cost"])) };
-    writeln!(
-        out,
-        "today     {} turns, {} tokens in ({} cached), {} out{cost}",
-        today["turns"], today["input"], today["cached"], today["output"]
-    )?;
+    writeln!(out, "today     {} turns, {}", today["turns"], show::used(today))?;
     if let Some(line) = caches(&status["caches"]) {
         writeln!(out, "caches    {line}")?;
     }

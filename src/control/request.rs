@@ -8,8 +8,13 @@ use uuid::Uuid;
 pub enum Query {
     Sessions,
     Session(String),
-    Turns,
-    Turn(Uuid),
+    /// Of one session, or of all; so many at most.
+    Turns {
+        session: Option<String>,
+        limit: Option<u32>,
+    },
+    /// By its id, or the beginning of it.
+    Turn(String),
     Queue,
     QueueEntry(Uuid),
 }
@@ -20,8 +25,13 @@ impl Query {
         match self {
             Self::Sessions => "/api/sessions".to_owned(),
             Self::Session(key) => format!("/api/sessions/{}", escape(key)),
-            Self::Turns => "/api/turns".to_owned(),
-            Self::Turn(id) => format!("/api/turns/{id}"),
+            Self::Turns { session, limit } => {
+                let session = session.iter().map(|key| format!("session={}", escape(key)));
+                let asked: Vec<_> = session.chain(limit.map(|limit| format!("limit={limit}"))).collect();
+                let mark = if asked.is_empty() { "" } else { "?" };
+                format!("/api/turns{mark}{}", asked.join("&"))
+            }
+            Self::Turn(id) => format!("/api/turns/{}", escape(id)),
             Self::Queue => "/api/queue".to_owned(),
             Self::QueueEntry(id) => format!("/api/queue/{id}"),
         }
@@ -30,7 +40,7 @@ impl Query {
     /// What there is none of, when there is no answer.
     pub fn what(&self) -> String {
         match self {
-            Self::Sessions | Self::Turns | Self::Queue => "list".to_owned(),
+            Self::Sessions | Self::Turns { .. } | Self::Queue => "list".to_owned(),
             Self::Session(key) => format!("session {key}"),
             Self::Turn(id) => format!("turn {id}"),
             Self::QueueEntry(id) => format!("{id} in the queue"),
@@ -42,6 +52,13 @@ impl Query {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     ClearSession(String),
+    /// The session of a turn goes on as it was right after it.
+    Restore(String),
+    /// A new session begins as that of a turn was right after it.
+    Fork {
+        turn: String,
+        session: Option<String>,
+    },
     Retry(Uuid),
     Drop(Uuid),
     /// The owner knows of the losses.
@@ -53,6 +70,11 @@ impl Change {
     pub fn request(&self) -> (Method, String) {
         match self {
             Self::ClearSession(key) => (Method::DELETE, format!("/api/sessions/{}", escape(key))),
+            Self::Restore(turn) => (Method::POST, format!("/api/turns/{}/restore", escape(turn))),
+            Self::Fork { turn, session } => {
+                let named = session.as_ref().map(|key| format!("?session={}", escape(key))).unwrap_or_default();
+                (Method::POST, format!("/api/turns/{}/fork{named}", escape(turn)))
+            }
             Self::Retry(id) => (Method::POST, format!("/api/queue/{id}/retry")),
             Self::Drop(id) => (Method::DELETE, format!("/api/queue/{id}")),
             Self::Acknowledge => (Method::POST, "/api/losses/acknowledge".to_owned()),
@@ -63,6 +85,7 @@ impl Change {
     pub fn what(&self) -> String {
         match self {
             Self::ClearSession(key) => format!("session {key}"),
+            Self::Restore(turn) | Self::Fork { turn, .. } => format!("turn {turn}"),
             Self::Retry(id) | Self::Drop(id) => format!("undelivered message {id}"),
             Self::Acknowledge => "loss".to_owned(),
         }

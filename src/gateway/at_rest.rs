@@ -8,6 +8,7 @@ use crate::config::Loaded;
 use crate::control::{Change, Inspect, Query, Question};
 use crate::home::{Home, HomeLock};
 use crate::http::views;
+use crate::store::points::settle;
 use crate::store::{Commit, Connection, Store, StoreError};
 
 /// Answers a query.
@@ -19,11 +20,11 @@ pub async fn look(home: &Home, _lock: &HomeLock, query: Query) -> anyhow::Result
     // Looking makes nothing.
     if !home.database().exists() {
         return match query {
-            Query::Sessions | Query::Turns | Query::Queue => Ok(json!([])),
+            Query::Sessions | Query::Turns { .. } | Query::Queue => Ok(json!([])),
             _ => Err(anyhow!("there is no {what}")),
         };
     }
-    let found = read(home, move |connection| views::look(connection, &query)).await?;
+    let found = read(home, move |connection| settle(views::look(connection, &query))).await??;
     found.with_context(|| format!("there is no {what}"))
 }
 
@@ -37,9 +38,9 @@ pub async fn change(home: &Home, _lock: &HomeLock, change: Change) -> anyhow::Re
         return Err(anyhow!("there is no {what}"));
     }
     let store = Store::open(&home.database())?;
-    let changed = store.write(Commit::Synced, move |connection| views::change(connection, &change)).await;
+    let changed = store.write(Commit::Synced, move |connection| settle(views::change(connection, &change))).await;
     store.close().await;
-    Ok(changed?.with_context(|| format!("there is no {what}"))?.answer)
+    Ok(changed??.with_context(|| format!("there is no {what}"))?.answer)
 }
 
 /// Answers what is asked about the gateway that this home would have. Only what reads the store needs `lock`, so that a

@@ -97,7 +97,6 @@ pub(super) fn lane_runner(
     let middleware = Middleware::build(&MiddlewareParts {
         config: &config.agent,
         store: bus.store().clone(),
-        models: slash.models.clone(),
         tools: slash.tools.clone(),
         timezone: slash.timezone.clone(),
         metrics: bus.metrics().clone(),

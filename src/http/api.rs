@@ -9,15 +9,16 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use daoyou_channels::{HttpError, InboundMessage, Inbox, MessageStatus, SessionKey, Trust};
+use daoyou_channels::{HttpError, InboundMessage, Inbox, MessageState, MessageStatus, SessionKey, Trust};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::routes::Hub;
 use super::views::{self, Changed, Then};
-use super::{attach, directory, inspect};
+use super::{attach, directory, fault, inspect, points};
 use crate::control::{Change, Query};
+use crate::store::points::{of_turn, settle, turn_of};
 use crate::store::{Commit, StoreError};
 
 /// The longest that one request waits for a message to end; callers ask again.
@@ -34,8 +35,10 @@ pub fn routes(hub: Arc<Hub>) -> Router {
             get(async |hub: Shared, Path(key)| look(&hub, Query::Session(key)).await)
                 .delete(async |hub: Shared, Path(key)| change(&hub, Change::ClearSession(key)).await),
         )
-        .route("/api/turns", get(async |hub: Shared| look(&hub, Query::Turns).await))
+        .route("/api/turns", get(turns))
         .route("/api/turns/{id}", get(async |hub: Shared, Path(id)| look(&hub, Query::Turn(id)).await))
+        .route("/api/turns/{id}/restore", post(restore))
+        .route("/api/turns/{id}/fork", post(fork))
         .route("/api/queue", get(async |hub: Shared| look(&hub, Query::Queue).await))
         .route(
             "/api/queue/{id}",
@@ -61,7 +64,7 @@ pub type Answer = Result<Json<Value>, HttpError>;
 
 async fn look(hub: &Hub, query: Query) -> Answer {
     let what = query.what();
-    let found = hub.bus.store().read(move |connection| views::look(connection, &query)).await?;
+    let found = hub.bus.store().read(move |connection| settle(views::look(connection, &query))).await??;
     found.map(Json).ok_or_else(|| none(&what))
 }
 
@@ -77,7 +80,8 @@ async fn change(hub: &Arc<Hub>, change: Change) -> Answer {
 
 async fn make(hub: &Hub, change: Change) -> Answer {
     let what = change.what();
-    let made = hub.bus.store().write(Commit::Synced, move |connection| views::change(connection, &change)).await?;
+    let made =
+        hub.bus.store().write(Commit::Synced, move |connection| settle(views::change(connection, &change))).await??;
     let Changed { answer, then } = made.ok_or_else(|| none(&what))?;
     match then {
         Then::Nothing => {}
@@ -92,13 +96,55 @@ async fn make(hub: &Hub, change: Change) -> Answer {
 async fn clear(hub: &Hub, key: &str) -> Answer {
     // A session that does not exist is not made by clearing it.
     drop(look(hub, Query::Session(key.to_owned())).await?);
-    let mut order = InboundMessage::text("cli", "direct", "owner", Trust::Owner, "/new");
-    order.session = Some(SessionKey::from(key));
-    order.metadata.insert("pickup".to_owned(), json!(true));
-    let id = hub.inbox.accept(order, None).await?.id();
-    let state = hub.inbox.wait(id, WAIT_LIMIT).await?;
+    let state = order(hub, key, "/new").await?;
     let cleared = state.is_some_and(|state| state.status == MessageStatus::Done);
     Ok(Json(json!({ "session": key, "cleared": cleared })))
+}
+
+/// Lets the session's lane carry out a slash command, and waits for it.
+async fn order(hub: &Hub, session: &str, command: &str) -> Result<Option<MessageState>, HttpError> {
+    let mut order = InboundMessage::text("cli", "direct", "owner", Trust::Owner, command);
+    order.session = Some(SessionKey::from(session));
+    order.metadata.insert("pickup".to_owned(), json!(true));
+    let id = hub.inbox.accept(order, None).await?.id();
+    Ok(hub.inbox.wait(id, WAIT_LIMIT).await?)
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    session: Option<String>,
+    limit: Option<u32>,
+}
+
+async fn turns(hub: Shared, asked: axum::extract::Query<Listed>) -> Answer {
+    let Listed { session, limit } = asked.0;
+    look(&hub, Query::Turns { session, limit: limit.map(|limit| limit.min(views::LIST_LIMIT)) }).await
+}
+
+/// Only its lane writes a session: what runs there ends first.
+async fn restore(hub: Shared, Path(id): Path<String>) -> Answer {
+    let find = move |connection: &_| settle(turn_of(connection, &id).and_then(|turn| of_turn(connection, turn)));
+    let point = hub.bus.store().read(find).await??;
+    let state = order(&hub, &point.session, &format!("/restore {}", point.turn)).await?;
+    let Some(state) = state.filter(|state| state.status == MessageStatus::Done) else {
+        let waits = "the order is kept: it is carried out when the turns before it in this session have ended";
+        return Ok(Json(json!({ "turn": point.turn, "session": point.session, "restored": false, "waits": waits })));
+    };
+    // What was found above is not there any more.
+    if let Some(reply) = state.reply.filter(|reply| reply.error.is_some()) {
+        return Err(fault::no_point("not_restored", reply.content));
+    }
+    let answer = move |connection: &_| points::restored(connection, point.turn, &point.session);
+    Ok(Json(hub.bus.store().read(answer).await?))
+}
+
+#[derive(Deserialize)]
+struct Named {
+    session: Option<String>,
+}
+
+async fn fork(hub: Shared, Path(turn): Path<String>, named: axum::extract::Query<Named>) -> Answer {
+    change(&hub, Change::Fork { turn, session: named.0.session }).await
 }
 
 async fn accept(State(hub): State<Arc<Hub>>, Json(message): Json<InboundMessage>) -> Result<Response, HttpError> {

@@ -9,6 +9,7 @@ use daoyou_channels::settings::ByteSize;
 
 use crate::control::InspectError;
 use crate::store::StoreError;
+use crate::store::points::PointError;
 
 /// Something did not arrive in time.
 pub fn late(what: &str, limit: Duration) -> HttpError {
@@ -25,11 +26,31 @@ pub fn too_many_headers(message: impl Into<Cow<'static, str>>) -> HttpError {
     HttpError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message)
 }
 
+/// A turn that its session cannot go back to.
+pub fn no_point(code: &'static str, message: impl Into<Cow<'static, str>>) -> HttpError {
+    let status = match code {
+        "invalid" => StatusCode::BAD_REQUEST,
+        "not_found" => StatusCode::NOT_FOUND,
+        "gone" => StatusCode::GONE,
+        _ => StatusCode::CONFLICT,
+    };
+    HttpError::new(status, code, message)
+}
+
 // Here, since neither area may know of HTTP: `?` in a route answers with them.
 impl From<StoreError> for HttpError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "an API request failed");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "store", error.to_string())
+    }
+}
+
+impl From<PointError> for HttpError {
+    fn from(error: PointError) -> Self {
+        match error {
+            PointError::Store(error) => error.into(),
+            other => no_point(other.code(), other.to_string()),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod directory;
 mod health;
 mod inspect;
 mod metrics;
+pub mod points;
 mod routes;
 mod token;
 pub mod views;

@@ -4,25 +4,29 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::points;
 use crate::control::{Change, Query};
+use crate::llm::costs_in_words;
 use crate::store::inbox::InboxRow;
 use crate::store::losses::Loss;
 use crate::store::outbox::OutboxRow;
-use crate::store::{Connection, StoreError, inbox, losses, messages, outbox, turn_steps};
+use crate::store::points::PointError;
+use crate::store::usage::{self, Costs, Scope, Spent, Tokens};
+use crate::store::{Connection, StoreError, inbox, losses, messages, outbox};
 
 /// The most rows a list shows.
-const LIST_LIMIT: u32 = 200;
+pub(super) const LIST_LIMIT: u32 = 200;
 
 /// Answers a query; `None` when there is no such thing.
-pub fn look(connection: &Connection, query: &Query) -> Result<Option<Value>, StoreError> {
-    match query {
-        Query::Sessions => sessions(connection).map(Some),
-        Query::Session(key) => session(connection, key),
-        Query::Turns => turns(connection).map(Some),
-        Query::Turn(id) => turn(connection, *id),
-        Query::Queue => queue(connection).map(Some),
-        Query::QueueEntry(id) => queue_entry(connection, *id),
-    }
+pub fn look(connection: &Connection, query: &Query) -> Result<Option<Value>, PointError> {
+    Ok(match query {
+        Query::Sessions => Some(sessions(connection)?),
+        Query::Session(key) => session(connection, key)?,
+        Query::Turns { session, limit } => Some(points::list(connection, session.as_deref(), *limit)?),
+        Query::Turn(id) => Some(points::show(connection, id)?),
+        Query::Queue => Some(queue(connection)?),
+        Query::QueueEntry(id) => queue_entry(connection, *id)?,
+    })
 }
 
 /// A change that was made, and what a running gateway has to do about it.
@@ -50,23 +54,31 @@ pub enum Then {
 }
 
 /// Makes a change; `None` when there is nothing to change.
-pub fn change(connection: &Connection, change: &Change) -> Result<Option<Changed>, StoreError> {
-    match change {
+pub fn change(connection: &Connection, change: &Change) -> Result<Option<Changed>, PointError> {
+    Ok(match change {
         Change::ClearSession(key) => {
             if messages::session(connection, key)?.next_seq == 0 {
                 return Ok(None);
             }
             messages::new_epoch(connection, key)?;
             let answer = json!({ "session": key, "cleared": true });
-            Ok(Some(Changed { answer, then: Then::Nothing }))
+            Some(Changed { answer, then: Then::Nothing })
         }
-        Change::Retry(id) => retry(connection, *id),
-        Change::Drop(id) => drop_entry(connection, *id),
+        Change::Restore(id) => {
+            let answer = points::restore(connection, id)?;
+            Some(Changed { answer, then: Then::Nothing })
+        }
+        Change::Fork { turn, session } => {
+            let answer = points::fork(connection, turn, session.as_deref())?;
+            Some(Changed { answer, then: Then::Nothing })
+        }
+        Change::Retry(id) => retry(connection, *id)?,
+        Change::Drop(id) => drop_entry(connection, *id)?,
         Change::Acknowledge => {
             let answer = json!({ "acknowledged": losses::acknowledge(connection)? });
-            Ok(Some(Changed { answer, then: Then::Nothing }))
+            Some(Changed { answer, then: Then::Nothing })
         }
-    }
+    })
 }
 
 /// What is lost and not acknowledged.
@@ -109,19 +121,21 @@ fn drop_entry(connection: &Connection, id: Uuid) -> Result<Option<Changed>, Stor
 /// Sessions, the last used first.
 fn sessions(connection: &Connection) -> Result<Value, StoreError> {
     let rows = messages::list(connection, LIST_LIMIT)?;
-    Ok(rows
-        .into_iter()
+    rows.into_iter()
         .map(|row| {
-            json!({
+            let spent = usage::spent(connection, Scope::Session(&row.session))?;
+            Ok(json!({
                 "session": row.session,
                 "messages": row.messages,
                 "epoch": row.epoch,
                 "model": row.model,
                 "created_at": time(row.created_at),
                 "updated_at": time(row.updated_at),
-            })
+                "tokens": spent.tokens.input + spent.tokens.output,
+                "cost": costs_in_words(&spent.costs),
+            }))
         })
-        .collect())
+        .collect()
 }
 
 /// What was said in a session since its last `/new`; `None` when there is no such session.
@@ -138,40 +152,8 @@ fn session(connection: &Connection, key: &str) -> Result<Option<Value>, StoreErr
             Ok(json!({ "seq": row.seq, "at": time(row.at), "turn": row.turn, "role": row.role, "message": message }))
         })
         .collect::<Result<Vec<_>, StoreError>>()?;
-    Ok(Some(json!({ "session": key, "epoch": head.epoch, "model": head.model, "messages": said })))
-}
-
-/// Turns, the newest first.
-fn turns(connection: &Connection) -> Result<Value, StoreError> {
-    Ok(inbox::newest(connection, LIST_LIMIT)?.into_iter().map(|row| inbound(&row)).collect())
-}
-
-/// One turn: its messages, each of its steps, and what it sent.
-fn turn(connection: &Connection, id: Uuid) -> Result<Option<Value>, StoreError> {
-    let mut rows = inbox::of_turn(connection, id)?;
-    if rows.is_empty() {
-        // A message that was joined into another's turn is found by its own id, too.
-        let Some(row) = inbox::find(connection, id)? else { return Ok(None) };
-        rows = inbox::of_turn(connection, row.turn)?;
-    }
-    let Some(turn) = rows.first().map(|row| row.turn) else { return Ok(None) };
-    let steps = turn_steps::of_turn(connection, turn)?;
-    let intact = turn_steps::chain_holds(&steps);
-    let steps = steps
-        .into_iter()
-        .map(|step| {
-            let body: Value = serde_json::from_str(&step.body).unwrap_or(Value::String(step.body));
-            json!({ "seq": step.seq, "kind": step.kind, "at": time(step.at), "body": body })
-        })
-        .collect::<Vec<_>>();
-    let sent = outbox::of_turn(connection, turn)?;
-    Ok(Some(json!({
-        "turn": turn,
-        "messages": rows.iter().map(inbound).collect::<Vec<_>>(),
-        "steps": steps,
-        "intact": intact,
-        "outbox": sent.iter().map(outbound).collect::<Vec<_>>(),
-    })))
+    let spent = spent(&usage::spent(connection, Scope::Session(key))?);
+    Ok(Some(json!({ "session": key, "epoch": head.epoch, "model": head.model, "messages": said, "used": spent })))
 }
 
 /// What is not delivered, and messages that were given up.
@@ -189,7 +171,33 @@ fn queue_entry(connection: &Connection, id: Uuid) -> Result<Option<Value>, Store
     Ok(inbox::find(connection, id)?.as_ref().map(inbound))
 }
 
-fn inbound(row: &InboxRow) -> Value {
+/// What was used and what it cost, together and by model.
+pub fn spent(spent: &Spent) -> Value {
+    let mut view = used(spent.tokens, &spent.costs);
+    let models = spent.models.iter().map(|one| {
+        let mut view = used(one.tokens, &one.costs);
+        view["model"] = json!(one.model);
+        view["provider"] = json!(one.provider);
+        view
+    });
+    view["by_model"] = models.collect();
+    view
+}
+
+fn used(tokens: Tokens, costs: &Costs) -> Value {
+    let amount = |(currency, micros): (&String, &u64)| json!({ "currency": currency, "micros": micros });
+    json!({
+        "turns": tokens.turns,
+        "input": tokens.input,
+        "output": tokens.output,
+        "cached": tokens.cached,
+        // Null where no price is known.
+        "cost": costs_in_words(costs),
+        "costs": costs.iter().map(amount).collect::<Vec<_>>(),
+    })
+}
+
+pub(super) fn inbound(row: &InboxRow) -> Value {
     json!({
         "kind": "inbound",
         "id": row.id,
@@ -205,7 +213,7 @@ fn inbound(row: &InboxRow) -> Value {
     })
 }
 
-fn outbound(row: &OutboxRow) -> Value {
+pub(super) fn outbound(row: &OutboxRow) -> Value {
     let body: Value = serde_json::from_str(&row.body).unwrap_or(Value::Null);
     json!({
         "kind": "outbound",
@@ -224,6 +232,6 @@ fn outbound(row: &OutboxRow) -> Value {
     })
 }
 
-fn time(ms: i64) -> String {
+pub(super) fn time(ms: i64) -> String {
     Timestamp::from_millisecond(ms).map(|at| at.to_string()).unwrap_or_default()
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Cost;
+
 /// One message of the conversation; the system prompt stands beside them in [`ChatRequest`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
@@ -105,8 +107,14 @@ pub struct ChatResponse {
     pub tool_calls: Vec<ToolCall>,
     /// The model as the service names it.
     pub model: String,
+    /// Who answered, as it was asked: `PROVIDER/MODEL`; empty in what an older program wrote.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub answered_by: String,
     #[serde(default)]
     pub usage: Usage,
+    /// What it cost at the price of that time, where one was known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
     /// From the request to the end of the answer, with its retries.
     #[serde(default)]
     pub latency_ms: u64,

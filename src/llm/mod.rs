@@ -26,7 +26,7 @@ pub use models::{KeySource, ModelChoice, ModelError, Models, OFFLINE, ProviderFa
 pub use offline::OfflineProvider;
 #[cfg(test)]
 pub(crate) use openai::sent as openai_request;
-pub use prices::Price;
+pub use prices::{Cost, Price, costs_in_words};
 pub use provider::{Delta, DeltaSink, NoDeltas, Provider};
 pub use remote::{EventTooLong, HttpClients, Probe, RemoteProvider, SseReader, install_crypto};
 pub use services::{SERVICES, Service};

@@ -1,5 +1,8 @@
 //! What tokens cost.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,20 +27,24 @@ pub struct Price {
     pub currency: String,
 }
 
-impl Price {
-    /// What `used` costs, for reading: `0.0123 USD`.
-    pub fn cost(&self, used: Usage) -> String {
-        format!("{:.4} {}", self.amount(used), self.currency)
-    }
+/// An amount of money.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Millionths of the currency's unit.
+    pub micros: u64,
+    pub currency: String,
+}
 
-    /// What `used` costs, in [`Self::currency`].
-    pub fn amount(&self, used: Usage) -> f64 {
+impl Price {
+    /// What `used` costs, to the nearest millionth.
+    pub fn cost(&self, used: Usage) -> Cost {
         let cached = used.cached_tokens.min(used.input_tokens);
         let fresh = used.input_tokens - cached;
-        let millions = |tokens: u64| tokens as f64 / 1e6;
-        millions(fresh) * self.input
-            + millions(cached) * self.cached.unwrap_or(self.input)
-            + millions(used.output_tokens) * self.output
+        // The price of a million tokens is that of one token in millionths.
+        let micros = fresh as f64 * self.input
+            + cached as f64 * self.cached.unwrap_or(self.input)
+            + used.output_tokens as f64 * self.output;
+        Cost { micros: micros.round() as u64, currency: self.currency.clone() }
     }
 
     /// Whether each price is a number that something can cost.
@@ -45,6 +52,23 @@ impl Price {
         let prices = [Some(self.input), Some(self.output), self.cached];
         prices.into_iter().flatten().all(|price| price.is_finite() && price >= 0.0)
     }
+}
+
+impl fmt::Display for Cost {
+    /// For reading: `0.0123 USD`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { micros, currency } = self;
+        let amount = *micros as f64 / 1e6;
+        // What is next to nothing is still not nothing.
+        let places = if (1..1_000).contains(micros) { 6 } else { 4 };
+        write!(f, "{amount:.places$} {currency}")
+    }
+}
+
+/// Amounts by currency, each for itself: `1.5000 CNY, 0.0123 USD`; `None` where there are none.
+pub fn costs_in_words(costs: &BTreeMap<String, u64>) -> Option<String> {
+    let words = costs.iter().map(|(currency, micros)| Cost { micros: *micros, currency: currency.clone() }.to_string());
+    Some(words.collect::<Vec<_>>().join(", ")).filter(|words| !words.is_empty())
 }
 
 fn dollars() -> String {
@@ -62,10 +86,19 @@ mod tests {
             (None, 1_000_000, 500_000, 0, "2.0000 USD"),
             (Some(1.0), 1_000_000, 500_000, 100_000, "2.5000 USD"),
             (Some(0.0), 10, 20, 0, "0.0000 USD"),
+            (None, 7, 0, 1, "0.000024 USD"),
+            (None, 500, 0, 1, "0.0010 USD"),
         ] {
             let used = Usage { input_tokens: input, output_tokens: output, cached_tokens: from_cache };
-            assert_eq!(price(cached).cost(used), cost);
+            assert_eq!(price(cached).cost(used).to_string(), cost);
         }
         assert!(price(None).is_sound() && !price(Some(f64::NAN)).is_sound() && !price(Some(-1.0)).is_sound());
+    }
+
+    #[test]
+    fn each_currency_is_told_for_itself() {
+        let costs = [("USD".to_owned(), 12_300), ("CNY".to_owned(), 1_500_000)];
+        assert_eq!(costs_in_words(&BTreeMap::from(costs)).as_deref(), Some("1.5000 CNY, 0.0123 USD"));
+        assert_eq!(costs_in_words(&BTreeMap::new()), None);
     }
 }

@@ -11,6 +11,7 @@ const CODES: usize = 64;
 const PROVIDERS: usize = 50;
 const MODELS: usize = 50;
 const TOOLS: usize = 200;
+const CURRENCIES: usize = 8;
 
 /// Seconds: from a command's answer to the longest turn.
 const SECONDS: &[f64] =
@@ -41,11 +42,20 @@ pub enum Phase {
 }
 
 /// Tokens of one model.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ModelUse {
     input: Counter,
     output: Counter,
     cached: Counter,
+    /// Money by currency, in millionths of its unit.
+    costs: Family<Counter>,
+}
+
+impl Default for ModelUse {
+    fn default() -> Self {
+        let none = Counter::default;
+        Self { input: none(), output: none(), cached: none(), costs: Family::new(CURRENCIES) }
+    }
 }
 
 /// Calls of one provider's models.
@@ -182,6 +192,7 @@ impl TurnMetrics {
         page.histogram(&[], &self.whole);
         self.write_model_calls(page);
         self.write_tokens(page);
+        self.write_costs(page);
         self.write_tools(page);
     }
 
@@ -213,6 +224,22 @@ impl TurnMetrics {
             for (model, used) in models.all() {
                 for (kind, count) in [("input", &used.input), ("output", &used.output), ("cached", &used.cached)] {
                     page.sample(&[("provider", &provider), ("model", &model), ("kind", kind)], count.get());
+                }
+            }
+        }
+    }
+
+    fn write_costs(&self, page: &mut Page) {
+        page.family(
+            "daoyou_model_cost_total",
+            Kind::Counter,
+            "What models cost, in units of the currency, where their price is known.",
+        );
+        for (provider, models) in self.models.all() {
+            for (model, used) in models.all() {
+                for (currency, micros) in used.costs.all() {
+                    let labels = [("provider", &*provider), ("model", &*model), ("currency", &*currency)];
+                    page.sample(&labels, micros.get() as f64 / 1e6);
                 }
             }
         }
@@ -311,6 +338,11 @@ impl TurnMeter<'_> {
         used.input.add(input);
         used.output.add(output);
         used.cached.add(cached);
+    }
+
+    /// A model's answer cost so many millionths of the currency's unit.
+    pub fn model_cost(&self, provider: &str, model: &str, currency: &str, micros: u64) {
+        self.turns.models.get(provider).get(model).costs.get(currency).add(micros);
     }
 
     /// A tool ran. `tool` is a registered name: models write what they like.

@@ -190,6 +190,11 @@ pub fn newest(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, Stor
     many(connection, "TRUE ORDER BY seq DESC LIMIT ?1", params![limit])
 }
 
+/// The newest rows of one session.
+pub fn newest_of_session(connection: &Connection, session: &str, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
+    many(connection, "session = ?1 ORDER BY seq DESC LIMIT ?2", params![session, limit])
+}
+
 /// `queued` or `running` → `running`, counts the start, and lets the row be answered by `turn`.
 pub fn start(connection: &Connection, seq: i64, turn: Uuid) -> Result<(), StoreError> {
     connection

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_spine.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("migrations/0001_spine.sql"), include_str!("migrations/0002_cost.sql")];
 
 /// A table that every version of this program has.
 const OURS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'inbox')";
@@ -44,4 +44,30 @@ pub fn run(connection: &mut Connection) -> Result<(), StoreError> {
 
 fn version(connection: &Connection) -> Result<i64, StoreError> {
     Ok(connection.query_row("PRAGMA user_version", [], |row| row.get(0))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::usage::{Scope, spent};
+
+    #[test]
+    fn what_the_first_version_counted_is_kept() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(MIGRATIONS[0]).unwrap();
+        connection.pragma_update(None, "user_version", 1).unwrap();
+        connection
+            .execute_batch(
+                "INSERT INTO usage VALUES ('t1', 's', 'openai/gpt-4o', 100, 20, 60, 5);
+                 INSERT INTO usage VALUES ('t2', 's', 'offline/offline', 7, 3, 0, 6);",
+            )
+            .unwrap();
+        run(&mut connection).unwrap();
+        assert_eq!(version(&connection).unwrap(), 2);
+        let spent = spent(&connection, Scope::Session("s")).unwrap();
+        assert_eq!((spent.tokens.turns, spent.tokens.input, spent.tokens.cached), (2, 107, 60));
+        let models: Vec<_> = spent.models.iter().map(|model| (model.provider.as_str(), model.costs.len())).collect();
+        assert_eq!(models, [("offline", 0), ("openai", 0)], "no price was known then, so none is made up");
+        run(&mut connection).unwrap();
+    }
 }

@@ -29,6 +29,7 @@ pub mod messages;
 pub mod meta;
 pub mod outbox;
 pub mod overview;
+pub mod points;
 pub mod queues;
 pub mod retention;
 pub mod space;

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::losses::{self, Loss};
-use super::usage::{self, Tokens};
+use super::usage::{self, Scope, Spent};
 use super::{StoreError, outbox, space};
 
 /// The newest rows that are looked at for the newest time.
@@ -25,7 +25,7 @@ pub struct Overview {
     pub dead: usize,
     /// The newest turns, the newest first.
     pub last: Vec<LastTurn>,
-    pub used: Tokens,
+    pub used: Spent,
     /// The newest time in the store.
     pub newest: Option<i64>,
     /// What is lost and not acknowledged.
@@ -76,7 +76,7 @@ pub fn overview(connection: &Connection, since: i64, turns: u32) -> Result<Overv
         stuck: outbox::stuck(connection)?,
         dead,
         last: last_turns(connection, turns)?,
-        used: usage::since(connection, since)?,
+        used: usage::spent(connection, Scope::Since(since))?,
         newest,
         losses: losses::open(connection)?,
         free: space::free_bytes(connection)?,

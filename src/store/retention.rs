@@ -12,7 +12,8 @@ pub const PIECE: u32 = 500;
 
 /// Steps of finished turns that were accepted before `before_ms`; answers how many were deleted.
 pub fn prune_turn_steps(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
-    // A turn's id is a UUIDv7, so the old ones are a range of the primary key.
+    // A turn's id is a UUIDv7, so the old ones are a range of the primary key. From the end: what is left of a turn between
+    // two pieces is the beginning of its chain, which holds.
     let bound = first_uuid_of(before_ms);
     Ok(connection
         .prepare_cached(
@@ -20,7 +21,7 @@ pub fn prune_turn_steps(connection: &Connection, before_ms: i64) -> Result<usize
                 SELECT s.turn, s.seq FROM turn_steps s
                 WHERE s.turn < ?1 AND NOT EXISTS (
                     SELECT 1 FROM inbox i WHERE i.turn = s.turn AND i.state IN ('queued', 'running', 'waiting', 'dead'))
-                LIMIT ?2)",
+                ORDER BY s.turn DESC, s.seq DESC LIMIT ?2)",
         )?
         .execute(params![bound, PIECE])?)
 }
@@ -116,5 +117,23 @@ mod tests {
         let (left, again, turn) = left;
         assert_eq!(again, Inserted::Known { id: turn, session: "s".to_owned() }, "ids outlive what is pruned");
         assert_eq!(left, ([0, 0, 0], [1, 1, 1]), "too young, then old enough; what is pending stays");
+    }
+
+    #[tokio::test]
+    async fn what_is_left_of_a_turn_between_two_pieces_holds_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let steps = store
+            .write(Commit::Logged, |connection| {
+                let turn = Uuid::now_v7();
+                for number in 0..PIECE + 7 {
+                    turn_steps::append(connection, turn, "note", &format!("{number}"))?;
+                }
+                prune_turn_steps(connection, now_ms() + 60_000)?;
+                turn_steps::of_turn(connection, turn)
+            })
+            .await
+            .unwrap();
+        assert!(steps.len() == 7 && turn_steps::chain_holds(&steps));
     }
 }

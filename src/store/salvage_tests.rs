@@ -221,3 +221,17 @@ async fn an_exchange_that_was_cut_off_is_finished_and_one_not_begun_forgotten() 
     let (left, losses) = after(&sound, |path| fs::write(mended(path), "not yet synced").unwrap()).await;
     assert_eq!((left, losses), (MESSAGES, Vec::new()));
 }
+
+/// A damaged database that the first version wrote is taken over into one of today.
+#[test]
+fn what_the_first_version_wrote_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Connection::open(folder.path().join("old.db")).unwrap();
+    source.execute_batch(include_str!("migrations/0001_spine.sql")).unwrap();
+    source.execute_batch("INSERT INTO usage VALUES ('t1', 's', 'openai/gpt-4o', 100, 20, 60, 5)").unwrap();
+    let target = folder.path().join("new.db");
+    File::create(&target).unwrap();
+    super::rows::take_over(&source, &target, false).unwrap();
+    let spent = super::usage::spent(&Connection::open(target).unwrap(), super::usage::Scope::Session("s")).unwrap();
+    assert_eq!((spent.tokens.input, spent.models[0].provider.as_str()), (100, "openai"));
+}

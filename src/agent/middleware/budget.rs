@@ -1,7 +1,7 @@
 //! No model is asked once a budget is used up.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -12,7 +12,6 @@ use super::config::BudgetConfig;
 use super::spending::Spending;
 use crate::agent::error::{ErrorCode, TurnError};
 use crate::agent::phrases::fill;
-use crate::llm::{Models, Price};
 use crate::store::spent::{self, Scope};
 use crate::store::{Store, StoreError};
 
@@ -22,25 +21,19 @@ const TOLD: usize = 100;
 pub struct Budget {
     config: BudgetConfig,
     store: Store,
-    models: Arc<Models>,
     timezone: TimeZone,
     /// Models that the owner was told of: money is limited, and their price is not known.
     told: Mutex<HashSet<String>>,
 }
 
 impl Budget {
-    pub fn new(config: BudgetConfig, store: Store, models: Arc<Models>, timezone: TimeZone) -> Self {
-        Self { config, store, models, timezone, told: Mutex::default() }
-    }
-
-    fn price(&self, model: &str) -> Option<Price> {
-        let (provider, model) = model.split_once('/')?;
-        self.models.price(provider, model)
+    pub fn new(config: BudgetConfig, store: Store, timezone: TimeZone) -> Self {
+        Self { config, store, timezone, told: Mutex::default() }
     }
 
     async fn spent(&self, scope: Scope) -> Result<Spending, StoreError> {
         let used = self.store.read(move |connection| spent::by_model(connection, &scope)).await?;
-        Ok(Spending::of(&used, |model| self.price(model)))
+        Ok(Spending::of(&used))
     }
 
     async fn check_session(&self, at: &Context<'_>) -> Result<(), TurnError> {

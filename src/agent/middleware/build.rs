@@ -16,7 +16,6 @@ use super::timing::Timing;
 use super::windows::Windows;
 use crate::agent::AgentConfig;
 use crate::guard::Secrets;
-use crate::llm::Models;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::tools::Executor;
@@ -43,7 +42,6 @@ pub struct Kept {
 pub struct Parts<'a> {
     pub config: &'a AgentConfig,
     pub store: Store,
-    pub models: Arc<Models>,
     pub tools: Arc<Executor>,
     pub timezone: TimeZone,
     pub metrics: Arc<Metrics>,
@@ -99,8 +97,8 @@ impl Middleware {
                 self.secrets = Some(parts.secrets.clone());
             }
             MiddlewareName::Budget => {
-                let (models, timezone) = (parts.models.clone(), parts.timezone.clone());
-                self.model.push(Arc::new(Budget::new(config.budget.clone(), parts.store.clone(), models, timezone)));
+                let budget = Budget::new(config.budget.clone(), parts.store.clone(), parts.timezone.clone());
+                self.model.push(Arc::new(budget));
             }
             MiddlewareName::RateLimit => {
                 let windows = self.kept.windows.clone();

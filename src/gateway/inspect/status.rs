@@ -24,7 +24,6 @@ impl Inspector {
             Err(error) => format!("none: {error}"),
         };
         let uptime = self.live.as_ref().map(|live| Span::from_secs(live.started.elapsed().as_secs()).to_string());
-        let used = overview.used;
         Ok(json!({
             "gateway": if self.live.is_some() { "up" } else { "down" },
             "home": self.home.dir(),
@@ -47,14 +46,7 @@ impl Inspector {
             "dead_letters": overview.stuck,
             "dead_messages": overview.dead,
             "last_turns": overview.last.iter().map(turn).collect::<Vec<_>>(),
-            "today": {
-                "turns": used.turns,
-                "input": used.input,
-                "output": used.output,
-                "cached": used.cached,
-                // Known only where a service's price is.
-                "cost": null,
-            },
+            "today": views::spent(&overview.used),
             "database": self.database(overview.free),
             "caches": self.caches(),
             "losses": views::losses(&overview.losses),

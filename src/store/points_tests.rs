@@ -1,0 +1,173 @@
+//! What a session is after it went back, and what refuses to be gone back to.
+
+use super::*;
+use crate::store::inbox::NewMessage;
+use crate::store::{Commit, Store};
+
+const SESSION: &str = "cli:direct";
+
+/// A finished turn that said `text`, with a step in its journal.
+fn live(connection: &Connection, number: u32, text: &str) -> Result<Uuid, StoreError> {
+    // Ids of known order, which share their beginning.
+    let id = Uuid::from_u128(0x019a_2b3c_4d50_7000_8000_0000_0000_0000 + (u128::from(number) << 80));
+    accept(connection, id, text)?;
+    inbox::start(connection, inbox::last_seq(connection)?, id)?;
+    turn_steps::append(connection, id, "note", &format!(r#"{{"step":"note","text":"{text}"}}"#))?;
+    let said = |role, text: &str| (role, format!(r#"{{"role":"{role}","content":"{text}"}}"#));
+    messages::append(connection, SESSION, id, [said("user", text), said("assistant", text)].into_iter())?;
+    inbox::finish(connection, id, State::Done)?;
+    Ok(id)
+}
+
+fn accept(connection: &Connection, id: Uuid, text: &str) -> Result<(), StoreError> {
+    let own = |text: &str| text.to_owned();
+    inbox::insert(
+        connection,
+        &NewMessage {
+            id,
+            channel: own("cli"),
+            external_id: id.to_string(),
+            session: own(SESSION),
+            chat_id: own("direct"),
+            sender: own("owner"),
+            trust: "owner",
+            content: own(text),
+            attachments: own("[]"),
+            metadata: own("{}"),
+            received_at: 1,
+            state: State::Queued,
+        },
+    )?;
+    Ok(())
+}
+
+/// What the model would be given: the first word of each message.
+fn view(connection: &Connection, session: &str) -> Result<String, StoreError> {
+    let head = messages::session(connection, session)?;
+    let rows = messages::range(connection, session, head.first_seq, head.next_seq)?;
+    assert!(rows.iter().all(|row| row.epoch == head.epoch), "one epoch is one piece");
+    let words = rows.iter().map(|row| {
+        let body: serde_json::Value = serde_json::from_str(&row.body).unwrap();
+        body["content"].as_str().unwrap().to_owned()
+    });
+    Ok(words.collect::<Vec<_>>().join(" "))
+}
+
+async fn with_store<T: Send + 'static>(work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static) -> T {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+    store.write(Commit::Logged, work).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_session_goes_back_and_forth_and_nothing_is_deleted() {
+    with_store(|connection| {
+        let turns = [live(connection, 1, "a")?, live(connection, 2, "b")?, live(connection, 3, "c")?];
+        let back = |turn: Uuid| -> Result<String, StoreError> {
+            restore(connection, &of_turn(connection, turn).unwrap())?;
+            view(connection, SESSION)
+        };
+        assert_eq!(back(turns[0])?, "a a");
+        let fourth = live(connection, 4, "d")?;
+        assert_eq!(view(connection, SESSION)?, "a a d d");
+        assert_eq!(current(connection, SESSION)?, Some(fourth));
+        // Forth again: what was left behind is still there.
+        assert_eq!(back(turns[2])?, "a a b b c c");
+        assert_eq!(back(fourth)?, "a a d d");
+        assert_eq!(back(turns[1])?, "a a b b");
+        messages::new_epoch(connection, SESSION)?;
+        assert_eq!((view(connection, SESSION)?.as_str(), current(connection, SESSION)?), ("", None));
+        assert_eq!(back(fourth)?, "a a d d");
+        let lines = list(connection, SESSION, 3)?;
+        let shown: Vec<_> = lines.iter().map(|line| line.turn).collect();
+        assert_eq!(shown, [fourth, turns[2], turns[1]], "each turn once, however often it was copied");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_fork_is_a_session_of_its_own() {
+    with_store(|connection| {
+        let (one, two) = (live(connection, 1, "a")?, live(connection, 2, "b")?);
+        messages::set_model(connection, SESSION, Some("x/y"))?;
+        let point = of_turn(connection, one).unwrap();
+        assert_eq!(fork(connection, &point, "fork:1").unwrap(), 2);
+        assert_eq!((view(connection, "fork:1")?, view(connection, SESSION)?), ("a a".into(), "a a b b".into()));
+        assert_eq!(messages::session(connection, "fork:1")?.model.as_deref(), Some("x/y"));
+        for taken in ["fork:1", SESSION] {
+            assert_eq!(fork(connection, &point, taken).unwrap_err().code(), "exists");
+        }
+        for bad in ["", "a b", "a\nb", &"x".repeat(201)] {
+            assert_eq!(fork(connection, &point, bad).unwrap_err().code(), "invalid", "{bad:?}");
+        }
+        // What was copied is a point of the fork, what was not is none.
+        assert_eq!(find(connection, "fork:1", one).unwrap().to, 2);
+        assert_eq!(turn_in(connection, "fork:1", &two.to_string()).unwrap_err().code(), "not_found");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_id_may_be_short_and_a_name_is_as_good() {
+    with_store(|connection| {
+        let turns = [live(connection, 1, "a")?, live(connection, 2, "b")?];
+        let whole = turns[1].to_string();
+        for (id, expected) in [
+            (whole.as_str(), Ok(turns[1])),
+            (&whole.to_uppercase(), Ok(turns[1])),
+            (&whole[..13], Ok(turns[1])),
+            (&whole[..8], Err("ambiguous")),
+            ("019", Err("invalid")),
+            ("what?", Err("invalid")),
+            ("019a2b3c-ffff", Err("not_found")),
+        ] {
+            assert_eq!(turn_of(connection, id).map_err(|error| error.code()), expected, "{id}");
+            let in_session = turn_in(connection, SESSION, id).map_err(|error| error.code());
+            let expected = expected.map_err(|code| if code == "invalid" { "not_found" } else { code });
+            assert_eq!(in_session, expected, "{id} in its session");
+        }
+        set_name(connection, SESSION, turns[0], "before the move")?;
+        assert_eq!(turn_in(connection, SESSION, "before the move").unwrap(), turns[0]);
+        assert_eq!(turn_in(connection, "cli:other", "before the move").unwrap_err().code(), "not_found");
+        assert_eq!(list(connection, SESSION, 9)?[1].name.as_deref(), Some("before the move"));
+        for number in 0..NAMES {
+            set_name(connection, SESSION, turns[1], &format!("name {number}"))?;
+        }
+        let names: u32 = connection.query_row("SELECT count(*) FROM point_names", [], |row| row.get(0))?;
+        assert_eq!(names, NAMES);
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_gone_back_to_says_why() {
+    with_store(|connection| {
+        let turns = [live(connection, 1, "a")?, live(connection, 2, "b")?, live(connection, 3, "c")?];
+        connection.execute("UPDATE turn_steps SET body = '{}' WHERE turn = ?", [turns[1].to_string()])?;
+        let (command, running) = (Uuid::now_v7(), Uuid::now_v7());
+        accept(connection, command, "/help")?;
+        inbox::finish(connection, command, State::Done)?;
+        accept(connection, running, "slow")?;
+        assert!(!is_busy(connection, SESSION)?);
+        inbox::start(connection, inbox::last_seq(connection)?, running)?;
+        assert!(is_busy(connection, SESSION)?);
+        let why = |turn: Uuid| of_turn(connection, turn).map(|point| (point.from, point.to)).map_err(|e| e.code());
+        assert_eq!(why(turns[0]), Ok((0, 2)));
+        assert_eq!(why(turns[1]), Err("state_corrupted"));
+        assert_eq!(why(command), Err("no_checkpoint"));
+        assert_eq!(why(running), Err("running"));
+        assert_eq!(why(Uuid::now_v7()), Err("not_found"));
+        // The steps are gone, the messages are there: that is enough.
+        connection.execute("DELETE FROM turn_steps WHERE turn = ?", [turns[0].to_string()])?;
+        assert_eq!(why(turns[0]), Ok((0, 2)));
+        connection.execute("UPDATE messages SET body = '{\"role' WHERE seq = 0", [])?;
+        assert_eq!(why(turns[0]), Err("state_corrupted"), "a message that cannot be read");
+        connection.execute("DELETE FROM messages", [])?;
+        assert_eq!(why(turns[2]), Err("gone"));
+        Ok(())
+    })
+    .await;
+}

@@ -1,0 +1,117 @@
+//! What models cost: counted once whatever happens, at the price of the time, and shown wherever one looks.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup};
+
+fn setup(model: &Model) -> Setup {
+    Setup::new().model(model).hook(Hook::bearer("in"))
+}
+
+/// Prices of a million tokens.
+fn priced(setup: Setup, input: f64, output: f64, currency: &str) -> Setup {
+    let key = |name: &str| format!("providers.scripted.price.{name}");
+    setup.set(&key("input"), input).set(&key("output"), output).set(&key("currency"), currency)
+}
+
+/// The numbers that a view of what was used holds.
+fn numbers(used: &Value) -> (u64, u64, u64) {
+    let number = |key: &str| used[key].as_u64().unwrap_or_else(|| panic!("{key} in {used}"));
+    (number("turns"), number("input"), number("output"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_and_money_are_counted_by_turn_session_day_and_model() {
+    let model = Model::start().await;
+    let call = Reply::tool("list_dir", &json!({"path": "."}));
+    model.on("work", [call.usage(1_000, 200), Reply::text("done").usage(2_000, 300)]);
+    model.on("hello", [Reply::text("hello").usage(500, 50)]);
+    let mut gateway = Gateway::start(priced(setup(&model), 2.0, 10.0, "USD")).await;
+    // 3,000 in and 500 out, then 500 and 50.
+    gateway.ask("in", "c", "work").await;
+    gateway.ask("in", "d", "hello").await;
+    let metrics = Gateway::try_send(gateway.client.get(gateway.url("/metrics")).bearer_auth(gateway.token())).await;
+    let metrics = metrics.unwrap().body.to_string();
+    let line = r#"daoyou_model_cost_total{provider=\"scripted\",model=\"scripted\",currency=\"USD\"} 0.0125"#;
+    assert!(metrics.contains(line), "{metrics}");
+
+    // A new price counts from now on, in its own currency; what was counted stays.
+    gateway.setup().clone_from(&priced(setup(&model), 4.0, 20.0, "CNY"));
+    gateway.restart().await;
+    gateway.ask("in", "c", "hello").await;
+    let said = gateway.ask("in", "c", "/cost").await;
+    for words in [
+        "This session: 2 turns, 3500 tokens in (0 cached), 550 tokens out, **0.0030 CNY, 0.0110 USD**",
+        "Today, all sessions: 3 turns, 4000 tokens in (0 cached), 600 tokens out, **0.0030 CNY, 0.0125 USD**",
+        "- `scripted/scripted`: 4000 tokens in",
+    ] {
+        assert!(said.contains(words), "{words:?} in {said}");
+    }
+
+    for is_up in [true, false] {
+        if !is_up {
+            gateway.stop().await;
+        }
+        let today = gateway.json(&["status"]).await["today"].clone();
+        assert_eq!(numbers(&today), (3, 4_000, 600));
+        assert_eq!(today["cost"], "0.0030 CNY, 0.0125 USD");
+        assert_eq!(today["costs"][1], json!({"currency": "USD", "micros": 12_500}));
+        assert_eq!(
+            (numbers(&today["by_model"][0]), &today["by_model"][0]["model"]),
+            ((3, 4_000, 600), &json!("scripted/scripted"))
+        );
+        let shown = gateway.run(&["status"]).await.stdout;
+        assert!(shown.contains("600 out, cost 0.0030 CNY, 0.0125 USD"), "{shown}");
+        let sessions = gateway.json(&["sessions", "list"]).await;
+        let costs: Vec<_> = sessions.as_array().unwrap().iter().map(|row| row["cost"].clone()).collect();
+        assert_eq!(costs, [json!("0.0030 CNY, 0.0110 USD"), json!("0.0015 USD")]);
+        let session = gateway.json(&["sessions", "show", "webhook:in:c"]).await;
+        assert_eq!(numbers(&session["used"]), (2, 3_500, 550));
+        let turns = gateway.json(&["turns", "list"]).await;
+        let of = |text: &str| turns.as_array().unwrap().iter().find(|row| row["content"] == text).unwrap().clone();
+        let (work, command) = (of("work"), of("/cost"));
+        assert_eq!(
+            [&work["cost"], &work["tokens"], &work["model"], &command["cost"], &command["tokens"]],
+            [&json!("0.0110 USD"), &json!(3_500), &json!("scripted/scripted"), &Value::Null, &json!(0)]
+        );
+        let shown = gateway.json(&["turns", "show", work["turn"].as_str().unwrap()]).await;
+        let steps = shown["steps"].as_array().unwrap().iter().filter(|step| step["kind"] == "response");
+        let micros: Vec<_> = steps.map(|step| step["body"]["response"]["cost"]["micros"].as_u64().unwrap()).collect();
+        assert_eq!((micros.as_slice(), &shown["used"]["cost"]), (&[4_000, 7_000][..], &json!("0.0110 USD")));
+    }
+}
+
+/// A killed turn is asked again for what was not written, and pays for that; what was written is paid for once, at the
+/// price of then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_counts_nothing_twice() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    let call = Reply::tool("list_dir", &json!({"path": "."}));
+    model.on("work", [call.usage(1_000, 0), Reply::text("done").usage(2_000, 0).held_by(&gate)]);
+    let mut gateway = Gateway::start(priced(setup(&model), 1.0, 1.0, "USD")).await;
+    let id = gateway.accept("in", &Message::new("work").chat("c")).await;
+    model.wait_requests(2).await;
+    gateway.kill9().await;
+    gate.open();
+    gateway.setup().clone_from(&priced(setup(&model), 3.0, 1.0, "USD"));
+    gateway.up().await;
+    gateway.wait_done("in", &id).await;
+    let turn = &gateway.json(&["turns", "list"]).await[0];
+    assert_eq!((&turn["tokens"], &turn["cost"]), (&json!(3_000), &json!("0.0070 USD")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_price_there_are_tokens_and_no_money() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(setup(&model)).await;
+    gateway.ask("in", "c", "hello").await;
+    let today = gateway.json(&["status"]).await["today"].clone();
+    assert_eq!(
+        (&today["turns"], &today["cost"], &today["by_model"][0]["cost"]),
+        (&json!(1), &Value::Null, &Value::Null)
+    );
+    let said = gateway.ask("in", "c", "/cost").await;
+    assert!(!said.contains("**") && said.contains("1 turns"), "{said}");
+}
