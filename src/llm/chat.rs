@@ -105,6 +105,9 @@ pub struct ChatResponse {
     pub tool_calls: Vec<ToolCall>,
     /// The model as the service names it.
     pub model: String,
+    /// The provider that answered, by its name in the configuration.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub provider: String,
     #[serde(default)]
     pub usage: Usage,
     /// From the request to the end of the answer, with its retries.

@@ -238,8 +238,8 @@ impl Assemble for Assembler<'_> {
             tool_calls: self.calls.into_iter().map(Call::finish).collect(),
             model: if self.model.is_empty() { asked.to_owned() } else { self.model },
             usage: self.usage,
-            latency_ms: 0,
             truncated,
+            ..ChatResponse::default()
         })
     }
 }
