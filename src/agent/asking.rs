@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::compact;
 use super::context::estimate_tokens;
 use super::flight::FlightSlot;
 use super::progress::Progress;
@@ -17,9 +18,9 @@ impl Turn<'_> {
         let last_call = progress.tool_rounds >= self.limits.iterations;
         let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs() };
         let mut messages = self.conversation.clone();
-        messages.extend(progress.messages.iter().cloned());
-        let request = ChatRequest {
-            model: self.model.model.clone(),
+        messages.extend(compact::given(progress));
+        let mut request = ChatRequest {
+            model: String::new(),
             system: self.system.clone(),
             messages,
             tools,
@@ -29,7 +30,7 @@ impl Turn<'_> {
         let sink = FirstWord { flight: self.flight, watch: self.watch, has_come: AtomicBool::new(false) };
         self.flight.waits();
         let asking = self.meter.ask_model();
-        let response = self.model.provider.chat(&request, &sink).await;
+        let response = self.model.chat(&mut request, &sink).await;
         drop(asking);
         self.flight.works();
         self.watch.end_response();
@@ -42,13 +43,8 @@ impl Turn<'_> {
             response.usage = estimate_usage(&request, &response);
         }
         let Usage { input_tokens, output_tokens, cached_tokens } = response.usage;
-        self.meter.model_used(
-            self.model.provider.name(),
-            &self.model.model,
-            input_tokens,
-            output_tokens,
-            cached_tokens,
-        );
+        let answered = self.model.current();
+        self.meter.model_used(answered.provider.name(), &answered.model, input_tokens, output_tokens, cached_tokens);
         Ok(response)
     }
 }

@@ -30,6 +30,8 @@ pub enum QueueMode {
 pub struct AgentConfig {
     /// `auto`, or `PROVIDER/MODEL`.
     pub model: String,
+    /// Models that stand in, in order, when that one cannot answer: each `PROVIDER/MODEL`.
+    pub fallback: Vec<String>,
     pub locale: Locale,
     /// IANA name, e.g. `Asia/Shanghai`; empty is the system's.
     pub timezone: String,
@@ -55,7 +57,7 @@ pub struct AgentConfig {
     /// The most tokens that one request may hold, estimated.
     #[schemars(range(min = 1))]
     pub context_tokens: u32,
-    /// Active time that a turn may take, across restarts.
+    /// Active time that a turn may take, across restarts. As long may it wait while no model can be reached.
     pub turn_timeout: Span,
     /// Turns that run side by side, each of another session.
     #[schemars(range(min = 1))]
@@ -67,6 +69,7 @@ impl Default for AgentConfig {
     fn default() -> Self {
         Self {
             model: "auto".to_owned(),
+            fallback: Vec::new(),
             locale: Locale::En,
             timezone: String::new(),
             workspace: String::new(),

@@ -21,13 +21,15 @@ use super::journal::{Journal, StoreJournal};
 use super::lanes::Company;
 use super::phrases::{Phrases, fill};
 use super::progress::{ContextStep, Progress, StepBody};
+use super::rest::{Outage, Rested, Resting};
 use super::slash::{Answered, SessionChange, Slash, SlashCommands, wanted_model};
 use super::turn::{Answer, Turn, TurnLimits};
+use super::waiting::WaitingRoom;
 use super::watch::Watch;
 use super::{AgentConfig, QueueMode};
 use crate::bus::MessageBus;
 use crate::crash;
-use crate::llm::{ChatMessage, ModelChoice, Models, Usage};
+use crate::llm::{Chain, ChatMessage, LlmErrorKind, Models, Usage};
 use crate::metrics::{Phase, TurnMeter};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::messages::{self, Session};
@@ -41,8 +43,8 @@ const COLLECT_LIMIT: u32 = 50;
 /// The running turns that can be told to stop.
 pub type Cancels = Arc<Mutex<HashMap<Uuid, CancellationToken>>>;
 
-/// Runs turns: everything they need, shared by all lanes. New settings make a new one, which has the bus, the cancels and
-/// the flight recorder of the old one; turns end with the runner that they began with.
+/// Runs turns: everything they need, shared by all lanes. New settings make a new one, which has the bus, the cancels, the
+/// waiting room and the flight recorder of the old one; turns end with the runner that they began with.
 pub struct LaneRunner {
     pub bus: Arc<MessageBus>,
     pub config: AgentConfig,
@@ -53,6 +55,7 @@ pub struct LaneRunner {
     pub slash: Arc<SlashCommands>,
     pub phrases: &'static Phrases,
     pub cancels: Cancels,
+    pub room: Arc<WaitingRoom>,
     pub flight: Arc<FlightRecorder>,
 }
 
@@ -83,6 +86,15 @@ enum Outcome {
     Panicked,
 }
 
+/// How a run of a turn came to its end.
+enum Finish {
+    Ends(Ending),
+    /// The turn is at rest; whether it is to be looked at again at once.
+    Waits {
+        look_again: bool,
+    },
+}
+
 impl LaneRunner {
     /// Runs the session's next message, if it has one; answers whether it has more. `proven` is told when a turn that
     /// runs alone has got somewhere.
@@ -105,18 +117,26 @@ impl LaneRunner {
         }
         let proven = (company == Company::Alone).then_some(proven);
         let flight = self.flight.board(turn);
-        let ending = AssertUnwindSafe(self.run(session, &started, proven, &flight)).catch_unwind().await;
-        let ending = ending.unwrap_or_else(|_| {
+        let finish = AssertUnwindSafe(self.run(session, &started, proven, &flight)).catch_unwind().await;
+        let finish = finish.unwrap_or_else(|_| {
             tracing::error!(%turn, %session, "a turn panicked");
-            Ok(self.ending(&started, Outcome::Panicked, None))
+            Ok(Finish::Ends(self.ending(&started, Outcome::Panicked, None)))
         });
-        let ending = ending.unwrap_or_else(|error| {
+        let finish = finish.unwrap_or_else(|error| {
             tracing::error!(%turn, %session, %error, "a turn failed");
-            self.ending(&started, Outcome::Panicked, None)
+            Finish::Ends(self.ending(&started, Outcome::Panicked, None))
         });
+        let ending = match finish {
+            Finish::Ends(ending) => ending,
+            Finish::Waits { look_again } => {
+                self.lock_cancels().remove(&turn);
+                return look_again;
+            }
+        };
         let (outcome, reply_bytes) = (ending.error.unwrap_or("answered"), ending.reply.len());
         let more = ending.write(&self.bus).await;
         self.lock_cancels().remove(&turn);
+        self.room.leave(turn);
         tracing::info!(%turn, %session, outcome, reply_bytes, "turn ended");
         more
     }
@@ -124,13 +144,14 @@ impl LaneRunner {
     /// One commit, before any work: the lowest unfinished row is `running`, its start counted.
     async fn start(&self, session: &SessionKey, company: Company) -> Result<Option<Started>, StoreError> {
         let (key, collect) = (session.to_string(), self.config.queue == QueueMode::Collect);
-        let cancels = self.cancels.clone();
+        let (cancels, room) = (self.cancels.clone(), self.room.clone());
         let started = self
             .bus
             .store()
             .write(Commit::Synced, move |connection| {
-                let rows = take_rows(connection, &key, collect)?;
+                let rows = take_rows(connection, &key, collect, &room)?;
                 let Some(turn) = rows.first().map(|row| row.turn) else { return Ok(None) };
+                room.call(turn);
                 for row in &rows {
                     inbox::start(connection, row.seq, turn)?;
                 }
@@ -160,7 +181,7 @@ impl LaneRunner {
         started: &Started,
         proven: Option<Sender<SessionKey>>,
         flight: &FlightSlot<'_>,
-    ) -> Result<Ending, StoreError> {
+    ) -> Result<Finish, StoreError> {
         let Some(last) = started.rows.last() else {
             return Err(StoreError::Row("a turn without messages".to_owned()));
         };
@@ -168,14 +189,14 @@ impl LaneRunner {
             let Answered { reply, change, error } = self.slash.answer(&command, last, &self.config.model).await?;
             let answer = Answer { reply, error };
             let ending = self.ending(started, Outcome::Answered(answer), None);
-            return Ok(Ending { append: Append::Nothing, change, ..ending });
+            return Ok(Finish::Ends(Ending { append: Append::Nothing, change, ..ending }));
         }
         let mut progress = match Progress::read(&started.steps) {
             Ok(progress) => progress,
             Err(damaged) => {
                 tracing::error!(turn = %started.turn, %damaged, "the journal of a turn is damaged");
                 let answer = Answer { reply: self.phrases.state_corrupted.to_owned(), error: Some("state_corrupted") };
-                return Ok(self.ending(started, Outcome::Answered(answer), None));
+                return Ok(Finish::Ends(self.ending(started, Outcome::Answered(answer), None)));
             }
         };
         let hub = self.bus.events().clone();
@@ -185,9 +206,18 @@ impl LaneRunner {
         let journal = StoreJournal { bus: &self.bus, turn, session: session.clone(), proven, context };
         let meter = self.bus.metrics().turns.meter();
         let run = Run { session, started, last, journal: &journal, watch: &watch, flight, meter: &meter };
-        let (model, answer) = self.converse(&run, &mut progress).await?;
+        let (model, outcome) = self.converse(&run, &mut progress).await?;
         meter.end();
-        let ending = self.ending(started, answer, Some((&watch, &progress)));
+        let ending = match outcome {
+            Ok(outcome) => self.ending(started, outcome, Some((&watch, &progress))),
+            Err(outage) => {
+                let (rows, context, progress) = (&started.rows, journal.context(), &progress);
+                match self.rest(Resting { turn, session, rows, progress, context }, outage).await? {
+                    Rested::Waits { look_again } => return Ok(Finish::Waits { look_again }),
+                    Rested::GivenUp(ending) => ending,
+                }
+            }
+        };
         let (reply, message) = (ending.reply.clone(), ending.reply.clone());
         watch.emit(|| match ending.error {
             Some(_) => TurnEvent::Error { message },
@@ -198,7 +228,7 @@ impl LaneRunner {
                 cost: self.cost_of(&model, progress.usage),
             },
         });
-        Ok(Ending { model, ..ending })
+        Ok(Finish::Ends(Ending { model, ..ending }))
     }
 
     /// What a model's tokens cost, where its price is known.
@@ -207,20 +237,27 @@ impl LaneRunner {
         self.models.price(provider).map(|price| price.cost(used))
     }
 
-    /// Gives the model the conversation and lets the turn run, until it answers, is stopped, or its time is up.
-    async fn converse(&self, run: &Run<'_>, progress: &mut Progress) -> Result<(String, Outcome), StoreError> {
+    /// Gives the model the conversation and lets the turn run, until it answers, is stopped, or its time is up; the error is
+    /// that no model can be reached.
+    async fn converse(
+        &self,
+        run: &Run<'_>,
+        progress: &mut Progress,
+    ) -> Result<(String, Result<Outcome, Outage>), StoreError> {
         let Run { session, started, last, journal, .. } = *run;
         let (head, history, from) = self.history(session, progress.context.clone()).await?;
         let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
-        let model = match self.models.resolve(&wanted).await {
-            Ok(model) => model,
+        let (room, mark) = (self.room.clone(), self.room.mark());
+        let on_answer = Box::new(move |provider: &str| room.answered(provider));
+        let fallback = &self.config.fallback;
+        let chain = match Chain::new(self.models.clone(), &wanted, fallback, &progress.provider, on_answer).await {
+            Ok(chain) => chain,
             Err(error) => {
                 let reply = fill(self.phrases.no_model, &[&wanted, &error.to_string()]);
                 let answer = Answer { reply, error: Some("no_model") };
-                return Ok((String::new(), Outcome::Answered(answer)));
+                return Ok((String::new(), Ok(Outcome::Answered(answer))));
             }
         };
-        let model_name = format!("{}/{}", model.provider.name(), model.model);
         let (system, system_hash) = self.system.current();
         if progress.context.is_none() {
             let step = StepBody::Context(ContextStep {
@@ -228,32 +265,57 @@ impl LaneRunner {
                 from,
                 to: head.next_seq,
                 user: context::user_text(&started.rows, &self.timezone),
-                model: model_name.clone(),
+                model: name_of(&chain),
+                squeezed: 0,
             });
             journal.record(&step).await;
             progress.apply(step);
         }
-        let user = progress.context.as_ref().map(|context| context.user.clone()).unwrap_or_default();
-        let mut conversation = history;
-        conversation.push(ChatMessage::User { content: user });
-        let turn = self.turn(run, &model, conversation, system);
+        let mut history = history;
+        loop {
+            let user = progress.context.as_ref().map(|context| context.user.clone()).unwrap_or_default();
+            history.push(ChatMessage::User { content: user });
+            let turn = self.turn(run, &chain, std::mem::take(&mut history), system.clone());
+            let outcome = self.attend(started, turn, progress).await;
+            let failure = chain.failure().filter(|_| matches!(outcome, Outcome::Answered(_)));
+            match failure {
+                Some(error) if error.kind == LlmErrorKind::ContextTooLong => {
+                    let Some(smaller) = self.make_smaller(session, progress)? else {
+                        return Ok((name_of(&chain), Ok(outcome)));
+                    };
+                    let step = StepBody::Context(smaller);
+                    journal.record(&step).await;
+                    progress.apply(step);
+                    history = self.history(session, progress.context.clone()).await?.1;
+                }
+                Some(error) if error.is_outage() && (self.room.is_open() || progress.waiting_since.is_some()) => {
+                    let outage = Outage { error, providers: chain.providers(), mark };
+                    return Ok((name_of(&chain), Err(outage)));
+                }
+                _ => return Ok((name_of(&chain), Ok(outcome))),
+            }
+        }
+    }
+
+    /// Lets the turn run until it ends by itself, is stopped, or its time is up.
+    async fn attend(&self, started: &Started, turn: Turn<'_>, progress: &mut Progress) -> Outcome {
         let limit = self.config.turn_timeout.0.saturating_sub(progress.active);
         let mut running = pin!(turn.run(progress));
         let cut_off = tokio::select! {
             biased;
             () = started.cancel.cancelled() => Outcome::Stopped,
             () = tokio::time::sleep(limit) => Outcome::TimedOut,
-            answer = &mut running => return Ok((model_name, answer.map_or(Outcome::Stopped, Outcome::Answered))),
+            answer = &mut running => return answer.map_or(Outcome::Stopped, Outcome::Answered),
         };
         // The model is left at once; a tool that runs is told to end, and within its grace says what it had done.
         started.cancel.cancel();
-        Ok((model_name, running.await.map_or(cut_off, Outcome::Answered)))
+        running.await.map_or(cut_off, Outcome::Answered)
     }
 
     fn turn<'a>(
         &'a self,
         run: &Run<'a>,
-        model: &'a ModelChoice,
+        model: &'a Chain,
         conversation: Vec<ChatMessage>,
         system: Arc<str>,
     ) -> Turn<'a> {
@@ -360,18 +422,29 @@ impl LaneRunner {
     }
 }
 
+/// `PROVIDER/MODEL` of what answered last, or is asked first.
+fn name_of(chain: &Chain) -> String {
+    let model = chain.current();
+    format!("{}/{}", model.provider.name(), model.model)
+}
+
 /// The session's lowest unfinished message, and with `collect` those behind it from the same sender and chat. A turn
-/// that had been started before takes the same messages again.
-fn take_rows(connection: &Connection, session: &str, collect: bool) -> Result<Vec<InboxRow>, StoreError> {
+/// that had been started before takes the same messages again; one that waits holds its session until it is due.
+fn take_rows(
+    connection: &Connection,
+    session: &str,
+    collect: bool,
+    room: &WaitingRoom,
+) -> Result<Vec<InboxRow>, StoreError> {
     let limit = if collect { COLLECT_LIMIT } else { 1 };
     let mut rows = inbox::open_of_session(connection, session, limit)?;
     let Some(first) = rows.first().cloned() else { return Ok(Vec::new()) };
-    if first.state == State::Waiting {
+    if first.state == State::Waiting && !first.cancel && room.holds(first.turn) {
         return Ok(Vec::new());
     }
     let mut own = inbox::of_turn(connection, first.turn)?;
-    own.retain(|row| matches!(row.state, State::Queued | State::Running));
-    let has_begun = first.state == State::Running || own.len() > 1 || turn_steps::has_any(connection, first.turn)?;
+    own.retain(|row| matches!(row.state, State::Queued | State::Running | State::Waiting));
+    let has_begun = first.state != State::Queued || own.len() > 1 || turn_steps::has_any(connection, first.turn)?;
     if has_begun {
         return Ok(own);
     }

@@ -10,6 +10,8 @@ mod agent_loop;
 mod lanes;
 
 mod lane;
+mod rest;
+mod waiting;
 
 mod context;
 mod ending;
@@ -21,6 +23,7 @@ mod turn;
 
 mod asking;
 mod calling;
+mod compact;
 mod watch;
 
 mod history;
@@ -35,4 +38,5 @@ pub use flight::FlightRecorder;
 pub use lane::LaneRunner;
 pub use phrases::Phrases;
 pub use slash::SlashCommands;
+pub use waiting::WaitingRoom;
 pub use workspace::{is_prepared, prepare as prepare_workspace};

@@ -40,6 +40,8 @@ pub struct Phrases {
     pub no_skills: &'static str,
     pub dead_letter: &'static str,
     pub loss: &'static str,
+    pub waiting: &'static str,
+    pub unavailable: &'static str,
 }
 
 impl Phrases {
@@ -119,6 +121,8 @@ static EN: Phrases = Phrases {
     no_skills: "There are no skills in {}.",
     dead_letter: "A message on {} could not be delivered (`daoyou queue show {}`): {}\nOthers for the same reason are not told one by one: `daoyou queue list`.",
     loss: "Something that was accepted is lost (`daoyou status`): {}",
+    waiting: "The model service cannot be reached at the moment. Your message is kept and will be answered when it is back.",
+    unavailable: "The model service could not be reached within {}, so I have set this message aside. The owner can have it answered after all with `daoyou queue retry {}`. ({})",
 };
 
 static ZH: Phrases = Phrases {
@@ -175,6 +179,8 @@ static ZH: Phrases = Phrases {
     no_skills: "{} 中没有技能。",
     dead_letter: "{} 上有一条消息无法投递（`daoyou queue show {}`）：{}\n同样原因的其他消息不再逐条通知：`daoyou queue list`。",
     loss: "已接收的内容有丢失（`daoyou status`）：{}",
+    waiting: "暂时无法连接模型服务。您的消息已保存，服务恢复后会立即回答。",
+    unavailable: "{} 内一直无法连接模型服务，这条消息已被搁置。所有者可用 `daoyou queue retry {}` 重新处理。（{}）",
 };
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::phrases::{Phrases, fill};
 use super::progress::{Progress, StepBody};
 use super::think;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatResponse, LlmError, ModelChoice};
+use crate::llm::{Chain, ChatMessage, ChatResponse, LlmError};
 use crate::metrics::TurnMeter;
 use crate::tools::{Executor, ToolContext};
 
@@ -29,7 +29,7 @@ pub struct Turn<'a> {
     pub system: Arc<str>,
     /// What was said before, and this message last.
     pub conversation: Vec<ChatMessage>,
-    pub model: &'a ModelChoice,
+    pub model: &'a Chain,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u32>,
     pub tools: &'a Executor,

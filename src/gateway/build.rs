@@ -15,7 +15,7 @@ use super::check::{build_models, check_models, open_tls};
 use super::equip::{Equipment, build_tools, bus_settings, lane_runner, slash_commands};
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
-use crate::agent::{AgentLoop, FlightRecorder, Locale, prepare_workspace};
+use crate::agent::{AgentLoop, FlightRecorder, Locale, WaitingRoom, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
@@ -233,7 +233,11 @@ async fn build_agent(
         Some(_) => (FlightRecorder::none(), HashSet::new()),
         None => FlightRecorder::open(&home.flight()),
     };
-    let runner = lane_runner(config, workspace, current, bus, Arc::new(flight))?;
+    let mut runner = lane_runner(config, workspace, current, bus, Arc::new(flight))?;
+    if alone.is_some() {
+        // Whoever sits there is told at once, rather than let wait for somebody who will be gone.
+        runner.room = Arc::new(WaitingRoom::closed());
+    }
     let equipment = Equipment::new(config, runner, slash);
     let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
     Ok((agent, equipment))

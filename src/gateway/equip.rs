@@ -98,6 +98,7 @@ pub(super) fn lane_runner(
         phrases: slash.phrases,
         slash,
         cancels: Arc::default(),
+        room: Arc::default(),
         flight,
     })
 }

@@ -105,7 +105,7 @@ impl Reloader {
         let store = old.bus.store().clone();
         let slash = Arc::new(equip::slash_commands(config, store, models, tools, &self.workspace, old.slash.started)?);
         let runner = equip::lane_runner(config, &self.workspace, slash, old.bus.clone(), old.flight.clone())?;
-        Ok(LaneRunner { cancels: old.cancels.clone(), ..runner })
+        Ok(LaneRunner { cancels: old.cancels.clone(), room: old.room.clone(), ..runner })
     }
 
     async fn apply(&mut self, runner: LaneRunner, loaded: Loaded) -> String {

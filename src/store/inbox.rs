@@ -190,7 +190,7 @@ pub fn newest(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, Stor
     many(connection, "TRUE ORDER BY seq DESC LIMIT ?1", params![limit])
 }
 
-/// `queued` or `running` → `running`, counts the start, and lets the row be answered by `turn`.
+/// `queued`, `running` or `waiting` → `running`, counts the start, and lets the row be answered by `turn`.
 pub fn start(connection: &Connection, seq: i64, turn: Uuid) -> Result<(), StoreError> {
     connection
         .prepare_cached("UPDATE inbox SET state = 'running', stalled = stalled + 1, turn = ? WHERE seq = ?")?
@@ -202,6 +202,16 @@ pub fn start(connection: &Connection, seq: i64, turn: Uuid) -> Result<(), StoreE
 pub fn reset_stalled(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
     connection
         .prepare_cached("UPDATE inbox SET stalled = 0 WHERE turn = ? AND stalled > 0")?
+        .execute([turn.to_string()])?;
+    Ok(())
+}
+
+/// `running` → `waiting`; a start that only led to waiting does not count.
+pub fn rest(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "UPDATE inbox SET state = 'waiting', stalled = max(0, stalled - 1) WHERE turn = ? AND state = 'running'",
+        )?
         .execute([turn.to_string()])?;
     Ok(())
 }
