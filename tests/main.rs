@@ -21,6 +21,7 @@ mod damage;
 mod delivery;
 mod doctor;
 mod exec;
+mod failover;
 mod front;
 mod hooks;
 mod lanes;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use daoyou_channels::SessionKey;
 use daoyou_channels::backoff::Backoff;
+use daoyou_channels::message::NOTICE_KEY;
 use daoyou_channels::settings::Span;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -20,8 +21,6 @@ use crate::llm::LlmError;
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::{Commit, Connection, StoreError, meta, now_ms, turn_steps};
 
-/// Marks a message as a notice, for channels that show those in another way.
-const NOTICE_KEY: &str = "notice";
 const SLOT: &str = "notice:waiting";
 
 /// Every model that could answer is down.

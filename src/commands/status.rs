@@ -28,6 +28,9 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "home      {}", text(&status["home"]))?;
     writeln!(out, "listen    {}", text(&status["listen"]))?;
     writeln!(out, "model     {}", text(&status["model"]))?;
+    for (name, circuit) in status["circuits"].as_object().into_iter().flatten() {
+        writeln!(out, "          {name} fails again and again: {}", circuit_words(circuit))?;
+    }
     let database = &status["database"];
     let size = |key: &str| bytes(database[key].as_u64().unwrap_or(0));
     match database["size"].as_u64() {
@@ -52,9 +55,13 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     };
     writeln!(
         out,
-        "queues    in {}, {} running; out {}; dead letters {}",
+        "queues    in {}, {} running{}; out {}; dead letters {}",
         waits("inbound", "oldest_inbound"),
         queues["running"],
+        match queues["waiting"].as_u64() {
+            None | Some(0) => String::new(),
+            Some(waiting) => format!(", {waiting} waiting for a model"),
+        },
         waits("outbound", "oldest_outbound"),
         status["dead_letters"]
     )?;
@@ -75,6 +82,14 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{label:8}  {}{error}  {}  {when}", text(&turn["outcome"]), text(&turn["session"]))?;
     }
     Ok(())
+}
+
+/// Whether a provider is asked, in words.
+fn circuit_words(circuit: &Value) -> String {
+    match circuit["seconds"].as_u64() {
+        Some(seconds) => format!("not asked for the next {seconds} s"),
+        None => "asked with one call at a time".to_owned(),
+    }
 }
 
 fn channel_line(channel: &Value) -> String {
@@ -113,6 +128,9 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
         let name = text(&row["name"]);
         if let Some(error) = row["error"].as_str() {
             writeln!(out, "\n{name}: {error}")?;
+        }
+        if row["circuit"]["state"].as_str().is_some_and(|state| state != "closed") {
+            writeln!(out, "\n{name} fails again and again: {}", circuit_words(&row["circuit"]))?;
         }
         if let Some(models) = row["models"].as_array() {
             writeln!(out, "\n{name} lists {} models", models.len())?;

@@ -15,7 +15,7 @@ use super::check::{build_models, check_models, open_tls};
 use super::equip::{Equipment, build_tools, bus_settings, lane_runner, slash_commands};
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
-use crate::agent::{AgentLoop, FlightRecorder, Locale, WaitingRoom, prepare_workspace};
+use crate::agent::{AgentLoop, FlightRecorder, Locale, Phrases, WaitingRoom, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
@@ -182,6 +182,11 @@ pub fn banner(model: &Result<String, String>, workspace: &Path, front: &Front) -
     }
     let hint = if is_zh { "/help 列出命令，/exit 离开。" } else { "/help lists the commands, /exit leaves." };
     format!("{}\n{hint}", parts.join(" · "))
+}
+
+/// What whoever waits for a reply is told while no model can be reached.
+pub fn notice_of_waiting(config: &Config) -> &'static str {
+    Phrases::of(config.agent.locale).waiting
 }
 
 /// The language of the terminal.

@@ -79,13 +79,16 @@ impl Chain {
     pub async fn chat(&self, request: &mut ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let sink = Watch { sink, is_shown: &self.is_shown };
         self.lock().failure = None;
-        let (mut failures, mut asked) = (Vec::new(), Vec::new());
+        let (mut failures, mut asked): (Vec<LlmError>, Vec<String>) = (Vec::new(), Vec::new());
         for place in 0..self.fallback.len() + 2 {
             let Some(choice) = self.member(place).await else { continue };
             if asked.contains(&choice.to_string()) {
                 continue;
             }
             asked.push(choice.to_string());
+            if let Some(failed) = failures.last() {
+                tracing::warn!(%failed, model = %choice, "another model is asked");
+            }
             match self.ask(&choice, request, &sink).await {
                 Ok(response) => return Ok(response),
                 Err(error) if error.may_fall_back() => failures.push(error),
@@ -127,7 +130,7 @@ impl Chain {
                 (self.on_answer)(choice.provider.name());
             }
             Err(error) => {
-                tracing::warn!(model = %choice, code = error.code(), outage = error.is_outage(), %error, "a model did not answer");
+                tracing::debug!(model = %choice, code = error.code(), outage = error.is_outage(), %error, "no answer");
             }
         }
         result

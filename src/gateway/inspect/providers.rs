@@ -11,12 +11,20 @@ use serde_json::{Value, json};
 
 use super::Inspector;
 use crate::control::{Ask, InspectError};
-use crate::llm::{LlmError, ModelChoice, OFFLINE, Probe, SERVICES, Service};
+use crate::llm::{CircuitState, LlmError, ModelChoice, OFFLINE, Probe, SERVICES, Service};
 
 /// How long a service may take to list its models.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// How far a clock may be off, in seconds.
 const SKEW: i64 = 120;
+
+/// Whether a provider is asked, as the JSON shows it: `state`, and `seconds` until one that is left alone is tried again.
+pub(super) fn circuit(state: CircuitState) -> Value {
+    match state {
+        CircuitState::Open(left) => json!({ "state": state.as_str(), "seconds": left.as_secs() + 1 }),
+        CircuitState::Closed | CircuitState::HalfOpen => json!({ "state": state.as_str() }),
+    }
+}
 
 /// What each service that was asked answered.
 type Answers = BTreeMap<String, Result<Probe, LlmError>>;
@@ -54,8 +62,8 @@ impl Inspector {
 
     fn row(&self, name: &str, in_use: &str, answer: Option<&Result<Probe, LlmError>>) -> Value {
         let service = Service::find(name);
-        let url =
-            self.models.services().find(|(other, _)| *other == name).map(|(_, provider)| place(provider.base_url()));
+        let provider = self.models.services().find(|(other, _)| *other == name).map(|(_, provider)| provider);
+        let url = provider.map(|provider| place(provider.base_url()));
         let (models, error) = match answer {
             None => (None, None),
             Some(Ok(Probe { models: Ok(models), .. })) => (Some(models), None),
@@ -74,6 +82,8 @@ impl Inspector {
                 model => model,
             },
             "in_use": name == in_use,
+            // Only a gateway that runs has asked anybody.
+            "circuit": self.live.as_ref().and(provider).map(|provider| circuit(provider.circuit().0)),
             "models": models,
             "error": error,
         })

@@ -2,12 +2,13 @@
 
 use daoyou_channels::settings::Span;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::Inspector;
+use super::{Inspector, providers};
 use crate::control::InspectError;
 use crate::gateway::equip;
 use crate::http::views;
+use crate::llm::CircuitState;
 use crate::store::overview::LastTurn;
 
 /// Turns that are shown.
@@ -35,10 +36,12 @@ impl Inspector {
             // The server of a running gateway puts its own here.
             "parts": { "intake": "no gateway runs", "channels": {}, "inbound": overview.inbound, "outbound": outbound },
             "model": model,
+            "circuits": self.circuits(),
             "channels": self.rows(&overview.outbound),
             "queues": {
                 "inbound": overview.inbound,
                 "running": overview.running,
+                "waiting": overview.waiting,
                 "oldest_inbound": overview.oldest_inbound.map(time),
                 "outbound": outbound,
                 "oldest_outbound": overview.oldest_outbound.map(time),
@@ -57,6 +60,13 @@ impl Inspector {
             "database": self.database(overview.free),
             "losses": views::losses(&overview.losses),
         }))
+    }
+
+    /// The providers that are not asked at the moment, or with one call at a time, and for how long still.
+    fn circuits(&self) -> Value {
+        let services = self.models.services().map(|(name, provider)| (name, provider.circuit().0));
+        let broken = services.filter(|(_, state)| *state != CircuitState::Closed);
+        broken.map(|(name, state)| (name.to_owned(), providers::circuit(state))).collect::<Map<_, _>>().into()
     }
 
     /// When today began, for the owner.
