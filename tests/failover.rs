@@ -286,7 +286,7 @@ async fn a_conversation_that_is_too_long_is_made_smaller_and_answered() {
     let model = Model::start().await;
     let refuse = || Reply::status(400).saying("This model's maximum context length is 8192 tokens");
     model.script(move |asked| (asked.body["messages"].as_array().unwrap().len() > 8).then(refuse));
-    model.script(move |asked| asked.results.iter().any(|result| result.len() > 5_000).then(refuse));
+    model.script(move |asked| asked.results.iter().any(|result| result.len() > 2_000).then(refuse));
     model.script(move |asked| asked.user.starts_with("never").then(refuse));
     let read = Reply::tool("read_file", &json!({"path": "long.txt"}));
     model.script(move |asked| (asked.user == "read" && asked.step == 0).then(|| read.clone()));
@@ -305,7 +305,7 @@ async fn a_conversation_that_is_too_long_is_made_smaller_and_answered() {
     let requests = model.requests().split_off(before);
     assert_eq!(requests.len(), 3);
     let result = requests[2]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
-    assert!(result.contains("characters left out") && result.len() < 5_000, "{result}");
+    assert!(result.contains("lines cut") && result.len() < 2_000, "{result}");
     gateway.restart().await;
     let told = gateway.post("in", "?wait=30", &Message::new("never mind").chat("new")).await;
     assert_eq!(told.body["error"]["code"], "llm_context_too_long", "{told:?}");

@@ -9,6 +9,7 @@ use super::progress::{ContextStep, Progress};
 use crate::llm::ChatMessage;
 use crate::store::StoreError;
 use crate::store::messages::MessageRow;
+use crate::tools::{OutputLimit, cut};
 
 impl LaneRunner {
     /// What the model is to be given instead of what it would not take, if anything can be left out.
@@ -36,8 +37,8 @@ const MOST: u8 = 3;
 fn result_chars(squeezed: u8) -> Option<usize> {
     match squeezed {
         0 | 1 => None,
-        2 => Some(4_000),
-        _ => Some(1_000),
+        2 => Some(1_500),
+        _ => Some(300),
     }
 }
 
@@ -61,9 +62,11 @@ pub(super) fn smaller(context: &ContextStep, rows: &[MessageRow], progress: &Pro
 pub(super) fn given(progress: &Progress) -> impl Iterator<Item = ChatMessage> + '_ {
     let limit = progress.context.as_ref().and_then(|context| result_chars(context.squeezed));
     progress.messages.iter().cloned().map(move |message| match (message, limit) {
-        (ChatMessage::Tool { call_id, name, content }, Some(limit)) => {
-            ChatMessage::Tool { call_id, name, content: cut(content, limit) }
-        }
+        (ChatMessage::Tool { call_id, name, content }, Some(limit)) => ChatMessage::Tool {
+            call_id,
+            name,
+            content: cut(&content, OutputLimit { chars: limit, lines: usize::MAX }, None),
+        },
         (message, _) => message,
     })
 }
@@ -85,19 +88,6 @@ fn half(rows: &[MessageRow], end: i64) -> i64 {
         is_older
     });
     younger.filter(|row| row.role == "user").map(|row| row.seq).next().unwrap_or(end)
-}
-
-/// Two thirds of the room for the beginning, a third for the end.
-fn cut(content: String, limit: usize) -> String {
-    let count = content.chars().count();
-    if count <= limit {
-        return content;
-    }
-    let (head, tail) = (limit * 2 / 3, limit / 3);
-    let start: String = content.chars().take(head).collect();
-    let end: String = content.chars().skip(count - tail).collect();
-    let gone = count - head - tail;
-    format!("{start}\n[... {gone} characters left out, as the conversation was too long for the model ...]\n{end}")
 }
 
 #[cfg(test)]
@@ -130,9 +120,9 @@ mod tests {
         type Case<'a> = (&'a [(&'a str, usize)], usize, &'a [(i64, u8)]);
         let table: &[Case<'_>] = &[
             (&[], 0, &[]),
-            (&[], 1_000, &[]),
-            (&[], 4_001, &[(10, 2), (10, 3)]),
-            (&[], 3_000, &[(10, 3)]),
+            (&[], 300, &[]),
+            (&[], 1_501, &[(10, 2), (10, 3)]),
+            (&[], 1_500, &[(10, 3)]),
             (&turns, 0, &[(12, 1), (14, 3)]),
             (&turns, 5_000, &[(12, 1), (12, 2), (14, 3)]),
             (&one, 0, &[(12, 1)]),
@@ -158,7 +148,7 @@ mod tests {
         let mut progress = progress(10);
         let long = format!("begin{}end", "中".repeat(5_000));
         progress.messages.push(ChatMessage::Tool { call_id: "b".into(), name: "exec".into(), content: long.clone() });
-        for (squeezed, limit) in [(0, None), (1, None), (2, Some(4_000)), (3, Some(1_000))] {
+        for (squeezed, limit) in [(0, None), (1, None), (2, Some(1_500)), (3, Some(300))] {
             progress.context = Some(ContextStep { squeezed, ..ContextStep::default() });
             let given: Vec<_> = given(&progress).collect();
             assert_eq!(given[0], progress.messages[0]);
@@ -168,7 +158,7 @@ mod tests {
                 continue;
             };
             assert!(content.starts_with("begin中") && content.ends_with("中end"), "{content}");
-            assert!((limit..limit + 100).contains(&content.chars().count()), "{limit}");
+            assert!(content.contains("characters") && content.chars().count() <= limit, "{content}");
         }
     }
 }
