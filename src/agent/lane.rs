@@ -253,6 +253,10 @@ impl LaneRunner {
         let chain = match Chain::new(self.models.clone(), &wanted, fallback, &progress.provider, on_answer).await {
             Ok(chain) => chain,
             Err(error) => {
+                if let Some(outage) = error.outage().filter(|_| self.may_wait(progress)) {
+                    let providers = vec![outage.provider.clone()];
+                    return Ok((String::new(), Err(Outage { error: outage, providers, mark })));
+                }
                 let reply = fill(self.phrases.no_model, &[&wanted, &error.to_string()]);
                 let answer = Answer { reply, error: Some("no_model") };
                 return Ok((String::new(), Ok(Outcome::Answered(answer))));
@@ -288,13 +292,18 @@ impl LaneRunner {
                     progress.apply(step);
                     history = self.history(session, progress.context.clone()).await?.1;
                 }
-                Some(error) if error.is_outage() && (self.room.is_open() || progress.waiting_since.is_some()) => {
+                Some(error) if error.is_outage() && self.may_wait(progress) => {
                     let outage = Outage { error, providers: chain.providers(), mark };
                     return Ok((name_of(&chain), Err(outage)));
                 }
                 _ => return Ok((name_of(&chain), Ok(outcome))),
             }
         }
+    }
+
+    /// Whether an outage is waited for; a turn that waited before ends as one that did.
+    fn may_wait(&self, progress: &Progress) -> bool {
+        self.room.is_open() || progress.waiting_since.is_some()
     }
 
     /// Lets the turn run until it ends by itself, is stopped, or its time is up.

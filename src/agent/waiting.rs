@@ -110,6 +110,15 @@ impl WaitingRoom {
         }
     }
 
+    /// What may answer has changed: all who wait are tried now.
+    pub fn call_everybody(&self) {
+        let now = Instant::now();
+        for guest in self.lock().turns.values_mut().filter(|guest| guest.until.is_some()) {
+            guest.until = Some(now);
+        }
+        self.changed.notify_one();
+    }
+
     /// Completes when a session's turn is to be tried. For one caller; dropped, it has done nothing.
     pub async fn due(&self) -> SessionKey {
         loop {

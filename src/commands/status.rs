@@ -28,8 +28,8 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "home      {}", text(&status["home"]))?;
     writeln!(out, "listen    {}", text(&status["listen"]))?;
     writeln!(out, "model     {}", text(&status["model"]))?;
-    for (name, circuit) in status["circuits"].as_object().into_iter().flatten() {
-        writeln!(out, "          {name} fails again and again: {}", circuit_words(circuit))?;
+    for row in status["circuits"].as_array().into_iter().flatten() {
+        writeln!(out, "          {} fails again and again: {}", text(&row["provider"]), circuit_words(row))?;
     }
     let database = &status["database"];
     let size = |key: &str| bytes(database[key].as_u64().unwrap_or(0));
@@ -85,8 +85,8 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
 }
 
 /// Whether a provider is asked, in words.
-fn circuit_words(circuit: &Value) -> String {
-    match circuit["seconds"].as_u64() {
+fn circuit_words(row: &Value) -> String {
+    match row["circuit_seconds"].as_u64() {
         Some(seconds) => format!("not asked for the next {seconds} s"),
         None => "asked with one call at a time".to_owned(),
     }
@@ -129,8 +129,8 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
         if let Some(error) = row["error"].as_str() {
             writeln!(out, "\n{name}: {error}")?;
         }
-        if row["circuit"]["state"].as_str().is_some_and(|state| state != "closed") {
-            writeln!(out, "\n{name} fails again and again: {}", circuit_words(&row["circuit"]))?;
+        if row["circuit"].as_str().is_some_and(|state| state != "closed") {
+            writeln!(out, "\n{name} fails again and again: {}", circuit_words(row))?;
         }
         if let Some(models) = row["models"].as_array() {
             writeln!(out, "\n{name} lists {} models", models.len())?;

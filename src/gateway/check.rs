@@ -30,11 +30,8 @@ pub(super) fn check_models(loaded: &Loaded, models: &Models) -> Result<(), Fault
         hooks.filter_map(|(name, hook)| Some((format!("channels.webhook.{name}.model"), hook.model.as_deref()?)));
     let agent = &loaded.config.agent;
     let fallback = agent.fallback.iter().map(|model| ("agent.fallback".to_owned(), model.as_str()));
-    let named = std::iter::once(("agent.model".to_owned(), agent.model.as_str())).chain(fallback.clone()).chain(hooks);
-    let unknown = named.filter_map(|(key, model)| Some(loaded.fault(&key, models.check(model).err()?.to_string(), "")));
-    let unnamed = fallback.filter(|(_, model)| matches!(model.trim(), "" | "auto"));
-    let unnamed = unnamed.map(|(key, model)| loaded.fault(&key, format!("{model:?} names no model"), "PROVIDER/MODEL"));
-    all(unknown.chain(unnamed))
+    let named = std::iter::once(("agent.model".to_owned(), agent.model.as_str())).chain(fallback).chain(hooks);
+    all(named.filter_map(|(key, model)| Some(loaded.fault(&key, models.check(model).err()?.to_string(), ""))))
 }
 
 /// The certificate of the configuration, if it names one.

@@ -133,7 +133,9 @@ impl Reloader {
         {
             tracing::error!("log.level: {error:#}");
         }
+        let room = runner.room.clone();
         self.equipment.replace(&loaded.config, runner);
+        room.call_everybody();
         self.current = loaded;
         // More turns may be allowed now; the loop looks when it is asked for anything.
         let (answer, _) = oneshot::channel();

@@ -18,11 +18,11 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// How far a clock may be off, in seconds.
 const SKEW: i64 = 120;
 
-/// Whether a provider is asked, as the JSON shows it: `state`, and `seconds` until one that is left alone is tried again.
-pub(super) fn circuit(state: CircuitState) -> Value {
-    match state {
-        CircuitState::Open(left) => json!({ "state": state.as_str(), "seconds": left.as_secs() + 1 }),
-        CircuitState::Closed | CircuitState::HalfOpen => json!({ "state": state.as_str() }),
+/// The seconds until a provider that is left alone is tried again.
+pub(super) fn seconds(circuit: CircuitState) -> Option<u64> {
+    match circuit {
+        CircuitState::Open(left) => Some(left.as_secs() + 1),
+        CircuitState::Closed | CircuitState::HalfOpen => None,
     }
 }
 
@@ -63,6 +63,8 @@ impl Inspector {
     fn row(&self, name: &str, in_use: &str, answer: Option<&Result<Probe, LlmError>>) -> Value {
         let service = Service::find(name);
         let provider = self.models.services().find(|(other, _)| *other == name).map(|(_, provider)| provider);
+        // Only a gateway that runs has asked anybody.
+        let asked = self.live.as_ref().and(provider).map(|provider| provider.circuit().0);
         let url = provider.map(|provider| place(provider.base_url()));
         let (models, error) = match answer {
             None => (None, None),
@@ -82,8 +84,8 @@ impl Inspector {
                 model => model,
             },
             "in_use": name == in_use,
-            // Only a gateway that runs has asked anybody.
-            "circuit": self.live.as_ref().and(provider).map(|provider| circuit(provider.circuit().0)),
+            "circuit": asked.map(CircuitState::as_str),
+            "circuit_seconds": asked.and_then(seconds),
             "models": models,
             "error": error,
         })

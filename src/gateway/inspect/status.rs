@@ -2,7 +2,7 @@
 
 use daoyou_channels::settings::Span;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Inspector, providers};
 use crate::control::InspectError;
@@ -66,7 +66,11 @@ impl Inspector {
     fn circuits(&self) -> Value {
         let services = self.models.services().map(|(name, provider)| (name, provider.circuit().0));
         let broken = services.filter(|(_, state)| *state != CircuitState::Closed);
-        broken.map(|(name, state)| (name.to_owned(), providers::circuit(state))).collect::<Map<_, _>>().into()
+        let row = |(name, state): (&str, CircuitState)| {
+            let seconds = providers::seconds(state);
+            json!({ "provider": name, "circuit": state.as_str(), "circuit_seconds": seconds })
+        };
+        broken.map(row).collect()
     }
 
     /// When today began, for the owner.
