@@ -9,6 +9,8 @@ use tokio::time::Instant;
 const FAILURES: u32 = 5;
 /// For how long it is.
 const PAUSE: Duration = Duration::from_secs(60);
+/// For how long a service is that is not there at all: to look costs nobody anything, and people wait for it.
+const OUTAGE_PAUSE: Duration = Duration::from_secs(10);
 /// For how long at most, whatever the service asks for: it may have said so by mistake.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// Probes in a row that succeed before everybody may call again.
@@ -59,7 +61,7 @@ pub enum Settled {
     /// The service answered, if only to say no.
     Answered,
     /// It failed in a way that may pass; it said when to come back, or not.
-    Failed(Option<Duration>),
+    Failed { is_outage: bool, retry_after: Option<Duration> },
     /// The caller left before the end.
     Left,
 }
@@ -105,10 +107,10 @@ impl Breaker {
     pub fn settle(&mut self, permit: Permit, settled: Settled, now: Instant) -> bool {
         match (&mut self.state, permit, settled) {
             (State::Closed { failures }, _, Settled::Answered) => *failures = 0,
-            (State::Closed { failures }, _, Settled::Failed(retry_after)) => {
+            (State::Closed { failures }, _, Settled::Failed { is_outage, retry_after }) => {
                 *failures += 1;
                 if *failures >= FAILURES {
-                    return self.open(retry_after, now);
+                    return self.open(is_outage, retry_after, now);
                 }
             }
             // A call from before, slower than those that failed: the service works for some.
@@ -121,8 +123,8 @@ impl Breaker {
                     self.state = State::default();
                 }
             }
-            (State::HalfOpen { .. }, Permit::Probe, Settled::Failed(retry_after)) => {
-                return self.open(retry_after, now);
+            (State::HalfOpen { .. }, Permit::Probe, Settled::Failed { is_outage, retry_after }) => {
+                return self.open(is_outage, retry_after, now);
             }
             (State::HalfOpen { probing, .. }, Permit::Probe, Settled::Left) => *probing = false,
             _ => {}
@@ -138,8 +140,9 @@ impl Breaker {
         }
     }
 
-    fn open(&mut self, retry_after: Option<Duration>, now: Instant) -> bool {
-        let pause = retry_after.unwrap_or_default().clamp(PAUSE, LONGEST_PAUSE);
+    fn open(&mut self, is_outage: bool, retry_after: Option<Duration>, now: Instant) -> bool {
+        let shortest = if is_outage { OUTAGE_PAUSE } else { PAUSE };
+        let pause = retry_after.unwrap_or_default().clamp(shortest, LONGEST_PAUSE);
         self.state = State::Open { until: now + pause };
         true
     }
@@ -150,7 +153,8 @@ mod tests {
     use super::*;
 
     const OK: Settled = Settled::Answered;
-    const BAD: Settled = Settled::Failed(None);
+    const BAD: Settled = Settled::Failed { is_outage: false, retry_after: None };
+    const GONE: Settled = Settled::Failed { is_outage: true, retry_after: None };
 
     fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
@@ -170,17 +174,16 @@ mod tests {
             (11, None, "open"),
             (69, None, "open"),
         ];
+        let asked = |wait| Settled::Failed { is_outage: true, retry_after: Some(wait) };
+        let gone = [(70, Some(GONE), "open"), (79, None, "open"), (80, Some(OK), "half_open")];
         let closes = [(70, Some(OK), "half_open"), (71, Some(OK), "closed"), (72, Some(BAD), "closed")];
         let opens_again =
             [(70, Some(OK), "half_open"), (71, Some(BAD), "open"), (130, None, "open"), (131, Some(OK), "half_open")];
         let left = [(70, Some(Settled::Left), "half_open"), (70, Some(OK), "half_open")];
-        let asked_for = [(70, Some(Settled::Failed(Some(secs(600)))), "open"), (669, None, "open")];
-        let asked_too_much = [
-            (70, Some(Settled::Failed(Some(Duration::MAX))), "open"),
-            (3_669, None, "open"),
-            (3_670, Some(OK), "half_open"),
-        ];
-        for after in [&closes[..], &opens_again, &left, &asked_for, &asked_too_much] {
+        let asked_for = [(70, Some(asked(secs(600))), "open"), (669, None, "open")];
+        let asked_too_much =
+            [(70, Some(asked(Duration::MAX)), "open"), (3_669, None, "open"), (3_670, Some(OK), "half_open")];
+        for after in [&closes[..], &opens_again, &left, &asked_for, &asked_too_much, &gone] {
             let (start, mut breaker) = (Instant::now(), Breaker::default());
             for (at, settled, state) in failed.iter().chain(after) {
                 let now = start + secs(*at);

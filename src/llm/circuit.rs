@@ -73,7 +73,9 @@ impl Passage<'_> {
     /// The call has ended.
     pub fn end(mut self, failure: Option<&LlmError>) {
         self.settled = match failure {
-            Some(error) if error.is_retryable() => Settled::Failed(error.retry_after),
+            Some(error) if error.is_retryable() => {
+                Settled::Failed { is_outage: error.is_outage(), retry_after: error.retry_after }
+            }
             Some(LlmError { kind: LlmErrorKind::Cancelled, .. }) => Settled::Left,
             _ => Settled::Answered,
         };
