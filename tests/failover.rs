@@ -281,6 +281,19 @@ async fn the_command_line_says_that_a_message_waits() {
     let asked = deadline("the reply", asking.wait_with_output()).await.unwrap();
     assert_eq!((asked.status.code(), asked.stdout), (Some(0), b"echo: typed one\n".to_vec()));
     assert_eq!(said.next_line().await.unwrap(), None, "it is said once");
+
+    // The gateway dies while somebody waits at the command line: he leaves, and the message waits for the next one.
+    is_down.store(true, Ordering::SeqCst);
+    let waiting = gateway.accept("in", &Message::new("typed in vain").chat("v")).await;
+    wait_status(&gateway, &waiting, "waiting").await;
+    gateway.kill9().await;
+    let ran = gateway.run(&["agent", "-m", "typed last", "--session", "webhook:in:v"]).await;
+    assert!(ran.code == Some(1) && ran.stderr.contains("answered by the next gateway"), "{ran:?}");
+    is_down.store(false, Ordering::SeqCst);
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &waiting).await.text("reply"), "echo: typed in vain");
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[waiting], ..Witness::default() });
     assert_eq!((chat.code, chat.stdout, chat.stderr), (Some(0), "echo: typed two\n".into(), format!("{NOTICE}\n")));
     assert_eq!(model.refused(), Vec::<String>::new());
 }

@@ -301,7 +301,7 @@ impl LaneRunner {
         }
     }
 
-    /// Whether an outage is waited for; a turn that waited before ends as one that did.
+    /// Whether an outage is waited for; a turn that waited before goes on to.
     fn may_wait(&self, progress: &Progress) -> bool {
         self.room.is_open() || progress.waiting_since.is_some()
     }

@@ -75,7 +75,7 @@ impl LaneRunner {
         // A clock that was set back makes it wait longer, not without end: each step back costs what it was set back by.
         let waited = Duration::from_millis(u64::try_from(now_ms() - since).unwrap_or(0));
         let left = self.config.turn_timeout.0.saturating_sub(waited);
-        if left.is_zero() || !self.room.is_open() {
+        if left.is_zero() {
             return Ok(Rested::GivenUp(self.unavailable(&resting, last, &outage.error)));
         }
         let (turn, channel) = (resting.turn, last.channel.clone());

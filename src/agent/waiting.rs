@@ -8,6 +8,7 @@ use std::time::Duration;
 use daoyou_channels::SessionKey;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::llm::{chance, growing};
@@ -24,6 +25,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct WaitingRoom {
     is_open: bool,
+    rested: CancellationToken,
     book: Mutex<Book>,
     changed: Notify,
 }
@@ -61,18 +63,25 @@ struct Guest {
 
 impl Default for WaitingRoom {
     fn default() -> Self {
-        Self { is_open: true, book: Mutex::default(), changed: Notify::new() }
+        let rested = CancellationToken::new();
+        Self { is_open: true, rested, book: Mutex::default(), changed: Notify::new() }
     }
 }
 
 impl WaitingRoom {
-    /// A room that takes nobody: for a gateway that is gone as soon as its one message is answered.
+    /// A room that takes nobody new: for a gateway that is gone as soon as its one message is answered. Who waited before it
+    /// came waits on.
     pub fn closed() -> Self {
         Self { is_open: false, ..Self::default() }
     }
 
     pub fn is_open(&self) -> bool {
         self.is_open
+    }
+
+    /// Cancelled as soon as somebody waits here.
+    pub fn rested(&self) -> &CancellationToken {
+        &self.rested
     }
 
     /// To be taken before a turn is tried, so that an answer which comes meanwhile is not missed.
@@ -83,6 +92,7 @@ impl WaitingRoom {
     /// The turn was tried and waits.
     pub fn enter(&self, turn: Uuid, session: &SessionKey, awaited: Awaited) {
         self.lock().enter(turn, session, awaited, Instant::now(), chance());
+        self.rested.cancel();
         self.changed.notify_one();
     }
 

@@ -84,13 +84,16 @@ async fn answer_here(
     let shutdown = watch_signals(Interrupt::default())?;
     let options = Options { alone: Some(message.session_key()), front: None, daemon: None };
     let gateway = Gateway::build(prepared.home.clone(), lock, &prepared.loaded, options).await?;
+    // Who waited before, in a gateway that is gone, waits for the next one, and with it who came after: nobody can go on
+    // with them when this process has ended, and while it runs no gateway can start.
+    let rested = gateway.rested();
     let inbox: Arc<dyn Inbox> = gateway.inbox();
     let mut running = tokio::spawn(gateway.run(shutdown.clone(), || {}));
-    // It does not wait for a model: nobody but this process could go on with it.
     let mut no_notice = None;
     let state = tokio::select! {
         state = ask(inbox.as_ref(), message, &mut no_notice) => state?,
         () = shutdown.cancelled() => None,
+        () = rested.cancelled() => None,
         ended = &mut running => {
             ended??;
             return Ok(None);

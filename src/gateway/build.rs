@@ -140,6 +140,11 @@ impl Gateway {
         })
     }
 
+    /// Cancelled as soon as a message waits until a model can be reached.
+    pub fn rested(&self) -> CancellationToken {
+        self.equipment.runner.get().room.rested().clone()
+    }
+
     /// Where the commands of this process hand over messages.
     pub fn inbox(&self) -> Arc<dyn Inbox> {
         Arc::new(BusInbox(self.bus.clone()))
