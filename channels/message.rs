@@ -173,6 +173,10 @@ impl TurnSettings {
     }
 }
 
+/// In the metadata of an [`OutboundMessage`] that is no answer but says how things stand: the word for it, e.g.
+/// `waiting`.
+pub const NOTICE_KEY: &str = "notice";
+
 /// Why a turn failed, in a form that programs can read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorInfo {

@@ -25,6 +25,7 @@ mod delivery;
 mod doctor;
 mod events;
 mod exec;
+mod failover;
 mod faults;
 mod front;
 mod hooks;

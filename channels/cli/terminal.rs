@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::clean::clean_line;
+use super::clean::{clean, clean_line};
 use super::console::{Closed, Console, Input, Stream};
 use super::files::{Files, unquote};
 use super::host::{Conversation, Directory, Following, Host};
@@ -22,7 +22,7 @@ use super::words::{Language, fill};
 use crate::channel::StartError;
 use crate::event::SessionEvent;
 use crate::inbox::{Inbox, Reply};
-use crate::message::{InboundMessage, MODEL_KEY, Trust};
+use crate::message::{InboundMessage, MODEL_KEY, NOTICE_KEY, Trust};
 
 /// Whoever sits at the terminal.
 const SENDER: &str = "owner";
@@ -191,13 +191,18 @@ impl Terminal {
             .take_if(|(id, content)| message.in_reply_to == Some(*id) && message.content == *content)
             .is_some();
         if !shown_ahead {
+            let is_notice = message.metadata.contains_key(NOTICE_KEY);
             let is_reply = self.turn.as_ref().is_some_and(|turn| message.in_reply_to == Some(turn.id));
-            let text = if is_reply {
+            let text = if is_notice {
+                self.painter.hint(&clean(&message.content))
+            } else if is_reply {
                 self.painter.reply(&message.content, message.error.is_some())
             } else {
                 self.painter.message(message, &self.front.conversation.key())
             };
-            self.front.console.print_through(text, Stream::Out).await?;
+            // Whoever reads the replies through a pipe wants nothing else there.
+            let stream = if is_notice && !self.front.console.style.live { Stream::Err } else { Stream::Out };
+            self.front.console.print_through(text, stream).await?;
             if let Some(turn) = &mut self.turn {
                 turn.note(message);
             }

@@ -33,6 +33,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// reads would else see a broken connection in place of the answer.
 const MAX_DISCARD: u64 = 64 << 20;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the inbox may take after a wait to say how things stand.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest `?wait`.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 const DRAINING_RETRY: Duration = Duration::from_secs(5);
@@ -178,10 +180,15 @@ impl Door {
             Acceptance::Accepted { id, session } => (*id, session, "accepted", None),
             Acceptance::Duplicate { id, session, reply } => (*id, session, "duplicate", reply.clone()),
         };
-        let reply = match first_reply {
-            _ if wait.is_zero() => None,
-            Some(reply) => Some(reply),
-            None => self.wait(id, wait).await,
+        let (reply, status) = match first_reply {
+            _ if wait.is_zero() => (None, status),
+            Some(reply) => (Some(reply), status),
+            None => match self.wait(id, wait).await {
+                // Whoever waited hears why he did so in vain.
+                Waited::Resting => (None, "waiting"),
+                Waited::Ended(reply) => (Some(reply), status),
+                Waited::Open => (None, status),
+            },
         };
         Ok(match reply {
             Some(reply) => Json(RepliedBody::new(id, session, Some(&reply))).into_response(),
@@ -191,25 +198,34 @@ impl Door {
 
     /// The reply, when there is one within `limit`. A drain does not cut this short: the turn may end within it, and
     /// the inbox says when it will not.
-    async fn wait(&self, id: Uuid, limit: Duration) -> Option<Reply> {
-        // The inbox keeps the limit too; here it holds whatever the inbox does.
-        let state = match tokio::time::timeout(limit, self.inbox.wait(id, limit)).await {
-            Ok(Ok(state)) => state?,
+    async fn wait(&self, id: Uuid, limit: Duration) -> Waited {
+        // The inbox keeps the limit, and then says how things stand; here it holds whatever the inbox does.
+        let state = match tokio::time::timeout(limit + LOOK_TIMEOUT, self.inbox.wait(id, limit)).await {
+            Ok(Ok(Some(state))) => state,
+            Ok(Ok(None)) | Err(_) => return Waited::Open,
             Ok(Err(refusal)) => {
                 tracing::warn!(message = %id, error = %refusal, "waiting for a reply failed");
-                return None;
+                return Waited::Open;
             }
-            Err(_) => return None,
         };
         match state.status {
-            MessageStatus::Done => Some(state.reply.unwrap_or(Reply { content: String::new(), error: None })),
-            MessageStatus::Dead => Some(state.reply.unwrap_or_else(|| Reply {
+            MessageStatus::Done => Waited::Ended(state.reply.unwrap_or(Reply { content: String::new(), error: None })),
+            MessageStatus::Dead => Waited::Ended(state.reply.unwrap_or_else(|| Reply {
                 content: "This message could not be answered.".into(),
                 error: Some(ErrorInfo { code: "dead".into() }),
             })),
-            MessageStatus::Queued | MessageStatus::Running | MessageStatus::Waiting => None,
+            MessageStatus::Waiting => Waited::Resting,
+            MessageStatus::Queued | MessageStatus::Running => Waited::Open,
         }
     }
+}
+
+/// What became of a message that somebody waited for.
+enum Waited {
+    Ended(Reply),
+    /// It waits itself, for something that is not there.
+    Resting,
+    Open,
 }
 
 /// Who calls, as the server says; of a server that says nothing, the other end of the connection.

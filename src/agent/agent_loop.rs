@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::lane::LaneRunner;
 use super::lanes::Lanes;
+use super::waiting::WaitingRoom;
 use crate::bus::{Inbound, MessageBus};
 use crate::live::Live;
 use crate::store::{Commit, StoreError, inbox, meta};
@@ -32,6 +33,7 @@ pub struct AgentLoop {
     lanes: Lanes,
     turns: JoinSet<(SessionKey, bool)>,
     proven: (Sender<SessionKey>, Receiver<SessionKey>),
+    room: Arc<WaitingRoom>,
     probes: (Probe, Receiver<oneshot::Sender<()>>),
     /// Runs what comes to it only: what the last gateway left is the next gateway's to judge.
     is_guest: bool,
@@ -49,6 +51,7 @@ impl AgentLoop {
             lanes: Lanes::new(current.turns_at_once(), only),
             runner,
             turns: JoinSet::new(),
+            room: current.room.clone(),
             proven: async_channel::bounded(64),
             probes: async_channel::bounded(1),
             is_guest,
@@ -106,12 +109,13 @@ impl AgentLoop {
     /// Runs until `shutdown`, then gives the running turns the bus's drain timeout to end. What is left stays `running` on
     /// disk and goes on at the next start.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let bus = self.bus.clone();
+        let (bus, room) = (self.bus.clone(), self.room.clone());
         loop {
             self.start_turns();
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 inbound = bus.consume_inbound() => self.take(inbound).await,
+                session = room.due() => self.lanes.wake(session),
                 Some(ended) = self.turns.join_next() => self.ended(ended),
                 Ok(session) = self.proven.1.recv() => self.lanes.proven(&session),
                 // Whoever asked may have stopped waiting.

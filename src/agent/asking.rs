@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::call_ids::CallIds;
+use super::compact;
 use super::context::estimate_tokens;
 use super::error::TurnError;
 use super::flight::FlightSlot;
@@ -20,13 +21,13 @@ impl Turn<'_> {
         let last_call = progress.tool_rounds >= self.limits.iterations;
         let tools: Arc<[ToolSpec]> = if last_call { Arc::default() } else { self.tools.specs() };
         let mut messages = self.conversation.clone();
-        messages.extend(progress.messages.iter().cloned());
+        messages.extend(compact::given(progress));
         if let Some(flaw) = mend_messages(&mut messages) {
             let ToolContext { turn, session, .. } = &self.tool_context;
             tracing::warn!(%turn, %session, %flaw, "the conversation was not as services take it and was mended");
         }
         let request = ChatRequest {
-            model: self.model.model.clone(),
+            model: self.model.current().model,
             system: self.system.clone(),
             messages,
             tools,
@@ -48,19 +49,15 @@ impl Turn<'_> {
             response.tool_calls.clear();
         }
         sink.ids.settle(&mut response.tool_calls);
-        spending::price(&mut response, self.model, self.prices);
+        let answered = self.model.current();
+        let (provider, model) = (answered.provider.name(), answered.model.as_str());
+        spending::price(&mut response, &answered, self.prices);
         if let Some(cost) = &response.cost {
-            self.meter.model_cost(self.model.provider.name(), &self.model.model, &cost.currency, cost.micros);
+            self.meter.model_cost(provider, model, &cost.currency, cost.micros);
         }
         self.watch.used(response.usage);
         let Usage { input_tokens, output_tokens, cached_tokens } = response.usage;
-        self.meter.model_used(
-            self.model.provider.name(),
-            &self.model.model,
-            input_tokens,
-            output_tokens,
-            cached_tokens,
-        );
+        self.meter.model_used(provider, model, input_tokens, output_tokens, cached_tokens);
         Ok(response)
     }
 }

@@ -47,6 +47,8 @@ pub enum Orchestrator {
 pub struct AgentConfig {
     /// `auto`, or `PROVIDER/MODEL`.
     pub model: String,
+    /// Models that stand in, in order, when that one cannot answer: each `PROVIDER/MODEL`.
+    pub fallback: Vec<String>,
     /// How the model uses tools: `auto`, `tools`, `react` or `plain`.
     pub orchestrator: Orchestrator,
     pub locale: Locale,
@@ -74,7 +76,7 @@ pub struct AgentConfig {
     /// The most tokens that one request may hold, estimated.
     #[schemars(range(min = 1))]
     pub context_tokens: u32,
-    /// Active time that a turn may take, across restarts.
+    /// Active time that a turn may take, across restarts. As long may it wait while no model can be reached.
     pub turn_timeout: Span,
     /// Turns that run side by side, each of another session.
     #[schemars(range(min = 1))]
@@ -91,6 +93,7 @@ impl Default for AgentConfig {
     fn default() -> Self {
         Self {
             model: "auto".to_owned(),
+            fallback: Vec::new(),
             orchestrator: Orchestrator::Auto,
             locale: Locale::En,
             timezone: String::new(),

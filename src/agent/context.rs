@@ -282,6 +282,7 @@ mod tests {
                     to: head.next_seq,
                     user: String::new(),
                     model: String::new(),
+                    squeezed: 0,
                 };
                 let again = choose_again(connection, "s", &context)?;
                 Ok((head, from, rows, again))

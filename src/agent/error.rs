@@ -46,6 +46,8 @@ pub enum ErrorCode {
     /// A place within `agent.rate_limit` would come too late for this turn.
     RateLimit,
     TurnTimeout,
+    /// No model could be reached for as long as a turn may take.
+    Unavailable,
     /// The user said so.
     Stopped,
     StateCorrupted,
@@ -187,6 +189,7 @@ impl ErrorCode {
             Self::SessionBudget | Self::DayBudget => "budget",
             Self::RateLimit => "rate_limit",
             Self::TurnTimeout => "turn_timeout",
+            Self::Unavailable => "llm_unavailable",
             Self::Stopped => "stopped",
             Self::StateCorrupted => "state_corrupted",
             Self::Poison => "poison",
@@ -203,7 +206,10 @@ impl ErrorCode {
                 ErrorClass::RateLimit
             }
             Self::Model(Kind::Timeout) | Self::TurnTimeout => ErrorClass::Timeout,
-            Self::Model(Kind::Connection | Kind::Server | Kind::Parse) | Self::EmptyAnswer => ErrorClass::Upstream,
+            Self::Model(Kind::Connection | Kind::Server | Kind::Parse) | Self::Unavailable | Self::EmptyAnswer => {
+                ErrorClass::Upstream
+            }
+            Self::Model(Kind::Cancelled) => ErrorClass::Cancelled,
             Self::NoModel => ErrorClass::NotFound,
             Self::Stopped => ErrorClass::Cancelled,
             Self::StateCorrupted | Self::Poison | Self::Internal => ErrorClass::Internal,
@@ -214,7 +220,7 @@ impl ErrorCode {
     pub fn is_retryable(self) -> bool {
         match self {
             Self::Model(kind) => kind.is_retryable(),
-            Self::EmptyAnswer | Self::RateLimit | Self::TurnTimeout => true,
+            Self::EmptyAnswer | Self::RateLimit | Self::TurnTimeout | Self::Unavailable => true,
             // A day's budget is free at midnight, which is not a little later.
             Self::NoModel
             | Self::TokenCap
@@ -247,6 +253,7 @@ impl ErrorCode {
             Self::DayBudget => phrases.day_budget,
             Self::RateLimit => phrases.rate_limit,
             Self::TurnTimeout => phrases.turn_timeout,
+            Self::Unavailable => phrases.unavailable,
             Self::Stopped => phrases.stopped_mark,
             Self::StateCorrupted => phrases.state_corrupted,
             Self::Poison => phrases.poison,

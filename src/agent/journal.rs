@@ -40,6 +40,11 @@ pub struct StoreJournal<'a> {
 }
 
 impl StoreJournal<'_> {
+    /// The first step, where it is not in the store yet.
+    pub fn context(&self) -> Option<String> {
+        self.lock_context().clone()
+    }
+
     fn lock_context(&self) -> MutexGuard<'_, Option<String>> {
         self.context.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -11,6 +11,10 @@ mod lanes;
 
 mod lane;
 
+mod conversing;
+mod rest;
+mod waiting;
+
 mod error;
 mod middleware;
 
@@ -29,6 +33,7 @@ mod orchestrators;
 mod asking;
 mod call_ids;
 mod calling;
+mod compact;
 mod watch;
 
 #[cfg(test)]
@@ -52,4 +57,5 @@ pub use middleware::{
 pub use orchestrators::Orchestrators;
 pub use phrases::Phrases;
 pub use slash::SlashCommands;
+pub use waiting::WaitingRoom;
 pub use workspace::{is_prepared, prepare as prepare_workspace};

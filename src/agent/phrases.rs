@@ -56,6 +56,8 @@ pub struct Phrases {
     pub no_such_point: &'static str,
     pub point_corrupted: &'static str,
     pub not_restored: &'static str,
+    pub waiting: &'static str,
+    pub unavailable: &'static str,
 }
 
 impl Phrases {
@@ -151,6 +153,8 @@ static EN: Phrases = Phrases {
     no_such_point: "This session has no point {}. `/checkpoint` lists those that it has.",
     point_corrupted: "The record of turn `{}` is damaged (state_corrupted), so I did not go back to it; nothing has changed.",
     not_restored: "I cannot go back there: {}",
+    waiting: "The model service cannot be reached at the moment. Your message is kept and will be answered when it is back.",
+    unavailable: "The model service could not be reached within {}, so I have set this message aside. The owner can have it answered after all with `daoyou queue retry {}`. ({})",
 };
 
 static ZH: Phrases = Phrases {
@@ -223,6 +227,8 @@ static ZH: Phrases = Phrases {
     no_such_point: "本会话没有节点 {}。用 `/checkpoint` 查看已有节点。",
     point_corrupted: "轮次 `{}` 的记录已损坏（state_corrupted），未作恢复；当前状态没有变化。",
     not_restored: "无法返回到该节点：{}",
+    waiting: "暂时无法连接模型服务。您的消息已保存，服务恢复后会立即回答。",
+    unavailable: "{} 内一直无法连接模型服务，这条消息已被搁置。所有者可用 `daoyou queue retry {}` 重新处理。（{}）",
 };
 
 #[cfg(test)]

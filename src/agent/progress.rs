@@ -14,7 +14,7 @@ use crate::tools::ToolResult;
 pub const INTERRUPTED: &str = "interrupted: the gateway stopped while this ran; whether it took effect is unknown";
 
 /// What the model was given when the turn first began; a resumed turn gives it the same again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContextStep {
     /// SHA-256 of the system prompt.
     pub system: String,
@@ -25,6 +25,14 @@ pub struct ContextStep {
     pub user: String,
     /// `PROVIDER/MODEL`.
     pub model: String,
+    /// How often the conversation was made smaller, as the model would not take it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub squeezed: u8,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(number: &u8) -> bool {
+    *number == 0
 }
 
 /// The bodies of steps, by kind.
@@ -32,10 +40,27 @@ pub struct ContextStep {
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum StepBody {
     Context(ContextStep),
-    Response { response: ChatResponse, active_ms: u64 },
-    ToolStarted { call_id: String, name: String },
-    ToolResult { call_id: String, name: String, result: ToolResult, active_ms: u64 },
-    Note { text: String },
+    Response {
+        response: ChatResponse,
+        active_ms: u64,
+    },
+    ToolStarted {
+        call_id: String,
+        name: String,
+    },
+    ToolResult {
+        call_id: String,
+        name: String,
+        result: ToolResult,
+        active_ms: u64,
+    },
+    Note {
+        text: String,
+    },
+    /// No model could be reached, for the first time at `since`, in UTC milliseconds; the sender is told with it.
+    Waiting {
+        since: i64,
+    },
 }
 
 impl StepBody {
@@ -46,7 +71,7 @@ impl StepBody {
             Self::Response { .. } => "response",
             Self::ToolStarted { .. } => "tool_started",
             Self::ToolResult { .. } => "tool_result",
-            Self::Note { .. } => "note",
+            Self::Note { .. } | Self::Waiting { .. } => "note",
         }
     }
 }
@@ -77,6 +102,10 @@ pub struct Progress {
     /// A response without tool calls: the turn only has to end.
     pub answer: Option<ChatResponse>,
     repeats: Repeats,
+    /// `PROVIDER/MODEL` of the last response.
+    answered_by: String,
+    /// When the turn first found no model, in UTC milliseconds.
+    pub waiting_since: Option<i64>,
 }
 
 /// The journal cannot be believed, or not be read by this program.
@@ -127,7 +156,13 @@ impl Progress {
                 self.answer_call(&call_id, name, content);
             }
             StepBody::Note { .. } => {}
+            StepBody::Waiting { since } => self.waiting_since = Some(since),
         }
+    }
+
+    /// The provider of the last response; empty before the first.
+    pub fn provider(&self) -> &str {
+        self.answered_by.split('/').next().unwrap_or_default()
     }
 
     /// Gives every open call a result, so that the conversation is valid as it stands.
@@ -164,6 +199,7 @@ impl Progress {
         let asked = self.context.as_ref().map(|context| context.model.as_str()).unwrap_or_default();
         self.spending.count(&response, asked);
         self.active = Duration::from_millis(active_ms);
+        self.answered_by.clone_from(&response.answered_by);
         if response.tool_calls.is_empty() {
             self.answer = Some(response);
             return;

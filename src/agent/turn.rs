@@ -12,7 +12,7 @@ use super::phrases::{Phrases, fill};
 use super::progress::{Progress, StepBody};
 use super::think;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatResponse, ModelChoice, Models};
+use crate::llm::{Chain, ChatMessage, ChatResponse, Models};
 use crate::metrics::TurnMeter;
 use crate::tools::{Executor, ToolContext};
 
@@ -31,7 +31,7 @@ pub struct Turn<'a> {
     pub system: Arc<str>,
     /// What was said before, and this message last.
     pub conversation: Vec<ChatMessage>,
-    pub model: &'a ModelChoice,
+    pub model: &'a Chain,
     /// What models cost.
     pub prices: &'a Models,
     pub temperature: Option<f64>,

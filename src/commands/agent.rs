@@ -14,11 +14,11 @@ use super::Exit;
 use super::prepared::{Prepared, watch_signals};
 use super::reach::Reach;
 use crate::cli::AgentArgs;
-use crate::gateway::{Gateway, Options};
+use crate::gateway::{Gateway, Options, notice_of_waiting};
 use crate::home::HomeLock;
 
-/// How long one look waits for the message to end; then it looks again.
-const WAIT: Duration = Duration::from_secs(30);
+/// How long one look waits for the message to end; then it looks again, also whether it waits for a model.
+const WAIT: Duration = Duration::from_secs(2);
 
 /// How often a message is handed over anew when the gateway that had it goes away.
 const TRIES: u32 = 5;
@@ -34,10 +34,11 @@ pub async fn run(args: &AgentArgs, prepared: &Prepared) -> anyhow::Result<Exit> 
     }
     let message = one_shot(&args.message, args.session.as_deref());
     let mut tries = 0;
+    let mut notice = Some(notice_of_waiting(&prepared.loaded.config));
     let state = loop {
         tries += 1;
         match Reach::find(&prepared.home).await? {
-            Reach::Running(client) => match ask(&client, message.clone()).await {
+            Reach::Running(client) => match ask(&client, message.clone(), &mut notice).await {
                 Ok(state) => break state,
                 Err(error) if tries >= TRIES => return Err(error.into()),
                 Err(Refusal::Store { .. } | Refusal::Draining { .. }) => {}
@@ -83,11 +84,16 @@ async fn answer_here(
     let shutdown = watch_signals(Interrupt::default())?;
     let options = Options { alone: Some(message.session_key()), front: None, daemon: None };
     let gateway = Gateway::build(prepared.home.clone(), lock, &prepared.loaded, options).await?;
+    // Who waited before, in a gateway that is gone, waits for the next one, and with it who came after: nobody can go on
+    // with them when this process has ended, and while it runs no gateway can start.
+    let rested = gateway.rested();
     let inbox: Arc<dyn Inbox> = gateway.inbox();
     let mut running = tokio::spawn(gateway.run(shutdown.clone(), || {}));
+    let mut no_notice = None;
     let state = tokio::select! {
-        state = ask(inbox.as_ref(), message) => state?,
+        state = ask(inbox.as_ref(), message, &mut no_notice) => state?,
         () = shutdown.cancelled() => None,
+        () = rested.cancelled() => None,
         ended = &mut running => {
             ended??;
             return Ok(None);
@@ -98,10 +104,21 @@ async fn answer_here(
     Ok(state)
 }
 
-async fn ask(inbox: &dyn Inbox, message: InboundMessage) -> Result<Option<MessageState>, Refusal> {
+/// Hands the message over and waits for its end; `notice` is said once when it has to wait.
+#[expect(clippy::print_stderr, reason = "standard output is for the reply alone")]
+async fn ask(
+    inbox: &dyn Inbox,
+    message: InboundMessage,
+    notice: &mut Option<&'static str>,
+) -> Result<Option<MessageState>, Refusal> {
     let id: Uuid = inbox.accept(message, None).await?.id();
     loop {
         match inbox.wait(id, WAIT).await? {
+            Some(state) if state.status == MessageStatus::Waiting => {
+                if let Some(notice) = notice.take() {
+                    eprintln!("{notice}");
+                }
+            }
             Some(state) if !matches!(state.status, MessageStatus::Done | MessageStatus::Dead) => {}
             ended => return Ok(ended),
         }

@@ -35,6 +35,9 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     writeln!(out, "home      {}", text(&status["home"]))?;
     writeln!(out, "listen    {}", text(&status["listen"]))?;
     writeln!(out, "model     {}", text(&status["model"]))?;
+    for row in status["circuits"].as_array().into_iter().flatten() {
+        writeln!(out, "          {} fails again and again: {}", text(&row["provider"]), circuit_words(row))?;
+    }
     let database = &status["database"];
     let size = |key: &str| bytes(database[key].as_u64().unwrap_or(0));
     match database["size"].as_u64() {
@@ -59,9 +62,13 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     };
     writeln!(
         out,
-        "queues    in {}, {} running; out {}; dead letters {}",
+        "queues    in {}, {} running{}; out {}; dead letters {}",
         waits("inbound", "oldest_inbound"),
         queues["running"],
+        match queues["waiting"].as_u64() {
+            None | Some(0) => String::new(),
+            Some(waiting) => format!(", {waiting} waiting for a model"),
+        },
         waits("outbound", "oldest_outbound"),
         status["dead_letters"]
     )?;
@@ -91,6 +98,14 @@ fn caches(caches: &Value) -> Option<String> {
     };
     let lines: Vec<_> = caches.as_object()?.iter().filter_map(line).collect();
     (!lines.is_empty()).then(|| lines.join("; "))
+}
+
+/// Whether a provider is asked, in words.
+fn circuit_words(row: &Value) -> String {
+    match row["circuit_seconds"].as_u64() {
+        Some(seconds) => format!("not asked for the next {seconds} s"),
+        None => "asked with one call at a time".to_owned(),
+    }
 }
 
 fn channel_line(channel: &Value) -> String {
@@ -136,6 +151,9 @@ pub fn models(found: &Value, mut out: impl Write) -> io::Result<()> {
         let name = text(&row["name"]);
         if let Some(error) = row["error"].as_str() {
             writeln!(out, "\n{name}: {error}")?;
+        }
+        if row["circuit"].as_str().is_some_and(|state| state != "closed") {
+            writeln!(out, "\n{name} fails again and again: {}", circuit_words(row))?;
         }
         if let Some(models) = row["models"].as_array() {
             writeln!(out, "\n{name} lists {} models", models.len())?;

@@ -19,6 +19,9 @@ use crate::logging::LogConfig;
 /// The longest name of a provider or webhook.
 const MAX_NAME: usize = 64;
 
+/// How a model is named.
+const ONE_MODEL: &str = "\"PROVIDER/MODEL\" such as \"openai/gpt-5\"";
+
 /// Every fault of `config` that is not a consequence of those that are already `known`.
 pub(super) fn check(config: &Config, places: &BTreeMap<String, Place>, known: &[Fault]) -> Vec<Fault> {
     let mut checks = Checks { places, known, found: Vec::new() };
@@ -44,6 +47,13 @@ impl Checks<'_> {
     fn agent(&mut self, config: &Config) {
         let agent = &config.agent;
         self.model("agent.model", &agent.model);
+        for name in &agent.fallback {
+            // What `auto` would stand for is known only when it is asked.
+            match name.as_str() {
+                "auto" => self.fault(&["agent.fallback"], "\"auto\" names no provider and model", ONE_MODEL),
+                name => self.model("agent.fallback", name),
+            }
+        }
         if !agent.timezone.is_empty() && jiff::tz::TimeZone::get(&agent.timezone).is_err() {
             let wrong = format!("{} is no time zone that is known here", quoted(&agent.timezone));
             self.fault(&["agent.timezone"], wrong, "an IANA name such as \"Asia/Shanghai\", or \"\" for the system's");

@@ -15,7 +15,7 @@ use super::check::{build_models, check_models, open_tls};
 use super::equip::{Equipment, build_tools, bus_settings, lane_runner, secrets, slash_commands};
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
-use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, prepare_workspace};
+use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, Phrases, WaitingRoom, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
@@ -140,6 +140,11 @@ impl Gateway {
         })
     }
 
+    /// Cancelled as soon as a message waits until a model can be reached.
+    pub fn rested(&self) -> CancellationToken {
+        self.equipment.runner.get().room.rested().clone()
+    }
+
     /// Where the commands of this process hand over messages.
     pub fn inbox(&self) -> Arc<dyn Inbox> {
         Arc::new(BusInbox(self.bus.clone()))
@@ -182,6 +187,11 @@ pub fn banner(model: &Result<String, String>, workspace: &Path, front: &Front) -
     }
     let hint = if is_zh { "/help 列出命令，/exit 离开。" } else { "/help lists the commands, /exit leaves." };
     format!("{}\n{hint}", parts.join(" · "))
+}
+
+/// What whoever waits for a reply is told while no model can be reached.
+pub fn notice_of_waiting(config: &Config) -> &'static str {
+    Phrases::of(config.agent.locale).waiting
 }
 
 /// The language of the terminal.
@@ -235,7 +245,11 @@ async fn build_agent(
         None => FlightRecorder::open(&home.flight()),
     };
     let around = (secrets(loaded, home)?, Kept::default());
-    let runner = lane_runner(config, workspace, current, bus, Arc::new(flight), around)?;
+    let mut runner = lane_runner(config, workspace, current, bus, Arc::new(flight), around)?;
+    if alone.is_some() {
+        // Whoever sits there is told at once, rather than let wait for somebody who will be gone.
+        runner.room = Arc::new(WaitingRoom::closed());
+    }
     let equipment = Equipment::new(config, runner, slash);
     let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
     Ok((agent, equipment))

@@ -28,7 +28,9 @@ pub(super) fn check_models(loaded: &Loaded, models: &Models) -> Result<(), Fault
     let hooks = loaded.config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
     let hooks =
         hooks.filter_map(|(name, hook)| Some((format!("channels.webhook.{name}.model"), hook.model.as_deref()?)));
-    let named = std::iter::once(("agent.model".to_owned(), loaded.config.agent.model.as_str())).chain(hooks);
+    let agent = &loaded.config.agent;
+    let fallback = agent.fallback.iter().map(|model| ("agent.fallback".to_owned(), model.as_str()));
+    let named = std::iter::once(("agent.model".to_owned(), agent.model.as_str())).chain(fallback).chain(hooks);
     all(named.filter_map(|(key, model)| Some(loaded.fault(&key, models.check(model).err()?.to_string(), ""))))
 }
 

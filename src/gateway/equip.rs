@@ -115,6 +115,7 @@ pub(super) fn lane_runner(
         phrases: slash.phrases,
         slash,
         cancels: Arc::default(),
+        room: Arc::default(),
         flight,
     })
 }

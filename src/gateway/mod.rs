@@ -13,7 +13,7 @@ mod upkeep;
 mod watchdog;
 
 pub use at_rest::{change, inspect as inspect_at_rest, look};
-pub use build::{Gateway, Options, banner, language};
+pub use build::{Gateway, Options, banner, language, notice_of_waiting};
 pub use check::check;
 pub use inspect::{age, bytes};
 pub use reload::{Daemon, Load};

@@ -107,7 +107,7 @@ impl Reloader {
         let around = (equip::secrets(loaded, &self.home)?, old.middleware.kept());
         let (bus, flight) = (old.bus.clone(), old.flight.clone());
         let runner = equip::lane_runner(config, &self.workspace, slash, bus, flight, around)?;
-        Ok(LaneRunner { cancels: old.cancels.clone(), ..runner })
+        Ok(LaneRunner { cancels: old.cancels.clone(), room: old.room.clone(), ..runner })
     }
 
     async fn apply(&mut self, runner: LaneRunner, loaded: Loaded) -> String {
@@ -135,7 +135,9 @@ impl Reloader {
         {
             tracing::error!("log.level: {error:#}");
         }
+        let room = runner.room.clone();
         self.equipment.replace(&loaded.config, runner);
+        room.call_everybody();
         self.current = loaded;
         // More turns may be allowed now; the loop looks when it is asked for anything.
         let (answer, _) = oneshot::channel();

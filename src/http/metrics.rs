@@ -14,7 +14,8 @@ use daoyou_channels::HttpError;
 
 use super::Hub;
 use crate::bus::ChannelState;
-use crate::metrics::{self, Metrics, QueueDepth, Scraped};
+use crate::llm::{CircuitState, Models};
+use crate::metrics::{self, Circuit, Metrics, QueueDepth, Scraped};
 use crate::store::queues::{self, Depth};
 
 /// What requests that no route matches are counted under.
@@ -52,9 +53,18 @@ async fn page(State(hub): State<Arc<Hub>>) -> Result<Response, HttpError> {
         outbox: outbox.into_iter().map(depth).collect(),
         database_bytes: database_bytes.to_vec(),
         takes_messages: hub.bus.intake_fault().is_none(),
+        circuits: circuits(&hub.directory.models.get()),
     };
     let page = hub.bus.metrics().render(&scraped);
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response())
+}
+
+fn circuits(models: &Models) -> Vec<Circuit> {
+    let each = models.services().map(|(name, provider)| {
+        let (state, opened) = provider.circuit();
+        Circuit { provider: name.to_owned(), is_closed: state == CircuitState::Closed, opened }
+    });
+    each.collect()
 }
 
 fn depth(depth: Depth) -> QueueDepth {

@@ -23,6 +23,8 @@ pub enum LlmErrorKind {
     Refused,
     /// The answer could not be read.
     Parse,
+    /// Whoever asked left before the answer came.
+    Cancelled,
 }
 
 impl LlmErrorKind {
@@ -42,11 +44,25 @@ pub struct LlmError {
     pub message: String,
     /// When the service said to come back.
     pub retry_after: Option<Duration>,
+    pub blame: Blame,
+}
+
+/// Whom a failure speaks of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Blame {
+    /// This request alone: another one may do.
+    #[default]
+    Request,
+    /// The service as a whole: it cannot be reached at all, or says that it is down.
+    Service,
+    /// The model: the service does not have it.
+    Model,
 }
 
 impl LlmError {
     pub fn new(kind: LlmErrorKind, provider: &str, message: impl Into<String>) -> Self {
-        Self { kind, provider: provider.to_owned(), message: message.into(), retry_after: None }
+        let (provider, message) = (provider.to_owned(), message.into());
+        Self { kind, provider, message, retry_after: None, blame: Blame::Request }
     }
 
     /// The stable word for programs, e.g. `llm_timeout`.
@@ -68,11 +84,32 @@ impl LlmErrorKind {
             LlmErrorKind::ContextTooLong => "llm_context_too_long",
             LlmErrorKind::Refused => "llm_refused",
             LlmErrorKind::Parse => "llm_parse",
+            LlmErrorKind::Cancelled => "llm_cancelled",
         }
     }
 }
 
 impl LlmError {
+    /// Whether the service cannot be reached at all or says that it is down. A stall or a broken stream is a failure of
+    /// one request and no outage.
+    pub fn is_outage(&self) -> bool {
+        self.blame == Blame::Service
+    }
+
+    /// Whether another model may do what this one did not: yes, unless the request itself is at fault.
+    pub fn may_fall_back(&self) -> bool {
+        match self.kind {
+            LlmErrorKind::BadRequest => self.blame == Blame::Model,
+            LlmErrorKind::ContextTooLong | LlmErrorKind::Refused | LlmErrorKind::Cancelled => false,
+            LlmErrorKind::Connection
+            | LlmErrorKind::Timeout
+            | LlmErrorKind::RateLimit
+            | LlmErrorKind::Server
+            | LlmErrorKind::Auth
+            | LlmErrorKind::Parse => true,
+        }
+    }
+
     /// Whether asking again may help.
     pub fn is_retryable(&self) -> bool {
         self.kind.is_retryable()

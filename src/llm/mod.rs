@@ -1,9 +1,12 @@
 //! Language models: one trait, each service behind it.
 
 mod anthropic;
+mod breaker;
 mod cache;
 mod catalog;
+mod chain;
 mod chat;
+mod circuit;
 mod config;
 mod error;
 mod measured;
@@ -13,14 +16,17 @@ mod openai;
 mod prices;
 mod provider;
 mod remote;
+mod retry;
 mod services;
 mod valid;
 
+pub use breaker::CircuitState;
 pub use cache::request_key;
 pub use catalog::{Abilities, ModelFacts};
+pub use chain::Chain;
 pub use chat::{ChatMessage, ChatRequest, ChatResponse, Reasoning, ToolCall, ToolSpec, Usage};
 pub use config::{ProviderConfig, ProviderKind, ReasoningMode, ToolMode};
-pub use error::{LlmError, LlmErrorKind};
+pub use error::{Blame, LlmError, LlmErrorKind};
 pub use measured::Measured;
 pub use models::{KeySource, ModelChoice, ModelError, Models, OFFLINE, ProviderFault};
 pub use offline::OfflineProvider;
@@ -29,5 +35,6 @@ pub(crate) use openai::sent as openai_request;
 pub use prices::{Cost, Price, costs_in_words};
 pub use provider::{Delta, DeltaSink, NoDeltas, Provider};
 pub use remote::{EventTooLong, HttpClients, Probe, RemoteProvider, SseReader, install_crypto};
+pub use retry::{chance, growing};
 pub use services::{SERVICES, Service};
 pub use valid::{Flaw, check as check_messages, mend as mend_messages};

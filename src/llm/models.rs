@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::remote::{HttpClients, Reach, RemoteProvider};
 use super::services::{OLLAMA, SERVICES, Service};
-use super::{ModelFacts, Price, Provider, ProviderConfig, ProviderKind};
+use super::{Blame, LlmError, LlmErrorKind, ModelFacts, Price, Provider, ProviderConfig, ProviderKind};
 
 /// The responder inside this program, as a provider's name.
 pub const OFFLINE: &str = "offline";
@@ -65,7 +65,16 @@ pub enum ModelError {
     #[error("{name:?} needs its provider, as no single one is set up: write PROVIDER/{name}")]
     NoProvider { name: String },
     #[error("{provider} did not say which models it has ({reason}); set providers.{provider}.model")]
-    NoModel { provider: String, reason: String },
+    NoModel { provider: String, reason: String, is_outage: bool },
+}
+
+impl ModelError {
+    /// The outage that it comes of, if it comes of one: the provider is set up, and cannot be reached to say more.
+    pub fn outage(&self) -> Option<LlmError> {
+        let Self::NoModel { provider, reason, is_outage: true } = self else { return None };
+        let error = LlmError::new(LlmErrorKind::Connection, provider, reason);
+        Some(LlmError { blame: Blame::Service, ..error })
+    }
 }
 
 struct Entry {
@@ -357,10 +366,16 @@ impl Entry {
         if !self.model.is_empty() {
             return Ok(self.model.clone());
         }
-        let no_model = |reason: String| ModelError::NoModel { provider: name.to_owned(), reason };
+        let no_model = |reason: String, is_outage| ModelError::NoModel { provider: name.to_owned(), reason, is_outage };
         let first = self.first_listed.get_or_try_init(|| async {
-            let models = provider.models(LIST_DEADLINE).await.map_err(|error| no_model(error.message))?;
-            models.into_iter().find(|model| is_chat_model(model)).ok_or_else(|| no_model("it lists none".to_owned()))
+            let models = provider.models(LIST_DEADLINE).await.map_err(|error| {
+                let is_outage = error.is_outage();
+                no_model(error.message, is_outage)
+            })?;
+            models
+                .into_iter()
+                .find(|model| is_chat_model(model))
+                .ok_or_else(|| no_model("it lists none".to_owned(), false))
         });
         first.await.cloned()
     }

@@ -23,7 +23,7 @@ pub use http::HttpMetrics;
 pub use messages::{ChannelMetrics, Delivered, MessageMetrics};
 pub use page::{CONTENT_TYPE, Kind, Page};
 pub use registry::Metrics;
-pub use scraped::{QueueDepth, Scraped};
+pub use scraped::{Circuit, QueueDepth, Scraped};
 pub use store::StoreMetrics;
 pub use turns::{Asking, ModelUse, Outcome, Phase, ProviderCalls, ToolMetrics, TurnMeter, TurnMetrics};
 pub use value::{Counter, Gauge, Held, Histogram};

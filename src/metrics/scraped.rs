@@ -26,6 +26,18 @@ pub struct Scraped {
     pub database_bytes: Vec<(&'static str, u64)>,
     /// Whether messages are accepted.
     pub takes_messages: bool,
+    /// Each model service that is set up.
+    pub circuits: Vec<Circuit>,
+}
+
+/// The circuit breaker before a model service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Circuit {
+    pub provider: String,
+    /// The service is asked as usual.
+    pub is_closed: bool,
+    /// How often it began to be left alone.
+    pub opened: u64,
 }
 
 /// A queue as the page shows it.
@@ -70,6 +82,22 @@ impl Scraped {
                 age: ("daoyou_outbox_oldest_age_seconds", "Age of the oldest message that is still to be delivered."),
             },
         );
+        page.family(
+            "daoyou_provider_circuit_closed",
+            Kind::Gauge,
+            "1 while the model service is asked as usual, 0 while it is left alone or tried, as it failed again and again.",
+        );
+        for circuit in &self.circuits {
+            page.sample(&[("provider", &circuit.provider)], u8::from(circuit.is_closed));
+        }
+        page.family(
+            "daoyou_provider_circuit_opened_total",
+            Kind::Counter,
+            "How often the model service began to be left alone.",
+        );
+        for circuit in &self.circuits {
+            page.sample(&[("provider", &circuit.provider)], circuit.opened);
+        }
         page.family("daoyou_store_bytes", Kind::Gauge, "Size of the database and of its write-ahead log.");
         for (file, bytes) in &self.database_bytes {
             page.sample(&[("file", file)], bytes);

@@ -195,7 +195,7 @@ pub fn newest_of_session(connection: &Connection, session: &str, limit: u32) -> 
     many(connection, "session = ?1 ORDER BY seq DESC LIMIT ?2", params![session, limit])
 }
 
-/// `queued` or `running` → `running`, counts the start, and lets the row be answered by `turn`.
+/// `queued`, `running` or `waiting` → `running`, counts the start, and lets the row be answered by `turn`.
 pub fn start(connection: &Connection, seq: i64, turn: Uuid) -> Result<(), StoreError> {
     connection
         .prepare_cached("UPDATE inbox SET state = 'running', stalled = stalled + 1, turn = ? WHERE seq = ?")?
@@ -207,6 +207,16 @@ pub fn start(connection: &Connection, seq: i64, turn: Uuid) -> Result<(), StoreE
 pub fn reset_stalled(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
     connection
         .prepare_cached("UPDATE inbox SET stalled = 0 WHERE turn = ? AND stalled > 0")?
+        .execute([turn.to_string()])?;
+    Ok(())
+}
+
+/// `running` → `waiting`; a start that only led to waiting does not count.
+pub fn rest(connection: &Connection, turn: Uuid) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "UPDATE inbox SET state = 'waiting', stalled = max(0, stalled - 1) WHERE turn = ? AND state = 'running'",
+        )?
         .execute([turn.to_string()])?;
     Ok(())
 }

@@ -15,6 +15,8 @@ pub struct Overview {
     /// Unfinished messages, and how many of them a turn works on.
     pub inbound: usize,
     pub running: usize,
+    /// Unfinished messages whose turn waits until a model can be reached.
+    pub waiting: usize,
     pub oldest_inbound: Option<i64>,
     /// Undelivered messages of each channel.
     pub outbound: Vec<(String, usize)>,
@@ -48,12 +50,13 @@ pub struct LastTurn {
 /// Looks; `used` counts from `since`, and `last` holds at most `turns`.
 pub fn overview(connection: &Connection, since: i64, turns: u32) -> Result<Overview, StoreError> {
     // Told which index to take: it holds the unfinished rows alone.
-    let (inbound, running, oldest_inbound) = connection
+    let (inbound, running, waiting, oldest_inbound) = connection
         .prepare_cached(
-            "SELECT count(*), count(iif(state = 'queued', NULL, 1)), min(received_at) FROM inbox INDEXED BY inbox_open
+            "SELECT count(*), count(iif(state = 'running', 1, NULL)), count(iif(state = 'waiting', 1, NULL)),
+                min(received_at) FROM inbox INDEXED BY inbox_open
              WHERE state IN ('queued', 'running', 'waiting')",
         )?
-        .query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        .query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     let oldest_outbound = connection
         .prepare_cached(
             "SELECT min(created_at) FROM outbox INDEXED BY outbox_open WHERE state IN ('pending', 'sending')",
@@ -70,6 +73,7 @@ pub fn overview(connection: &Connection, since: i64, turns: u32) -> Result<Overv
     Ok(Overview {
         inbound,
         running,
+        waiting,
         oldest_inbound,
         outbound: outbox::open_by_channel(connection)?,
         oldest_outbound,

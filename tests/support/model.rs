@@ -132,6 +132,21 @@ impl Model {
     }
 
     pub async fn with(options: ModelOptions) -> Self {
+        Self::listen(options, 0).await
+    }
+
+    /// On a port that was [`nowhere`](Self::nowhere) until now.
+    pub async fn appears(port: u16) -> Self {
+        Self::listen(ModelOptions::default(), port).await
+    }
+
+    /// A port on which nobody listens.
+    pub fn nowhere() -> u16 {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
+        listener.local_addr().expect("a bound socket has an address").port()
+    }
+
+    async fn listen(options: ModelOptions, port: u16) -> Self {
         let record = Mutex::new(Record::default());
         let shared = Arc::new(Shared { options, record, count: watch::Sender::new(0), left: watch::Sender::new(0) });
         let app = Router::new()
@@ -140,7 +155,7 @@ impl Model {
             .route("/v1/models", get(models))
             .layer(axum::extract::DefaultBodyLimit::max(64 << 20))
             .with_state(Arc::clone(&shared));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("a free port on loopback");
         let port = listener.local_addr().expect("a bound socket has an address").port();
         // Without TCP_NODELAY a stream of small events takes 40 ms more.
         let listener = listener.tap_io(|stream| stream.set_nodelay(true).expect("TCP_NODELAY can be set"));

@@ -5,9 +5,9 @@ use daoyou_channels::SessionKey;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::agent::conversing::TurnEnd;
 use crate::agent::error::TurnError;
 use crate::agent::phrases::Phrases;
-use crate::agent::turn::Answer;
 use crate::llm::{ChatRequest, ChatResponse, ToolCall};
 use crate::metrics::TurnMeter;
 use crate::tools::ToolOutcome;
@@ -47,7 +47,7 @@ pub struct ModelRequest {
 
 impl Operation for TurnRun {
     type Request = TurnRequest;
-    type Response = Answer;
+    type Response = TurnEnd;
     const NAME: &'static str = "turn";
 }
 

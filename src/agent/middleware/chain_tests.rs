@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::around::{Around, Context, Handler, Inner, Passed, TurnRequest, TurnRun};
 use super::chain::Chain;
+use crate::agent::conversing::TurnEnd;
 use crate::agent::error::{ErrorCode, TurnError};
 use crate::agent::turn::Answer;
 use crate::agent::{Locale, Phrases};
@@ -40,6 +41,17 @@ impl Layer {
     }
 }
 
+fn answered(reply: String) -> TurnEnd {
+    TurnEnd::Answered(Answer { reply })
+}
+
+fn reply(end: TurnEnd) -> String {
+    match end {
+        TurnEnd::Answered(answer) => answer.reply,
+        TurnEnd::AtRest { .. } => "at rest".to_owned(),
+    }
+}
+
 fn failed(operation: &'static str) -> TurnError {
     TurnError::new(ErrorCode::Internal, operation)
 }
@@ -55,7 +67,7 @@ impl Around<TurnRun> for Layer {
         request.text.push_str(self.name);
         match self.does {
             Does::FailsBefore => Err(failed("before")),
-            Does::Answers => Ok(Passed::Answered(Answer { reply: format!("kept {}", request.text) })),
+            Does::Answers => Ok(Passed::Answered(answered(format!("kept {}", request.text)))),
             _ => Ok(Passed::On(request)),
         }
     }
@@ -65,15 +77,15 @@ impl Around<TurnRun> for Layer {
         _: &Context<'_>,
         request: TurnRequest,
         inner: &mut Inner<'_, TurnRun>,
-    ) -> Result<Answer, TurnError> {
+    ) -> Result<TurnEnd, TurnError> {
         let first = inner.run(request.clone()).await;
         if self.does == Does::TriesAgain && first.is_err() { inner.run(request).await } else { first }
     }
 
-    async fn after(&self, _: &Context<'_>, mut answer: Answer) -> Result<Answer, TurnError> {
+    async fn after(&self, _: &Context<'_>, end: TurnEnd) -> Result<TurnEnd, TurnError> {
         self.note("after");
-        answer.reply.push_str(self.name);
-        if self.does == Does::FailsAfter { Err(failed("after")) } else { Ok(answer) }
+        let end = answered(reply(end) + self.name);
+        if self.does == Does::FailsAfter { Err(failed("after")) } else { Ok(end) }
     }
 
     async fn on_error(&self, _: &Context<'_>, error: TurnError) -> TurnError {
@@ -89,13 +101,13 @@ struct Turn {
 
 #[async_trait]
 impl Handler<TurnRun> for Turn {
-    async fn handle(&mut self, request: TurnRequest) -> Result<Answer, TurnError> {
+    async fn handle(&mut self, request: TurnRequest) -> Result<TurnEnd, TurnError> {
         self.seen.lock().unwrap().push("handle".to_owned());
         if self.fails > 0 {
             self.fails -= 1;
             return Err(failed("handler"));
         }
-        Ok(Answer { reply: format!("<{}>", request.text) })
+        Ok(answered(format!("<{}>", request.text)))
     }
 }
 
@@ -114,7 +126,7 @@ async fn run(layers: &[(&'static str, Does)], fails: u32) -> (Result<String, &'s
     let request = TurnRequest { text: "t".to_owned() };
     let answer = chain.run(&context, request, &mut turn).await;
     let calls = seen.lock().unwrap().join(", ");
-    (answer.map(|answer| answer.reply).map_err(|error| error.operation), calls)
+    (answer.map(reply).map_err(|error| error.operation), calls)
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use super::around::{Around, Context, ModelCall, ModelRequest, Operation, Passed, ToolRun, TurnRequest, TurnRun};
+use crate::agent::conversing::TurnEnd;
 use crate::agent::error::TurnError;
-use crate::agent::turn::Answer;
 use crate::llm::{ChatResponse, ToolCall};
 use crate::tools::ToolOutcome;
 
@@ -23,9 +23,14 @@ impl Around<TurnRun> for Logging {
         Ok(Passed::On(request))
     }
 
-    async fn after(&self, at: &Context<'_>, answer: Answer) -> Result<Answer, TurnError> {
-        tracing::debug!(turn = %at.turn, session = %at.session, bytes = answer.reply.len(), "turn has its answer");
-        Ok(answer)
+    async fn after(&self, at: &Context<'_>, end: TurnEnd) -> Result<TurnEnd, TurnError> {
+        match &end {
+            TurnEnd::Answered(answer) => {
+                tracing::debug!(turn = %at.turn, session = %at.session, bytes = answer.reply.len(), "turn has its answer");
+            }
+            TurnEnd::AtRest { .. } => tracing::debug!(turn = %at.turn, session = %at.session, "turn is at rest"),
+        }
+        Ok(end)
     }
 
     async fn on_error(&self, at: &Context<'_>, error: TurnError) -> TurnError {

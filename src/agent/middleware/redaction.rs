@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 
 use super::around::{Around, Context, ModelCall, ModelRequest, Passed, ToolRun, TurnRun};
+use crate::agent::conversing::TurnEnd;
 use crate::agent::error::TurnError;
-use crate::agent::turn::Answer;
 use crate::guard::Secrets;
 use crate::llm::{ChatMessage, ChatResponse};
 use crate::tools::{Effect, ToolOutcome};
@@ -27,9 +27,11 @@ impl Around<TurnRun> for Redaction {
         NAME
     }
 
-    async fn after(&self, at: &Context<'_>, mut answer: Answer) -> Result<Answer, TurnError> {
-        self.strike(at, "a reply", &mut answer.reply);
-        Ok(answer)
+    async fn after(&self, at: &Context<'_>, mut end: TurnEnd) -> Result<TurnEnd, TurnError> {
+        if let TurnEnd::Answered(answer) = &mut end {
+            self.strike(at, "a reply", &mut answer.reply);
+        }
+        Ok(end)
     }
 
     async fn on_error(&self, at: &Context<'_>, error: TurnError) -> TurnError {

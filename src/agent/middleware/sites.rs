@@ -7,7 +7,7 @@ use super::striking::Striking;
 use crate::agent::asking::estimate_usage;
 use crate::agent::error::TurnError;
 use crate::agent::turn::Turn;
-use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, Provider, ToolCall, Usage};
+use crate::llm::{Chain, ChatRequest, ChatResponse, Delta, DeltaSink, ToolCall, Usage};
 use crate::tools::{Executor, ToolContext, ToolOutcome, ToolResult};
 
 impl Turn<'_> {
@@ -20,9 +20,8 @@ impl Turn<'_> {
     ) -> Result<ChatResponse, TurnError> {
         let striking = self.middleware.secrets().map(|secrets| Striking::new(sink, secrets));
         let shown = striking.as_ref().map_or(sink, |striking| striking as &dyn DeltaSink);
-        let provider = self.model.provider.as_ref();
-        let request = ModelRequest { provider: provider.name().to_owned(), chat };
-        let mut asked = Asked { provider, sink: shown };
+        let request = ModelRequest { provider: self.model.current().provider.name().to_owned(), chat };
+        let mut asked = Asked { models: self.model, sink: shown };
         let response = self.middleware.model.run(&self.around, request, &mut asked).await;
         if let Some(striking) = &striking {
             striking.finish();
@@ -50,14 +49,14 @@ impl Turn<'_> {
 }
 
 struct Asked<'a> {
-    provider: &'a dyn Provider,
+    models: &'a Chain,
     sink: &'a dyn DeltaSink,
 }
 
 #[async_trait]
 impl Handler<ModelCall> for Asked<'_> {
-    async fn handle(&mut self, request: ModelRequest) -> Result<ChatResponse, TurnError> {
-        let mut response = self.provider.chat(&request.chat, self.sink).await?;
+    async fn handle(&mut self, mut request: ModelRequest) -> Result<ChatResponse, TurnError> {
+        let mut response = self.models.chat(&mut request.chat, self.sink).await?;
         if response.usage == Usage::default() {
             response.usage = estimate_usage(&request.chat, &response);
         }

@@ -9,7 +9,7 @@ use crate::agent::Orchestrator;
 use crate::llm::{ModelChoice, Provider};
 
 /// Puts models behind the configured orchestrator.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Orchestrators {
     orchestrator: Orchestrator,
 }

@@ -11,12 +11,20 @@ use serde_json::{Value, json};
 
 use super::Inspector;
 use crate::control::{Ask, InspectError};
-use crate::llm::{KeySource, LlmError, ModelChoice, OFFLINE, Probe, SERVICES, Service};
+use crate::llm::{CircuitState, KeySource, LlmError, ModelChoice, OFFLINE, Probe, SERVICES, Service};
 
 /// How long a service may take to list its models.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// How far a clock may be off, in seconds.
 const SKEW: i64 = 120;
+
+/// The seconds until a provider that is left alone is tried again.
+pub(super) fn seconds(circuit: CircuitState) -> Option<u64> {
+    match circuit {
+        CircuitState::Open(left) => Some(left.as_secs() + 1),
+        CircuitState::Closed | CircuitState::HalfOpen => None,
+    }
+}
 
 /// What each service that was asked answered.
 type Answers = BTreeMap<String, Result<Probe, LlmError>>;
@@ -54,8 +62,10 @@ impl Inspector {
 
     fn row(&self, name: &str, in_use: &str, answer: Option<&Result<Probe, LlmError>>) -> Value {
         let service = Service::find(name);
-        let url =
-            self.models.services().find(|(other, _)| *other == name).map(|(_, provider)| place(provider.base_url()));
+        let provider = self.models.services().find(|(other, _)| *other == name).map(|(_, provider)| provider);
+        // Only a gateway that runs has asked anybody.
+        let asked = self.live.as_ref().and(provider).map(|provider| provider.circuit().0);
+        let url = provider.map(|provider| place(provider.base_url()));
         let (models, error) = match answer {
             None => (None, None),
             Some(Ok(Probe { models: Ok(models), .. })) => (Some(models), None),
@@ -85,6 +95,8 @@ impl Inspector {
             "price": facts.price,
             "abilities": facts.abilities,
             "in_use": name == in_use,
+            "circuit": asked.map(CircuitState::as_str),
+            "circuit_seconds": asked.and_then(seconds),
             "models": models,
             "error": error,
         })

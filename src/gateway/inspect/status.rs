@@ -4,10 +4,11 @@ use daoyou_channels::settings::Span;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::Inspector;
+use super::{Inspector, providers};
 use crate::control::InspectError;
 use crate::gateway::equip;
 use crate::http::views;
+use crate::llm::CircuitState;
 use crate::metrics::CacheMetrics;
 use crate::store::overview::LastTurn;
 
@@ -35,10 +36,12 @@ impl Inspector {
             // The server of a running gateway puts its own here.
             "parts": { "intake": "no gateway runs", "channels": {}, "inbound": overview.inbound, "outbound": outbound },
             "model": model,
+            "circuits": self.circuits(),
             "channels": self.rows(&overview.outbound),
             "queues": {
                 "inbound": overview.inbound,
                 "running": overview.running,
+                "waiting": overview.waiting,
                 "oldest_inbound": overview.oldest_inbound.map(time),
                 "outbound": outbound,
                 "oldest_outbound": overview.oldest_outbound.map(time),
@@ -61,6 +64,17 @@ impl Inspector {
             (name.to_owned(), json!({ "hits": hits, "misses": misses, "entries": entries }))
         });
         Value::Object(caches.into_iter().collect())
+    }
+
+    /// The providers that are not asked at the moment, or with one call at a time, and for how long still.
+    fn circuits(&self) -> Value {
+        let services = self.models.services().map(|(name, provider)| (name, provider.circuit().0));
+        let broken = services.filter(|(_, state)| *state != CircuitState::Closed);
+        let row = |(name, state): (&str, CircuitState)| {
+            let seconds = providers::seconds(state);
+            json!({ "provider": name, "circuit": state.as_str(), "circuit_seconds": seconds })
+        };
+        broken.map(row).collect()
     }
 
     /// When today began, for the owner.

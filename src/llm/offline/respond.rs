@@ -31,7 +31,8 @@ pub(super) fn respond(request: &ChatRequest) -> ChatResponse {
     };
     let output_tokens = tool_calls.iter().fold(tokens(&text), |sum, call| sum + tokens(&call.arguments));
     let usage = Usage { input_tokens: input_tokens(request), output_tokens, cached_tokens: 0 };
-    ChatResponse { text, tool_calls, model: "offline".to_owned(), usage, ..ChatResponse::default() }
+    let name = || "offline".to_owned();
+    ChatResponse { text, tool_calls, model: name(), usage, ..ChatResponse::default() }
 }
 
 /// The first answer to a message: what can be said at once, and calls for the rest.

@@ -7,7 +7,7 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::guard::redact;
-use crate::llm::{LlmError, LlmErrorKind};
+use crate::llm::{Blame, LlmError, LlmErrorKind};
 
 /// The most characters of a service's own words that are passed on.
 const WORDS_LIMIT: usize = 500;
@@ -18,11 +18,17 @@ pub(in crate::llm) struct Fault {
     pub kind: LlmErrorKind,
     pub message: String,
     pub retry_after: Option<Duration>,
+    pub blame: Blame,
 }
 
 impl Fault {
     pub(in crate::llm) fn new(kind: LlmErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retry_after: None }
+        Self { kind, message: message.into(), retry_after: None, blame: Blame::Request }
+    }
+
+    /// The service cannot be reached at all.
+    pub(in crate::llm) fn outage(kind: LlmErrorKind, message: impl Into<String>) -> Self {
+        Self { blame: Blame::Service, ..Self::new(kind, message) }
     }
 
     /// An answer with a status that is no success.
@@ -34,7 +40,8 @@ impl Fault {
             let to = headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or("another place");
             message = format!("HTTP {status}: moved to {}; base_url must name that place", shorten(to));
         }
-        Self { kind: said.kind(status), message, retry_after: retry_after(headers, now) }
+        let kind = said.kind(status);
+        Self { retry_after: retry_after(headers, now), blame: said.blame(status, kind), ..Self::new(kind, message) }
     }
 
     /// An error object inside an answer that began well.
@@ -42,13 +49,14 @@ impl Fault {
         let said = Said::of(error);
         let status = said.code.parse().ok().filter(|status| (400..600).contains(status)).unwrap_or(500);
         let words = if said.words.is_empty() { "no reason given".to_owned() } else { said.words.clone() };
+        // Inside an answer that began well it is this request that fails, whatever number it bears.
         Self::new(said.kind(status), format!("the service broke off: {words}"))
     }
 
     /// `secrets` are struck out of the words: a service may have repeated a key.
     pub(in crate::llm) fn into_error<'a>(self, provider: &str, secrets: impl Iterator<Item = &'a str>) -> LlmError {
         let message = redact(&self.message, secrets);
-        LlmError { kind: self.kind, provider: provider.to_owned(), message, retry_after: self.retry_after }
+        LlmError { retry_after: self.retry_after, blame: self.blame, ..LlmError::new(self.kind, provider, message) }
     }
 }
 
@@ -130,6 +138,22 @@ impl Said {
             500.. => LlmErrorKind::Server,
             _ => LlmErrorKind::BadRequest,
         }
+    }
+
+    fn blame(&self, status: u16, kind: LlmErrorKind) -> Blame {
+        match kind {
+            // 520 to 527 are a proxy's (Cloudflare's) words for a service that it cannot reach, 529 is Anthropic's for
+            // one that takes no more.
+            LlmErrorKind::Server if matches!(status, 502..=504 | 520..=529) => Blame::Service,
+            LlmErrorKind::BadRequest if status == 404 || self.names_no_model() => Blame::Model,
+            _ => Blame::Request,
+        }
+    }
+
+    /// Not every service says 404 for a model that it does not have.
+    fn names_no_model(&self) -> bool {
+        let words = self.words.to_lowercase();
+        self.code == "model_not_found" || words.contains("model not exist") || words.contains("model not found")
     }
 
     /// Services agree on no word for it; these are what they say.
@@ -230,6 +254,25 @@ mod tests {
         for (status, body, kind, message) in table {
             let fault = Fault::from_status(status, &HeaderMap::new(), body.as_bytes(), Timestamp::UNIX_EPOCH);
             assert_eq!((fault.kind, fault.message.as_str()), (kind, message), "{status} {body}");
+        }
+        for (status, body, blame) in [
+            (400, r#"{"error":{"message":"Unknown parameter"}}"#, Blame::Request),
+            (400, r#"{"error":{"message":"Model Not Exist"}}"#, Blame::Model),
+            (400, r#"{"error":{"message":"no","code":"model_not_found"}}"#, Blame::Model),
+            (404, "", Blame::Model),
+            (429, "", Blame::Request),
+            (500, "", Blame::Request),
+            (501, "", Blame::Request),
+            (502, "", Blame::Service),
+            (503, "", Blame::Service),
+            (504, "", Blame::Service),
+            (505, "", Blame::Request),
+            (522, "", Blame::Service),
+            (529, "", Blame::Service),
+            (503, r#"{"error":{"code":"context_length_exceeded"}}"#, Blame::Request),
+        ] {
+            let fault = Fault::from_status(status, &HeaderMap::new(), body.as_bytes(), Timestamp::UNIX_EPOCH);
+            assert_eq!(fault.blame, blame, "{status} {body}");
         }
         for (error, kind) in [
             (r#"{"message":"The server had an error","type":"server_error"}"#, Server),

@@ -12,7 +12,6 @@ use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
-use uuid::Uuid;
 
 use super::ToolNames;
 use super::adapt::CHANGES_LIMIT;
@@ -23,9 +22,12 @@ use super::fault::{Fault, shorten};
 use super::silence::Silence;
 use crate::guard::mask_url;
 use crate::llm::anthropic::AnthropicDialect;
+use crate::llm::circuit::Circuit;
 use crate::llm::openai::OpenaiDialect;
+use crate::llm::retry::{Retry, Tried, chance};
 use crate::llm::{
-    ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, LlmErrorKind, Provider, ProviderConfig, ProviderKind,
+    ChatRequest, ChatResponse, CircuitState, Delta, DeltaSink, LlmError, LlmErrorKind, Provider, ProviderConfig,
+    ProviderKind,
 };
 
 /// The most bytes of one whole answer.
@@ -38,11 +40,6 @@ const MODELS_LIMIT: usize = 8 * 1024 * 1024;
 const DRAIN: Duration = Duration::from_millis(20);
 /// The most pages of a list of models.
 const PAGES_LIMIT: usize = 50;
-/// The first wait before another try, doubled with each; half of each is left to chance.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-const LONGEST_WAIT: Duration = Duration::from_secs(8);
-/// The longest wait that a service may ask for; for a longer one nobody sits there waiting.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// One configured service. Connections are shared with all others through [`HttpClients`].
 pub struct RemoteProvider {
@@ -62,8 +59,8 @@ pub struct RemoteProvider {
     connect_timeout: Duration,
     idle_timeout: Duration,
     timeout: Duration,
-    retries: u32,
-    first_wait: Duration,
+    retry: Retry,
+    circuit: Circuit,
 }
 
 /// What a service answered when it was asked for its models.
@@ -109,8 +106,8 @@ impl RemoteProvider {
             connect_timeout,
             idle_timeout: config.idle_timeout.0,
             timeout: config.timeout.0,
-            retries: config.retries,
-            first_wait: FIRST_WAIT,
+            retry: Retry::new(config.retries),
+            circuit: Circuit::default(),
         })
     }
 
@@ -135,6 +132,11 @@ impl RemoteProvider {
         let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
         let models = self.read_models(response, until).await.map_err(|fault| self.error(fault));
         Ok(Probe { status, date, models })
+    }
+
+    /// Whether calls go through at the moment, and how often they began not to.
+    pub fn circuit(&self) -> (CircuitState, u64) {
+        self.circuit.state()
     }
 
     /// Whether a key, or what stands for one, is sent.
@@ -252,28 +254,18 @@ impl RemoteProvider {
         let place = self.chat_url.port().map_or(host.to_owned(), |port| format!("{host}:{port}"));
         if error.is_timeout() {
             let within = self.connect_timeout;
-            return Fault::new(
+            return Fault::outage(
                 LlmErrorKind::Timeout,
                 format!("no connection to {place} within {within:?} (connect_timeout)"),
             );
         }
-        let what = if error.is_connect() { "cannot connect to" } else { "the connection broke to" };
-        Fault::new(LlmErrorKind::Connection, format!("{what} {place}: {}", cause(&error.without_url())))
-    }
-
-    /// How long to wait before the next try; `None`: there is none.
-    fn wait_before_retry(&self, fault: &Fault, retries: u32) -> Option<Duration> {
-        if retries >= self.retries || !fault.kind.is_retryable() {
-            return None;
+        // To connect is to find its address, reach it and agree on TLS.
+        if error.is_connect() {
+            let message = format!("cannot connect to {place}: {}", cause(&error.without_url()));
+            return Fault::outage(LlmErrorKind::Connection, message);
         }
-        let asked = fault.retry_after.unwrap_or_default();
-        if asked > LONGEST_RETRY_AFTER {
-            return None;
-        }
-        let full = self.first_wait.saturating_mul(1 << retries.min(16)).min(LONGEST_WAIT);
-        // Many turns that failed at once do not come back at once.
-        let chance = (Uuid::new_v4().as_u128() & 0xffff) as f64 / 65_536.0;
-        Some(full.mul_f64(0.5 + 0.5 * chance).max(asked))
+        let message = format!("the connection broke to {place}: {}", cause(&error.without_url()));
+        Fault::new(LlmErrorKind::Connection, message)
     }
 
     pub(super) fn error(&self, fault: Fault) -> LlmError {
@@ -292,6 +284,15 @@ impl Provider for RemoteProvider {
     }
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
+        let passage = self.circuit.enter(&self.name)?;
+        let result = self.try_chat(request, sink).await;
+        passage.end(result.as_ref().err());
+        result
+    }
+}
+
+impl RemoteProvider {
+    async fn try_chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let started = Instant::now();
         let names = ToolNames::of(&request.tools);
         let mut prepared = self.prepare(request, &names).map_err(|fault| self.error(fault))?;
@@ -321,8 +322,9 @@ impl Provider for RemoteProvider {
                 }
                 continue;
             }
-            let Some(wait) = self.wait_before_retry(&fault, retries) else {
-                fault.message += &why_given_up(&fault, retries);
+            let tried = Tried { kind: fault.kind, retry_after: fault.retry_after, retries };
+            let Some(wait) = self.retry.wait(tried, chance()) else {
+                fault.message += &tried.why_given_up();
                 return Err(self.error(fault));
             };
             if watch.has_seen.into_inner() {
@@ -357,14 +359,6 @@ impl DeltaSink for Watch<'_> {
 async fn drain(response: &mut Response) {
     let until = Instant::now() + DRAIN;
     while let Ok(Ok(Some(_))) = timeout_at(until, response.chunk()).await {}
-}
-
-fn why_given_up(fault: &Fault, retries: u32) -> String {
-    match fault.retry_after {
-        Some(asked) if asked > LONGEST_RETRY_AFTER => format!(" (the service asks to wait for {} s)", asked.as_secs()),
-        _ if retries > 0 => format!(" (after {} tries)", retries + 1),
-        _ => String::new(),
-    }
 }
 
 fn headers(config: &ProviderConfig, dialect: &dyn Dialect) -> Result<HeaderMap, String> {

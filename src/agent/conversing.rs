@@ -1,0 +1,264 @@
+//! A started turn talks with its model, until it answers, is stopped, its time is up, or it is laid to rest.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use daoyou_channels::settings::Span;
+use daoyou_channels::{SessionKey, Trust};
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::context::{self, Window};
+use super::error::{ErrorCode, TurnError};
+use super::flight::FlightSlot;
+use super::journal::{Journal, StoreJournal};
+use super::lane::LaneRunner;
+use super::middleware::{Context, Handler, TurnRequest, TurnRun};
+use super::progress::{ContextStep, Damaged, Progress, StepBody};
+use super::rest::{Outage, Resting};
+use super::slash::wanted_model;
+use super::turn::{Answer, Turn, TurnLimits};
+use super::watch::Watch;
+use crate::llm::{Chain, ChatMessage, LlmErrorKind, ModelError};
+use crate::metrics::TurnMeter;
+use crate::store::StoreError;
+use crate::store::inbox::InboxRow;
+use crate::store::messages::{self, Session};
+use crate::store::turn_steps::StepRow;
+use crate::tools::ToolContext;
+
+/// A turn that has been started in the store.
+pub(super) struct Started {
+    pub turn: Uuid,
+    pub rows: Vec<InboxRow>,
+    pub steps: Vec<StepRow>,
+    pub cancel: CancellationToken,
+}
+
+/// A started turn, and what it is recorded and shown by.
+pub(super) struct Run<'a> {
+    pub session: &'a SessionKey,
+    pub started: &'a Started,
+    pub last: &'a InboxRow,
+    pub journal: &'a StoreJournal<'a>,
+    pub watch: &'a Watch,
+    pub flight: &'a FlightSlot<'a>,
+    pub meter: &'a TurnMeter<'a>,
+}
+
+/// The turn itself, within its middleware.
+pub(super) struct Conversing<'a> {
+    pub runner: &'a LaneRunner,
+    pub run: &'a Run<'a>,
+    pub around: Context<'a>,
+    pub progress: &'a mut Progress,
+    /// Why the journal cannot be gone on with.
+    pub damaged: Option<Damaged>,
+    /// `PROVIDER/MODEL`, once one is asked.
+    pub model: String,
+}
+
+/// How a turn that did not fail came to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TurnEnd {
+    Answered(Answer),
+    /// No model can be reached: the turn waits, and is run again. Whether it is to be looked at at once.
+    AtRest {
+        look_again: bool,
+    },
+}
+
+/// The program is at fault; what it said is in the log already.
+#[derive(Debug, thiserror::Error)]
+#[error("the turn panicked")]
+pub(super) struct Panicked;
+
+#[async_trait]
+impl Handler<TurnRun> for Conversing<'_> {
+    async fn handle(&mut self, request: TurnRequest) -> Result<TurnEnd, TurnError> {
+        if let Some(damaged) = self.damaged.take() {
+            return Err(TurnError::new(ErrorCode::StateCorrupted, "journal").caused_by(damaged));
+        }
+        // Caught here, so that a panic passes the middleware as any other error does.
+        let talk = AssertUnwindSafe(self.talk(request.text)).catch_unwind().await;
+        match talk.unwrap_or_else(|_| Err(TurnError::internal("turn", Panicked)))? {
+            Talk::Answered(answer) => Ok(TurnEnd::Answered(answer)),
+            Talk::NobodyThere(outage) => {
+                let Run { session, started, journal, .. } = *self.run;
+                let (context, progress) = (journal.context(), &*self.progress);
+                let resting = Resting { turn: started.turn, session, rows: &started.rows, progress, context };
+                Ok(TurnEnd::AtRest { look_again: self.runner.rest(resting, outage).await? })
+            }
+        }
+    }
+}
+
+enum Talk {
+    Answered(Answer),
+    /// An outage that is waited for.
+    NobodyThere(Outage),
+}
+
+impl Conversing<'_> {
+    /// Gives the model the conversation and lets the turn run. `text` is the message as the model reads it.
+    async fn talk(&mut self, text: String) -> Result<Talk, TurnError> {
+        let (runner, run) = (self.runner, self.run);
+        let (session, last) = (run.session, run.last);
+        let (head, mut history, from) = runner.history(session, last, self.progress.context.clone())?;
+        let wanted = wanted_model(last, head.model.as_deref(), &runner.config.model);
+        // Taken before anybody is asked: who comes back meanwhile is not missed.
+        let mark = runner.room.mark();
+        let chain = match runner.chain(&wanted, self.progress).await {
+            Ok(chain) => chain,
+            Err(error) => {
+                if let Some(outage) = error.outage().filter(|_| self.may_wait()) {
+                    let providers = vec![outage.provider.clone()];
+                    return Ok(Talk::NobodyThere(Outage { error: outage, providers, mark }));
+                }
+                let told = [wanted, error.to_string()];
+                return Err(TurnError::new(ErrorCode::NoModel, "turn").with(told).caused_by(error));
+            }
+        };
+        self.model = chain.current().to_string();
+        let (system, system_hash) = runner.system.current();
+        if self.progress.context.is_none() {
+            let (to, system) = (head.next_seq, system_hash.to_string());
+            self.note(ContextStep { system, from, to, user: text, model: self.model.clone(), squeezed: 0 }).await;
+        }
+        let ended = loop {
+            let user = self.progress.context.as_ref().map(|context| context.user.clone()).unwrap_or_default();
+            history.push(ChatMessage::User { content: user });
+            let turn = runner.turn(run, self.around, &chain, std::mem::take(&mut history), system.clone());
+            let ended = self.attend(turn).await;
+            self.model = chain.current().to_string();
+            let is_the_models = matches!(&ended, Err(TurnError { code: ErrorCode::Model(_), .. }));
+            match chain.failure().filter(|_| is_the_models) {
+                Some(error) if error.kind == LlmErrorKind::ContextTooLong => {
+                    let Some(smaller) = runner.make_smaller(session, self.progress)? else { break ended };
+                    self.note(smaller).await;
+                    history = runner.history(session, last, self.progress.context.clone())?.1;
+                }
+                Some(error) if error.is_outage() && self.may_wait() => {
+                    return Ok(Talk::NobodyThere(Outage { error, providers: chain.providers(), mark }));
+                }
+                _ => break ended,
+            }
+        };
+        ended.map(Talk::Answered)
+    }
+
+    async fn note(&mut self, context: ContextStep) {
+        let step = StepBody::Context(context);
+        self.run.journal.record(&step).await;
+        self.progress.apply(step);
+    }
+
+    /// Whether an outage is waited for; a turn that waited before goes on to.
+    fn may_wait(&self) -> bool {
+        self.runner.room.is_open() || self.progress.waiting_since.is_some()
+    }
+
+    /// Lets the turn run until it ends by itself, is stopped, or its time is up.
+    async fn attend(&mut self, turn: Turn<'_>) -> Result<Answer, TurnError> {
+        let Run { started, watch, .. } = *self.run;
+        let mut running = pin!(turn.run(self.progress));
+        let cut_off = tokio::select! {
+            biased;
+            () = started.cancel.cancelled() => ErrorCode::Stopped,
+            () = tokio::time::sleep_until(self.around.deadline) => ErrorCode::TurnTimeout,
+            answer = &mut running => {
+                return answer.unwrap_or_else(|| Err(self.runner.cut_off(ErrorCode::Stopped, watch)));
+            }
+        };
+        // The model is left at once; a tool that runs is told to end, and within its grace says what it had done.
+        started.cancel.cancel();
+        running.await.unwrap_or_else(|| Err(self.runner.cut_off(cut_off, watch)))
+    }
+}
+
+impl LaneRunner {
+    /// The models that may answer: the wanted one, then those that stand in, each behind its orchestrator.
+    async fn chain(&self, wanted: &str, progress: &Progress) -> Result<Chain, ModelError> {
+        let (room, orchestrators) = (self.room.clone(), self.orchestrators);
+        let on_answer = Box::new(move |provider: &str| room.answered(provider));
+        let chain =
+            Chain::new(self.models.clone(), wanted, &self.config.fallback, progress.provider(), on_answer).await?;
+        Ok(chain.behind(Box::new(move |model| orchestrators.over(model))))
+    }
+
+    /// A turn that was stopped, or whose time is up.
+    fn cut_off(&self, code: ErrorCode, watch: &Watch) -> TurnError {
+        let error = TurnError::new(code, "turn");
+        match code {
+            ErrorCode::TurnTimeout => error.with([Span(self.config.turn_timeout.0).to_string()]),
+            _ => error.after_saying(&watch.partial_text()),
+        }
+    }
+
+    fn turn<'a>(
+        &'a self,
+        run: &Run<'a>,
+        around: Context<'a>,
+        model: &'a Chain,
+        conversation: Vec<ChatMessage>,
+        system: Arc<str>,
+    ) -> Turn<'a> {
+        let Run { session, started, last, journal, watch, flight, meter } = *run;
+        Turn {
+            system,
+            conversation,
+            model,
+            prices: &self.models,
+            temperature: self.config.temperature,
+            max_tokens: self.config.max_tokens,
+            tools: &self.tools,
+            tool_context: ToolContext {
+                session: session.clone(),
+                turn: started.turn,
+                call_id: String::new(),
+                channel: last.channel.clone(),
+                chat_id: last.chat_id.clone(),
+                trust: Trust::parse(&last.trust),
+                cancel: started.cancel.child_token(),
+            },
+            limits: TurnLimits { iterations: self.config.max_iterations, tokens: self.config.max_turn_tokens },
+            journal,
+            watch,
+            flight,
+            meter,
+            middleware: &self.middleware,
+            around,
+            phrases: self.phrases,
+        }
+    }
+
+    /// The session's head and what of it the model is given, the same again for a turn that goes on.
+    fn history(
+        &self,
+        session: &SessionKey,
+        last: &InboxRow,
+        context: Option<ContextStep>,
+    ) -> Result<(Session, Vec<ChatMessage>, i64), StoreError> {
+        let key = session.to_string();
+        let tokens = usize::try_from(self.config.context_tokens).unwrap_or(usize::MAX);
+        let (head, from, rows) = self.bus.store().read_here(|connection| {
+            let head = messages::session(connection, &key)?;
+            let (from, rows) = match &context {
+                Some(context) => (context.from, context::choose_again(connection, &key, context)?),
+                None => {
+                    let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
+                    // The other half is for the system prompt, the tools, their results and the answer.
+                    let held = self.models.context_tokens(&wanted).and_then(|tokens| usize::try_from(tokens / 2).ok());
+                    let tokens = held.map_or(tokens, |held| held.min(tokens));
+                    let window = Window { messages: self.config.memory_window, tokens };
+                    context::choose(connection, &key, &head, window)?
+                }
+            };
+            Ok((head, from, rows))
+        })?;
+        Ok((head, context::read_messages(&rows)?, from))
+    }
+}

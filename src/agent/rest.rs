@@ -1,0 +1,157 @@
+//! A turn goes to rest: no model can be reached, its message is kept, and its sender is told once.
+
+use std::time::Duration;
+
+use daoyou_channels::SessionKey;
+use daoyou_channels::backoff::Backoff;
+use daoyou_channels::message::NOTICE_KEY;
+use daoyou_channels::settings::Span;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::error::{ErrorCode, TurnError};
+use super::lane::LaneRunner;
+use super::progress::{Progress, StepBody};
+use super::waiting::Awaited;
+use crate::bus::{OutboundBody, OutboundDraft};
+use crate::crash;
+use crate::llm::LlmError;
+use crate::store::inbox::{self, InboxRow, State};
+use crate::store::{Commit, Connection, StoreError, meta, now_ms, turn_steps};
+
+const SLOT: &str = "notice:waiting";
+
+/// Every model that could answer is down.
+#[derive(Clone, Debug)]
+pub(super) struct Outage {
+    pub error: LlmError,
+    /// Those that could.
+    pub providers: Vec<String>,
+    /// Of the waiting room, from before they were asked.
+    pub mark: u64,
+}
+
+/// A turn that is to rest.
+pub(super) struct Resting<'a> {
+    pub turn: Uuid,
+    pub session: &'a SessionKey,
+    /// The messages that it answers, as they stood when it was started.
+    pub rows: &'a [InboxRow],
+    pub progress: &'a Progress,
+    /// A first step that is not in the store yet.
+    pub context: Option<String>,
+}
+
+/// What the commit that lays a turn to rest writes.
+#[derive(Clone)]
+struct Laid {
+    turn: Uuid,
+    context: Option<String>,
+    /// The step and the notice of a turn that rests for the first time.
+    first: Option<(String, OutboundDraft)>,
+}
+
+impl LaneRunner {
+    /// Lays the turn to rest; answers whether it is to be looked at again at once. A store that cannot be written holds
+    /// the session's lane.
+    ///
+    /// # Errors
+    /// It is given up: it has waited for as long as a turn may take.
+    pub(super) async fn rest(&self, resting: Resting<'_>, outage: Outage) -> Result<bool, TurnError> {
+        let Some((first, last)) = resting.rows.first().zip(resting.rows.last()) else {
+            return Err(StoreError::Row("a turn without messages".to_owned()).into());
+        };
+        // A dead message that was revived waits anew.
+        let before = resting.progress.waiting_since.filter(|_| first.state != State::Queued);
+        let since = before.unwrap_or_else(now_ms);
+        // A clock that was set back makes it wait longer, not without end: each step back costs what it was set back by.
+        let waited = Duration::from_millis(u64::try_from(now_ms() - since).unwrap_or(0));
+        let left = self.config.turn_timeout.0.saturating_sub(waited);
+        if left.is_zero() {
+            return Err(self.unavailable(last, outage.error));
+        }
+        let (turn, channel) = (resting.turn, last.channel.clone());
+        let laid = Laid {
+            turn,
+            context: resting.context,
+            first: match before {
+                Some(_) => None,
+                None => Some((
+                    serde_json::to_string(&StepBody::Waiting { since }).map_err(StoreError::from)?,
+                    self.notice(turn, last)?,
+                )),
+            },
+        };
+        let is_first = laid.first.is_some();
+        let look_again = self.lay(laid).await;
+        crash::point("waiting_committed", &last.content);
+        tracing::warn!(%turn, session = %resting.session, left = %Span(left), error = %outage.error, "no model can be reached; the turn waits");
+        if is_first {
+            self.bus.outbound_written(&channel, 1);
+        }
+        let Outage { error: LlmError { retry_after, .. }, providers, mark } = outage;
+        self.room.enter(turn, resting.session, Awaited { providers, retry_after, at_latest: left, mark });
+        Ok(look_again)
+    }
+
+    async fn lay(&self, laid: Laid) -> bool {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        loop {
+            let write = laid.clone();
+            match self.bus.store().write(Commit::Synced, move |connection| write.commit(connection)).await {
+                Ok(look_again) => return look_again,
+                Err(StoreError::Closed) => return std::future::pending().await,
+                Err(error) => {
+                    tracing::error!(turn = %laid.turn, %error, "a turn could not be laid to rest; its session waits");
+                    tokio::time::sleep(backoff.next_wait()).await;
+                }
+            }
+        }
+    }
+
+    fn notice(&self, turn: Uuid, last: &InboxRow) -> Result<OutboundDraft, StoreError> {
+        let mut metadata: Map<String, Value> = serde_json::from_str(&last.metadata)?;
+        metadata.insert(NOTICE_KEY.to_owned(), "waiting".into());
+        Ok(OutboundDraft {
+            turn,
+            slot: SLOT.to_owned(),
+            channel: last.channel.clone(),
+            chat_id: last.chat_id.clone(),
+            body: OutboundBody {
+                content: self.phrases.waiting.to_owned(),
+                session: SessionKey::from(last.session.as_str()),
+                // It is no reply: that is still to come.
+                in_reply_to: None,
+                attachments: Vec::new(),
+                metadata,
+                error: None,
+            },
+        })
+    }
+
+    /// It has waited for as long as a turn may take.
+    fn unavailable(&self, last: &InboxRow, error: LlmError) -> TurnError {
+        let limit = Span(self.config.turn_timeout.0).to_string();
+        let told = [limit, last.id.to_string(), error.to_string()];
+        TurnError::new(ErrorCode::Unavailable, "turn").with(told).caused_by(error)
+    }
+}
+
+impl Laid {
+    /// Answers whether it was told to stop meanwhile.
+    fn commit(self, connection: &Connection) -> Result<bool, StoreError> {
+        let Self { turn, context, first } = self;
+        if let Some(context) = context {
+            turn_steps::append(connection, turn, "context", &context)?;
+        }
+        if let Some((note, notice)) = first {
+            turn_steps::append(connection, turn, "note", &note)?;
+            notice.insert(connection)?;
+        }
+        inbox::rest(connection, turn)?;
+        if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == turn.to_string()) {
+            meta::set(connection, meta::ALONE, "")?;
+        }
+        Ok(inbox::of_turn(connection, turn)?.iter().any(|row| row.cancel))
+    }
+}

@@ -1,0 +1,218 @@
+//! The models that may answer a turn: the chosen one first, then those that stand in for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::error::Blame;
+use super::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ModelChoice, ModelError, Models};
+
+/// Told the name of each provider that has answered.
+pub type OnAnswer = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Puts something in front of each model before it is asked.
+pub type InFront = Box<dyn Fn(ModelChoice) -> ModelChoice + Send + Sync>;
+
+/// The models of one turn, asked in order until one answers. A turn stays with the one that did.
+pub struct Chain {
+    models: Arc<Models>,
+    chosen: ModelChoice,
+    /// Names of those that stand in, in order; each is looked up when its turn comes.
+    fallback: Vec<String>,
+    on_answer: OnAnswer,
+    in_front: Option<InFront>,
+    state: Mutex<State>,
+    /// The last call failed with something of its answer shown.
+    is_shown: AtomicBool,
+}
+
+struct State {
+    current: ModelChoice,
+    failure: Option<LlmError>,
+}
+
+impl Chain {
+    /// The chain that begins with `wanted`, or with the member whose provider `answered` this turn before.
+    ///
+    /// # Errors
+    /// `wanted` means no model. One whose service does not say which models it has is passed over where another stands in.
+    pub async fn new(
+        models: Arc<Models>,
+        wanted: &str,
+        fallback: &[String],
+        answered: &str,
+        on_answer: OnAnswer,
+    ) -> Result<Self, ModelError> {
+        let chosen = match models.resolve(wanted).await {
+            Err(error @ ModelError::NoModel { .. }) => {
+                let Some(instead) = first_of(&models, fallback).await else { return Err(error) };
+                tracing::warn!(%error, model = %instead, "another model stands in");
+                instead
+            }
+            chosen => chosen?,
+        };
+        let mut current = chosen.clone();
+        let before = fallback.iter().find(|name| provider_of(name) == answered && chosen.provider.name() != answered);
+        if let Some(name) = before {
+            // One that is gone since is no reason to fail: the turn goes on from the top.
+            current = models.resolve(name).await.unwrap_or(current);
+        }
+        let state = Mutex::new(State { current, failure: None });
+        let is_shown = AtomicBool::new(false);
+        Ok(Self { models, chosen, fallback: fallback.to_vec(), on_answer, in_front: None, state, is_shown })
+    }
+
+    /// The same models, each asked as `in_front` says. They go by the same names.
+    pub fn behind(mut self, in_front: InFront) -> Self {
+        self.in_front = Some(in_front);
+        self
+    }
+
+    /// The model that answered last, or that is asked first.
+    pub fn current(&self) -> ModelChoice {
+        self.lock().current.clone()
+    }
+
+    /// The names of the members' providers.
+    pub fn providers(&self) -> Vec<String> {
+        let others = self.fallback.iter().map(|name| provider_of(name).to_owned());
+        let mut names: Vec<String> = std::iter::once(self.chosen.provider.name().to_owned()).chain(others).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Asks until one answers; `request.model` is set to each one's. What a failed one has shown is taken back.
+    ///
+    /// # Errors
+    /// A request that none would take fails as its first one says, an outage only where every member is down; then with
+    /// the time after which one may be asked again, if all told.
+    pub async fn chat(&self, request: &mut ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
+        let sink = Watch { sink, is_shown: &self.is_shown };
+        self.lock().failure = None;
+        let (mut failures, mut asked): (Vec<LlmError>, Vec<String>) = (Vec::new(), Vec::new());
+        for place in 0..self.fallback.len() + 2 {
+            let Some(choice) = self.member(place).await else { continue };
+            if asked.contains(&choice.to_string()) {
+                continue;
+            }
+            asked.push(choice.to_string());
+            if let Some(failed) = failures.last() {
+                tracing::warn!(%failed, model = %choice, "another model is asked");
+            }
+            match self.ask(&choice, request, &sink).await {
+                Ok(response) => return Ok(response),
+                Err(error) if error.may_fall_back() => failures.push(error),
+                // The request itself is at fault: what others said before does not matter.
+                Err(error) => {
+                    failures = vec![error];
+                    break;
+                }
+            }
+        }
+        let error = together(failures);
+        self.lock().failure = Some(error.clone());
+        Err(error)
+    }
+
+    /// How the last call failed, if it did.
+    pub fn failure(&self) -> Option<LlmError> {
+        self.lock().failure.clone()
+    }
+
+    async fn ask(
+        &self,
+        choice: &ModelChoice,
+        request: &mut ChatRequest,
+        sink: &Watch<'_>,
+    ) -> Result<ChatResponse, LlmError> {
+        if self.is_shown.load(Ordering::Relaxed) {
+            sink.delta(Delta::Restart);
+        }
+        request.model.clone_from(&choice.model);
+        let asked = self.in_front.as_ref().map_or_else(|| choice.clone(), |in_front| in_front(choice.clone()));
+        let result = asked.provider.chat(request, sink).await;
+        match &result {
+            Ok(_) => {
+                self.is_shown.store(false, Ordering::Relaxed);
+                if choice.to_string() != self.chosen.to_string() {
+                    tracing::info!(model = %choice, instead_of = %self.chosen, "another model answered");
+                }
+                self.lock().current = choice.clone();
+                (self.on_answer)(choice.provider.name());
+            }
+            Err(error) => {
+                tracing::debug!(model = %choice, code = error.code(), outage = error.is_outage(), %error, "no answer");
+            }
+        }
+        result
+    }
+
+    /// Who is asked at this place: what answered last, the chosen one, then the others in order.
+    async fn member(&self, place: usize) -> Option<ModelChoice> {
+        let name = match place {
+            0 => return Some(self.current()),
+            1 => return Some(self.chosen.clone()),
+            place => self.fallback.get(place - 2)?,
+        };
+        match self.models.resolve(name).await {
+            Ok(choice) => Some(choice),
+            Err(error) => {
+                tracing::warn!(model = name, %error, "a model that stands in cannot be asked");
+                None
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notices whether something of an answer is shown that was not taken back.
+struct Watch<'a> {
+    sink: &'a dyn DeltaSink,
+    is_shown: &'a AtomicBool,
+}
+
+impl DeltaSink for Watch<'_> {
+    fn delta(&self, delta: Delta<'_>) {
+        self.is_shown.store(delta != Delta::Restart, Ordering::Relaxed);
+        self.sink.delta(delta);
+    }
+}
+
+async fn first_of(models: &Models, names: &[String]) -> Option<ModelChoice> {
+    for name in names {
+        if let Ok(choice) = models.resolve(name).await {
+            return Some(choice);
+        }
+    }
+    None
+}
+
+fn provider_of(name: &str) -> &str {
+    name.split('/').next().unwrap_or_default().trim()
+}
+
+/// The failures of all members as one: the first one's class, everybody's words.
+fn together(failures: Vec<LlmError>) -> LlmError {
+    let all_down = failures.iter().all(LlmError::is_outage);
+    let waits: Option<Vec<_>> = failures.iter().map(|error| error.retry_after).collect();
+    let mut failures = failures.into_iter();
+    // There is always a first member, and it has been asked.
+    let Some(mut error) = failures.next() else {
+        return LlmError::new(super::LlmErrorKind::Connection, "llm", "there is no model to ask");
+    };
+    let others: Vec<String> = failures.map(|other| format!("; {other}")).collect();
+    if others.is_empty() {
+        return error;
+    }
+    error.message.extend(others);
+    error.retry_after = waits.and_then(|waits| waits.into_iter().min());
+    error.blame = if all_down { Blame::Service } else { Blame::Request };
+    error
+}
+
+#[cfg(test)]
+#[path = "chain_tests.rs"]
+mod tests;

@@ -1,0 +1,119 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::*;
+use crate::llm::remote::fake_service::{FakeService, Step, Then, broken_stream, status, stream};
+use crate::llm::{ChatMessage, LlmErrorKind, NoDeltas, OfflineProvider, ProviderConfig};
+
+const HALF: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
+
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl DeltaSink for Notes {
+    fn delta(&self, delta: Delta<'_>) {
+        self.0.lock().unwrap().push(format!("{delta:?}"));
+    }
+}
+
+fn hello() -> Step {
+    stream(&[r#"{"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}"#, "[DONE]"])
+}
+
+fn request() -> ChatRequest {
+    ChatRequest {
+        model: String::new(),
+        system: "".into(),
+        messages: vec![ChatMessage::user("hi")],
+        tools: Arc::new([]),
+        temperature: None,
+        max_tokens: None,
+    }
+}
+
+fn models(urls: &[(&str, &str)]) -> Arc<Models> {
+    let config = |url: &str| ProviderConfig { base_url: Some(url.to_owned()), retries: 0, ..ProviderConfig::default() };
+    let configs: BTreeMap<_, _> = urls.iter().map(|(name, url)| ((*name).to_owned(), config(url))).collect();
+    Arc::new(Models::build(&configs, |_| None, Arc::new(OfflineProvider)).unwrap())
+}
+
+async fn chain(models: &Arc<Models>, fallback: &[&str], answered: &str) -> Chain {
+    let fallback: Vec<_> = fallback.iter().map(|name| (*name).to_owned()).collect();
+    Chain::new(models.clone(), "one/m1", &fallback, answered, Box::new(|_| {})).await.unwrap()
+}
+
+/// What the first says, whether the second is asked then, and what comes of it.
+#[tokio::test]
+async fn the_next_is_asked_unless_the_request_itself_is_at_fault() {
+    let too_long = r#"{"error":{"code":"context_length_exceeded"}}"#;
+    for (first, second, asked, expected) in [
+        (status(401, "", ""), hello(), 1, "two Hello"),
+        (status(404, "", ""), hello(), 1, "two Hello"),
+        (status(429, "retry-after: 86400\r\n", ""), hello(), 1, "two Hello"),
+        (status(500, "", ""), hello(), 1, "two Hello"),
+        (status(503, "", ""), hello(), 1, "two Hello"),
+        (Step { bytes: Vec::new(), then: Then::Close }, hello(), 1, "two Hello"),
+        (status(400, "", ""), hello(), 0, "llm_bad_request, outage false: one: HTTP 400"),
+        (status(400, "", too_long), hello(), 0, "llm_context_too_long, outage false: one: HTTP 400"),
+        (status(503, "", ""), status(400, "", ""), 1, "llm_bad_request, outage false: two: HTTP 400"),
+        (status(503, "", ""), status(500, "", ""), 1, "llm_server_error, outage false: one: HTTP 503; two: HTTP 500"),
+        (status(503, "", ""), status(502, "", ""), 1, "llm_server_error, outage true: one: HTTP 503; two: HTTP 502"),
+    ] {
+        let (one, mut two) = (FakeService::start([first]).await, FakeService::start([second]).await);
+        let models = models(&[("one", &one.url), ("two", &two.url)]);
+        let chain = chain(&models, &["one/m1", "two/m2"], "").await;
+        let said = match chain.chat(&mut request(), &NoDeltas).await {
+            Ok(response) => format!("{} {}", chain.current().provider.name(), response.text),
+            Err(error) => format!("{}, outage {}: {error}", error.code(), error.is_outage()),
+        };
+        assert_eq!(said, expected);
+        assert_eq!(chain.failure().is_some(), expected.starts_with("llm"), "{expected}");
+        let requests =
+            two.seen_so_far().into_iter().filter(|seen| format!("{seen:?}").contains("\\\"model\\\":\\\"m2\\\""));
+        assert_eq!(requests.count(), asked, "{expected}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_stays_with_what_answered_and_what_was_shown_is_taken_back() {
+    let one = FakeService::start([broken_stream(HALF, Then::Close), hello()]).await;
+    let two = FakeService::start([hello(), hello(), status(500, "", "")]).await;
+    let models = models(&[("one", &one.url), ("two", &two.url)]);
+    let heard = Arc::new(Notes::default());
+    let tell = heard.clone();
+    let on_answer = Box::new(move |name: &str| tell.0.lock().unwrap().push(name.to_owned()));
+    let chain = Chain::new(models.clone(), "one/m1", &["two/m2".to_owned()], "", on_answer).await.unwrap();
+    let notes = Notes::default();
+    for expected in ["two/m2", "two/m2", "one/m1"] {
+        chain.chat(&mut request(), &notes).await.unwrap();
+        assert_eq!(chain.current().to_string(), expected);
+    }
+    let hello = "Text(\"Hello\")";
+    assert_eq!(*notes.0.lock().unwrap(), ["Text(\"Hel\")", "Restart", hello, hello, hello]);
+    assert_eq!(*heard.0.lock().unwrap(), ["two", "two", "one"]);
+    assert_eq!(chain.providers(), ["one", "two"]);
+
+    for (answered, expected) in [("two", "two/m2"), ("one", "one/m1"), ("gone", "one/m1"), ("", "one/m1")] {
+        assert_eq!(self::chain(&models, &["two/m2"], answered).await.current().to_string(), expected, "{answered}");
+    }
+}
+
+/// With nobody to listen, each call fails at once; after the fifth in a row the provider is not even asked.
+#[tokio::test]
+async fn what_is_left_alone_is_passed_over_and_says_when_it_may_be_asked() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = format!("http://{}/v1", listener.local_addr().unwrap());
+    drop(listener);
+    let models = models(&[("one", &dead), ("two", &dead)]);
+    let chain = chain(&models, &["two/m2", "nobody/x"], "").await;
+    for number in 0..7 {
+        let error = chain.chat(&mut request(), &NoDeltas).await.unwrap_err();
+        assert!(error.is_outage() && error.kind == LlmErrorKind::Connection, "{error}");
+        let wait = error.retry_after.map(|wait| wait.as_secs());
+        assert_eq!(wait.is_some_and(|secs| (8..=10).contains(&secs)), number >= 5, "{number}: {wait:?}");
+        assert!(error.message.contains("; two: ") && error.retry_after <= Some(Duration::from_secs(10)), "{error}");
+    }
+    for (_, provider) in models.services().filter(|(name, _)| ["one", "two"].contains(name)) {
+        assert_eq!((provider.circuit().0.as_str(), provider.circuit().1), ("open", 1));
+    }
+}

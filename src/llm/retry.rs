@@ -1,0 +1,121 @@
+//! Whether and when a failed model call is made again. Pure: how often it failed and what chance says come from outside.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::LlmErrorKind;
+
+/// The first wait before another try, doubled with each; half of each is left to chance.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(8);
+/// The longest wait that a service may ask for; for a longer one nobody sits there waiting.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// What one call may try again.
+#[derive(Clone, Copy, Debug)]
+pub struct Retry {
+    /// Tries after the first one.
+    pub retries: u32,
+    pub first_wait: Duration,
+}
+
+/// One failed try, as far as it matters here.
+#[derive(Clone, Copy, Debug)]
+pub struct Tried {
+    pub kind: LlmErrorKind,
+    /// When the service said to come back.
+    pub retry_after: Option<Duration>,
+    /// How many tries came before this one.
+    pub retries: u32,
+}
+
+impl Retry {
+    pub fn new(retries: u32) -> Self {
+        Self { retries, first_wait: FIRST_WAIT }
+    }
+
+    /// How long to wait before the next try; `None`: there is none. `chance` is 0 to 1.
+    pub fn wait(&self, tried: Tried, chance: f64) -> Option<Duration> {
+        if tried.retries >= self.retries || !tried.kind.is_retryable() {
+            return None;
+        }
+        let asked = tried.retry_after.unwrap_or_default();
+        if asked > LONGEST_RETRY_AFTER {
+            return None;
+        }
+        Some(growing(self.first_wait, LONGEST_WAIT, tried.retries, chance).max(asked))
+    }
+}
+
+impl Tried {
+    /// Why there is no further try, to stand behind the error; empty where its class says so.
+    pub fn why_given_up(&self) -> String {
+        match self.retry_after {
+            Some(asked) if asked > LONGEST_RETRY_AFTER => {
+                format!(" (the service asks to wait for {} s)", asked.as_secs())
+            }
+            _ if self.retries > 0 => format!(" (after {} tries)", self.retries + 1),
+            _ => String::new(),
+        }
+    }
+}
+
+/// The wait number `number` (from 0) of waits that double from `first` up to `longest`, between half of it and all of it:
+/// many that failed at once do not come back at once.
+pub fn growing(first: Duration, longest: Duration, number: u32, chance: f64) -> Duration {
+    let full = first.saturating_mul(1 << number.min(16)).min(longest);
+    full.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0))
+}
+
+/// A number from 0 to 1, another each time.
+pub fn chance() -> f64 {
+    (Uuid::new_v4().as_u128() & 0xffff) as f64 / 65_536.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LlmErrorKind::*;
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_tried_again_with_growing_waits_and_never_sooner_than_asked() {
+        let retry = Retry::new(9);
+        for (kind, retries, retry_after, low, high) in [
+            (RateLimit, 0, None, Some(250), 500),
+            (Timeout, 1, None, Some(500), 1_000),
+            (Server, 4, None, Some(4_000), 8_000),
+            (Connection, 8, None, Some(4_000), 8_000),
+            (Parse, 0, None, Some(250), 500),
+            (Server, 9, None, None, 0),
+            (RateLimit, 0, Some(30), Some(30_000), 30_000),
+            (RateLimit, 0, Some(60), Some(60_000), 60_000),
+            (RateLimit, 0, Some(61), None, 0),
+            (Server, 0, Some(86_400), None, 0),
+            (Auth, 0, None, None, 0),
+            (BadRequest, 0, None, None, 0),
+            (ContextTooLong, 0, None, None, 0),
+            (Refused, 0, None, None, 0),
+            (Cancelled, 0, None, None, 0),
+        ] {
+            let tried = Tried { kind, retry_after: retry_after.map(Duration::from_secs), retries };
+            let waits = [0.0, 1.0].map(|chance| retry.wait(tried, chance));
+            let expected = low.map(|low| (Duration::from_millis(low), Duration::from_millis(high)));
+            assert_eq!((waits[0], waits[1]), (expected.map(|e| e.0), expected.map(|e| e.1)), "{tried:?}");
+        }
+        assert!((0.0..1.0).contains(&chance()));
+    }
+
+    #[test]
+    fn why_it_is_given_up_is_said() {
+        for (retries, retry_after, expected) in [
+            (0, None, ""),
+            (0, Some(60), ""),
+            (3, Some(60), " (after 4 tries)"),
+            (1, Some(86_400), " (the service asks to wait for 86400 s)"),
+        ] {
+            let tried = Tried { kind: RateLimit, retry_after: retry_after.map(Duration::from_secs), retries };
+            assert_eq!(tried.why_given_up(), expected);
+        }
+    }
+}

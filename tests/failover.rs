@@ -1,0 +1,372 @@
+//! A model that is not there: another stands in, or the message waits until one is back; a service that fails again and
+//! again is left alone; a conversation that is too long is made smaller.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Journal, Witness, check, open, wait_settled};
+use crate::support::model::user_text;
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, deadline, until};
+
+const NOTICE: &str =
+    "The model service cannot be reached at the moment. Your message is kept and will be answered when it is back.";
+
+/// Messages that begin with `text` find the service down while `is_down`, for as long as a turn may wait at all.
+fn refuse_while(model: &Model, is_down: &Arc<AtomicBool>, text: &'static str) {
+    let is_down = is_down.clone();
+    model.script(move |asked| {
+        let is_refused = asked.user.starts_with(text) && is_down.load(Ordering::SeqCst);
+        is_refused.then(|| Reply::status(503).retry_after("3600"))
+    });
+}
+
+/// `providers.NAME`, at this port of this machine, without tries after the first.
+fn provider(setup: Setup, name: &str, port: u16) -> Setup {
+    setup
+        .set(&format!("providers.{name}.kind"), "openai")
+        .set(&format!("providers.{name}.api_key"), "a-model-key")
+        .set(&format!("providers.{name}.base_url"), format!("http://127.0.0.1:{port}/v1"))
+        .set(&format!("providers.{name}.retries"), 0)
+}
+
+fn port_of(model: &Model) -> u16 {
+    reqwest::Url::parse(&model.base_url()).unwrap().port().unwrap()
+}
+
+/// The model at `port` answers, whether it is there or not.
+fn setup(port: u16) -> Setup {
+    provider(Setup::new().set("agent.model", "scripted/scripted"), "scripted", port).hook(Hook::bearer("in"))
+}
+
+async fn wait_status(gateway: &Gateway, id: &str, status: &str) {
+    until(&format!("message {id} to be {status}"), async || {
+        (gateway.state("in", id).await.text("status") == status).then_some(())
+    })
+    .await;
+}
+
+/// The notices of waiting that were written.
+fn notices(gateway: &Gateway) -> Vec<String> {
+    let journal = Journal::read(&gateway.database()).unwrap();
+    let notices = journal.outbox.into_iter().filter(|row| row.slot == "notice:waiting");
+    notices.map(|row| row.body["content"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// A dead provider, one that does not know the model, and one that answers: the last one does, in the middle of a turn
+/// too, and the turn stays with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_model_answers_for_one_that_does_not() {
+    let (first, third) = (Model::start().await, Model::start().await);
+    let list = Reply::tool("list_dir", &json!({"path": "."}));
+    first.on("in the middle", [list.clone(), Reply::status(500)]);
+    first.on("half", [Reply::text("words that are taken back").drops_after(2)]);
+    first.on("wrong", [Reply::status(400)]);
+    third.on("in the middle", [list.clone(), list, Reply::text("to the end")]);
+    let setup = provider(setup(port_of(&first)), "second", Model::nowhere());
+    let setup = provider(setup, "third", port_of(&third));
+    let mut gateway =
+        Gateway::start(setup.set("agent.fallback", vec!["second/m", "scripted/scripted", "third/big"])).await;
+    assert_eq!(gateway.ask("in", "a", "hello").await, "echo: hello");
+    assert_eq!((first.count(), third.count()), (1, 0));
+
+    assert_eq!(gateway.ask("in", "a", "in the middle").await, "to the end");
+    assert_eq!((first.count(), third.count()), (3, 2), "it stays with what answered");
+    assert!(third.requests().iter().all(|request| request["model"] == "big"));
+    assert_eq!(gateway.ask("in", "a", "half").await, "echo: half");
+    let told = gateway.ask("in", "a", "wrong").await;
+    assert!(told.contains("scripted: HTTP 400") && third.requests_about("wrong").is_empty(), "{told}");
+
+    wait_settled(&gateway.database()).await;
+    let journal = check(&gateway.database(), &Witness::default());
+    let said = |kind: &str| journal.steps.iter().filter(|step| step.kind == kind).collect::<Vec<_>>();
+    let answered: Vec<_> = said("response").iter().map(|step| step.body["response"]["provider"].clone()).collect();
+    assert_eq!(answered.iter().filter(|name| **name == "third").count(), 3, "{answered:?}");
+    assert!(journal.messages.iter().all(|said| !said.body.to_string().contains("taken back")));
+    assert!(gateway.logs().contains("another model answered"), "{}", gateway.logs());
+    assert_eq!((first.refused(), third.refused()), (Vec::new(), Vec::new()));
+
+    for (name, fault) in [
+        ("nowhere/x", "agent.fallback: no provider is called \"nowhere\""),
+        ("auto", "agent.fallback: \"auto\" names no provider and model; allowed: \"PROVIDER/MODEL\""),
+        ("m", "agent.fallback: \"m\" names no provider and model"),
+    ] {
+        let wrong = Gateway::new(gateway.setup().clone().set("agent.fallback", vec![name]));
+        let ran = wrong.run(&["config", "check"]).await;
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(ran.code != Some(0) && said.contains(fault), "{said}");
+    }
+}
+
+/// Five failures in a row, and the service is left alone; a slow answer to an earlier call shows that it works again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_fails_again_and_again_is_left_alone_until_it_works() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    model.on("slow", [Reply::text("at last").held_by(&gate)]);
+    model.on("broken", [Reply::status(500)]);
+    let gateway = Gateway::start(setup(port_of(&model))).await;
+    let slow = gateway.accept("in", &Message::new("slow").chat("slow")).await;
+    gate.wait_arrived(1).await;
+    for number in 0..5 {
+        let told = gateway.ask("in", "b", &format!("broken {number}")).await;
+        assert!(told.contains("HTTP 500"), "{told}");
+    }
+    assert_eq!(model.count(), 6);
+    let kept = gateway.accept("in", &Message::new("kept").chat("c")).await;
+    wait_status(&gateway, &kept, "waiting").await;
+    assert_eq!(model.count(), 6, "it is not even asked");
+    let models = gateway.json(&["models"]).await;
+    let row = models["providers"].as_array().unwrap().iter().find(|row| row["name"] == "scripted").unwrap().clone();
+    assert_eq!(row["circuit"], "open", "{row}");
+    let status = gateway.json(&["status"]).await;
+    assert_eq!((&status["queues"]["waiting"], &status["ready"]), (&json!(1), &json!(true)), "{status}");
+    let lines = gateway.run(&["status"]).await.stdout;
+    assert!(
+        lines.contains("scripted fails again and again: not asked for the next ")
+            && lines.contains("1 waiting for a model"),
+        "{lines}"
+    );
+    let ready = gateway.client.get(gateway.url("/readyz")).send().await.unwrap();
+    assert_eq!(ready.status(), 200);
+    let page = gateway.client.get(gateway.url("/metrics")).bearer_auth(gateway.token()).send().await.unwrap();
+    let page = page.text().await.unwrap();
+    assert!(page.contains("daoyou_provider_circuit_closed{provider=\"scripted\"} 0"), "{page}");
+    assert!(page.contains("daoyou_provider_circuit_opened_total{provider=\"scripted\"} 1"), "{page}");
+
+    gate.open();
+    assert_eq!(gateway.wait_done("in", &slow).await.text("reply"), "at last");
+    assert_eq!(gateway.wait_done("in", &kept).await.text("reply"), "echo: kept");
+    let status = gateway.json(&["status"]).await;
+    assert_eq!(status["circuits"], json!([]), "{status}");
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[slow, kept], ..Witness::default() });
+}
+
+/// Nobody answers: the sender is told once, also when the gateway is killed meanwhile; another model's sessions go on; and
+/// when the model is back, all is answered once and in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_waits_for_its_model_across_a_kill_and_is_answered_once() {
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let (port, other) = (Model::nowhere(), Model::start().await);
+    let setup = provider(setup(port), "other", port_of(&other)).hook(Hook::bearer("in").callback(&sink));
+    let mut gateway = Gateway::start(setup.hook(Hook::bearer("well").set("model", "other/m"))).await;
+    let waited = gateway.post("in", "?wait=2", &Message::new("first").chat("c").id("m1")).await;
+    assert_eq!((waited.status, waited.text("status")), (202, "waiting"), "{waited:?}");
+    let first = waited.text("id").to_owned();
+    let second = gateway.accept("in", &Message::new("second").chat("c")).await;
+    assert_eq!(gateway.ask("well", "d", "hello").await, "echo: hello");
+    assert_eq!(gateway.state("in", &second).await.text("status"), "queued", "it keeps the order");
+
+    for _ in 0..3 {
+        gateway.restart().await;
+        wait_status(&gateway, &first, "waiting").await;
+    }
+    // A drain does not wait for it.
+    gateway.stop().await;
+    gateway.up().await;
+    assert_eq!(notices(&gateway), [NOTICE]);
+
+    let model = Model::appears(port).await;
+    for (id, reply) in [(&first, "echo: first"), (&second, "echo: second")] {
+        assert_eq!(gateway.wait_done("in", id).await.text("reply"), reply);
+    }
+    let asked: Vec<_> = model.requests().iter().map(last_said).collect();
+    assert_eq!((asked, model.refused()), (vec!["first".to_owned(), "second".to_owned()], Vec::new()));
+    wait_settled(&gateway.database()).await;
+    let journal = check(
+        &gateway.database(),
+        &Witness { accepted: &[first.clone(), second], sink: Some(&sink), strict_order: true },
+    );
+    assert_eq!(notices(&gateway).len(), 1);
+    assert_eq!(sink.posts().iter().filter(|post| post.data("content") == NOTICE).count(), 1);
+    // Waiting is no fault of the message.
+    let stalled: i64 =
+        open(&gateway.database()).unwrap().query_row("SELECT max(stalled) FROM inbox", [], |row| row.get(0)).unwrap();
+    assert!(stalled <= 1 && journal.steps_of(&first).len() >= 3, "{stalled}");
+}
+
+/// An answer to somebody else calls those who wait, however long they would have waited still; `/stop` ends a wait at
+/// once.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_is_called_by_an_answer_to_another_or_stopped() {
+    let (model, is_down) = (Model::start().await, Arc::new(AtomicBool::new(true)));
+    refuse_while(&model, &is_down, "kept");
+    let gateway = Gateway::start(setup(port_of(&model))).await;
+    let mut kept = Vec::new();
+    for chat in ["a", "b", "c"] {
+        let id = gateway.accept("in", &Message::new(&format!("kept {chat}")).chat(chat)).await;
+        wait_status(&gateway, &id, "waiting").await;
+        kept.push(id);
+    }
+    assert_eq!(gateway.ask("in", "c", "/stop").await, "Stopping.");
+    let stopped = gateway.wait_done("in", &kept[2]).await;
+    assert_eq!((stopped.text("reply"), &stopped.body["error"]["code"]), ("(stopped)", &json!("stopped")));
+    assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
+    for id in &kept[..2] {
+        wait_status(&gateway, id, "waiting").await;
+    }
+    is_down.store(false, Ordering::SeqCst);
+    assert_eq!(gateway.ask("in", "d", "hello").await, "echo: hello");
+    for (id, chat) in kept.iter().zip(["a", "b"]) {
+        assert_eq!(gateway.wait_done("in", id).await.text("reply"), format!("echo: kept {chat}"));
+    }
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &kept, ..Witness::default() });
+}
+
+/// No longer than `turn_timeout`: then the message is set aside, its sender is told, those behind it go on, and the owner
+/// can have it answered after all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_has_an_end_and_the_message_can_be_revived() {
+    let port = Model::nowhere();
+    let gateway = Gateway::start(setup(port).set("agent.turn_timeout", "3s").set("agent.locale", "zh")).await;
+    let began = Instant::now();
+    let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
+    let dead = gateway.wait_done("in", &id).await;
+    assert_eq!((dead.text("status"), &dead.body["error"]["code"]), ("dead", &json!("llm_unavailable")), "{dead:?}");
+    let reply = dead.text("reply");
+    assert!(
+        reply.starts_with("3s 内一直无法连接模型服务") && reply.contains(&id) && reply.contains("cannot connect"),
+        "{reply}"
+    );
+    assert!(began.elapsed() >= Duration::from_secs(3));
+    let queue = gateway.run(&["queue", "list"]).await.stdout;
+    assert!(queue.contains(&id[..8]), "{queue}");
+
+    let model = Model::appears(port).await;
+    let ran = gateway.run(&["queue", "retry", &id]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let answered = until("the revived message to be answered", async || {
+        let state = gateway.state("in", &id).await;
+        (state.text("status") == "done").then_some(state)
+    })
+    .await;
+    assert_eq!((answered.text("reply"), model.refused()), ("echo: hello", Vec::new()));
+    assert_eq!(gateway.ask("in", "c", "and now").await, "echo: and now");
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+}
+
+/// The person at the command line: told on standard error that the message waits, then answered; where no gateway runs,
+/// told at once that it cannot be.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_says_that_a_message_waits() {
+    let (model, is_down) = (Model::start().await, Arc::new(AtomicBool::new(true)));
+    let mut gateway = Gateway::new(setup(Model::nowhere()));
+    let ran = gateway.run(&["agent", "-m", "hello"]).await;
+    assert!(ran.code == Some(1) && !ran.stderr.contains(NOTICE), "{ran:?}");
+    assert!(
+        ran.stdout.starts_with("I could not get an answer from the model: scripted: cannot connect to "),
+        "{ran:?}"
+    );
+
+    *gateway.setup() = setup(port_of(&model));
+    refuse_while(&model, &is_down, "typed");
+    gateway.up().await;
+    let mut asking = gateway.command(&["agent", "-m", "typed one", "--session", "cli:one"]);
+    let mut asking = asking.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(asking.stderr.take().unwrap()).lines();
+    let back = async {
+        until("both to wait", async || (notices(&gateway).len() == 2).then_some(())).await;
+        assert_eq!(deadline("the notice", said.next_line()).await.unwrap().as_deref(), Some(NOTICE));
+        is_down.store(false, Ordering::SeqCst);
+        gateway.ask("in", "d", "hello").await
+    };
+    let (chat, _) = tokio::join!(gateway.run_with_input(&["chat", "--session", "cli:two"], "typed two\n"), back);
+    let asked = deadline("the reply", asking.wait_with_output()).await.unwrap();
+    assert_eq!((asked.status.code(), asked.stdout), (Some(0), b"echo: typed one\n".to_vec()));
+    assert_eq!(said.next_line().await.unwrap(), None, "it is said once");
+
+    // The gateway dies while somebody waits at the command line: he leaves, and the message waits for the next one.
+    is_down.store(true, Ordering::SeqCst);
+    let waiting = gateway.accept("in", &Message::new("typed in vain").chat("v")).await;
+    wait_status(&gateway, &waiting, "waiting").await;
+    gateway.kill9().await;
+    let ran = gateway.run(&["agent", "-m", "typed last", "--session", "webhook:in:v"]).await;
+    assert!(ran.code == Some(1) && ran.stderr.contains("answered by the next gateway"), "{ran:?}");
+    is_down.store(false, Ordering::SeqCst);
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &waiting).await.text("reply"), "echo: typed in vain");
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[waiting], ..Witness::default() });
+    assert_eq!((chat.code, chat.stdout, chat.stderr), (Some(0), "echo: typed two\n".into(), format!("{NOTICE}\n")));
+    assert_eq!(model.refused(), Vec::<String>::new());
+}
+
+/// What a model will not take is made smaller: older turns go first, then long results, and the message stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_is_too_long_is_made_smaller_and_answered() {
+    let model = Model::start().await;
+    let refuse = || Reply::status(400).saying("This model's maximum context length is 8192 tokens");
+    model.script(move |asked| (asked.body["messages"].as_array().unwrap().len() > 8).then(refuse));
+    model.script(move |asked| asked.results.iter().any(|result| result.len() > 2_000).then(refuse));
+    model.script(move |asked| asked.user.starts_with("never").then(refuse));
+    let read = Reply::tool("read_file", &json!({"path": "long.txt"}));
+    model.script(move |asked| (asked.user == "read" && asked.step == 0).then(|| read.clone()));
+    let mut gateway = Gateway::start(setup(port_of(&model))).await;
+    std::fs::write(gateway.workspace().join("long.txt"), "a long line of words\n".repeat(1_000)).unwrap();
+    for number in 0..8 {
+        let text = format!("message {number}");
+        assert_eq!(gateway.ask("in", "c", &text).await, format!("echo: {text}"));
+    }
+    let sizes: Vec<_> = model.requests().iter().map(|request| request["messages"].as_array().unwrap().len()).collect();
+    assert_eq!(sizes[..6], [2, 4, 6, 8, 10, 6], "half of what was said before is left out: {sizes:?}");
+
+    let before = model.count();
+    assert_eq!(gateway.ask("in", "new", "read").await, "echo: read");
+    let requests = model.requests().split_off(before);
+    assert_eq!(requests.len(), 3);
+    let result = requests[2]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    assert!(result.contains("lines cut") && result.len() < 2_000, "{result}");
+    gateway.restart().await;
+    let told = gateway.post("in", "?wait=30", &Message::new("never mind").chat("new")).await;
+    assert_eq!(told.body["error"]["code"], "llm_context_too_long", "{told:?}");
+    assert_eq!(model.refused(), Vec::<String>::new());
+    wait_settled(&gateway.database()).await;
+    let journal = check(&gateway.database(), &Witness::default());
+    assert!(journal.steps.iter().any(|step| step.kind == "context" && step.body["squeezed"] == 2));
+}
+
+/// `Retry-After` as a date is kept as one in seconds is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_service_is_asked_at_the_date_that_it_names() {
+    let model = Model::start().await;
+    let date = jiff::Timestamp::now() + Duration::from_secs(3);
+    let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date).unwrap();
+    model.nth(1, Reply::status(429).retry_after(&date));
+    let gateway = Gateway::start(setup(port_of(&model)).set("providers.scripted.retries", 1)).await;
+    let began = Instant::now();
+    assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
+    // The date is in whole seconds, and some passed until the first request.
+    assert!(began.elapsed() >= Duration::from_millis(300) && model.count() == 2, "{:?}", began.elapsed());
+}
+
+/// New settings are tried at once by those who wait, also by those whose server could not even say which models it has.
+#[tokio::test(flavor = "multi_thread")]
+async fn new_settings_are_tried_at_once() {
+    let model = Model::start().await;
+    let (local, nowhere) = (Setup::new().set("agent.model", "auto").hook(Hook::bearer("in")), Model::nowhere());
+    let local = |port: u16| local.clone().set("providers.vllm.base_url", format!("http://127.0.0.1:{port}/v1"));
+    let mut gateway = Gateway::start(local(nowhere)).await;
+    let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
+    wait_status(&gateway, &id, "waiting").await;
+    *gateway.setup() = local(port_of(&model));
+    gateway.write_config();
+    gateway.sighup();
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "echo: hello");
+    assert_eq!((model.refused(), notices(&gateway).len()), (Vec::new(), 1));
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+}
+
+/// What the user said last in a request.
+fn last_said(request: &Value) -> String {
+    let messages = request["messages"].as_array().unwrap().iter();
+    let last = messages.rev().find(|message| message["role"] == "user").unwrap();
+    user_text(last["content"].as_str().unwrap_or_default()).to_owned()
+}
