@@ -85,8 +85,8 @@ async fn another_model_answers_for_one_that_does_not() {
     wait_settled(&gateway.database()).await;
     let journal = check(&gateway.database(), &Witness::default());
     let said = |kind: &str| journal.steps.iter().filter(|step| step.kind == kind).collect::<Vec<_>>();
-    let answered: Vec<_> = said("response").iter().map(|step| step.body["response"]["provider"].clone()).collect();
-    assert_eq!(answered.iter().filter(|name| **name == "third").count(), 3, "{answered:?}");
+    let answered: Vec<_> = said("response").iter().map(|step| step.body["response"]["answered_by"].clone()).collect();
+    assert_eq!(answered.iter().filter(|name| **name == "third/big").count(), 3, "{answered:?}");
     assert!(journal.messages.iter().all(|said| !said.body.to_string().contains("taken back")));
     assert!(gateway.logs().contains("another model answered"), "{}", gateway.logs());
     assert_eq!((first.refused(), third.refused()), (Vec::new(), Vec::new()));

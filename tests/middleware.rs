@@ -49,7 +49,10 @@ async fn a_session_that_has_used_its_budget_asks_no_model() {
 async fn the_budget_of_the_day_outlives_a_crash_in_the_middle_of_a_turn() {
     let model = Model::start().await;
     model.on("work", [Reply::tool("list_dir", &json!({"path": "."})).usage(400, 200)]);
-    let mut gateway = Gateway::new(setup(&model).set("agent.budget.day_tokens", 500));
+    let price =
+        toml::Table::from_iter([("input", 1_000.0), ("output", 2_000.0)].map(|(k, v)| (k.to_owned(), v.into())));
+    let priced = setup(&model).set("providers.scripted.price", price).set("providers.scripted.price.currency", "CNY");
+    let mut gateway = Gateway::new(priced.clone().set("agent.budget.day_tokens", 500));
     gateway.crash_at("tool_result_committed=list_dir").up().await;
     let id = gateway.accept("in", &Message::new("work").chat("c")).await;
     gateway.wait_crash().await;
@@ -62,13 +65,7 @@ async fn the_budget_of_the_day_outlives_a_crash_in_the_middle_of_a_turn() {
     assert_eq!(model.count(), 1);
 
     gateway.stop().await;
-    let price =
-        toml::Table::from_iter([("input", 1_000.0), ("output", 2_000.0)].map(|(k, v)| (k.to_owned(), v.into())));
-    *gateway.setup() = setup(&model)
-        .set("agent.locale", "zh")
-        .set("agent.budget.day_cost", 0.5)
-        .set("providers.scripted.price", price)
-        .set("providers.scripted.price.currency", "CNY");
+    *gateway.setup() = priced.set("agent.locale", "zh").set("agent.budget.day_cost", 0.5);
     gateway.up().await;
     refused(&gateway, "c", &["0.80 CNY", "0.50 CNY", "预算"]).await;
     assert_eq!(model.count(), 1);
