@@ -107,7 +107,7 @@ impl Conversing<'_> {
     async fn talk(&mut self, text: String) -> Result<Talk, TurnError> {
         let (runner, run) = (self.runner, self.run);
         let (session, last) = (run.session, run.last);
-        let (head, mut history, from) = runner.history(session, last, self.progress.context.clone())?;
+        let (head, mut history, from) = runner.history(session, last, self.progress.context.as_ref())?;
         let wanted = wanted_model(last, head.model.as_deref(), &runner.config.model);
         // Taken before anybody is asked: who comes back meanwhile is not missed.
         let mark = runner.room.mark();
@@ -139,7 +139,7 @@ impl Conversing<'_> {
                 Some(error) if error.kind == LlmErrorKind::ContextTooLong => {
                     let Some(smaller) = runner.make_smaller(session, self.progress)? else { break ended };
                     self.note(smaller).await;
-                    history = runner.history(session, last, self.progress.context.clone())?.1;
+                    history = runner.history(session, last, self.progress.context.as_ref())?.1;
                 }
                 Some(error) if error.is_outage() && self.may_wait() => {
                     return Ok(Talk::NobodyThere(Outage { error, providers: chain.providers(), mark }));
@@ -240,13 +240,13 @@ impl LaneRunner {
         &self,
         session: &SessionKey,
         last: &InboxRow,
-        context: Option<ContextStep>,
+        context: Option<&ContextStep>,
     ) -> Result<(Session, Vec<ChatMessage>, i64), StoreError> {
         let key = session.to_string();
         let tokens = usize::try_from(self.config.context_tokens).unwrap_or(usize::MAX);
         let (head, from, rows) = self.bus.store().read_here(|connection| {
             let head = messages::session(connection, &key)?;
-            let (from, rows) = match &context {
+            let (from, rows) = match context {
                 Some(context) => (context.from, context::choose_again(connection, &key, context)?),
                 None => {
                     let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);

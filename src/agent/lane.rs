@@ -64,7 +64,7 @@ pub struct LaneRunner {
 
 /// How a run of a turn came to its end.
 enum Finish {
-    Ends(Ending),
+    Ends(Box<Ending>),
     /// The turn is at rest; whether it is to be looked at again at once.
     Waits {
         look_again: bool,
@@ -95,7 +95,8 @@ impl LaneRunner {
         let flight = self.flight.board(turn);
         let finish = AssertUnwindSafe(self.run(session, &started, proven, &flight)).catch_unwind().await;
         let finish = finish.unwrap_or_else(|_| Err(TurnError::internal("turn", Panicked)));
-        let finish = finish.unwrap_or_else(|error| Finish::Ends(self.ending(session, &started, Err(error), None)));
+        let finish =
+            finish.unwrap_or_else(|error| Finish::Ends(Box::new(self.ending(session, &started, Err(error), None))));
         let ending = match finish {
             Finish::Ends(ending) => ending,
             Finish::Waits { look_again } => {
@@ -158,7 +159,7 @@ impl LaneRunner {
         if let Some(command) = Slash::parse(&last.content) {
             let Answered { reply, change, error } = self.slash.answer(&command, last, &self.config.model).await?;
             let ending = self.ending(session, started, Ok(Answer { reply }), None);
-            return Ok(Finish::Ends(Ending { append: Append::Nothing, change, error, ..ending }));
+            return Ok(Finish::Ends(Box::new(Ending { append: Append::Nothing, change, error, ..ending })));
         }
         let (mut progress, damaged) = match Progress::read(&started.steps) {
             Ok(progress) => (progress, None),
@@ -197,7 +198,7 @@ impl LaneRunner {
                 cost: costs_in_words(&progress.spending.costs()),
             },
         });
-        Ok(Finish::Ends(Ending { model, ..ending }))
+        Ok(Finish::Ends(Box::new(Ending { model, ..ending })))
     }
 
     /// The one place where an error becomes a reply and a line of the log.

@@ -198,60 +198,53 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
 mod tests {
     use super::*;
 
+    use LlmErrorKind::*;
+
+    /// The status, the body, and what is made of them.
+    const REFUSALS: &[(u16, &str, LlmErrorKind, &str)] = &[
+        (400, r#"{"error":{"message":"Unknown parameter","code":null}}"#, BadRequest, "HTTP 400: Unknown parameter"),
+        (
+            400,
+            r#"{"error":{"message":"This model's maximum context length is 8192 tokens."}}"#,
+            ContextTooLong,
+            "HTTP 400: This model's maximum context length is 8192 tokens.",
+        ),
+        (
+            400,
+            r#"{"error":{"message":"Invalid request.","param":"temperature"}}"#,
+            BadRequest,
+            "HTTP 400: Invalid request. (temperature)",
+        ),
+        (400, r#"{"error":{"message":"No","code":"context_length_exceeded"}}"#, ContextTooLong, "HTTP 400: No"),
+        (401, r#"{"error":"bad key"}"#, Auth, "HTTP 401: bad key"),
+        (402, r#"{"error":{"message":"Insufficient Balance"}}"#, Auth, "HTTP 402: Insufficient Balance"),
+        (403, r#"[{"error":{"message":"No access","code":403}}]"#, Auth, "HTTP 403: No access"),
+        (404, r#"{"detail":"Not Found"}"#, BadRequest, "HTTP 404: Not Found"),
+        (408, "", Timeout, "HTTP 408"),
+        (
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low."}}"#,
+            Auth,
+            "HTTP 400: Your credit balance is too low.",
+        ),
+        (
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 > 8"}}"#,
+            ContextTooLong,
+            "HTTP 400: prompt is too long: 9 > 8",
+        ),
+        (413, r#"{"error":{"type":"request_too_large","message":"Too large"}}"#, ContextTooLong, "HTTP 413: Too large"),
+        (422, r#"{"detail":[{"loc":["body"]}]}"#, BadRequest, r#"HTTP 422: [{"loc":["body"]}]"#),
+        (429, r#"{"message":"slow  down\n please"}"#, RateLimit, "HTTP 429: slow down please"),
+        (429, r#"{"error":{"message":"No credit","type":"insufficient_quota"}}"#, Auth, "HTTP 429: No credit"),
+        (500, "plain words", Server, "HTTP 500: plain words"),
+        (502, "<html>Bad gateway</html>", Server, "HTTP 502"),
+        (529, "{}", Server, "HTTP 529"),
+    ];
+
     #[test]
     fn refusals_and_their_meaning() {
-        use LlmErrorKind::*;
-        let table = [
-            (
-                400,
-                r#"{"error":{"message":"Unknown parameter","code":null}}"#,
-                BadRequest,
-                "HTTP 400: Unknown parameter",
-            ),
-            (
-                400,
-                r#"{"error":{"message":"This model's maximum context length is 8192 tokens."}}"#,
-                ContextTooLong,
-                "HTTP 400: This model's maximum context length is 8192 tokens.",
-            ),
-            (
-                400,
-                r#"{"error":{"message":"Invalid request.","param":"temperature"}}"#,
-                BadRequest,
-                "HTTP 400: Invalid request. (temperature)",
-            ),
-            (400, r#"{"error":{"message":"No","code":"context_length_exceeded"}}"#, ContextTooLong, "HTTP 400: No"),
-            (401, r#"{"error":"bad key"}"#, Auth, "HTTP 401: bad key"),
-            (402, r#"{"error":{"message":"Insufficient Balance"}}"#, Auth, "HTTP 402: Insufficient Balance"),
-            (403, r#"[{"error":{"message":"No access","code":403}}]"#, Auth, "HTTP 403: No access"),
-            (404, r#"{"detail":"Not Found"}"#, BadRequest, "HTTP 404: Not Found"),
-            (408, "", Timeout, "HTTP 408"),
-            (
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low."}}"#,
-                Auth,
-                "HTTP 400: Your credit balance is too low.",
-            ),
-            (
-                400,
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 > 8"}}"#,
-                ContextTooLong,
-                "HTTP 400: prompt is too long: 9 > 8",
-            ),
-            (
-                413,
-                r#"{"error":{"type":"request_too_large","message":"Too large"}}"#,
-                ContextTooLong,
-                "HTTP 413: Too large",
-            ),
-            (422, r#"{"detail":[{"loc":["body"]}]}"#, BadRequest, r#"HTTP 422: [{"loc":["body"]}]"#),
-            (429, r#"{"message":"slow  down\n please"}"#, RateLimit, "HTTP 429: slow down please"),
-            (429, r#"{"error":{"message":"No credit","type":"insufficient_quota"}}"#, Auth, "HTTP 429: No credit"),
-            (500, "plain words", Server, "HTTP 500: plain words"),
-            (502, "<html>Bad gateway</html>", Server, "HTTP 502"),
-            (529, "{}", Server, "HTTP 529"),
-        ];
-        for (status, body, kind, message) in table {
+        for (status, body, kind, message) in REFUSALS.iter().copied() {
             let fault = Fault::from_status(status, &HeaderMap::new(), body.as_bytes(), Timestamp::UNIX_EPOCH);
             assert_eq!((fault.kind, fault.message.as_str()), (kind, message), "{status} {body}");
         }
