@@ -58,6 +58,43 @@ fn notices(gateway: &Gateway) -> Vec<String> {
     notices.map(|row| row.body["content"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
+/// A service that dies in the middle of a turn, and one of the other protocol that goes on: the calls that were made
+/// stand in its history, each model is charged for what it did, and the session can go back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_of_the_other_protocol_goes_on_with_a_turn() {
+    let (first, second) = (Model::start().await, Model::start().await);
+    let read = Reply::tool("read_file", &json!({"path": "USER.md"})).and_tool("list_dir", &json!({"path": "."}));
+    first.on("in the middle", [read.usage(1_000, 10), Reply::text("words that are lost").drops_after(2)]);
+    second.on("in the middle", [Reply::text("to the end").usage(2_000, 20)]);
+    let price = |name: &str, input: f64, currency: &str| {
+        let price = [("input", input.into()), ("output", input.into()), ("currency", currency.to_owned().into())];
+        let price = toml::Table::from_iter(price.map(|(key, value): (&str, toml::Value)| (key.to_owned(), value)));
+        (format!("providers.{name}.price"), price)
+    };
+    let (dollars, yuan) = (price("scripted", 100.0, "USD"), price("other", 10.0, "CNY"));
+    let setup = provider(setup(port_of(&first)), "other", port_of(&second))
+        .set("providers.other.kind", "anthropic")
+        .set("providers.other.thinking", 1_024)
+        .set("agent.fallback", vec!["other/claude"])
+        .set(&dollars.0, dollars.1)
+        .set(&yuan.0, yuan.1);
+    let gateway = Gateway::start(setup).await;
+    assert_eq!(gateway.ask("in", "a", "in the middle").await, "to the end");
+    assert_eq!(gateway.ask("in", "a", "and back").await, "echo: and back");
+    assert_eq!((first.count(), second.count()), (3, 1));
+    assert_eq!((first.refused(), second.refused()), (Vec::new(), Vec::new()));
+    let cost = gateway.ask("in", "a", "/cost").await;
+    // 1,010 tokens at 100 USD a million, 2,020 at 10 CNY.
+    for words in ["0.0202 CNY", "`other/claude`", "`scripted/scripted`"] {
+        assert!(cost.contains(words), "{words}: {cost}");
+    }
+    let turns = gateway.json(&["turns", "list"]).await;
+    let turn = turns.as_array().unwrap().iter().find(|turn| turn["content"] == "in the middle").unwrap();
+    assert!(turn["cost"].to_string().contains("0.1010 USD"), "{turn}");
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
+
 /// A dead provider, one that does not know the model, and one that answers: the last one does, in the middle of a turn
 /// too, and the turn stays with it.
 #[tokio::test(flavor = "multi_thread")]

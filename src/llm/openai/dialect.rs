@@ -30,7 +30,9 @@ pub struct OpenaiDialect {
 impl OpenaiDialect {
     /// As the service at `base_url` takes it, as far as it is known and `config` does not say otherwise.
     pub fn new(provider: &str, base_url: &Url, config: &ProviderConfig) -> Self {
-        let rules = Service::at(base_url).map_or_else(Rules::default, |service| service.rules);
+        // At an address of one's own a known name means that service behind a proxy.
+        let service = Service::at(base_url).or_else(|| Service::find(provider));
+        let rules = service.map_or_else(Rules::default, |service| service.rules);
         let settled = Settled { reasoning: config.reasoning, tools: config.tools };
         Self {
             provider: provider.to_owned(),
