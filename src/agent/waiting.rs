@@ -15,7 +15,8 @@ use crate::llm::{chance, growing};
 
 /// The first wait, doubled with each up to the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// To find nobody there costs next to nothing, and somebody sits there waiting.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
 /// Tries that an answer to somebody else may bring about at once; then each takes this long at least, as what others are
 /// given may be refused to this one.
 const QUICK_TRIES: u32 = 2;
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn waits_grow_up_to_the_longest_and_end_at_the_latest() {
         let (mut book, now, turn, session) = (Book::default(), Instant::now(), Uuid::from_u128(1), "s".into());
-        for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
+        for expected in [1, 2, 4, 8, 15, 15] {
             book.enter(turn, &session, awaited("p"), now, 1.0);
             assert_eq!(wait_of(&book, turn, now).as_secs(), expected);
         }
