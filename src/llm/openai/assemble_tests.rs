@@ -1,28 +1,11 @@
-use std::sync::Mutex;
-
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::llm::NoDeltas;
+use crate::llm::remote::notes::Notes;
 
 const LIMIT: usize = 10_000;
-
-/// Writes down what it is told.
-#[derive(Default)]
-struct Notes(Mutex<String>);
-
-impl DeltaSink for Notes {
-    fn delta(&self, delta: Delta<'_>) {
-        let note = match delta {
-            Delta::Text(text) => text.to_owned(),
-            Delta::Reasoning(text) => format!("({text})"),
-            Delta::ToolCall { id, name } => format!("<{name} {id}>"),
-            Delta::Restart => "<restart>".to_owned(),
-        };
-        self.0.lock().unwrap().push_str(&note);
-    }
-}
 
 fn assemble(pieces: &[String]) -> Result<ChatResponse, Fault> {
     let names = ToolNames::default();

@@ -8,6 +8,8 @@ mod dialect;
 pub(super) mod fake_service;
 mod fault;
 mod names;
+#[cfg(test)]
+pub(super) mod notes;
 mod provider;
 mod silence;
 mod sse;
