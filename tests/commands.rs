@@ -333,3 +333,28 @@ async fn the_command_line_describes_itself() {
     }
     assert!(!gateway.home().exists());
 }
+
+/// Who asks a running gateway needs nothing of its configuration, such as the credentials that only the service has; and
+/// what was said can be read whatever stands there. What works by it says what is wrong.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_configuration_that_is_wrong_here_does_not_hide_the_gateway() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::start(setup(&model)).await;
+    assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello");
+    let broken = setup(&model).set("providers.scripted.api_key", "cred:elsewhere");
+    *gateway.setup() = broken;
+    assert_eq!(gateway.json(&["status"]).await["gateway"], "up");
+    for args in [&["turns", "list"][..], &["queue", "list"], &["sessions", "list"], &["tools", "list"], &["models"]] {
+        assert_eq!(gateway.run(args).await.code, Some(0), "{args:?}");
+    }
+    let ran = gateway.run(&["agent", "-m", "hi"]).await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "echo: hi\n"), "{ran:?}");
+
+    gateway.stop().await;
+    let ran = gateway.run(&["turns", "list"]).await;
+    assert!(ran.code == Some(0) && ran.stdout.contains("hello"), "{ran:?}");
+    for args in [&["status"][..], &["models"], &["agent", "-m", "hi"], &["gateway", "--no-cli"]] {
+        let ran = gateway.run(args).await;
+        assert!(ran.code == Some(78) && ran.stderr.contains("providers.scripted.api_key: "), "{args:?}: {ran:?}");
+    }
+}

@@ -25,8 +25,11 @@ pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
     }
     let interrupt = Interrupt::default();
     let shutdown = watch_signals(interrupt.clone())?;
+    let reach = Reach::find(&prepared.home).await?;
+    if matches!(reach, Reach::Alone(_)) {
+        prepared.sound()?;
+    }
     let Prepared { home, loaded, .. } = prepared;
-    let reach = Reach::find(&home).await?;
     match reach {
         Reach::Running(client) => {
             let model = client.model(&conversation).await;

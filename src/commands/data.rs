@@ -42,7 +42,7 @@ pub async fn change(change: Change, home: &Home) -> anyhow::Result<Value> {
 pub async fn inspect(question: Question, prepared: &Prepared) -> anyhow::Result<Value> {
     match Reach::find(&prepared.home).await? {
         Reach::Running(client) => client.get(&question.path()).await,
-        Reach::Alone(lock) => gateway::inspect_at_rest(&prepared.home, lock, &prepared.loaded, question).await,
+        Reach::Alone(lock) => gateway::inspect_at_rest(&prepared.home, lock, prepared.sound()?, question).await,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::gateway::{Daemon, Gateway, Options};
 /// # Errors
 /// It cannot be built; in words for the owner.
 pub async fn run(chats_here: bool, globals: &Globals, prepared: Prepared) -> anyhow::Result<Exit> {
-    let Prepared { home, loaded, log } = prepared;
+    let Prepared { home, loaded, log, .. } = prepared;
     let lock = match home.lock() {
         Ok(lock) => lock,
         Err(error) => return refuse(error),

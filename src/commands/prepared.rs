@@ -1,14 +1,15 @@
 //! What every command that touches a home needs first.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use daoyou_channels::cli::Interrupt;
 use tokio_util::sync::CancellationToken;
 
 use super::Exit;
 use crate::cli::{Cli, Command};
-use crate::config::{self, Loaded};
+use crate::config::{self, Fault, Faults, Loaded, Source};
 use crate::home::{Home, LockError};
 use crate::logging::{self, LogLevel};
 
@@ -18,7 +19,11 @@ const QUIET: &str = "warn";
 /// A home that is there, its configuration, and a log that has been started.
 pub struct Prepared {
     pub home: Home,
+    /// The defaults where there are `faults`.
     pub loaded: Loaded,
+    /// What is wrong with the configuration, or with the environment that its secrets are in. Who asks a running gateway
+    /// needs neither: a service's credentials are the service's alone.
+    faults: Vec<Fault>,
     pub log: LogLevel,
 }
 
@@ -28,7 +33,13 @@ impl Prepared {
     pub fn new(cli: &Cli) -> anyhow::Result<Result<Self, Exit>> {
         let env = config::environment();
         let home = Home::open(cli.globals.home.clone())?;
-        let mut loaded = match super::config::load(&cli.globals, &home, &env) {
+        let loaded = super::config::load(&cli.globals, &home, &env);
+        let (loaded, faults) = match loaded {
+            Ok(loaded) => (Ok(loaded), Vec::new()),
+            Err(faults) if matches!(cli.command, Command::Gateway(_)) => (Err(faults), Vec::new()),
+            Err(faults) => (config::load(Source::IfPresent(Path::new("")), &BTreeMap::new()), faults),
+        };
+        let mut loaded = match loaded {
             Ok(loaded) => loaded,
             Err(faults) => return Ok(Err(super::config::report(&faults, std::io::stderr())?)),
         };
@@ -42,7 +53,15 @@ impl Prepared {
                 tracing::warn!("{warning}");
             }
         }
-        Ok(Ok(Self { home, loaded, log }))
+        Ok(Ok(Self { home, loaded, faults, log }))
+    }
+
+    /// The configuration, for who works by it.
+    ///
+    /// # Errors
+    /// [`Faults`]: it is not sound.
+    pub fn sound(&self) -> anyhow::Result<&Loaded> {
+        if self.faults.is_empty() { Ok(&self.loaded) } else { Err(Faults(self.faults.clone()).into()) }
     }
 }
 
