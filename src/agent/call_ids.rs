@@ -25,11 +25,13 @@ struct Now {
 impl CallIds {
     /// For the response to `messages`.
     pub fn after(messages: &[ChatMessage]) -> Self {
-        let before = messages.iter().filter_map(|message| match message {
-            ChatMessage::Tool { call_id, .. } => Some(call_id.clone()),
-            _ => None,
-        });
-        Self { before: before.collect(), now: Mutex::default() }
+        // A call whose result was lost has its id all the same.
+        let ids = |message: &ChatMessage| match message {
+            ChatMessage::Tool { call_id, .. } => vec![call_id.clone()],
+            ChatMessage::Assistant { tool_calls, .. } => tool_calls.iter().map(|call| call.id.clone()).collect(),
+            ChatMessage::User { .. } => Vec::new(),
+        };
+        Self { before: messages.iter().flat_map(ids).collect(), now: Mutex::default() }
     }
 
     /// Our id for a call that the service has begun to write.

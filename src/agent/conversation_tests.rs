@@ -254,12 +254,14 @@ async fn assert_taken(messages: Vec<ChatMessage>) {
     }
 }
 
-/// Takes a session through its turns.
+/// Takes a session through its turns. Its window stays one: where the owner makes it larger, ids that were given without
+/// sight of older ones may stand twice, and are mended when the request is made.
 async fn live(store: &Store, session: &str, plans: Vec<Plan>) {
+    let (most, tokens) = plans.first().map_or((1, 1), |plan| plan.window);
+    let window = Window { messages: most, tokens };
     for (number, plan) in plans.into_iter().enumerate() {
         let user = format!("{number} {}", "u".repeat(plan.user_bytes));
         let (key, is_new) = (session.to_owned(), plan.is_new);
-        let window = Window { messages: plan.window.0, tokens: plan.window.1 };
         let question = user.clone();
         let (given, context) = store
             .write(Commit::Logged, move |connection| {
