@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -16,6 +17,39 @@ pub struct Cursor {
     pub source: String,
     /// The place, in the channel's own notation, e.g. `UIDVALIDITY:UID`.
     pub position: String,
+}
+
+/// Something that a channel has to know again after a restart, found by its kind and key. Its newest value counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub channel: String,
+    /// What it is about, e.g. `thread`; one word.
+    pub kind: &'static str,
+    pub key: String,
+    pub value: String,
+}
+
+/// A note as it was kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptNote {
+    pub value: String,
+    /// When it was last written.
+    pub at: Timestamp,
+}
+
+/// What is kept in the same commit as the message that a channel took in, or passed over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Alongside {
+    pub cursor: Option<Cursor>,
+    pub notes: Vec<Note>,
+    /// What the owner is to be told, Markdown. Goes where `owner.notify` says, else to the log alone.
+    pub notice: Option<String>,
+}
+
+impl From<Cursor> for Alongside {
+    fn from(cursor: Cursor) -> Self {
+        Self { cursor: Some(cursor), ..Self::default() }
+    }
 }
 
 /// What became of a message that was handed over. Returned only when it is on disk.
@@ -92,11 +126,19 @@ pub struct MessageState {
 /// Takes messages in. `accept` returns only when the message is on disk (`synchronous = FULL`).
 #[async_trait]
 pub trait Inbox: Send + Sync {
-    /// Takes `message`; with a `cursor`, moves it in the same commit.
-    async fn accept(&self, message: InboundMessage, cursor: Option<Cursor>) -> Result<Acceptance, Refusal>;
+    /// Takes `message`; what is `alongside` is in the same commit, for a duplicate too.
+    async fn accept(&self, message: InboundMessage, alongside: Alongside) -> Result<Acceptance, Refusal>;
 
-    /// Moves on without a turn, and records why.
-    async fn skip(&self, cursor: Cursor, reason: &str) -> Result<(), Refusal>;
+    /// Takes `message` and answers it on the spot, without a turn and without a model: one commit holds the message, its
+    /// reply, and what is `alongside`.
+    async fn answer(&self, message: InboundMessage, reply: String, alongside: Alongside)
+    -> Result<Acceptance, Refusal>;
+
+    /// Keeps what is `alongside` without a message; where that moves a cursor, `reason` is recorded with the place.
+    async fn skip(&self, alongside: Alongside, reason: &str) -> Result<(), Refusal>;
+
+    /// What was last noted under `kind` and `key`.
+    async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<KeptNote>, Refusal>;
 
     /// Where `channel` has read `source` up to.
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal>;

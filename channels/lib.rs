@@ -18,6 +18,7 @@ pub mod http_error;
 pub mod settings;
 
 pub mod cli;
+pub mod email;
 pub mod webhook;
 
 pub mod conformance;
@@ -27,5 +28,5 @@ pub use client::ClientAddr;
 pub use event::{EventSource, SessionEvent, TurnEvent};
 pub use finding::{Finding, Verdict};
 pub use http_error::HttpError;
-pub use inbox::{Acceptance, Cursor, Inbox, MessageState, MessageStatus, Refusal, Reply};
+pub use inbox::{Acceptance, Alongside, Cursor, Inbox, KeptNote, MessageState, MessageStatus, Note, Refusal, Reply};
 pub use message::{Attachment, ErrorInfo, InboundMessage, OutboundMessage, SessionKey, Trust, TurnSettings};

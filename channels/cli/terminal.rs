@@ -21,7 +21,7 @@ use super::turn::{Progress, Turn};
 use super::words::{Language, fill};
 use crate::channel::StartError;
 use crate::event::SessionEvent;
-use crate::inbox::{Inbox, Reply};
+use crate::inbox::{Alongside, Inbox, Reply};
 use crate::message::{InboundMessage, MODEL_KEY, NOTICE_KEY, Trust};
 
 /// Whoever sits at the terminal.
@@ -352,7 +352,7 @@ impl Terminal {
             self.front.conversation.model = None;
         }
         let content = if is_command { text.to_owned() } else { self.front.files.join_to(text) };
-        match self.inbox.accept(self.message(&content), None).await {
+        match self.inbox.accept(self.message(&content), Alongside::default()).await {
             Ok(acceptance) => {
                 if !is_command {
                     self.front.files.mark_sent();
@@ -377,7 +377,7 @@ impl Terminal {
         if self.turn.is_some() {
             let hint = self.painter.hint(self.painter.words.stopping);
             self.front.console.print(hint, Stream::Out).await?;
-            if let Err(refusal) = self.inbox.accept(self.message(STOP), None).await {
+            if let Err(refusal) = self.inbox.accept(self.message(STOP), Alongside::default()).await {
                 self.complain(&fill(self.painter.words.not_stopped, &[&refusal.to_string()])).await?;
             }
         }

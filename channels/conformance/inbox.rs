@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::event::{EventSource, SessionEvent, TurnEvent};
-use crate::inbox::{Acceptance, Cursor, Inbox, MessageState, MessageStatus, Refusal, Reply};
+use crate::inbox::{Acceptance, Alongside, Cursor, Inbox, KeptNote, MessageState, MessageStatus, Note, Refusal, Reply};
 use crate::message::{ErrorInfo, InboundMessage, OutboundMessage};
 
 /// What becomes of one message.
@@ -38,7 +38,18 @@ pub struct ScriptedInbox {
 struct Book {
     messages: Vec<(MessageState, InboundMessage)>,
     cursors: Vec<Cursor>,
+    notes: Vec<(Note, Timestamp)>,
+    notices: Vec<String>,
+    skipped: Vec<String>,
     listeners: Vec<(String, async_channel::Sender<SessionEvent>)>,
+}
+
+impl Book {
+    fn keep(&mut self, alongside: Alongside) {
+        self.cursors.extend(alongside.cursor);
+        self.notes.extend(alongside.notes.into_iter().map(|note| (note, Timestamp::now())));
+        self.notices.extend(alongside.notice);
+    }
 }
 
 impl ScriptedInbox {
@@ -118,6 +129,16 @@ impl ScriptedInbox {
         }
     }
 
+    /// What the owner was told.
+    pub fn notices(&self) -> Vec<String> {
+        self.book().notices.clone()
+    }
+
+    /// Why something was passed over, each time.
+    pub fn skipped(&self) -> Vec<String> {
+        self.book().skipped.clone()
+    }
+
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,13 +150,14 @@ impl ScriptedInbox {
 
 #[async_trait]
 impl Inbox for ScriptedInbox {
-    async fn accept(&self, message: InboundMessage, cursor: Option<Cursor>) -> Result<Acceptance, Refusal> {
+    async fn accept(&self, message: InboundMessage, alongside: Alongside) -> Result<Acceptance, Refusal> {
         let known = self.find(|_, first| {
             message.external_id.is_some()
                 && first.channel == message.channel
                 && first.external_id == message.external_id
         });
         if let Some(MessageState { id, session, reply, .. }) = known {
+            self.book().keep(alongside);
             return Ok(Acceptance::Duplicate { id, session, reply });
         }
         let answer = (self.script)(&message);
@@ -147,7 +169,7 @@ impl Inbox for ScriptedInbox {
         {
             let mut book = self.book();
             book.messages.push((state, message));
-            book.cursors.extend(cursor);
+            book.keep(alongside);
         }
         self.changed.send_replace(());
         match answer {
@@ -158,9 +180,40 @@ impl Inbox for ScriptedInbox {
         Ok(Acceptance::Accepted { id, session })
     }
 
-    async fn skip(&self, cursor: Cursor, _reason: &str) -> Result<(), Refusal> {
-        self.book().cursors.push(cursor);
+    async fn answer(
+        &self,
+        message: InboundMessage,
+        reply: String,
+        alongside: Alongside,
+    ) -> Result<Acceptance, Refusal> {
+        let answered = ScriptedInbox::new(move |_| Answer::Reply(reply.clone()));
+        let acceptance = answered.accept(message, Alongside::default()).await?;
+        let replies = answered.outbound();
+        let mut book = self.book();
+        book.messages.append(&mut answered.book().messages);
+        book.keep(alongside);
+        drop(book);
+        while let Ok(reply) = replies.try_recv() {
+            // The queue has no bound.
+            let _ = self.outbox.0.try_send(reply);
+        }
+        self.changed.send_replace(());
+        Ok(acceptance)
+    }
+
+    async fn skip(&self, alongside: Alongside, reason: &str) -> Result<(), Refusal> {
+        let mut book = self.book();
+        book.skipped.push(reason.to_owned());
+        book.keep(alongside);
+        drop(book);
+        self.changed.send_replace(());
         Ok(())
+    }
+
+    async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<KeptNote>, Refusal> {
+        let book = self.book();
+        let found = book.notes.iter().rev().find(|(n, _)| n.channel == channel && n.kind == kind && n.key == key);
+        Ok(found.map(|(note, at)| KeptNote { value: note.value.clone(), at: *at }))
     }
 
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {

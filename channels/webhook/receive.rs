@@ -23,7 +23,7 @@ use super::wire::{AcceptedBody, RepliedBody, StateBody, check_name};
 use crate::channel::ChannelContext;
 use crate::client::ClientAddr;
 use crate::http_error::HttpError;
-use crate::inbox::{Acceptance, Inbox, MessageStatus, Refusal, Reply};
+use crate::inbox::{Acceptance, Alongside, Inbox, MessageStatus, Refusal, Reply};
 use crate::message::ErrorInfo;
 use crate::settings::ByteSize;
 
@@ -105,7 +105,11 @@ async fn receive(State(door): State<Arc<Door>>, request: Request) -> Result<Resp
     match front.read(&parts.headers, &parts.uri, &body)? {
         Outcome::Answer(answer) => Ok(Json(answer).into_response()),
         Outcome::Message(message) => {
-            let acceptance = door.inbox.accept(*message, None).await.map_err(|refusal| HttpError::refused(&refusal))?;
+            let acceptance = door
+                .inbox
+                .accept(*message, Alongside::default())
+                .await
+                .map_err(|refusal| HttpError::refused(&refusal))?;
             door.answer(&acceptance, wait).await
         }
     }

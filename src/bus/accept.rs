@@ -4,34 +4,64 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use daoyou_channels::{Acceptance, Cursor, InboundMessage, Refusal, SessionKey, Trust};
+use daoyou_channels::{Acceptance, Alongside, InboundMessage, Refusal, SessionKey, Trust};
 use uuid::Uuid;
 
+use super::alongside::keep;
 use super::message_bus::{Inbound, MessageBus, Order};
 use super::states::state_of;
 use super::{OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::store::inbox::{self, Inserted, NewMessage, State};
-use crate::store::{Commit, Connection, StoreError, cursors};
+use crate::store::{Commit, Connection, StoreError};
 
 /// The longest external id, in bytes; beyond it a sender would fill the index.
 const EXTERNAL_ID_LIMIT: usize = 1_024;
 
+/// What a message that starts no turn gets.
+enum OnTheSpot {
+    /// `/stop`: the running turn ends.
+    Stop,
+    Reply(String),
+}
+
 impl MessageBus {
-    /// Accepts a message: one commit holds its row and, with a cursor, the cursor. Then the consumer is woken.
+    /// Accepts a message: one commit holds its row and what is `alongside`. Then the consumer is woken.
     ///
     /// # Errors
     /// The [`Refusal`] that the sender is to be told; nothing is kept then.
     pub async fn publish_inbound(
         self: &Arc<Self>,
         message: InboundMessage,
-        cursor: Option<Cursor>,
+        alongside: Alongside,
+    ) -> Result<Acceptance, Refusal> {
+        self.take_in(message, None, alongside).await
+    }
+
+    /// Accepts a message that is answered already, with `reply`: one commit holds both and what is `alongside`.
+    ///
+    /// # Errors
+    /// As [`MessageBus::publish_inbound`].
+    pub async fn publish_answered(
+        self: &Arc<Self>,
+        message: InboundMessage,
+        reply: String,
+        alongside: Alongside,
+    ) -> Result<Acceptance, Refusal> {
+        self.take_in(message, Some(reply), alongside).await
+    }
+
+    async fn take_in(
+        self: &Arc<Self>,
+        message: InboundMessage,
+        reply: Option<String>,
+        alongside: Alongside,
     ) -> Result<Acceptance, Refusal> {
         // A task of its own: a caller who hangs up drops his future, and what is committed must be woken all the same.
         let bus = self.clone();
         let accepted = tokio::spawn(async move {
             let channel = bus.metrics.messages.channel(&message.channel);
-            let answer = bus.take_in(message, cursor).await;
+            let answer = bus.judge(message, reply, alongside).await;
             match &answer {
                 Ok(Acceptance::Accepted { .. }) => channel.accepted.one(),
                 Ok(Acceptance::Duplicate { .. }) => channel.duplicates.one(),
@@ -42,7 +72,12 @@ impl MessageBus {
         accepted.await.unwrap_or_else(|error| Err(refuse(&StoreError::Row(error.to_string()))))
     }
 
-    async fn take_in(&self, mut message: InboundMessage, cursor: Option<Cursor>) -> Result<Acceptance, Refusal> {
+    async fn judge(
+        &self,
+        mut message: InboundMessage,
+        reply: Option<String>,
+        alongside: Alongside,
+    ) -> Result<Acceptance, Refusal> {
         if message.external_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > EXTERNAL_ID_LIMIT) {
             return Err(Refusal::Invalid(format!("the message's id must have 1 to {EXTERNAL_ID_LIMIT} bytes")));
         }
@@ -52,16 +87,26 @@ impl MessageBus {
             return Err(Refusal::Draining { retry_after });
         }
         self.disk.check().map_err(|reason| Refusal::Store { reason, retry_after })?;
-        if settings.owners.contains(&format!("{}:{}", message.channel, message.sender)) {
+        // Who may not be who he says he is, is not the owner either.
+        if message.trust != Trust::Untrusted
+            && settings.owners.contains(&format!("{}:{}", message.channel, message.sender))
+        {
             message.trust = Trust::Owner;
         }
+        if let Some(reply) = reply {
+            return self.answer(OnTheSpot::Reply(reply), message, alongside).await;
+        }
         match self.past_lane.order(&message) {
-            Some(order) => self.carry_out(order, message, cursor).await,
-            None => self.queue(message, cursor).await,
+            Some(Order::Stop) => self.answer(OnTheSpot::Stop, message, alongside).await,
+            Some(Order::Status) => {
+                let status = self.past_lane.status(self).await;
+                self.answer(OnTheSpot::Reply(status), message, alongside).await
+            }
+            None => self.queue(message, alongside).await,
         }
     }
 
-    async fn queue(&self, message: InboundMessage, cursor: Option<Cursor>) -> Result<Acceptance, Refusal> {
+    async fn queue(&self, message: InboundMessage, alongside: Alongside) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
         if let Err(refusal) = self.ledger.take(&message.channel, &session) {
             // What was accepted before is no new message, and its sender is not to be turned away.
@@ -70,27 +115,28 @@ impl MessageBus {
         }
         let row = new_row(&message, &session, State::Queued).map_err(|error| refuse(&error))?;
         let id = row.id;
+        let notices = self.settings.get().notices.clone();
         let written = self
             .store
             .write(Commit::Synced, move |connection| {
                 let inserted = inbox::insert(connection, &row)?;
-                if let Some(cursor) = cursor {
-                    cursors::set(connection, &cursor.channel, &cursor.source, &cursor.position)?;
-                }
+                let told = keep(connection, &alongside, notices.as_ref())?;
                 crash::point("accept_before_commit", &row.content);
-                Ok(inserted)
+                Ok((inserted, told))
             })
             .await;
         match written {
-            Ok(Inserted::New) => {
+            Ok((Inserted::New, told)) => {
                 crash::point("accept_committed", &message.content);
                 tracing::info!(turn = %id, %session, channel = message.channel, "accepted");
                 self.inbound.wake(Inbound::Work(session.clone()));
+                self.told(told);
                 Ok(Acceptance::Accepted { id, session })
             }
-            Ok(Inserted::Known { .. }) => {
+            Ok((Inserted::Known { .. }, told)) => {
                 self.ledger.give_back(&session, 1);
                 self.inbound.wake(Inbound::Work(session));
+                self.told(told);
                 let known = self.known(&message).await?;
                 known.ok_or_else(|| refuse(&StoreError::Row("a known message is gone".to_owned())))
             }
@@ -102,13 +148,20 @@ impl MessageBus {
         }
     }
 
-    /// `/stop` and `/status`: the row is done from the start, its reply in the same commit. They pass the inbound
-    /// bounds, which is what they are for, but not the outbound one.
-    async fn carry_out(
+    /// The owner has something to be told on `channel`.
+    pub(super) fn told(&self, channel: Option<String>) {
+        if let Some(channel) = channel {
+            self.outbound_written(&channel, 1);
+        }
+    }
+
+    /// The row is done from the start, its reply in the same commit. Such messages pass the inbound bounds, as `/stop` and
+    /// `/status` must, but not the outbound one.
+    async fn answer(
         &self,
-        order: Order,
+        with: OnTheSpot,
         message: InboundMessage,
-        cursor: Option<Cursor>,
+        alongside: Alongside,
     ) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
         if let Err(refusal) = self.ledger.may_take(&message.channel) {
@@ -116,29 +169,28 @@ impl MessageBus {
         }
         let row = new_row(&message, &session, State::Done).map_err(|error| refuse(&error))?;
         let id = row.id;
-        let status = match order {
-            Order::Status => Some(self.past_lane.status(self).await),
-            Order::Stop => None,
-        };
         let past_lane = self.past_lane.clone();
         let channel = message.channel.clone();
         let known = message.clone();
+        let notices = self.settings.get().notices.clone();
         let answer = move |connection: &Connection| {
-            if let Some(cursor) = cursor {
-                cursors::set(connection, &cursor.channel, &cursor.source, &cursor.position)?;
-            }
+            let told = keep(connection, &alongside, notices.as_ref())?;
             if inbox::insert(connection, &row)? != Inserted::New {
-                return Ok(None);
+                return Ok((told, None));
             }
-            let cancelled = match order {
-                Order::Stop => inbox::cancel_current(connection, &row.session)?,
-                Order::Status => None,
+            let (cancelled, content) = match with {
+                OnTheSpot::Stop => {
+                    let cancelled = inbox::cancel_current(connection, &row.session)?;
+                    (cancelled, past_lane.stopped(cancelled.is_some()))
+                }
+                OnTheSpot::Reply(content) => (None, content),
             };
-            let content = status.unwrap_or_else(|| past_lane.stopped(cancelled.is_some()));
             reply_to(id, message, content).insert(connection)?;
-            Ok(Some(cancelled))
+            Ok((told, Some(cancelled)))
         };
-        match self.store.write(Commit::Synced, answer).await.map_err(|error| refuse(&error))? {
+        let (told, written) = self.store.write(Commit::Synced, answer).await.map_err(|error| refuse(&error))?;
+        self.told(told);
+        match written {
             Some(cancelled) => {
                 self.outbound_written(&channel, 1);
                 if let Some(turn) = cancelled {
@@ -248,7 +300,7 @@ mod tests {
                     let mut message = InboundMessage::text(&format!("c{channel}"), "chat", "ann", Trust::Known, "hi");
                     message.external_id = Some(format!("id{id}"));
                     let bus = bus.clone();
-                    async move { bus.publish_inbound(message, None).await }
+                    async move { bus.publish_inbound(message, Alongside::default()).await }
                 });
                 let answers = futures_util::future::join_all(accepts).await;
                 let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();

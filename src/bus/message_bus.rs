@@ -50,7 +50,7 @@ pub trait PastLane: Send + Sync {
 }
 
 impl Notices {
-    fn draft(&self, turn: Uuid, slot: String, content: String) -> OutboundDraft {
+    pub(super) fn draft(&self, turn: Uuid, slot: String, content: String) -> OutboundDraft {
         let body = OutboundBody {
             content,
             session: SessionKey::of_chat(&self.channel, &self.chat_id),

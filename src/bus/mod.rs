@@ -7,6 +7,7 @@
 mod config;
 
 mod accept;
+mod alongside;
 mod body;
 mod capacity;
 mod disk;

@@ -4,13 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use daoyou_channels::{Acceptance, Cursor, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, Reply};
+use daoyou_channels::{
+    Acceptance, Alongside, Cursor, InboundMessage, Inbox, KeptNote, MessageState, MessageStatus, Refusal, Reply,
+};
+use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::accept::refuse;
+use super::alongside::keep;
 use super::{MessageBus, OutboundBody};
 use crate::store::inbox::{self, InboxRow, State};
-use crate::store::{Commit, Connection, StoreError, cursors, outbox};
+use crate::store::{Commit, Connection, StoreError, cursors, notes, outbox};
 
 /// The bus as channels see it.
 #[derive(Clone)]
@@ -18,18 +22,39 @@ pub struct BusInbox(pub Arc<MessageBus>);
 
 #[async_trait]
 impl Inbox for BusInbox {
-    async fn accept(&self, message: InboundMessage, cursor: Option<Cursor>) -> Result<Acceptance, Refusal> {
-        self.0.publish_inbound(message, cursor).await
+    async fn accept(&self, message: InboundMessage, alongside: Alongside) -> Result<Acceptance, Refusal> {
+        self.0.publish_inbound(message, alongside).await
     }
 
-    async fn skip(&self, cursor: Cursor, reason: &str) -> Result<(), Refusal> {
+    async fn answer(
+        &self,
+        message: InboundMessage,
+        reply: String,
+        alongside: Alongside,
+    ) -> Result<Acceptance, Refusal> {
+        self.0.publish_answered(message, reply, alongside).await
+    }
+
+    async fn skip(&self, alongside: Alongside, reason: &str) -> Result<(), Refusal> {
         let reason = reason.to_owned();
-        let Cursor { channel, source, position } = cursor;
-        self.0
-            .store
-            .write(Commit::Synced, move |connection| cursors::skip(connection, &channel, &source, &position, &reason))
-            .await
-            .map_err(|error| refuse(&error))
+        let notices = self.0.settings.get().notices.clone();
+        let write = move |connection: &Connection| {
+            let told = keep(connection, &alongside, notices.as_ref())?;
+            if let Some(Cursor { channel, source, position }) = &alongside.cursor {
+                cursors::skip(connection, channel, source, position, &reason)?;
+            }
+            Ok(told)
+        };
+        let told = self.0.store.write(Commit::Synced, write).await.map_err(|error| refuse(&error))?;
+        self.0.told(told);
+        Ok(())
+    }
+
+    async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<KeptNote>, Refusal> {
+        let (channel, kind, key) = (channel.to_owned(), kind.to_owned(), key.to_owned());
+        let found = self.0.store.read(move |connection| notes::get(connection, &channel, &kind, &key)).await;
+        let found = found.map_err(|error| refuse(&error))?;
+        Ok(found.map(|(value, at)| KeptNote { value, at: Timestamp::from_millisecond(at).unwrap_or_default() }))
     }
 
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {

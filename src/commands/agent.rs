@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use daoyou_channels::cli::Interrupt;
-use daoyou_channels::{InboundMessage, Inbox, MessageState, MessageStatus, Refusal, SessionKey, Trust};
+use daoyou_channels::{Alongside, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, SessionKey, Trust};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -111,7 +111,7 @@ async fn ask(
     message: InboundMessage,
     notice: &mut Option<&'static str>,
 ) -> Result<Option<MessageState>, Refusal> {
-    let id: Uuid = inbox.accept(message, None).await?.id();
+    let id: Uuid = inbox.accept(message, Alongside::default()).await?.id();
     loop {
         match inbox.wait(id, WAIT).await? {
             Some(state) if state.status == MessageStatus::Waiting => {

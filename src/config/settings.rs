@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use daoyou_channels::cli::CliConfig;
+use daoyou_channels::email::EmailConfig;
 use daoyou_channels::settings::{Secret, Span};
 use daoyou_channels::webhook::WebhookConfig;
 use schemars::JsonSchema;
@@ -95,6 +96,7 @@ impl GatewayConfig {
 pub struct ChannelsConfig {
     pub cli: CliConfig,
     pub webhook: BTreeMap<String, WebhookConfig>,
+    pub email: EmailConfig,
 }
 
 /// `[owner]`: whose gateway this is.

@@ -8,7 +8,8 @@ use async_channel::Sender;
 use async_trait::async_trait;
 use daoyou_channels::cli::{Conversation, Delivery, Directory, Following, Host, Names};
 use daoyou_channels::{
-    Acceptance, Cursor, InboundMessage, Inbox, MessageState, OutboundMessage, Refusal, SessionEvent, StartError,
+    Acceptance, Alongside, Cursor, InboundMessage, Inbox, KeptNote, MessageState, OutboundMessage, Refusal,
+    SessionEvent, StartError,
 };
 use futures_util::StreamExt;
 use reqwest::{Client, Method, Response, StatusCode};
@@ -175,7 +176,7 @@ async fn hand_on(
 
 #[async_trait]
 impl Inbox for ControlClient {
-    async fn accept(&self, message: InboundMessage, _: Option<Cursor>) -> Result<Acceptance, Refusal> {
+    async fn accept(&self, message: InboundMessage, _: Alongside) -> Result<Acceptance, Refusal> {
         let request = self.http.post(format!("{BASE}/api/messages")).json(&message);
         let response = request.send().await.map_err(|error| gone(&error))?;
         let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
@@ -188,8 +189,16 @@ impl Inbox for ControlClient {
         }
     }
 
-    async fn skip(&self, _: Cursor, _: &str) -> Result<(), Refusal> {
+    async fn answer(&self, _: InboundMessage, _: String, _: Alongside) -> Result<Acceptance, Refusal> {
+        Err(Refusal::Invalid("a terminal answers nobody itself".to_owned()))
+    }
+
+    async fn skip(&self, _: Alongside, _: &str) -> Result<(), Refusal> {
         Err(Refusal::Invalid("a terminal has no cursor".to_owned()))
+    }
+
+    async fn note(&self, _: &str, _: &str, _: &str) -> Result<Option<KeptNote>, Refusal> {
+        Ok(None)
     }
 
     async fn cursor(&self, _: &str, _: &str) -> Result<Option<Cursor>, Refusal> {

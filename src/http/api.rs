@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use daoyou_channels::{HttpError, InboundMessage, Inbox, MessageState, MessageStatus, SessionKey, Trust};
+use daoyou_channels::{Alongside, HttpError, InboundMessage, Inbox, MessageState, MessageStatus, SessionKey, Trust};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -106,7 +106,7 @@ async fn order(hub: &Hub, session: &str, command: &str) -> Result<Option<Message
     let mut order = InboundMessage::text("cli", "direct", "owner", Trust::Owner, command);
     order.session = Some(SessionKey::from(session));
     order.metadata.insert("pickup".to_owned(), json!(true));
-    let id = hub.inbox.accept(order, None).await?.id();
+    let id = hub.inbox.accept(order, Alongside::default()).await?.id();
     Ok(hub.inbox.wait(id, WAIT_LIMIT).await?)
 }
 
@@ -148,7 +148,7 @@ async fn fork(hub: Shared, Path(turn): Path<String>, named: axum::extract::Query
 }
 
 async fn accept(State(hub): State<Arc<Hub>>, Json(message): Json<InboundMessage>) -> Result<Response, HttpError> {
-    let acceptance = hub.inbox.accept(message, None).await?;
+    let acceptance = hub.inbox.accept(message, Alongside::default()).await?;
     Ok((StatusCode::ACCEPTED, Json(acceptance)).into_response())
 }
 

@@ -6,7 +6,11 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 2] = [include_str!("migrations/0001_spine.sql"), include_str!("migrations/0002_cost.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("migrations/0001_spine.sql"),
+    include_str!("migrations/0002_cost.sql"),
+    include_str!("migrations/0003_notes.sql"),
+];
 
 /// A table that every version of this program has.
 const OURS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'inbox')";

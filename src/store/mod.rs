@@ -27,6 +27,7 @@ pub mod inbox;
 pub mod losses;
 pub mod messages;
 pub mod meta;
+pub mod notes;
 pub mod outbox;
 pub mod overview;
 pub mod points;
