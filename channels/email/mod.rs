@@ -7,6 +7,7 @@ mod token;
 
 mod answering;
 mod letter;
+pub mod presets;
 mod source;
 
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};
