@@ -162,8 +162,10 @@ fn first<const N: usize>(words: [&str; N]) -> String {
 fn tls_config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let own = ca_file.map(certificates).transpose()?.unwrap_or_default();
-    let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(own, Arc::clone(&provider))
-        .map_err(|error| format!("no certificate authorities to trust: {error}; install ca-certificates, or set ca_file"))?;
+    let verifier =
+        rustls_platform_verifier::Verifier::new_with_extra_roots(own, Arc::clone(&provider)).map_err(|error| {
+            format!("no certificate authorities to trust: {error}; install ca-certificates, or set ca_file")
+        })?;
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be set up: {error}"))?
@@ -204,7 +206,10 @@ mod tests {
     fn ports_and_logins_have_their_usual_values() {
         let account = Account::new(&config(|_| {})).unwrap();
         assert_eq!((account.imap.port, account.smtp.port), (993, 587));
-        assert_eq!((account.imap.username.as_str(), account.smtp.username.as_str()), (account.address.as_str(), account.address.as_str()));
+        assert_eq!(
+            (account.imap.username.as_str(), account.smtp.username.as_str()),
+            (account.address.as_str(), account.address.as_str())
+        );
         assert!(matches!(&account.smtp.login, Login::Password(secret) if secret.expose() == "canary"));
         assert!(!format!("{:?} {:?}", account, account.imap).contains("canary"));
         let plain = Account::new(&config(|config| {
@@ -222,7 +227,10 @@ mod tests {
             (config.imap_host, config.smtp_host) = (String::new(), String::new());
         }))
         .unwrap();
-        assert_eq!((account.imap.host.as_str(), account.imap.port, account.imap.tls), ("imap.163.com", 993, Tls::Implicit));
+        assert_eq!(
+            (account.imap.host.as_str(), account.imap.port, account.imap.tls),
+            ("imap.163.com", 993, Tls::Implicit)
+        );
         assert!(account.smtp.host.ends_with("163.com"));
     }
 

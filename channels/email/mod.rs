@@ -5,6 +5,8 @@ mod account;
 mod config;
 mod token;
 
+mod mailbox;
+
 mod answering;
 mod letter;
 pub mod presets;
