@@ -6,15 +6,11 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 3] = [
-    include_str!("migrations/0001_spine.sql"),
-    include_str!("migrations/0002_cost.sql"),
 const MIGRATIONS: [&str; 4] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
     include_str!("migrations/0004_notes.sql"),
-];
 ];
 
 /// A table that every version of this program has.
