@@ -4,6 +4,7 @@
 mod config;
 
 mod answering;
+pub mod ids;
 mod letter;
 mod source;
 
