@@ -5,7 +5,11 @@ mod config;
 
 mod answering;
 pub mod ids;
+pub mod intake;
+pub mod judge;
 mod letter;
 mod source;
+mod threads;
+pub mod words;
 
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};

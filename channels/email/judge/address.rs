@@ -94,9 +94,8 @@ impl AddressList {
 pub fn ascii_domain(written: &str) -> Option<String> {
     let written = written.trim();
     let domain = to_a_label(written.strip_suffix('.').unwrap_or(written));
-    let is_label = |label: &str| {
-        !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
-    };
+    let is_label =
+        |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     domain.split('.').all(is_label).then(|| domain.into_owned())
 }
 
@@ -106,9 +105,8 @@ pub fn ascii_domain(written: &str) -> Option<String> {
 /// without a list of all public suffixes, so this is narrower: they are the same, or one lies below the other, which is
 /// no suffix that strangers share. Sisters such as `news.example.org` and `mail.example.org` are not aligned by this.
 pub fn aligned(from: &str, proven: &str) -> bool {
-    let below = |low: &str, high: &str| {
-        low.strip_suffix(high).is_some_and(|rest| rest.ends_with('.')) && !is_shared(high)
-    };
+    let below =
+        |low: &str, high: &str| low.strip_suffix(high).is_some_and(|rest| rest.ends_with('.')) && !is_shared(high);
     !from.is_empty() && (from == proven || below(from, proven) || below(proven, from))
 }
 
@@ -121,9 +119,7 @@ pub fn related(one: &str, other: &str) -> bool {
 fn is_shared(domain: &str) -> bool {
     match domain.split('.').collect::<Vec<_>>()[..] {
         [_] => true,
-        [second, top] => {
-            (top.len() == 2 && SECOND_LEVEL.contains(&second)) || OTHER_SUFFIXES.contains(&domain)
-        }
+        [second, top] => (top.len() == 2 && SECOND_LEVEL.contains(&second)) || OTHER_SUFFIXES.contains(&domain),
         _ => false,
     }
 }

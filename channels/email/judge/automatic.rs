@@ -9,8 +9,16 @@ const MAX_HOPS: usize = 50;
 
 /// Local parts of machines, without what joins words.
 const MACHINES: &[&str] = &[
-    "mailerdaemon", "postmaster", "noreply", "donotreply", "bounce", "bounces", "autoreply", "autoresponder",
-    "listserv", "majordomo",
+    "mailerdaemon",
+    "postmaster",
+    "noreply",
+    "donotreply",
+    "bounce",
+    "bounces",
+    "autoreply",
+    "autoresponder",
+    "listserv",
+    "majordomo",
 ];
 /// Local parts that begin like this are machines' as well: `noreply-7f3a`.
 const MACHINES_BEGIN: &[&str] = &["noreply", "donotreply", "mailerdaemon"];
@@ -20,10 +28,7 @@ const MACHINES_BEGIN: &[&str] = &["noreply", "donotreply", "mailerdaemon"];
 ///
 /// `Feedback-ID` is no sign: some services put it into every mail that they hand on, also a person's.
 pub fn automatic(letter: &Letter, sender: Option<&Address>, own: Option<&Address>) -> Option<String> {
-    by_sender(sender, own)
-        .or_else(|| by_id(letter))
-        .or_else(|| by_kind(letter))
-        .or_else(|| by_headers(letter))
+    by_sender(sender, own).or_else(|| by_id(letter)).or_else(|| by_kind(letter)).or_else(|| by_headers(letter))
 }
 
 fn by_sender(sender: Option<&Address>, own: Option<&Address>) -> Option<String> {
@@ -49,9 +54,8 @@ fn by_id(letter: &Letter) -> Option<String> {
 
 /// Reports about other mail (RFC 6522), delivery status (RFC 3464), receipts (RFC 8098).
 fn by_kind(letter: &Letter) -> Option<String> {
-    const REPORTS: [&str; 4] = [
-        "multipart/report", "message/delivery-status", "message/disposition-notification", "message/feedback-report",
-    ];
+    const REPORTS: [&str; 4] =
+        ["multipart/report", "message/delivery-status", "message/disposition-notification", "message/feedback-report"];
     let kind = word(letter.header("content-type").next()?);
     REPORTS.contains(&kind.as_str()).then(|| format!("it is a report: Content-Type {kind}"))
 }
@@ -81,7 +85,11 @@ fn is_mark(name: &str, value: &str, from_outlook: bool) -> bool {
             let asks = |word: &str| matches!(word.trim().to_ascii_lowercase().as_str(), "all" | "autoreply");
             !from_outlook && value.split(',').any(asks)
         }
-        "x-loop" | "x-failed-recipients" | "mailing-list" | "x-mailing-list" | "x-autoreply-from"
+        "x-loop"
+        | "x-failed-recipients"
+        | "mailing-list"
+        | "x-mailing-list"
+        | "x-autoreply-from"
         | "x-mail-autoreply" => true,
         "x-autoreply" | "x-autorespond" | "x-autoresponse" | "x-autoresponder" | "x-auto-reply" => word != "no",
         // RFC 2369, RFC 2919.

@@ -18,7 +18,8 @@ const MAX_LENGTH: usize = 4_096;
 /// somebody near. Fields further down are not asked, for a sender may have written them.
 pub fn client(headers: &[(String, String)], servers: &[String]) -> Option<Client> {
     let mut received = headers.iter().filter(|(name, _)| name == "received").map(|(_, value)| value.as_str());
-    let field = received.find(|value| value.len() <= MAX_LENGTH && by(value).is_some_and(|by| servers.contains(&by)))?;
+    let field =
+        received.find(|value| value.len() <= MAX_LENGTH && by(value).is_some_and(|by| servers.contains(&by)))?;
     let field = field.trim_start();
     let from = from_clause(field)?;
     let helo = from.split_whitespace().next()?.trim_matches(['[', ']']).to_owned();
@@ -82,12 +83,25 @@ mod tests {
     #[test]
     fn the_client_is_who_spoke_to_our_server() {
         for (fields, expected) in [
-            (&["from mail.example.org (mail.example.org [192.0.2.7]) by mx.here (Postfix) with ESMTPS id 1; x"] as &[&str], Some(("192.0.2.7", "mail.example.org"))),
-            (&["from mail.example.org ([IPv6:2001:db8::7]) by MX.HERE with ESMTP"], Some(("2001:db8::7", "mail.example.org"))),
+            (
+                &["from mail.example.org (mail.example.org [192.0.2.7]) by mx.here (Postfix) with ESMTPS id 1; x"]
+                    as &[&str],
+                Some(("192.0.2.7", "mail.example.org")),
+            ),
+            (
+                &["from mail.example.org ([IPv6:2001:db8::7]) by MX.HERE with ESMTP"],
+                Some(("2001:db8::7", "mail.example.org")),
+            ),
             (&["from [192.0.2.7] (port=1 helo=x) by mx.here with esmtp"], Some(("192.0.2.7", "192.0.2.7"))),
             (&["by mx.there with LMTP id 2", "from a ([192.0.2.7]) by mx.here with ESMTP"], Some(("192.0.2.7", "a"))),
             // The topmost of ours alone is asked.
-            (&["from localhost (localhost [127.0.0.1]) by mx.here with ESMTP", "from a ([192.0.2.7]) by mx.here with ESMTP"], None),
+            (
+                &[
+                    "from localhost (localhost [127.0.0.1]) by mx.here with ESMTP",
+                    "from a ([192.0.2.7]) by mx.here with ESMTP",
+                ],
+                None,
+            ),
             (&["from pc ([10.0.0.5]) by mx.here with ESMTPSA"], None),
             (&["from a ([192.0.2.7]) by mx.elsewhere with ESMTP"], None),
             (&["by mx.here with LMTP"], None),

@@ -228,7 +228,10 @@ mod tests {
                  smtp.mailfrom=a@example.org, dmarc=pass header.from=example.org",
             ),
             ("mx; dmarc=pass action=none header.from=a.b;", "mx: dmarc=pass action=none header.from=a.b"),
-            ("MX.Example; DKIM=Pass reason=\"2048-bit; key\" Header.D=a.b", "mx.example: dkim=pass reason=2048-bit; key header.d=a.b"),
+            (
+                "MX.Example; DKIM=Pass reason=\"2048-bit; key\" Header.D=a.b",
+                "mx.example: dkim=pass reason=2048-bit; key header.d=a.b",
+            ),
             ("\"mx 1\"; spf=none", "mx 1: spf=none"),
             ("mx", "mx: "),
             ("mx; spf=none smtp.mailfrom=; dkim=none", "mx: spf=none smtp.mailfrom=, dkim=none"),

@@ -99,9 +99,9 @@ impl Verifier {
         }
         // Only what can prove something is asked for: nobody makes us ask his server, or wait for it.
         message.errors.clear();
-        message.dkim_headers.retain(|signature| {
-            ascii_domain(&signature.header.d).is_some_and(|signer| related(&signer, domain))
-        });
+        message
+            .dkim_headers
+            .retain(|signature| ascii_domain(&signature.header.d).is_some_and(|signer| related(&signer, domain)));
         message.dkim_headers.truncate(MAX_SIGNATURES);
         let dkim = dns.verify_dkim(&message).await;
         let (mail_from, spf) = self.spf(dns, letter, domain).await;
@@ -125,13 +125,7 @@ impl Verifier {
 }
 
 /// Where the domain has a DMARC record, that says what is aligned; else [`aligned`] does.
-fn conclude(
-    domain: &str,
-    dkim: &[DkimOutput<'_>],
-    mail_from: &str,
-    spf: &SpfOutput,
-    dmarc: &DmarcOutput,
-) -> Proof {
+fn conclude(domain: &str, dkim: &[DkimOutput<'_>], mail_from: &str, spf: &SpfOutput, dmarc: &DmarcOutput) -> Proof {
     let by_dmarc = [dmarc.dkim_result(), dmarc.spf_result()];
     if by_dmarc.contains(&&DmarcResult::Pass) {
         return Proof::Proven;
