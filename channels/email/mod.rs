@@ -7,4 +7,7 @@ mod answering;
 mod letter;
 mod source;
 
+pub mod read;
+
+pub use letter::{Enclosed, Letter, Mailbox};
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};
