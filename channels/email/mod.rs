@@ -7,6 +7,7 @@ mod answering;
 mod letter;
 mod source;
 
+pub mod files;
 pub mod read;
 
 pub use letter::{Enclosed, Letter, Mailbox};

@@ -40,7 +40,8 @@ pub fn list(value: &str, max: usize) -> Vec<Mailbox> {
                     found.extend(std::mem::take(&mut open).close());
                 }
                 let (address, end) = angle(rest);
-                open.angle = Some(address);
+                // One that never closes is no address.
+                open.angle = Some(address.unwrap_or_default());
                 open.spec.clear();
                 length = end;
             }
@@ -101,8 +102,11 @@ fn address_of(spec: &str) -> Option<String> {
     let local_is_good = !local.is_empty() && (is_quoted && !local.contains(char::is_control) || !local.contains(odd));
     let is_literal = domain.starts_with('[') && domain.ends_with(']');
     let inner = if is_literal { domain.trim_start_matches('[').trim_end_matches(']') } else { domain.as_str() };
-    let is_odd = |c: char| odd(c) && !(is_literal && c == ':') || super::clean::clean_line(c.encode_utf8(&mut [0; 4])).is_empty();
-    let domain_is_good = !inner.is_empty() && !inner.contains(is_odd) && !inner.starts_with('.') && !inner.contains("..");
+    let is_odd = |c: char| {
+        odd(c) && !(is_literal && c == ':') || super::clean::clean_line(c.encode_utf8(&mut [0; 4])).is_empty()
+    };
+    let domain_is_good =
+        !inner.is_empty() && !inner.contains(is_odd) && !inner.starts_with('.') && !inner.contains("..");
     let address = format!("{local}@{domain}");
     (local_is_good && domain_is_good && address.len() <= MAX_ADDRESS).then_some(address)
 }
@@ -151,13 +155,15 @@ fn quoted(text: &str) -> (String, usize) {
 
 /// What stands in angle brackets at the beginning of `text`, without comments and route (RFC 5322, section 4.4), and its
 /// length.
-fn angle(text: &str) -> (String, usize) {
+fn angle(text: &str) -> (Option<String>, usize) {
     let mut spec = String::new();
     let mut at = 1;
+    let mut is_closed = false;
     while let Some(c) = text[at..].chars().next() {
         match c {
             '>' => {
                 at += 1;
+                is_closed = true;
                 break;
             }
             '"' => {
@@ -172,10 +178,11 @@ fn angle(text: &str) -> (String, usize) {
             }
         }
     }
-    match spec.split_once(':') {
-        Some((route, address)) if route.trim_start().starts_with('@') => (address.to_owned(), at),
-        _ => (spec, at),
-    }
+    let address = match spec.split_once(':') {
+        Some((route, address)) if route.trim_start().starts_with('@') => address.to_owned(),
+        _ => spec,
+    };
+    (is_closed.then_some(address), at)
 }
 
 #[cfg(test)]

@@ -166,7 +166,9 @@ mod tests {
     /// Each part as its type, its children and its body.
     fn shape(raw: &str) -> Vec<(String, Vec<usize>, String)> {
         let tree = Tree::parse(raw.as_bytes(), 10, &ReadLimits { depth: 3, ..ReadLimits::default() });
-        let body = |part: &Part<'_>| if part.children.is_empty() { String::from_utf8_lossy(part.body).into() } else { String::new() };
+        let body = |part: &Part<'_>| {
+            if part.children.is_empty() { String::from_utf8_lossy(part.body).into() } else { String::new() }
+        };
         tree.parts.iter().map(|part| (part.content.value.clone(), part.children.clone(), body(part))).collect()
     }
 
@@ -178,7 +180,11 @@ mod tests {
             (
                 "Content-Type: multipart/mixed; boundary=b\r\n\r\npreamble\r\n--b\r\n\r\none\r\n--bb\r\n--b--b\r\n--b \r\n\
                  Content-Type: text/html\r\n\r\ntwo\r\n--b--\r\nepilogue\r\n--b\r\n\r\nthree",
-                &[("multipart/mixed", &[1, 2], ""), ("text/plain", &[], "one\r\n--bb\r\n--b--b"), ("text/html", &[], "two")],
+                &[
+                    ("multipart/mixed", &[1, 2], ""),
+                    ("text/plain", &[], "one\r\n--bb\r\n--b--b"),
+                    ("text/html", &[], "two"),
+                ],
             ),
             (
                 "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: multipart/alternative; boundary=b-1\n\n\
@@ -193,7 +199,11 @@ mod tests {
             ),
             (
                 "Content-Type: multipart/digest; boundary=b\n\n--b\n\nSubject: in\n\nx\n--b\nX: 1\n--b--\n",
-                &[("multipart/digest", &[1, 2], ""), ("message/rfc822", &[], "Subject: in\n\nx"), ("message/rfc822", &[], "")],
+                &[
+                    ("multipart/digest", &[1, 2], ""),
+                    ("message/rfc822", &[], "Subject: in\n\nx"),
+                    ("message/rfc822", &[], ""),
+                ],
             ),
             ("Content-Type: multipart/mixed; boundary=never\n\ntext", &[("multipart/mixed", &[], "text")]),
             ("Content-Type: multipart/mixed\n\ntext", &[("multipart/mixed", &[], "text")]),
@@ -201,8 +211,10 @@ mod tests {
             ("", &[("text/plain", &[], "")]),
         ];
         for (raw, expected) in table {
-            let expected: Vec<_> =
-                expected.iter().map(|(kind, children, body)| ((*kind).to_owned(), children.to_vec(), (*body).to_owned())).collect();
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(kind, children, body)| ((*kind).to_owned(), children.to_vec(), (*body).to_owned()))
+                .collect();
             assert_eq!(shape(raw), expected, "{raw}");
         }
     }
@@ -210,10 +222,9 @@ mod tests {
     #[test]
     fn many_and_deep_parts_stay_cheap() {
         let limits = ReadLimits::default();
-        let nested: String = (0..1_000)
-            .map(|n| format!("Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n"))
-            .collect::<String>()
-            + "\ntext";
+        let nested: String =
+            (0..1_000).map(|n| format!("Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n")).collect::<String>()
+                + "\ntext";
         let tree = Tree::parse(nested.as_bytes(), limits.parts, &limits);
         assert!(tree.is_deep && tree.parts.len() == limits.depth + 1);
 

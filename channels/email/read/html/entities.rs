@@ -17,7 +17,8 @@ pub fn decode(text: &str) -> String {
         let is_closed = body.get(length) == Some(&b';');
         let reference = &rest[1..=length];
         // Numbers, and the names that HTML took over from its beginnings, also stand without a semicolon.
-        let is_known = is_closed || reference.starts_with('#') || matches!(reference, "nbsp" | "amp" | "lt" | "gt" | "quot");
+        let is_known =
+            is_closed || reference.starts_with('#') || matches!(reference, "nbsp" | "amp" | "lt" | "gt" | "quot");
         if length > 1 && is_known {
             add_html_token(&mut out, format!("&{reference};").as_bytes(), false);
             rest = &rest[length + 1 + usize::from(is_closed)..];

@@ -252,16 +252,27 @@ enum Role {
 
 impl Role {
     fn of(node: &Node) -> Self {
-        const QUOTES: &[&str] =
-            &["gmail_quote", "gmail_quote_container", "yahoo_quoted", "protonmail_quote", "qmbox", "ntes-mailmaster-quote", "tutanota_quote"];
-        const SIGNATURES: &[&str] = &["gmail_signature", "moz-signature", "protonmail_signature_block", "apple-mail-signature"];
+        const QUOTES: &[&str] = &[
+            "gmail_quote",
+            "gmail_quote_container",
+            "yahoo_quoted",
+            "protonmail_quote",
+            "qmbox",
+            "ntes-mailmaster-quote",
+            "tutanota_quote",
+        ];
+        const SIGNATURES: &[&str] =
+            &["gmail_signature", "moz-signature", "protonmail_signature_block", "apple-mail-signature"];
         let (id, class) = (node.attribute("id"), node.attribute("class"));
         let has_class = |names: &[&str]| class.split_whitespace().any(|name| names.contains(&name));
         // Outlook puts `x_` before the names of what it quotes.
         let id = id.trim_start_matches("x_");
         match id {
             "divRplyFwdMsg" | "appendonsend" => return Self::History,
-            "isReplyContent" | "isForwardContent" | "mail-editor-reference-message-container" | "ntes-mailmaster-quote" => {
+            "isReplyContent"
+            | "isForwardContent"
+            | "mail-editor-reference-message-container"
+            | "ntes-mailmaster-quote" => {
                 return Self::Quote;
             }
             "Signature" | "ms-outlook-mobile-signature" | "ntes-pcmac-signature" | "ntes-pcmail-signature" => {

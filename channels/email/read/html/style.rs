@@ -4,8 +4,9 @@ use super::tree::Node;
 
 /// Elements whose content is no text of the page.
 const NEVER: &[&str] = &[
-    "applet", "audio", "canvas", "embed", "frame", "frameset", "head", "iframe", "link", "map", "math", "meta", "noembed",
-    "noframes", "object", "script", "select", "style", "svg", "template", "textarea", "title", "video", "xml",
+    "applet", "audio", "canvas", "embed", "frame", "frameset", "head", "iframe", "link", "map", "math", "meta",
+    "noembed", "noframes", "object", "script", "select", "style", "svg", "template", "textarea", "title", "video",
+    "xml",
 ];
 
 /// Whether nothing of an element is shown.

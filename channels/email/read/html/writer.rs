@@ -100,7 +100,7 @@ impl Writer {
             return;
         }
         self.begin();
-        self.out.push_str(word);
+        self.push(word);
     }
 
     /// A line of its own, exactly so.
@@ -110,7 +110,7 @@ impl Writer {
             return;
         }
         self.begin();
-        self.out.push_str(line);
+        self.push(line);
         self.line(1);
     }
 
@@ -141,7 +141,11 @@ impl Writer {
         };
         let end = match address {
             Some(address) if plain(address) != plain(inner) => {
-                if inner.contains('\n') { Err(format!(" ({address})")) } else { Ok(format!("]({address})")) }
+                if inner.contains('\n') {
+                    Err(format!(" ({address})"))
+                } else {
+                    Ok(format!("]({address})"))
+                }
             }
             _ => Err(String::new()),
         };
@@ -154,12 +158,19 @@ impl Writer {
         }
     }
 
+    /// As much of it as there is room for.
+    fn push(&mut self, text: &str) {
+        let room = self.max.saturating_sub(self.out.len());
+        self.out.push_str(&text[..text.floor_char_boundary(room)]);
+    }
+
     fn begin(&mut self) {
         if self.is_first || self.breaks > 0 {
             if !self.is_first {
                 for _ in 1..self.breaks {
                     self.out.push('\n');
-                    let blank: String = self.prefixes[..self.shared].iter().map(|prefix| prefix.rest.as_str()).collect();
+                    let blank: String =
+                        self.prefixes[..self.shared].iter().map(|prefix| prefix.rest.as_str()).collect();
                     self.out.push_str(blank.trim_end());
                 }
                 self.out.push('\n');
