@@ -12,4 +12,8 @@ mod source;
 mod threads;
 pub mod words;
 
+pub mod files;
+pub mod read;
+
+pub use letter::{Enclosed, Letter, Mailbox};
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};
