@@ -8,8 +8,17 @@ mod token;
 mod mailbox;
 
 mod answering;
+pub mod ids;
+pub mod intake;
+pub mod judge;
 mod letter;
 pub mod presets;
 mod source;
+mod threads;
+pub mod words;
 
+pub mod files;
+pub mod read;
+
+pub use letter::{Enclosed, Letter, Mailbox};
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};
