@@ -6,6 +6,7 @@ mod config;
 mod answering;
 pub mod ids;
 mod letter;
+mod send;
 mod source;
 
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};
