@@ -1,7 +1,9 @@
 //! E-mail: read by IMAP, answered by SMTP. In reading order: the settings, a mail as it was read, then the way of one
 //! mail in (`mailbox` fetches, `read` decodes, `judge` decides, `intake` hands over) and out (`send`).
 
+mod account;
 mod config;
+mod token;
 
 mod answering;
 pub mod ids;
