@@ -8,6 +8,7 @@ mod token;
 mod answering;
 pub mod ids;
 mod letter;
+pub mod presets;
 mod send;
 mod source;
 
