@@ -12,4 +12,8 @@ pub mod presets;
 mod send;
 mod source;
 
+pub mod files;
+pub mod read;
+
+pub use letter::{Enclosed, Letter, Mailbox};
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};
