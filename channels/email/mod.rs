@@ -9,11 +9,11 @@ mod answering;
 pub mod ids;
 mod letter;
 pub mod presets;
-mod send;
+pub mod send;
 mod source;
 
 pub mod files;
 pub mod read;
 
-pub use letter::{Enclosed, Letter, Mailbox};
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};
+pub use letter::{Enclosed, Letter, Mailbox};

@@ -14,3 +14,16 @@ mod words;
 mod compose;
 #[cfg(test)]
 mod compose_tests;
+
+mod connect;
+mod deliver;
+mod failure;
+mod mailer;
+#[cfg(test)]
+mod mailer_tests;
+#[cfg(test)]
+mod script;
+mod wire;
+
+pub use mailer::{Mailer, SentCopy};
+pub use words::MailWords;
