@@ -95,10 +95,14 @@ impl Composer {
         let place = Place::of(message, answering)?;
         let (to, cc) = self.recipients(&place)?;
         let content = clean(&message.content);
+        let (content, is_cut) = cut(&content, MAX_TEXT);
         let text_room = u64::try_from(content.len()).unwrap_or(u64::MAX).saturating_mul(6).saturating_add(20_000);
         // Base64 makes four of three, and breaks lines.
-        let (files, remarks) = self.files(&message.attachments, load, room.saturating_sub(text_room) / 7 * 5);
-        let text = self.text(&content, &remarks, place.quote());
+        let (files, mut remarks) = self.files(&message.attachments, load, room.saturating_sub(text_room) / 7 * 5);
+        if is_cut {
+            remarks.insert(0, self.words.cut.to_owned());
+        }
+        let text = self.text(content, &remarks, place.quote());
         let root = match &place {
             Place::Thread { root, .. } => Some(*root),
             Place::New { .. } => None,
@@ -321,6 +325,10 @@ fn file_name(name: &str) -> String {
 fn clean(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect()
+}
+
+fn cut(text: &str, max: usize) -> (&str, bool) {
+    (&text[..text.floor_char_boundary(max)], text.len() > max)
 }
 
 fn shown_date(date: &str) -> String {

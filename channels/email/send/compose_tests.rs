@@ -184,6 +184,9 @@ fn text_arrives_as_it_was_written() {
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(words(&text), words(&content));
     }
+    let endless = made(&message(ROOT, &"长长的一行。\n".repeat(80_000)), Some(&answering()));
+    assert!(parsed(&endless).body_text(0).unwrap().contains("[The text was too long for a mail and ends here.]"));
+    assert!(endless.bytes.len() < 8 << 20);
     let controls = made(&message(ROOT, "a\u{0}b\u{1b}[31mc\rd"), Some(&answering()));
     assert_eq!(parsed(&controls).body_text(0).unwrap().trim_end(), "ab[31mc\r\nd");
 }

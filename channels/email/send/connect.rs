@@ -91,8 +91,7 @@ pub async fn step<T>(
 
 async fn greet(server: &Server, tls: &Arc<ClientConfig>, limits: &Limits) -> Result<Session, Failure> {
     let host = server.host.trim_matches(['[', ']']);
-    let connecting = TcpStream::connect((host, server.port));
-    let mut tcp = soon(Stage::Connect, limits.connect, connecting).await?;
+    let mut tcp = soon(Stage::Connect, limits.connect, reach(host, server.port, limits.connect / 3)).await?;
     tcp.set_nodelay(true).map_err(|error| Failure::of_io(Stage::Connect, &error))?;
     let addresses = tcp.local_addr().and_then(|local| Ok((local.ip(), tcp.peer_addr()?.ip())));
     let (local, peer) = addresses.map_err(|error| Failure::of_io(Stage::Connect, &error))?;
@@ -118,6 +117,19 @@ async fn greet(server: &Server, tls: &Arc<ClientConfig>, limits: &Limits) -> Res
     let offers = step(Stage::Hello, limits.command, &data_end, smtp.command(Ehlo::new(hello))).await?;
     let size_limit = offers.message().find_map(size_of);
     Ok(Session { smtp, data_end, size_limit })
+}
+
+/// Tries the host's addresses in turn, each for a while: one that swallows packets is not to hide the next.
+async fn reach(host: &str, port: u16, each: Duration) -> std::io::Result<TcpStream> {
+    let mut failed = std::io::Error::other("the name has no address");
+    for address in tokio::net::lookup_host((host, port)).await? {
+        match tokio::time::timeout(each, TcpStream::connect(address)).await {
+            Ok(Ok(tcp)) => return Ok(tcp),
+            Ok(Err(error)) => failed = error,
+            Err(_) => failed = std::io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(failed)
 }
 
 /// Says in plain that TLS is to begin (RFC 3207). What the server sent ahead of TLS would be taken for its word within:

@@ -173,7 +173,9 @@ async fn hand_over(session: &mut Session, mail: &Mail, limits: &Limits) -> Resul
     }
     let seconds = u64::try_from(mail.bytes.len() / MIN_SPEED).unwrap_or(0);
     let limit = limits.reply.saturating_add(Duration::from_secs(seconds));
-    step(Stage::Content, limit, data_end, smtp.message(&mail.bytes)).await?;
+    // What ends the data begins with a line's end; lettre would make an empty line of it.
+    let content = mail.bytes.strip_suffix(b"\r\n").unwrap_or(&mail.bytes);
+    step(Stage::Content, limit, data_end, smtp.message(content)).await?;
     Ok(refused)
 }
 

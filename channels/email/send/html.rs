@@ -33,23 +33,21 @@ const TAGS: [&str; 25] = [
     "th",
     "td",
 ];
-/// Mail programs throw style sheets away; what stands in the tags they keep.
-const STYLES: [(&str, &str, &str); 8] = [
-    ("pre", "style", "background:#f4f4f4;padding:8px;white-space:pre-wrap;font-family:monospace"),
-    ("code", "style", "background:#f4f4f4;font-family:monospace"),
-    ("blockquote", "style", "margin:0 0 0 4px;padding-left:8px;border-left:2px solid #cccccc;color:#555555"),
-    ("table", "style", "border-collapse:collapse"),
-    ("table", "border", "1"),
-    ("table", "cellspacing", "0"),
-    ("table", "cellpadding", "5"),
-    ("hr", "style", "border:0;border-top:1px solid #cccccc"),
+/// What stands in the tags: mail programs throw style sheets away. In a fixed order, as a mail that is sent again is to
+/// be the same.
+const STYLES: [(&str, &str); 5] = [
+    ("pre", "style=\"background:#f4f4f4;padding:8px;white-space:pre-wrap;font-family:monospace\""),
+    ("code", "style=\"background:#f4f4f4;font-family:monospace\""),
+    ("blockquote", "style=\"margin:0 0 0 4px;padding-left:8px;border-left:2px solid #cccccc;color:#555555\""),
+    ("table", "border=\"1\" cellspacing=\"0\" cellpadding=\"5\" style=\"border-collapse:collapse\""),
+    ("hr", "style=\"border:0;border-top:1px solid #cccccc\""),
 ];
 
 /// Makes HTML of the events, with nothing in it that would run, be fetched or look elsewhere for what it shows.
 pub fn body<'a>(events: impl Iterator<Item = Event<'a>>) -> String {
     let mut html = String::new();
     pulldown_cmark::html::push_html(&mut html, events);
-    CLEANER.clean(&html).to_string()
+    styled(CLEANER.clean(&html).to_string())
 }
 
 /// A paragraph of plain text.
@@ -60,8 +58,7 @@ pub fn paragraph(text: &str) -> String {
 /// A quotation of plain text, under the line that says whose it is.
 pub fn quotation(head: &str, text: &str) -> String {
     let lines: Vec<String> = text.lines().map(escape).collect();
-    let style = STYLES.iter().find(|(tag, ..)| *tag == "blockquote").map_or("", |(.., style)| style);
-    format!("<p>{}</p>\n<blockquote style=\"{style}\">{}</blockquote>\n", escape(head), lines.join("<br>\n"))
+    styled(format!("<p>{}</p>\n<blockquote>{}</blockquote>\n", escape(head), lines.join("<br>\n")))
 }
 
 /// A whole document.
@@ -85,11 +82,16 @@ static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
         .url_schemes(["http", "https", "mailto", "tel", "ftp"].into())
         .url_relative(UrlRelative::Deny)
         .link_rel(Some("noopener noreferrer"));
-    for (tag, attribute, value) in STYLES {
-        builder.set_tag_attribute_value(tag, attribute, value);
-    }
     builder
 });
+
+/// Every `<` of clean HTML begins a tag, and these have no attributes yet.
+fn styled(html: String) -> String {
+    let style = |html: String, (tag, attributes): &(&str, &str)| {
+        html.replace(&format!("<{tag}>"), &format!("<{tag} {attributes}>"))
+    };
+    STYLES.iter().fold(html, style)
+}
 
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
@@ -124,10 +126,16 @@ mod tests {
                 "href=\"https://example.org/?a=1&amp;b=2\" rel=\"noopener noreferrer\">x</a>",
             ),
             ("<ann@example.org>", "href=\"mailto:ann@example.org\""),
-            ("| a |\n|--:|\n| 1 |", "<td style=\"text-align:right\">1</td>"),
+            (
+                "| a |\n|--:|\n| 1 |",
+                "cellpadding=\"5\" style=\"border-collapse:collapse\"><thead><tr><th style=\"text-align:right\">a</th></tr></thead><tbody>\n<tr><td style=\"text-align:right\">1</td>",
+            ),
             ("3. c\n4. d", "<ol start=\"3\">"),
             ("- [x] done\n- [ ] not", "<li>☑ done</li>"),
             ("Dear <name>, use Vec<String>", "Dear &lt;name&gt;, use Vec&lt;String&gt;"),
+            ("[x](https://example.org/<pre>)", "href=\"https://example.org/%3Cpre%3E\""),
+            ("***", "<hr style=\"border:0;"),
+            ("> q", "<blockquote style=\"margin:0"),
             ("a<br>b", "a<br>\nb"),
             ("```rust\nlet a = \"<b>\";\n```", "let a = \"&lt;b&gt;\";"),
             ("![cat](https://evil.example/x.png?d=secret)", "rel=\"noopener noreferrer\">cat</a>"),

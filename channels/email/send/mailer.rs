@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
 use super::compose::{Composer, MAX_MAIL, Mail};
-use super::connect::{self, Limits};
+use super::connect::Limits;
 use super::deliver::Delivery;
 use super::failure::{Failure, Stage};
 use super::words::MailWords;

@@ -103,15 +103,19 @@ impl Talk {
                     let Privacy::Starttls(tls) = &self.privacy else { continue };
                     stream = BufReader::new(Box::new(tls.accept(stream.into_inner()).await?));
                 }
-                "AUTH" => self.act(&mut stream, &line, "235 welcome").await?,
+                "AUTH" => {
+                    self.act(&mut stream, &line, "235 welcome").await?;
+                }
                 "DATA" => {
                     if self.act(&mut stream, &line, "354 go on").await? {
                         self.body(&mut stream).await?;
                     }
                 }
                 "QUIT" => return self.act(&mut stream, &line, "221 bye").await.map(|_| ()),
-                _ => self.act(&mut stream, &line, "250 ok").await?,
-            };
+                _ => {
+                    self.act(&mut stream, &line, "250 ok").await?;
+                }
+            }
         }
     }
 
