@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::dial::{dial, lost};
 use super::login::Access;
 use super::names::{encode, escape};
+use super::part::{self, End};
 use super::trouble::{Trouble, shown};
 use super::wire::{Closer, Limit, Stream};
 
@@ -201,12 +202,13 @@ impl Link {
         let mut mail = Vec::with_capacity(usize::try_from(size.min(most)).unwrap_or(0));
         // Servers may give less than was asked for; none that means well gives crumbs.
         for _ in 0..most / u64::from(PART) * 2 + 16 {
-            let query = format!("(UID BODY.PEEK[]<{}.{PART}>)", mail.len());
-            let Some(part) = self.fetch(uid, &query, PART, |fetch| fetch.body().unwrap_or_default().to_vec())? else {
-                return Ok(Fetched::Vanished);
-            };
-            mail.extend_from_slice(&part);
-            let got = part.len() as u64;
+            let before = mail.len();
+            match self.part(uid, &mut mail)? {
+                End::Found => {}
+                End::Missing => return Ok(Fetched::Vanished),
+                End::Denied(said) => return Err(Trouble::Denied(said)),
+            }
+            let got = (mail.len() - before) as u64;
             if mail.len() as u64 > most {
                 return Ok(Fetched::TooLarge);
             }
@@ -216,6 +218,15 @@ impl Link {
             }
         }
         Err(Trouble::Garbled("the server sends a mail in crumbs".to_owned()))
+    }
+
+    /// What comes next of a mail.
+    fn part(&mut self, uid: u32, mail: &mut Vec<u8>) -> Result<End, Trouble> {
+        let most = u64::from(PART) + BESIDE;
+        self.stream.arm(Limit { bytes: most, silence: self.silence, total: TOTAL });
+        let command = format!("UID FETCH {uid} (UID BODY.PEEK[]<{}.{PART}>)", mail.len());
+        self.session.run_command(&command).map_err(|error| trouble(&error, &self.stream))?;
+        part::read(&self.stream, uid, most, mail).map_err(|error| self.lost(&error))
     }
 
     /// Marks a mail as read.

@@ -179,14 +179,14 @@ impl Reader {
             if !since.covers(&about) {
                 return Ok(Step::Done);
             }
-            let Some(header) = link.header(uid)? else { return Ok(Step::Done) };
+            let Some(header) = link.header(uid)? else { return gone(link, uid) };
             match self.knows(&header) {
                 Ok(true) => return self.mark(link, uid).map(|()| Step::Done),
                 Ok(false) => {}
                 Err(refusal) => return Ok(self.refused(&refusal, backoff)),
             }
         }
-        let Some(content) = self.content(link, uid, about)? else { return Ok(Step::Done) };
+        let Some(content) = self.content(link, uid, about)? else { return gone(link, uid) };
         let mail = RawMail {
             cursor: self.cursor(uid),
             received_at: about.received_at.unwrap_or_else(Timestamp::now),
@@ -331,6 +331,14 @@ impl Reader {
             source: self.settings.mailbox.clone(),
             position: Place { uid, ..self.at }.to_string(),
         }
+    }
+}
+
+/// A mail of which nothing came is not passed by for that alone.
+fn gone(link: &mut Link, uid: u32) -> Result<Step, Trouble> {
+    match link.about(uid)? {
+        None => Ok(Step::Done),
+        Some(_) => Err(Trouble::Denied("it is there, and its content was not sent".to_owned())),
     }
 }
 

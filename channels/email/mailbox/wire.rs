@@ -223,6 +223,26 @@ impl Stream {
         }
     }
 
+    /// Puts `count` bytes, whatever they are, behind what is in `into`.
+    pub fn read_into(&self, count: u64, into: &mut Vec<u8>) -> io::Result<()> {
+        let mut wire = self.wire();
+        let mut wanted = usize::try_from(count).map_err(|_| too_much())?;
+        while wanted > 0 {
+            if wire.given == wire.buffer.len() {
+                wire.fill_again()?;
+            }
+            let waiting = &wire.buffer[wire.given..];
+            let piece = waiting.len().min(wanted);
+            if piece == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            into.extend_from_slice(&waiting[..piece]);
+            wire.given += piece;
+            wanted -= piece;
+        }
+        Ok(())
+    }
+
     /// Writes a line, with its end.
     pub fn write_line(&self, line: &str) -> io::Result<()> {
         let mut wire = self.wire();
@@ -279,6 +299,15 @@ impl Wire {
         self.given += count;
         self.remember(&into[..count]);
         Ok(count)
+    }
+
+    fn fill_again(&mut self) -> io::Result<()> {
+        loop {
+            match self.fill() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                filled => return filled,
+            }
+        }
     }
 
     fn fill(&mut self) -> io::Result<()> {
