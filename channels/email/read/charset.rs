@@ -72,9 +72,9 @@ fn reads_as_chinese(bytes: &[u8]) -> bool {
         }
         let second = after.first().copied().unwrap_or_default();
         if (0xa1..=0xf7).contains(first) && second >= 0xa1 {
-            common += 1
+            common += 1;
         } else {
-            rare += 1
+            rare += 1;
         }
         rest = after.get(1..).unwrap_or_default();
     }

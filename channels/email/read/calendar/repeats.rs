@@ -22,7 +22,7 @@ fn simple(rule: &str) -> Option<String> {
             "UNTIL" => end = format!(", until {}", moment(value)?.0),
             "BYDAY" => on = format!(" on {}", list(value.split(','), day)?),
             "BYMONTHDAY" => {
-                on = format!(" on day {}", list(value.split(','), |day| Some(day.parse::<i32>().ok()?.to_string()))?)
+                on = format!(" on day {}", list(value.split(','), |day| Some(day.parse::<i32>().ok()?.to_string()))?);
             }
             // When a week begins matters to few rules, and says nothing to a reader.
             "WKST" => {}
