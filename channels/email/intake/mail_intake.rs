@@ -138,8 +138,13 @@ impl MailIntake {
             Verdict::Listen { trust, .. } => {
                 let _turn = self.turn.lock().await;
                 let place = self.place(&letter, &identity).await?;
+                let at = arrived.received_at;
+                let Some(notes) = self.counted(at, &identity.sender, &place.root).await? else {
+                    return self.too_many(arrived, &letter, identity, (place.root, trust)).await;
+                };
                 let told = fill(self.words.too_large, &[&limit]);
-                self.answer(arrived, &letter, identity, (place.root, trust), told, Alongside::default()).await
+                let alongside = Alongside { notes, ..Alongside::default() };
+                self.answer(arrived, &letter, identity, (place.root, trust), told, alongside).await
             }
             Verdict::Later { sender, .. } => {
                 tracing::warn!(sender, bytes, "a mail is too large and is passed over");
@@ -160,20 +165,9 @@ impl MailIntake {
     ) -> Result<Taken, Trouble> {
         let _turn = self.turn.lock().await;
         let place = self.place(&letter, &identity).await?;
-        let mut by_sender = self.hours(SENDER, &identity.sender).await?;
-        let mut by_thread = self.hours(HOURLY, &place.root).await?;
-        let at = arrived.received_at;
-        let rooms = [&by_sender, &by_thread].map(|hours| hours.room(at, self.hourly_limit));
-        if rooms != [Room::There; 2] {
-            let is_told = rooms.contains(&Room::None);
-            return self.too_many(arrived, &letter, identity, (place.root, trust), is_told).await;
-        }
-        by_sender.count(at);
-        by_thread.count(at);
-        let mut notes = vec![
-            self.notes.write(SENDER, &identity.sender, &by_sender),
-            self.notes.write(HOURLY, &place.root, &by_thread),
-        ];
+        let Some(mut notes) = self.counted(arrived.received_at, &identity.sender, &place.root).await? else {
+            return self.too_many(arrived, &letter, identity, (place.root, trust)).await;
+        };
         let session = SessionKey::of_chat(&self.notes.channel, &place.root);
         let letter = Arc::new(letter);
         let saved = self.save(session, &identity, letter.clone()).await?;
@@ -197,6 +191,20 @@ impl MailIntake {
         Ok(Taken::Accepted)
     }
 
+    /// One more mail of `sender` in the thread `root`: what is to be noted of it, unless the limit is reached.
+    async fn counted(&self, at: Timestamp, sender: &str, root: &str) -> Result<Option<Vec<Note>>, Trouble> {
+        let mut notes = Vec::new();
+        for (kind, key) in [(SENDER, sender), (HOURLY, root)] {
+            let mut hours = self.hours(kind, key).await?;
+            if hours.room(at, self.hourly_limit) != Room::There {
+                return Ok(None);
+            }
+            hours.count(at);
+            notes.push(self.notes.write(kind, key, &hours));
+        }
+        Ok(Some(notes))
+    }
+
     /// Once it is said, to the sender and to the owner, then there is silence.
     async fn too_many(
         &self,
@@ -204,21 +212,20 @@ impl MailIntake {
         letter: &Letter,
         identity: Identity,
         (root, trust): (String, Trust),
-        is_told: bool,
     ) -> Result<Taken, Trouble> {
         let sender = identity.sender.clone();
         let limit = self.hourly_limit.to_string();
-        if is_told {
-            let reason = format!("more than {limit} mails within an hour came from {sender} or into its thread");
-            return self.pass(arrived, &reason).await;
-        }
-        tracing::warn!(sender, limit, "too many mails within an hour: the sender is told, and then left alone");
         let mut notes = Vec::new();
         for (kind, key) in [(SENDER, &sender), (HOURLY, &root)] {
             let mut hours = self.hours(kind, key).await?;
+            if hours.room(arrived.received_at, self.hourly_limit) == Room::None {
+                let reason = format!("more than {limit} mails within an hour came from {sender} or into its thread");
+                return self.pass(arrived, &reason).await;
+            }
             hours.tell(arrived.received_at);
             notes.push(self.notes.write(kind, key, &hours));
         }
+        tracing::warn!(sender, limit, "too many mails within an hour: the sender is told, and then left alone");
         let notice = Some(fill(self.words.too_many_notice, &[&code(&sender), &limit]));
         let told = fill(self.words.too_many, &[&limit]);
         let alongside = Alongside { cursor: None, notes, notice };

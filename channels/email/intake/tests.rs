@@ -333,12 +333,15 @@ async fn a_refusal_for_now_counts_as_no_failure() {
 async fn what_is_too_large_is_answered_where_the_server_vouches() {
     let header = "Authentication-Results: mx.here; dmarc=pass header.from=example.org\r\nFrom: ann@example.org\r\nSubject: Big\r\nMessage-ID: <1@x>\r\n\r\n";
     let large = || RawContent::TooLarge { size: 50_000_000, header: header.as_bytes().to_vec() };
-    let post = Post::new(|_| {});
+    let another = RawContent::TooLarge { size: 50_000_000, header: header.replace("<1@x>", "<2@x>").into_bytes() };
+    let post = Post::new(|config| config.hourly_limit = 1);
     for said in [1, 0] {
         assert_eq!(post.offer(large()).await, Ok(Taken::PassedOver));
         assert_eq!(post.replies().len(), said);
     }
     assert!(post.inbox.notices().is_empty());
+    post.offer(another).await.unwrap();
+    assert!(post.replies()[0].contains("more mails than the 1"), "these are counted, too");
     for trust in [TrustBy::Verify, TrustBy::None] {
         let post = Post::new(|config| config.trust = trust);
         assert_eq!(post.offer(large()).await, Ok(Taken::PassedOver));
