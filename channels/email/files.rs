@@ -5,9 +5,9 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
@@ -43,7 +43,10 @@ impl MailFiles {
     /// # Errors
     /// It is no folder, or cannot be read.
     pub fn open(workspace: &Path) -> io::Result<Self> {
-        Ok(Self { workspace: Dir::open_ambient_dir(workspace, ambient_authority())? })
+        // Opened by cap-std it could not be synced.
+        let folder = OFlags::DIRECTORY.bits() as i32;
+        let folder = std::fs::OpenOptions::new().read(true).custom_flags(folder).open(workspace)?;
+        Ok(Self { workspace: Dir::from_std_file(folder) })
     }
 
     /// Saves what came with a mail as `mail/SESSION/MAIL/NAME`, and what was cut from its text beside it; all of it is on disk

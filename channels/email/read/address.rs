@@ -46,7 +46,7 @@ pub fn list(value: &str, max: usize) -> Vec<Mailbox> {
                 length = end;
             }
             ',' | ';' => found.extend(std::mem::take(&mut open).close()),
-            ':' if open.angle.is_none() => open = Open::default(),
+            ':' if open.angle.is_none() && !open.spec.contains('[') => open = Open::default(),
             '=' if words::length_at(rest).is_some_and(|end| !rest[..end].contains(char::is_whitespace)) => {
                 length = words::length_at(rest).unwrap_or(length);
                 open.phrase.push_str(&rest[..length]);

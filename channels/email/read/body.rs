@@ -1,6 +1,6 @@
 //! Finds what of a mail's parts is its text, and hands the files on.
 
-use super::clean::clean_text;
+use super::clean::{clean_text, cut_to};
 use super::enclosures::Enclosures;
 use super::fields::unstructured;
 use super::limits::ReadLimits;
@@ -11,6 +11,8 @@ use super::{calendar, charset, flowed, html};
 
 /// Reports of mail servers are read as far as this.
 const MAX_REPORT: usize = 5_000;
+
+const LONG: &str = "The text of this mail is very long; only its beginning was read.";
 
 /// A piece of text.
 enum Block {
@@ -61,28 +63,26 @@ impl<'l> Reader<'l> {
             return Cut::default();
         }
         let blocks = self.part(tree, 0, false);
+        let max = self.limits.text * 2;
         let mut text = String::new();
         let mut apart = String::new();
-        for block in &blocks {
-            let (whole, piece) = match block {
-                Block::Plain(plain) => (&mut text, plain.clone()),
-                Block::Html(page) => (&mut text, self.markdown(page)),
-                Block::Apart(piece) => (&mut apart, piece.clone()),
-            };
-            if !piece.trim().is_empty() {
-                if !whole.is_empty() {
-                    whole.push_str("\n\n");
-                }
-                whole.push_str(&piece);
+        for block in blocks {
+            if text.len().max(apart.len()) > max {
+                break;
             }
+            match block {
+                Block::Plain(plain) => append(&mut text, &plain),
+                Block::Html(page) => append(&mut text, &self.markdown(&page)),
+                // The same invitation often comes as a text and as a file.
+                Block::Apart(piece) if !apart.contains(&piece) => append(&mut apart, &piece),
+                Block::Apart(_) => {}
+            }
+        }
+        if cut_to(&mut text, max) {
+            self.enclosures.remark(LONG);
         }
         let mut found = cut(&text, is_forwarding_subject(subject));
-        if !apart.is_empty() {
-            if !found.text.is_empty() {
-                found.text.push_str("\n\n");
-            }
-            found.text.push_str(&apart);
-        }
+        append(&mut found.text, &apart);
         found.is_forward |= self.has_mail;
         found
     }
@@ -131,7 +131,7 @@ impl<'l> Reader<'l> {
             }
             "message/delivery-status" | "message/disposition-notification" | "text/rfc822-headers" => {
                 let mut text = self.decoded(part);
-                super::clean::cut_to(&mut text, MAX_REPORT);
+                cut_to(&mut text, MAX_REPORT);
                 vec![Block::Apart(clean_text(&text))]
             }
             "text/html" if is_whole || !(is_attached || is_named) => vec![Block::Html(self.decoded(part))],
@@ -201,7 +201,7 @@ impl<'l> Reader<'l> {
         for (name, shown) in [("from", "From"), ("date", "Date"), ("subject", "Subject"), ("to", "To")] {
             if let Some(value) = first.fields.first(name) {
                 let mut value = unstructured(value);
-                super::clean::cut_to(&mut value, 1_000);
+                cut_to(&mut value, 1_000);
                 said.push_str(&format!("{shown}: {value}\n"));
             }
         }
@@ -222,7 +222,7 @@ impl<'l> Reader<'l> {
     fn decoded(&mut self, part: &Part<'_>) -> String {
         let bytes = part.transfer().decode(part.body, self.text_room);
         if !bytes.is_empty() && bytes.len() >= self.text_room {
-            self.enclosures.remark("The text of this mail is very long; only its beginning was read.");
+            self.enclosures.remark(LONG);
         }
         self.text_room -= bytes.len();
         let label = part.content.param("charset").map(str::to_owned);
@@ -233,9 +233,19 @@ impl<'l> Reader<'l> {
     fn markdown(&mut self, page: &str) -> String {
         let (text, is_whole) = html::markdown(page, self.limits.text * 2);
         if !is_whole {
-            self.enclosures.remark("The text of this mail is very long; only its beginning was read.");
+            self.enclosures.remark(LONG);
         }
         text
+    }
+}
+
+/// Adds a piece behind an empty line.
+fn append(whole: &mut String, piece: &str) {
+    if !piece.trim().is_empty() {
+        if !whole.is_empty() {
+            whole.push_str("\n\n");
+        }
+        whole.push_str(piece);
     }
 }
 

@@ -77,7 +77,7 @@ const GOOD: &[&str] = &[
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes(raw in proptest::collection::vec(any::<u8>(), 0..2_000)) {
@@ -102,7 +102,7 @@ proptest! {
                     let piece = raw[at..(at + usize::from(byte)).min(raw.len())].to_vec();
                     raw.splice(at..at, piece);
                 }
-                _ => raw[at] = b"<>\"'();:,=?-\r\n@%&\0"[usize::from(byte) % 19],
+                _ => raw[at] = b"<>\"'();:,=?-\r\n@%&\0"[usize::from(byte) % 18],
             }
         }
         check(&read(&raw, &limits()), &limits());
@@ -167,7 +167,6 @@ fn monsters_are_read_soon() {
         let started = Instant::now();
         check(&read(raw.as_bytes(), &ReadLimits::default()), &ReadLimits::default());
         let took = started.elapsed();
-        eprintln!("{name}: {took:?}");
         assert!(took < Duration::from_secs(30), "{name}: {took:?}");
     }
 }

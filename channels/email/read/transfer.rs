@@ -33,7 +33,7 @@ impl Transfer {
     /// How many bytes [`Transfer::decode`] would give, without making them. For quoted-printable it is a bound.
     pub fn decoded_size(self, bytes: &[u8]) -> usize {
         match self {
-            Self::Base64 => bytes.iter().filter(|byte| sextet(**byte).is_some()).count() / 4 * 3 + 2,
+            Self::Base64 => bytes.iter().filter(|byte| SEXTETS[usize::from(**byte)] < 64).count() / 4 * 3 + 2,
             Self::Identity | Self::QuotedPrintable => bytes.len(),
         }
     }
@@ -43,12 +43,25 @@ impl Transfer {
 pub fn base64(bytes: &[u8], max: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity((bytes.len() / 4 * 3 + 3).min(max));
     let (mut group, mut count) = (0_u32, 0_u8);
-    for byte in bytes {
+    let mut rest = bytes;
+    while let Some((byte, after)) = rest.split_first() {
         if out.len() >= max {
             break;
         }
-        match sextet(*byte) {
-            Some(value) => {
+        // Whole groups are nearly all there is.
+        if count == 0
+            && let Some(([a, b, c, d], after)) = rest.split_first_chunk()
+        {
+            let [a, b, c, d] = [a, b, c, d].map(|byte| SEXTETS[usize::from(*byte)]);
+            if (a | b | c | d) < 64 {
+                out.extend_from_slice(&[a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d]);
+                rest = after;
+                continue;
+            }
+        }
+        rest = after;
+        match SEXTETS[usize::from(*byte)] {
+            value @ ..64 => {
                 group = group << 6 | u32::from(value);
                 count += 1;
                 if count == 4 {
@@ -56,11 +69,11 @@ pub fn base64(bytes: &[u8], max: usize) -> Vec<u8> {
                     (group, count) = (0, 0);
                 }
             }
-            None if *byte == b'=' => {
+            _ if *byte == b'=' => {
                 end_group(&mut out, group, count);
                 (group, count) = (0, 0);
             }
-            None => {}
+            _ => {}
         }
     }
     end_group(&mut out, group, count);
@@ -76,16 +89,17 @@ fn end_group(out: &mut Vec<u8>, group: u32, count: u8) {
     }
 }
 
-fn sextet(byte: u8) -> Option<u8> {
-    match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
+/// What each byte stands for (RFC 4648, section 4); 255 for nothing.
+const SEXTETS: [u8; 256] = {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut table = [u8::MAX; 256];
+    let mut value = 0;
+    while value < ALPHABET.len() {
+        table[ALPHABET[value] as usize] = value as u8;
+        value += 1;
     }
-}
+    table
+};
 
 /// Quoted-printable: soft line breaks joined, white space at the ends of lines dropped.
 fn quoted_printable(bytes: &[u8], max: usize) -> Vec<u8> {

@@ -130,8 +130,8 @@ impl<'a> Page<'a> {
 
     fn heading(&mut self, number: usize, node: &Node) {
         let level = node.name.bytes().last().map_or(1, |digit| usize::from(digit.saturating_sub(b'0')));
-        let text = Self::apart(self.tree, number, 1_000).replace(['\n', '*'], " ");
-        let text = text.trim();
+        let text = Self::apart(self.tree, number, 1_000).replace('*', "");
+        let text = clean_line(&text);
         if !text.is_empty() && self.has_size {
             self.out.line(2);
             self.out.word(&format!("{} {text}", "#".repeat(level)));

@@ -58,7 +58,9 @@ impl Writer {
         self.close_marks();
         self.has_space = false;
         self.shared = if self.breaks == 0 { self.prefixes.len() } else { self.shared.min(self.prefixes.len()) };
-        self.breaks = self.breaks.max(count);
+        // An item's first words stand beside its sign.
+        let is_item = self.prefixes.last().is_some_and(|prefix| prefix.first.is_some());
+        self.breaks = self.breaks.max(if is_item { 1 } else { count });
     }
 
     /// A line break that was written as one: two of them are an empty line.

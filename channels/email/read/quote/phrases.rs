@@ -35,12 +35,12 @@ const FORWARD_LINES: &[&str] =
 const FORWARD_SUBJECTS: &[&str] = &["fwd", "fw", "转发", "轉寄", "wg", "tr", "rv"];
 /// Fields that programs repeat above a quoted mail.
 const FROM: &[&str] = &["from", "发件人", "寄件人", "寄件者", "von", "de"];
+const SUBJECT: &[&str] = &["subject", "主题", "主旨", "标题", "betreff", "objet"];
 const OTHERS: &[&str] = &[
     "sent",
     "date",
     "to",
     "cc",
-    "subject",
     "发送时间",
     "发送日期",
     "发件时间",
@@ -49,18 +49,13 @@ const OTHERS: &[&str] = &[
     "收件人",
     "抄送",
     "抄送人",
-    "主题",
-    "主旨",
     "寄件日期",
     "收件者",
     "副本",
-    "标题",
     "gesendet",
     "an",
-    "betreff",
     "envoyé",
     "à",
-    "objet",
 ];
 const WROTE: &[&str] = &["wrote:", "wrote：", "writes:", "写道：", "写道:", "寫道：", "寫道:", "写到：", "写到:"];
 /// Lines that programs on telephones put at the end.
@@ -70,9 +65,7 @@ const FOOTERS: &[&str] = &[
     "sent from outlook",
     "sent from yahoo mail",
     "sent from proton",
-    "sent via ",
     "get outlook for ",
-    "sent with ",
     "发自我的",
     "发自 ",
     "发自网易",
@@ -85,10 +78,8 @@ const FOOTERS: &[&str] = &[
     "来自我的",
     "来自qq邮箱",
     "来自网易",
-    "从我的 ",
     "从 windows 版邮件发送",
     "寄自我的",
-    "從我的 ",
     "从qq邮箱发来的超大附件",
     "签名由",
     "由网易邮箱",
@@ -127,14 +118,16 @@ pub fn is_rule(line: &str) -> bool {
     line.len() >= 3 && line.chars().all(|c| "-_=*—".contains(c))
 }
 
-/// Whether the lines begin with the fields of a quoted mail, as Outlook writes them: From and two more.
+/// Whether the lines begin with the fields of a quoted mail, as Outlook writes them: From, Subject and one more. What else has
+/// a From and a To, such as a journey, has no Subject.
 pub fn is_field_block(lines: &[&str]) -> bool {
     const MAX_LINES: usize = 14;
-    if !lines.first().is_some_and(|line| field_name(line).is_some_and(|name| FROM.contains(&name.as_str()))) {
-        return false;
-    }
-    let fields = lines.iter().skip(1).take(MAX_LINES).filter_map(|line| field_name(line));
-    fields.filter(|name| OTHERS.contains(&name.as_str())).count() >= 2
+    let is_one = |line: &&str, names: &[&str]| field_name(line).is_some_and(|name| names.contains(&name.as_str()));
+    let Some((first, others)) = lines.split_first() else { return false };
+    let others = &others[..others.len().min(MAX_LINES)];
+    is_one(first, FROM)
+        && others.iter().any(|line| is_one(line, SUBJECT))
+        && others.iter().any(|line| is_one(line, OTHERS))
 }
 
 /// How many of the lines say who wrote what is quoted after them, and whether that is certain: "On …, … wrote:".
@@ -152,8 +145,8 @@ pub fn introduction(lines: &[&str]) -> Option<(usize, bool)> {
         let begins = ["on ", "at ", "在", "于", "於", "le ", "am ", "el "].iter().any(|word| said.starts_with(word));
         if WROTE.iter().any(|word| said.ends_with(word)) {
             let dated = said.contains(|c: char| c.is_ascii_digit());
-            let addressed = said.contains('@') || said.contains('<');
-            let is_certain = begins && dated && (addressed || said.contains(':')) || addressed;
+            let is_certain =
+                (begins && dated && said.contains(['@', '<', ':'])) || (said.contains('@') && said.contains('<'));
             return (begins || index == 0).then_some((index + 1, is_certain));
         }
         // In other languages: whatever ends with a colon, names somebody or a time, and is followed by a quotation.
@@ -171,7 +164,8 @@ pub fn introduction(lines: &[&str]) -> Option<(usize, bool)> {
 /// Whether a line is what a program adds to each mail.
 pub fn is_footer(line: &str) -> bool {
     let plain = bare(line);
-    !plain.is_empty() && plain.chars().count() <= MAX_FOOTER && FOOTERS.iter().any(|known| plain.starts_with(known))
+    let is_sent_from = plain.starts_with(['从', '從']) && plain.ends_with(['送']);
+    plain.chars().count() <= MAX_FOOTER && (is_sent_from || FOOTERS.iter().any(|known| plain.starts_with(known)))
 }
 
 /// A line without what only decorates it, in lower case.

@@ -91,6 +91,10 @@ fn what_stays() {
         ),
         ("He wrote:\n\nnothing.", "He wrote:\n\nnothing.", ""),
         ("At 10:00 we begin:\nfirst this", "At 10:00 we begin:\nfirst this", ""),
+        ("Please book:\nFrom: Paris\nTo: Rome\nDate: 3 May", "Please book:\nFrom: Paris\nTo: Rome\nDate: 3 May", ""),
+        ("Hello,\nbob@x.org wrote:\nplease pay.\nWhat now?", "Hello,\nbob@x.org wrote:\nplease pay.\nWhat now?", ""),
+        ("It was sent.\nSent via DHL on Monday", "It was sent.\nSent via DHL on Monday", ""),
+        ("好的\n从我的 iPhone 发送", "好的", "iPhone"),
         ("a\n--\n1\n2", "a", "1"),
         ("", "", ""),
     ]);
