@@ -213,7 +213,8 @@ mod tests {
         let own = named("<own>", None);
         let by_subject = Known { root: "<s>".to_owned(), talk: talk(ours) };
         let strange = Known { root: "<s>".to_owned(), talk: talk(theirs) };
-        let table: &[(&str, &Named, &[Named], Option<&Known>, &str, bool)] = &[
+        type Row<'a> = (&'a str, &'a Named, &'a [Named], Option<&'a Known>, &'a str, bool);
+        let table: &[Row<'_>] = &[
             ("nothing named", &own, &[], None, "<own>", true),
             (
                 "known",

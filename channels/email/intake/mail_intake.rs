@@ -1,7 +1,6 @@
 //! Takes mails: reads, judges, finds the thread, and hands over. Whatever goes wrong with one mail, those behind it come
 //! to their turn.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,26 +12,22 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::content::{Shown, content, size, subject_alone};
+use super::failing::{Trouble, said};
 use super::hours::{Hours, Room};
-use super::notes::{FAILED, HOURLY, Notes, REFUSED, SENDER, THREAD};
-use super::replying::{answering, line};
+use super::identity::{Identity, code, header_of, identity, key_of};
+use super::notes::{HOURLY, Notes, REFUSED, SENDER, THREAD};
+use super::replying::answering;
 use crate::email::config::EmailConfig;
 use crate::email::files::{MailFiles, SavedFiles};
 use crate::email::judge::{Address, Judge, Verdict};
 use crate::email::letter::Letter;
 use crate::email::read::{ReadLimits, read};
 use crate::email::source::{Intake, RawContent, RawMail, Taken};
-use crate::email::threads::{Named, Place, Subject, hash, own_id, place};
+use crate::email::threads::{Named, Place, Subject, hash, place};
 use crate::email::words::{Words, fill};
 use crate::inbox::{Alongside, Cursor, Inbox, Note, Refusal};
 use crate::message::{InboundMessage, SessionKey, Trust};
 
-/// A mail that fails as often as this is passed over.
-const MAX_FAILURES: u32 = 3;
-/// A sender that cannot be checked is tried again for as long as this, in seconds, and at least [`MAX_FAILURES`] times.
-const UNCHECKED_FOR: i64 = 15 * 60;
-/// When a sender is to be checked again.
-const CHECK_AGAIN: Duration = Duration::from_secs(60);
 /// When a mail is to be tried again that the disk had no room for.
 const ROOM_AGAIN: Duration = Duration::from_secs(30);
 const DAY: i64 = 24 * 3_600;
@@ -48,54 +43,20 @@ pub struct MailIntake {
     hourly_limit: u32,
     max_size: u64,
     quote: bool,
-    notes: Notes,
+    pub(super) notes: Notes,
     files: Arc<MailFiles>,
-    words: Words,
+    pub(super) words: Words,
     /// Several mailboxes do not take the last place of a limit twice.
     turn: Mutex<()>,
-    clock: fn() -> Timestamp,
+    pub(super) clock: fn() -> Timestamp,
 }
 
 /// A mail on its way.
-struct Arrived {
-    cursor: Cursor,
-    received_at: Timestamp,
+pub struct Arrived {
+    pub cursor: Cursor,
+    pub received_at: Timestamp,
     /// Names it where nothing else is certain: the hash of its header.
-    key: String,
-}
-
-/// Who wrote a mail, and which one it is.
-struct Identity {
-    sender: String,
-    message_id: String,
-    external_id: String,
-}
-
-/// Why a mail was not taken.
-enum Trouble {
-    /// Not now.
-    Refused(Refusal),
-    /// It is this mail's fault, or ours.
-    Failed(String),
-    /// Who sent it cannot be found out now.
-    Unchecked { sender: String, reason: String },
-}
-
-impl From<Refusal> for Trouble {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Invalid(reason) => Self::Failed(reason),
-            refusal => Self::Refused(refusal),
-        }
-    }
-}
-
-/// How often a mail failed, and since when.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Failures {
-    count: u32,
-    /// Unix seconds.
-    since: i64,
+    pub key: String,
 }
 
 /// How many strangers were refused on the day that began then.
@@ -135,7 +96,7 @@ impl MailIntake {
         Self { judge, clock, ..self }
     }
 
-    fn inbox(&self) -> &dyn Inbox {
+    pub(super) fn inbox(&self) -> &dyn Inbox {
         &*self.notes.inbox
     }
 
@@ -177,8 +138,13 @@ impl MailIntake {
             Verdict::Listen { trust, .. } => {
                 let _turn = self.turn.lock().await;
                 let place = self.place(&letter, &identity).await?;
+                let at = arrived.received_at;
+                let Some(notes) = self.counted(at, &identity.sender, &place.root).await? else {
+                    return self.too_many(arrived, &letter, identity, (place.root, trust)).await;
+                };
                 let told = fill(self.words.too_large, &[&limit]);
-                self.answer(arrived, &letter, identity, (place.root, trust), told, Alongside::default()).await
+                let alongside = Alongside { notes, ..Alongside::default() };
+                self.answer(arrived, &letter, identity, (place.root, trust), told, alongside).await
             }
             Verdict::Later { sender, .. } => {
                 tracing::warn!(sender, bytes, "a mail is too large and is passed over");
@@ -199,20 +165,9 @@ impl MailIntake {
     ) -> Result<Taken, Trouble> {
         let _turn = self.turn.lock().await;
         let place = self.place(&letter, &identity).await?;
-        let mut by_sender = self.hours(SENDER, &identity.sender).await?;
-        let mut by_thread = self.hours(HOURLY, &place.root).await?;
-        let at = arrived.received_at;
-        let rooms = [&by_sender, &by_thread].map(|hours| hours.room(at, self.hourly_limit));
-        if rooms != [Room::There; 2] {
-            let is_told = rooms.contains(&Room::None);
-            return self.too_many(arrived, &letter, identity, (place.root, trust), is_told).await;
-        }
-        by_sender.count(at);
-        by_thread.count(at);
-        let mut notes = vec![
-            self.notes.write(SENDER, &identity.sender, &by_sender),
-            self.notes.write(HOURLY, &place.root, &by_thread),
-        ];
+        let Some(mut notes) = self.counted(arrived.received_at, &identity.sender, &place.root).await? else {
+            return self.too_many(arrived, &letter, identity, (place.root, trust)).await;
+        };
         let session = SessionKey::of_chat(&self.notes.channel, &place.root);
         let letter = Arc::new(letter);
         let saved = self.save(session, &identity, letter.clone()).await?;
@@ -236,6 +191,20 @@ impl MailIntake {
         Ok(Taken::Accepted)
     }
 
+    /// One more mail of `sender` in the thread `root`: what is to be noted of it, unless the limit is reached.
+    async fn counted(&self, at: Timestamp, sender: &str, root: &str) -> Result<Option<Vec<Note>>, Trouble> {
+        let mut notes = Vec::new();
+        for (kind, key) in [(SENDER, sender), (HOURLY, root)] {
+            let mut hours = self.hours(kind, key).await?;
+            if hours.room(at, self.hourly_limit) != Room::There {
+                return Ok(None);
+            }
+            hours.count(at);
+            notes.push(self.notes.write(kind, key, &hours));
+        }
+        Ok(Some(notes))
+    }
+
     /// Once it is said, to the sender and to the owner, then there is silence.
     async fn too_many(
         &self,
@@ -243,21 +212,20 @@ impl MailIntake {
         letter: &Letter,
         identity: Identity,
         (root, trust): (String, Trust),
-        is_told: bool,
     ) -> Result<Taken, Trouble> {
         let sender = identity.sender.clone();
         let limit = self.hourly_limit.to_string();
-        if is_told {
-            let reason = format!("more than {limit} mails within an hour came from {sender} or into its thread");
-            return self.pass(arrived, &reason).await;
-        }
-        tracing::warn!(sender, limit, "too many mails within an hour: the sender is told, and then left alone");
         let mut notes = Vec::new();
         for (kind, key) in [(SENDER, &sender), (HOURLY, &root)] {
             let mut hours = self.hours(kind, key).await?;
+            if hours.room(arrived.received_at, self.hourly_limit) == Room::None {
+                let reason = format!("more than {limit} mails within an hour came from {sender} or into its thread");
+                return self.pass(arrived, &reason).await;
+            }
             hours.tell(arrived.received_at);
             notes.push(self.notes.write(kind, key, &hours));
         }
+        tracing::warn!(sender, limit, "too many mails within an hour: the sender is told, and then left alone");
         let notice = Some(fill(self.words.too_many_notice, &[&code(&sender), &limit]));
         let told = fill(self.words.too_many, &[&limit]);
         let alongside = Alongside { cursor: None, notes, notice };
@@ -394,41 +362,6 @@ impl MailIntake {
         self.inbox().skip(Alongside { cursor, notes, notice }, reason).await?;
         Ok(Taken::PassedOver)
     }
-
-    /// Counts a failure; after the last one the mail is passed over, and the owner told.
-    async fn after(&self, trouble: Trouble, arrived: &Arrived, header: &[u8]) -> Result<Taken, Refusal> {
-        let (reason, unchecked) = match trouble {
-            Trouble::Refused(refusal) => return Err(refusal),
-            Trouble::Failed(reason) => (reason, None),
-            Trouble::Unchecked { sender, reason } => (reason, Some(sender)),
-        };
-        let now = (self.clock)().as_second();
-        let before = self.notes.read::<Failures>(FAILED, &arrived.key).await?;
-        let mut failures = before.map_or(Failures { count: 0, since: now }, |(failures, _)| failures);
-        failures.count = failures.count.saturating_add(1);
-        let is_last = failures.count >= MAX_FAILURES && (unchecked.is_none() || now - failures.since >= UNCHECKED_FOR);
-        let notes = vec![self.notes.write(FAILED, &arrived.key, &failures)];
-        let position = &arrived.cursor.position;
-        if !is_last {
-            tracing::warn!(position, reason, tries = failures.count, "a mail could not be taken and is tried again");
-            self.inbox().skip(Alongside { notes, ..Alongside::default() }, &reason).await?;
-            return Err(match unchecked {
-                Some(_) => Refusal::Store { reason, retry_after: CHECK_AGAIN },
-                None => Refusal::Invalid(reason),
-            });
-        }
-        tracing::error!(position, reason, "a mail failed too often and is passed over");
-        let notice = match unchecked {
-            Some(sender) => fill(self.words.unchecked_notice, &[&code(&sender), &reason]),
-            None => {
-                let (from, subject) = seen(header);
-                fill(self.words.failed_notice, &[&code(&from), &code(&subject), &reason])
-            }
-        };
-        let alongside = Alongside { cursor: Some(arrived.cursor.clone()), notes, notice: Some(notice) };
-        self.inbox().skip(alongside, &reason).await?;
-        Ok(Taken::PassedOver)
-    }
 }
 
 #[async_trait]
@@ -464,47 +397,4 @@ impl Intake for MailIntake {
             None => Ok(false),
         }
     }
-}
-
-/// A mail's header without the empty line behind it, however its lines end.
-fn header_of(raw: &[u8]) -> &[u8] {
-    let end = |mark: &[u8]| raw.windows(mark.len()).position(|window| window == mark);
-    let end = match (end(b"\r\n\r\n"), end(b"\n\n")) {
-        (Some(one), Some(other)) => one.min(other),
-        (one, other) => one.or(other).unwrap_or(raw.len()),
-    };
-    raw[..end].trim_ascii_end()
-}
-
-fn key_of(header: &[u8]) -> String {
-    hash(&[&String::from_utf8_lossy(header)])
-}
-
-/// `None` where a mail has no usable sender: nobody is listened to then.
-fn identity(letter: &Letter, key: &str) -> Option<Identity> {
-    let sender = Judge::sender(letter)?.as_str().to_owned();
-    let message_id = own_id(letter, key);
-    let external_id = format!("{message_id} {sender}");
-    Some(Identity { sender, message_id, external_id })
-}
-
-/// From and subject for the owner, of a mail that may not be readable at all.
-fn seen(header: &[u8]) -> (String, String) {
-    let text = String::from_utf8_lossy(header);
-    let value = |name: &str| {
-        let lines = text.lines().filter_map(|line| line.split_once(':'));
-        let found = lines.into_iter().find(|(known, _)| known.trim().eq_ignore_ascii_case(name));
-        found.map_or_else(|| "?".to_owned(), |(_, value)| value.trim().to_owned())
-    };
-    (value("from"), value("subject"))
-}
-
-/// A sender's words in the owner's notice: shown, and nothing else.
-fn code(text: &str) -> String {
-    format!("`{}`", line(&text.replace('`', "'"), 200))
-}
-
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
 }

@@ -1,8 +1,11 @@
-//! From a mail in a mailbox to a message in the inbox.
+//! From a mail in a mailbox to a message in the inbox. In reading order: the whole way, then what is asked on it.
+
+mod mail_intake;
 
 mod content;
+mod failing;
 mod hours;
-mod mail_intake;
+mod identity;
 mod notes;
 mod replying;
 

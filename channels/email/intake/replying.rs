@@ -27,7 +27,7 @@ pub fn answering(letter: &Letter, own: Option<&Address>, quotes: bool) -> Answer
     let mut cc: Vec<&Mailbox> = Vec::new();
     for mailbox in letter.to.iter().chain(&letter.cc).filter(is_other) {
         let is_same = |other: &&Mailbox| Address::parse(&other.address) == Address::parse(&mailbox.address);
-        if cc.len() < MAX_CC && !to.iter().any(|other| is_same(other)) && !cc.iter().any(|other| is_same(other)) {
+        if cc.len() < MAX_CC && !to.iter().chain(&cc).any(is_same) {
             cc.push(mailbox);
         }
     }

@@ -9,16 +9,17 @@ use super::MailIntake;
 use crate::allow::AllowList;
 use crate::conformance::{Answer, ScriptedInbox};
 use crate::email::answering::Answering;
-use crate::email::config::{EmailConfig, Strangers};
+use crate::email::config::{EmailConfig, Strangers, TrustBy};
 use crate::email::files::MailFiles;
 use crate::email::ids::message_id;
 use crate::email::judge::Judge;
+use crate::email::judge::verify_tests::perplexed;
 use crate::email::source::{Intake, RawContent, RawMail, Taken};
 use crate::email::words::Words;
 use crate::inbox::{Cursor, Inbox, Refusal};
 use crate::message::Trust;
 
-/// Seconds by which the clock of these tests is ahead; each test has its own.
+// Seconds by which the clock of these tests is ahead; each test has its own.
 thread_local!(static AHEAD: AtomicI64 = const { AtomicI64::new(0) });
 
 fn clock() -> Timestamp {
@@ -33,7 +34,7 @@ fn later(seconds: i64) {
 struct Post {
     inbox: Arc<ScriptedInbox>,
     intake: MailIntake,
-    _workspace: tempfile::TempDir,
+    workspace: tempfile::TempDir,
     uid: AtomicI64,
 }
 
@@ -54,7 +55,7 @@ impl Post {
         let files = Arc::new(MailFiles::open(workspace.path()).unwrap());
         let intake = MailIntake::new(&config, &[], "email".to_owned(), inbox.clone(), files, Words::ENGLISH);
         let intake = intake.with(Judge::new(&config, &[]), clock);
-        Self { inbox, intake, _workspace: workspace, uid: AtomicI64::new(1) }
+        Self { inbox, intake, workspace, uid: AtomicI64::new(1) }
     }
 
     /// A mail whose address is proven, with further header lines and a text.
@@ -208,7 +209,7 @@ async fn strangers_are_refused_once_a_day() {
     let post = Post::new(|config| config.strangers = Strangers::Refuse);
     let refused = Words::ENGLISH.refused.to_owned();
     post.take("eve@evil.test", "Message-ID: <1@x>\r\nReferences: <0@x>\r\nSubject: Hello\r\n", "secret").await.unwrap();
-    assert_eq!(post.replies(), [refused.clone()]);
+    assert_eq!(post.replies(), std::slice::from_ref(&refused));
     assert_eq!(post.take("eve@evil.test", "Message-ID: <2@x>\r\n", "Hello").await, Ok(Taken::PassedOver));
     post.take("list@evil.test", "Message-ID: <3@x>\r\nPrecedence: list\r\n", "Hello").await.unwrap();
     post.take_raw("From: forged@evil.test\r\nMessage-ID: <4@x>\r\n\r\nHello").await.unwrap();
@@ -277,6 +278,46 @@ async fn a_mail_that_fails_three_times_is_passed_over() {
 }
 
 #[tokio::test]
+async fn what_is_enclosed_lies_in_the_workspace_first() {
+    const MIXED: &str = "Content-Type: multipart/mixed; boundary=b\r\n";
+    const PARTS: &str = "--b\r\n\r\nSee there\r\n--b\r\nContent-Type: text/csv\r\nContent-Disposition: attachment; \
+                         filename=\"../a.csv\"\r\n\r\n1,2\r\n--b--";
+    let post = Post::new(|_| {});
+    let in_the_way = post.workspace.path().join("mail");
+    std::fs::write(&in_the_way, "").unwrap();
+    let lines = format!("Message-ID: <1@x>\r\nSubject: Table\r\n{MIXED}");
+    for _ in 0..2 {
+        assert!(matches!(post.take("ann@example.org", &lines, PARTS).await, Err(Refusal::Invalid(_))));
+    }
+    std::fs::remove_file(&in_the_way).unwrap();
+    let taken = post.take("ann@example.org", &lines, PARTS).await;
+    assert_eq!(taken, Ok(Taken::Accepted), "{:?}", post.inbox.skipped());
+    let message = &post.inbox.accepted()[0];
+    let [file] = &message.attachments[..] else { panic!("{:?}", message.attachments) };
+    assert_eq!(std::fs::read_to_string(post.workspace.path().join(&file.path)).unwrap().trim(), "1,2");
+    let expected =
+        format!("Subject: Table\n\nSee there\n\nAttached: {} (text/csv, {} B) at {}", file.name, file.size, file.path);
+    assert_eq!(message.content, expected);
+}
+
+#[tokio::test]
+async fn who_cannot_be_checked_is_tried_again_for_a_while() {
+    let verifying = |config: &mut EmailConfig| config.trust = TrustBy::Verify;
+    let mut post = Post::new(verifying);
+    let mut config = EmailConfig { allow_from: AllowList::new(vec!["*".to_owned()]), ..EmailConfig::default() };
+    verifying(&mut config);
+    post.intake = post.intake.with(perplexed(&config).await, clock);
+    let lines = "Message-ID: <1@x>\r\n";
+    for _ in 0..4 {
+        assert!(matches!(post.take("ann@example.org", lines, "Hello").await, Err(Refusal::Store { .. })));
+    }
+    assert_eq!((post.cursor().await, post.inbox.notices().len()), (String::new(), 0));
+    later(16 * 60);
+    assert_eq!(post.take("ann@example.org", lines, "Hello").await, Ok(Taken::PassedOver));
+    assert!(post.inbox.notices()[0].contains("ann@example.org") && post.inbox.accepted().is_empty());
+}
+
+#[tokio::test]
 async fn a_refusal_for_now_counts_as_no_failure() {
     let retry_after = std::time::Duration::from_secs(1);
     let full = Refusal::InboxFull { waiting: 9, retry_after };
@@ -290,15 +331,17 @@ async fn a_refusal_for_now_counts_as_no_failure() {
 
 #[tokio::test]
 async fn what_is_too_large_is_answered_where_the_server_vouches() {
-    use crate::email::config::TrustBy;
     let header = "Authentication-Results: mx.here; dmarc=pass header.from=example.org\r\nFrom: ann@example.org\r\nSubject: Big\r\nMessage-ID: <1@x>\r\n\r\n";
     let large = || RawContent::TooLarge { size: 50_000_000, header: header.as_bytes().to_vec() };
-    let post = Post::new(|_| {});
+    let another = RawContent::TooLarge { size: 50_000_000, header: header.replace("<1@x>", "<2@x>").into_bytes() };
+    let post = Post::new(|config| config.hourly_limit = 1);
     for said in [1, 0] {
         assert_eq!(post.offer(large()).await, Ok(Taken::PassedOver));
         assert_eq!(post.replies().len(), said);
     }
     assert!(post.inbox.notices().is_empty());
+    post.offer(another).await.unwrap();
+    assert!(post.replies()[0].contains("more mails than the 1"), "these are counted, too");
     for trust in [TrustBy::Verify, TrustBy::None] {
         let post = Post::new(|config| config.trust = trust);
         assert_eq!(post.offer(large()).await, Ok(Taken::PassedOver));

@@ -87,92 +87,81 @@ mod tests {
     const AR: &str = "authentication-results";
     const RECEIVED: (&str, &str) = ("received", "from a by b; Mon, 2 Nov 2026 10:00:00 +0000");
 
+    /// What it is, the header, and whether it proves `example.org`.
+    type Row = (&'static str, &'static [(&'static str, &'static str)], bool);
+
+    const TABLE: &[Row] = &[
+        ("nothing", &[RECEIVED], false),
+        ("dmarc", &[(AR, "mx.here; dmarc=pass header.from=example.org")], true),
+        ("dmarc of another", &[(AR, "mx.here; dmarc=pass header.from=evil.test")], false),
+        ("dmarc below", &[(AR, "mx.here; dmarc=pass header.from=sub.example.org")], false),
+        ("dmarc of nobody", &[(AR, "mx.here; dmarc=pass")], false),
+        ("dkim", &[(AR, "MX.here; dkim=pass header.d=Example.org")], true),
+        ("dkim by header.i", &[(AR, "mx.here; dkim=pass header.i=@mail.example.org")], true),
+        (
+            "header.i below a strange header.d",
+            &[(AR, "mx.here; dkim=pass header.d=evil.test header.i=@example.org")],
+            false,
+        ),
+        ("second signature", &[(AR, "mx.here; dkim=fail header.d=evil.test; dkim=pass header.d=example.org")], true),
+        ("strange dkim", &[(AR, "mx.here; dkim=pass header.d=evil.test; spf=fail smtp.mailfrom=example.org")], false),
+        ("spf", &[(AR, "mx.here; spf=pass smtp.mailfrom=bounce@mail.example.org; dkim=none")], true),
+        ("spf of another", &[(AR, "mx.here; spf=pass smtp.mailfrom=example.org@evil.test")], false),
+        ("spf of the greeting", &[(AR, "mx.here; spf=pass smtp.helo=example.org")], false),
+        ("softfail", &[(AR, "mx.here; spf=softfail smtp.mailfrom=a@example.org")], false),
+        ("dmarc=fail", &[(AR, "mx.here; dkim=pass header.d=example.org; dmarc=fail header.from=example.org")], false),
+        (
+            "dmarc=fail in a second field",
+            &[(AR, "mx.here; dkim=pass header.d=example.org"), (AR, "mx.here; dmarc=fail header.from=example.org")],
+            false,
+        ),
+        (
+            "one field a method",
+            &[
+                RECEIVED,
+                (AR, "mx.here; dmarc=none header.from=example.org"),
+                (AR, "mx.here; spf=none"),
+                (AR, "mx.here; dkim=pass header.d=example.org"),
+                RECEIVED,
+            ],
+            true,
+        ),
+        ("another id", &[(AR, "mx.evil; dmarc=pass header.from=example.org")], false),
+        ("below another id", &[(AR, "mx.evil; none"), (AR, "mx.here; dmarc=pass header.from=example.org")], false),
+        (
+            "below something unreadable",
+            &[(AR, "mx.here ("), (AR, "mx.here; dmarc=pass header.from=example.org")],
+            false,
+        ),
+        (
+            "a forger's below Received",
+            &[
+                (AR, "mx.here; dmarc=none header.from=example.org"),
+                RECEIVED,
+                (AR, "mx.here; dkim=pass header.d=example.org"),
+            ],
+            false,
+        ),
+        (
+            "a forger's directly below",
+            &[
+                RECEIVED,
+                (AR, "mx.here; spf=fail smtp.mailfrom=a@example.org; dkim=none; dmarc=none header.from=example.org"),
+                (AR, "mx.here; dmarc=pass header.from=example.org; spf=pass smtp.mailfrom=a@example.org"),
+            ],
+            false,
+        ),
+        (
+            "smuggled",
+            &[(AR, "mx.here; spf=pass smtp.mailfrom=\"x; dmarc=pass header.from=example.org\"@evil.test")],
+            false,
+        ),
+    ];
+
     #[test]
     fn only_the_top_is_believed() {
-        let table: &[(&str, &[(&str, &str)], bool)] = &[
-            ("nothing", &[RECEIVED], false),
-            ("dmarc", &[(AR, "mx.here; dmarc=pass header.from=example.org")], true),
-            ("dmarc of another", &[(AR, "mx.here; dmarc=pass header.from=evil.test")], false),
-            ("dmarc below", &[(AR, "mx.here; dmarc=pass header.from=sub.example.org")], false),
-            ("dmarc of nobody", &[(AR, "mx.here; dmarc=pass")], false),
-            ("dkim", &[(AR, "MX.here; dkim=pass header.d=Example.org")], true),
-            ("dkim by header.i", &[(AR, "mx.here; dkim=pass header.i=@mail.example.org")], true),
-            (
-                "header.i below a strange header.d",
-                &[(AR, "mx.here; dkim=pass header.d=evil.test header.i=@example.org")],
-                false,
-            ),
-            (
-                "second signature",
-                &[(AR, "mx.here; dkim=fail header.d=evil.test; dkim=pass header.d=example.org")],
-                true,
-            ),
-            (
-                "strange dkim",
-                &[(AR, "mx.here; dkim=pass header.d=evil.test; spf=fail smtp.mailfrom=example.org")],
-                false,
-            ),
-            ("spf", &[(AR, "mx.here; spf=pass smtp.mailfrom=bounce@mail.example.org; dkim=none")], true),
-            ("spf of another", &[(AR, "mx.here; spf=pass smtp.mailfrom=example.org@evil.test")], false),
-            ("spf of the greeting", &[(AR, "mx.here; spf=pass smtp.helo=example.org")], false),
-            ("softfail", &[(AR, "mx.here; spf=softfail smtp.mailfrom=a@example.org")], false),
-            (
-                "dmarc=fail",
-                &[(AR, "mx.here; dkim=pass header.d=example.org; dmarc=fail header.from=example.org")],
-                false,
-            ),
-            (
-                "dmarc=fail in a second field",
-                &[(AR, "mx.here; dkim=pass header.d=example.org"), (AR, "mx.here; dmarc=fail header.from=example.org")],
-                false,
-            ),
-            (
-                "one field a method",
-                &[
-                    RECEIVED,
-                    (AR, "mx.here; dmarc=none header.from=example.org"),
-                    (AR, "mx.here; spf=none"),
-                    (AR, "mx.here; dkim=pass header.d=example.org"),
-                    RECEIVED,
-                ],
-                true,
-            ),
-            ("another id", &[(AR, "mx.evil; dmarc=pass header.from=example.org")], false),
-            ("below another id", &[(AR, "mx.evil; none"), (AR, "mx.here; dmarc=pass header.from=example.org")], false),
-            (
-                "below something unreadable",
-                &[(AR, "mx.here ("), (AR, "mx.here; dmarc=pass header.from=example.org")],
-                false,
-            ),
-            (
-                "a forger's below Received",
-                &[
-                    (AR, "mx.here; dmarc=none header.from=example.org"),
-                    RECEIVED,
-                    (AR, "mx.here; dkim=pass header.d=example.org"),
-                ],
-                false,
-            ),
-            (
-                "a forger's directly below",
-                &[
-                    RECEIVED,
-                    (
-                        AR,
-                        "mx.here; spf=fail smtp.mailfrom=a@example.org; dkim=none; dmarc=none header.from=example.org",
-                    ),
-                    (AR, "mx.here; dmarc=pass header.from=example.org; spf=pass smtp.mailfrom=a@example.org"),
-                ],
-                false,
-            ),
-            (
-                "smuggled",
-                &[(AR, "mx.here; spf=pass smtp.mailfrom=\"x; dmarc=pass header.from=example.org\"@evil.test")],
-                false,
-            ),
-        ];
         let ids = ["mx.here".to_owned()];
-        for (what, headers, expected) in table {
+        for (what, headers, expected) in TABLE {
             let headers: Vec<_> = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
             let judged = vouches(&headers, &ids, "example.org");
             assert_eq!(judged.is_ok(), *expected, "{what}: {judged:?}");

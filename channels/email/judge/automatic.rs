@@ -6,6 +6,8 @@ use crate::email::letter::Letter;
 
 /// More servers than a mail passes that goes no circles; RFC 5321, section 6.3 asks for at least 100, real ways have ten.
 const MAX_HOPS: usize = 50;
+/// A header with more fields hides something: the reader looks at no more than a thousand.
+const MAX_FIELDS: usize = 900;
 
 /// Local parts of machines, without what joins words.
 const MACHINES: &[&str] = &[
@@ -64,6 +66,9 @@ fn by_headers(letter: &Letter) -> Option<String> {
     let hops = letter.header("received").count();
     if hops > MAX_HOPS {
         return Some(format!("it went round in circles: {hops} Received fields"));
+    }
+    if letter.headers.len() > MAX_FIELDS {
+        return Some(format!("its header has {} fields", letter.headers.len()));
     }
     // Exchange marks what it writes itself by Auto-Submitted too, and people's Outlook may set the other field.
     let from_outlook = letter.header("thread-index").next().is_some();
@@ -165,8 +170,16 @@ mod tests {
         let outlook = [("thread-index", "AdxyZ"), ("x-auto-response-suppress", "DR, OOF, AutoReply")];
         let headers = outlook.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         assert_eq!(automatic(&Letter { headers, ..Letter::default() }, None, None), None);
-        let circle = vec![("received".to_owned(), "by a".to_owned()); MAX_HOPS + 1];
-        assert!(automatic(&Letter { headers: circle, ..Letter::default() }, None, None).is_some());
+        for (name, number, expected) in [
+            ("received", MAX_HOPS, false),
+            ("received", MAX_HOPS + 1, true),
+            ("x-any", MAX_FIELDS, false),
+            ("x-any", MAX_FIELDS + 1, true),
+        ] {
+            let headers = vec![(name.to_owned(), "by a".to_owned()); number];
+            let letter = Letter { headers, ..Letter::default() };
+            assert_eq!(automatic(&letter, None, None).is_some(), expected, "{number} {name}");
+        }
     }
 
     #[test]

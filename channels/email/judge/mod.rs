@@ -16,7 +16,7 @@ mod judge;
 #[cfg(test)]
 mod judge_tests;
 #[cfg(test)]
-mod verify_tests;
+pub mod verify_tests;
 
 pub use address::Address;
 pub use judge::{Judge, Verdict};
