@@ -3,9 +3,12 @@
 
 mod config;
 
+mod address;
 mod answering;
+mod checks;
 mod letter;
 pub mod presets;
 mod source;
 
+pub use address::is_address;
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};
