@@ -4,10 +4,12 @@
 mod config;
 
 mod address;
+pub mod ages;
 mod answering;
 mod checks;
 mod letter;
 pub mod presets;
+pub mod probe;
 mod source;
 
 pub use address::is_address;
