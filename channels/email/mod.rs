@@ -6,6 +6,7 @@ mod config;
 mod address;
 pub mod ages;
 mod answering;
+pub mod certificate;
 mod checks;
 mod letter;
 pub mod presets;

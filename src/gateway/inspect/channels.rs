@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use daoyou_channels::email::EmailConfig;
 use daoyou_channels::finding::worst;
 use daoyou_channels::{Finding, Verdict};
 use jiff::Timestamp;
@@ -50,7 +51,18 @@ impl Inspector {
     /// The names of the channels that there are, in the order in which they are listed.
     fn names(&self) -> impl Iterator<Item = String> {
         let hooks = self.config.channels.webhook.keys().map(hook);
-        ["cli", "email"].map(str::to_owned).into_iter().chain(hooks)
+        let email = self.has_email().then(|| EMAIL.to_owned());
+        std::iter::once("cli".to_owned()).chain(email).chain(hooks)
+    }
+
+    /// Whether anything is set for e-mail: like a webhook it is listed once it is.
+    fn has_email(&self) -> bool {
+        self.config.channels.email != EmailConfig::default()
+    }
+
+    /// Why the e-mail channel does not run although it is switched on. One that runs keeps the settings that it began with.
+    fn email_rests(&self) -> Option<&'static str> {
+        self.config.channels.email.resting().filter(|_| !self.channels.contains_key(EMAIL))
     }
 
     /// Each channel with its state; `queued` are the undelivered messages by channel.
@@ -62,10 +74,10 @@ impl Inspector {
                     "allow_from": allow_from })
         };
         let channels = &self.config.channels;
-        let mut rows = vec![
-            row("cli", "cli", channels.cli.enabled, Value::Null),
-            row(EMAIL, EMAIL, channels.email.enabled, json!(channels.email.allow_from)),
-        ];
+        let mut rows = vec![row("cli", "cli", channels.cli.enabled, Value::Null)];
+        if self.has_email() {
+            rows.push(row(EMAIL, EMAIL, channels.email.enabled, json!(channels.email.allow_from)));
+        }
         for (name, hook) in &channels.webhook {
             rows.push(row(&format!("webhook:{name}"), "webhook", hook.enabled, json!(hook.allow_from)));
         }
@@ -77,7 +89,7 @@ impl Inspector {
         if let Some(Err(error)) = self.channels.get(name) {
             return ("failed", Some(error.clone()));
         }
-        if let Some(why) = self.config.channels.email.resting().filter(|_| name == EMAIL) {
+        if let Some(why) = self.email_rests().filter(|_| name == EMAIL) {
             return ("resting", Some(why.to_owned()));
         }
         let Some(live) = &self.live else { return (if enabled { "down" } else { "off" }, None) };
@@ -92,7 +104,8 @@ impl Inspector {
 
     pub(super) async fn test_channel(&self, wanted: &str) -> Result<Value, InspectError> {
         // A webhook's own name is enough.
-        let Some(name) = self.names().find(|name| name == wanted || *name == hook(wanted)) else {
+        let mut known = self.names().chain((wanted == EMAIL).then(|| EMAIL.to_owned()));
+        let Some(name) = known.find(|name| name == wanted || *name == hook(wanted)) else {
             let known = self.names().collect::<Vec<_>>().join(", ");
             return Err(InspectError::Unknown(format!("there is no channel {wanted:?}; there are {known}")));
         };
@@ -109,11 +122,10 @@ impl Inspector {
     /// Every test of one channel, in the order in which they depend on each other.
     pub(super) async fn test(&self, name: &str) -> Vec<Finding> {
         let channel = match self.channels.get(name) {
-            None if name == EMAIL && self.config.channels.email.resting().is_some() => {
-                let why = self.config.channels.email.resting().unwrap_or_default();
-                return vec![Finding::warn("consent", why, "set consent_granted = true under [channels.email]")];
-            }
             None => {
+                if let Some(why) = self.email_rests().filter(|_| name == EMAIL) {
+                    return vec![Finding::warn("consent", why, "set consent_granted = true under [channels.email]")];
+                }
                 let mend = format!("set enabled = true under [channels.{}]", name.replace(':', "."));
                 return vec![Finding::warn("enabled", "it is switched off", mend)];
             }
@@ -199,7 +211,7 @@ impl Inspector {
 
     pub(super) async fn all_channels(&self) -> Vec<Finding> {
         let mut names: Vec<&str> = self.channels.keys().map(String::as_str).collect();
-        if self.config.channels.email.resting().is_some() {
+        if self.email_rests().is_some() {
             names.push(EMAIL);
         }
         let tests = names.into_iter().map(async |name| (name, self.test(name).await));
