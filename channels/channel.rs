@@ -100,9 +100,20 @@ pub trait Channel: Send + Sync + 'static {
         None
     }
 
+    /// How long its notes of a kind are kept after they were last written; those of other kinds are kept for ever.
+    fn note_ages(&self) -> &[(&'static str, Duration)] {
+        &[]
+    }
+
     /// Tries whether it works, without sending anything that the other side would take for a message. Each finding's
     /// name is one word; the caller puts the channel's before it.
     async fn test(&self) -> Vec<Finding> {
+        Vec::new()
+    }
+
+    /// What is tried beside [`Channel::test`] where somebody asks for this channel alone, and is not tried by `doctor`: it
+    /// takes up to two minutes, or leaves a trace such as a mail to oneself.
+    async fn test_whole_way(&self) -> Vec<Finding> {
         Vec::new()
     }
 }

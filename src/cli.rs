@@ -332,15 +332,18 @@ pub enum ToolsCommand {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum ChannelsCommand {
-    /// List the channels
-    #[command(after_help = "Example:\n  daoyou channels list")]
+    /// List the channels, and what they last passed over
+    #[command(after_help = "Examples:\n  daoyou channels list\n  \
+                            daoyou channels list --json | jq '.[] | select(.name == \"email\").last_skipped'")]
     List(Output),
     /// Try whether a channel works, without sending anybody a message
     ///
-    /// Exits 0 when nothing fails, 1 otherwise.
-    #[command(after_help = "Examples:\n  daoyou channels test cli\n  daoyou channels test webhook:phone --json")]
+    /// Of e-mail it tries both servers and their folders, and sends one mail to the account itself. Exits 0 when nothing
+    /// fails, 1 otherwise.
+    #[command(after_help = "Examples:\n  daoyou channels test cli\n  daoyou channels test email\n  \
+                            daoyou channels test webhook:phone --json")]
     Test {
-        /// The channel, e.g. cli or webhook:phone
+        /// The channel, e.g. cli, email or webhook:phone
         name: String,
         #[command(flatten)]
         output: Output,

@@ -245,6 +245,7 @@ async fn the_gateway_tells_of_itself() {
         (&["status"], "gateway   "),
         (&["channels", "list"], "webhook:in   webhook  yes"),
         (&["channels", "test", "in"], "ok    config"),
+        (&["channels", "test", "email"], "set enabled = true under [channels.email]"),
         (&["models"], "scripted"),
         (&["models", "scripted"], "  scripted/scripted\n"),
         (&["tools", "list"], "exec        no"),
@@ -255,7 +256,7 @@ async fn the_gateway_tells_of_itself() {
         assert!(ran.code == Some(0) && ran.stdout.contains(words), "{args:?}: {ran:?}");
         before.push(gateway.json(args).await);
     }
-    let [status, channels, test, models, ..] = before.as_slice() else { panic!("{before:?}") };
+    let [status, channels, test, _, models, ..] = before.as_slice() else { panic!("{before:?}") };
     assert_eq!((&status["gateway"], &status["model"]), (&json!("up"), &json!("scripted")));
     assert_eq!((&status["today"]["turns"], &status["today"]["cost"]), (&json!(1), &Value::Null));
     assert_eq!(

@@ -137,6 +137,7 @@ pub struct EmailConfig {
     /// The reply goes to all who got the mail, too.
     pub reply_all: bool,
     /// Mails of one sender, and of one thread, that are answered within an hour.
+    #[schemars(range(min = 1, max = 10_000))]
     pub hourly_limit: u32,
     /// The waits between tries of one reply; then it is a dead letter.
     pub retry: Vec<Span>,
@@ -187,6 +188,8 @@ impl Default for EmailConfig {
 pub struct EmailFault {
     /// The key in `[channels.email]`.
     pub key: &'static str,
+    /// The other keys that it comes from: while one of them is at fault, this one may not be real.
+    pub with: &'static [&'static str],
     pub wrong: String,
     pub allowed: String,
 }

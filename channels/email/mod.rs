@@ -1,12 +1,16 @@
 //! E-mail: read by IMAP, answered by SMTP. In reading order: the settings, a mail as it was read, then the way of one
 //! mail in (`mailbox` fetches, `read` decodes, `judge` decides, `intake` hands over) and out (`send`).
 
+mod checks;
 mod config;
 pub mod presets;
 
 mod account;
+mod certificate;
 mod token;
 
+mod address;
+mod ages;
 mod answering;
 mod ids;
 mod letter;
@@ -18,7 +22,7 @@ mod mailbox;
 pub mod read;
 
 mod files;
-pub mod judge;
+mod judge;
 mod threads;
 
 mod intake;
@@ -26,7 +30,9 @@ mod intake;
 mod send;
 
 mod channel;
+mod probe;
 
+pub use address::is_address;
 pub use channel::{EmailChannel, MailLanguage, NAME, Surroundings};
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};
 pub use letter::{Enclosed, Letter, Mailbox};

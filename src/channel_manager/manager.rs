@@ -38,6 +38,15 @@ impl ChannelManager {
         Self { bus, channels, resting, health }
     }
 
+    /// How long notes are kept: channel, kind, time.
+    pub fn note_ages(&self) -> Vec<(String, &'static str, Duration)> {
+        let of = |channel: &Arc<dyn Channel>| {
+            let ages = channel.note_ages().iter();
+            ages.map(|(kind, keep)| (channel.name().to_owned(), *kind, *keep)).collect::<Vec<_>>()
+        };
+        self.channels.iter().flat_map(of).collect()
+    }
+
     /// Looks at what the last run left: what was being sent becomes `unknown`, and then by the rule in its row.
     pub async fn recover(&self) -> Result<(), StoreError> {
         let longest = self.channels.iter().map(|channel| channel.retry().longest()).max().unwrap_or_default() * 2;

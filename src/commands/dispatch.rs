@@ -113,7 +113,7 @@ async fn channels(command: &ChannelsCommand, prepared: &Prepared) -> anyhow::Res
     match command {
         ChannelsCommand::List(output) => {
             let list = inspect(Question::Channels, prepared).await?;
-            print(&list, *output, |out| show::table(&list, show::CHANNELS, "no channels", out))
+            print(&list, *output, |out| show::channels(&list, out))
         }
         ChannelsCommand::Test { name, output } => {
             let test = inspect(Question::TestChannel(name.clone()), prepared).await?;

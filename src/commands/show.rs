@@ -48,6 +48,8 @@ pub const CHANNELS: Columns = &[
 
 /// The widest a cell gets, in characters.
 const CELL_LIMIT: usize = 48;
+/// The longest reason for which something was passed over, in characters.
+const REASON_LIMIT: usize = 160;
 
 /// A list as a table, or `nothing` where it is empty.
 pub fn table(list: &Value, columns: Columns, nothing: &str, mut out: impl Write) -> io::Result<()> {
@@ -69,6 +71,30 @@ pub fn table(list: &Value, columns: Columns, nothing: &str, mut out: impl Write)
     for row in [&heading].into_iter().chain(&rows) {
         let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         writeln!(out, "{}", line.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+/// The channels, and below them what they passed over.
+pub fn channels(list: &Value, mut out: impl Write) -> io::Result<()> {
+    table(list, CHANNELS, "no channels", &mut out)?;
+    for row in list.as_array().into_iter().flatten() {
+        let Some(last) = row["last_skipped"].as_array().filter(|last| !last.is_empty()) else { continue };
+        writeln!(
+            out,
+            "\n{} passed over {} in the last thirty days, of these last:",
+            text(&row["name"]),
+            row["skipped"]
+        )?;
+        for place in last {
+            writeln!(
+                out,
+                "  {}  {}  {}",
+                text(&place["at"]),
+                cell(&place["source"]),
+                line(&place["reason"], REASON_LIMIT)
+            )?;
+        }
     }
     Ok(())
 }
@@ -193,11 +219,21 @@ fn cell(value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         other => text(other),
     };
+    short(&words, CELL_LIMIT)
+}
+
+fn line(value: &Value, limit: usize) -> String {
+    // A terminal obeys control characters, and some of these words are a stranger's.
+    short(&text(value).replace(char::is_control, " "), limit)
+}
+
+/// One line of at most `limit` characters.
+fn short(words: &str, limit: usize) -> String {
     let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= CELL_LIMIT {
+    if line.chars().count() <= limit {
         return line;
     }
-    let short: String = line.chars().take(CELL_LIMIT - 1).collect();
+    let short: String = line.chars().take(limit - 1).collect();
     format!("{short}…")
 }
 

@@ -8,6 +8,7 @@ use daoyou_channels::webhook::{Verify, WebhookConfig};
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 
+use super::check_email;
 use super::check_gateway::{Finding, findings};
 use super::fault::{Fault, Place, join, quoted};
 use super::load::nearest_place;
@@ -32,6 +33,10 @@ pub(super) fn check(config: &Config, places: &BTreeMap<String, Place>, known: &[
     }
     for (name, hook) in &config.channels.webhook {
         checks.webhook(config, &join("channels.webhook", name), name, hook);
+    }
+    for check_email::Finding { keys, wrong, allowed } in check_email::findings(config) {
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        checks.fault(&keys, wrong, &allowed);
     }
     checks.owner(config);
     checks.found

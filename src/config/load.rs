@@ -11,10 +11,12 @@ use daoyou_channels::settings::Secret;
 use serde_json::Value;
 
 use super::check::check;
+use super::check_email;
 use super::fault::{Fault, Place};
 use super::read::Reader;
 use super::secrets::Secrets;
 use super::settings::Config;
+use crate::home::expand;
 
 /// A configuration is some hundred lines; a larger file is a wrong path.
 const MAX_BYTES: u64 = 1_000_000;
@@ -93,9 +95,9 @@ pub fn load(source: Source<'_>, env: &BTreeMap<String, String>) -> Result<Loaded
     for (name, value) in env {
         reader.variable(name, value);
     }
-    let Reader { values, places, mut faults, warnings, prints, found: secrets, broken, .. } = reader;
+    let Reader { values, places, mut faults, mut warnings, prints, found: secrets, broken, .. } = reader;
     // Only what is right of its kind is in the values, so this fails only if a type and its own schema disagree.
-    let config: Config = match serde_json::from_value(Value::Object(values)) {
+    let mut config: Config = match serde_json::from_value(Value::Object(values)) {
         Ok(config) => config,
         Err(error) => {
             faults.push(whole_file(path, None, error.to_string()));
@@ -103,11 +105,16 @@ pub fn load(source: Source<'_>, env: &BTreeMap<String, String>) -> Result<Loaded
             return Err(faults);
         }
     };
+    if let Some(file) = &mut config.channels.email.ca_file {
+        *file = expand(&file.to_string_lossy(), base, env.get("HOME").map(Path::new));
+    }
     if !broken {
         let more = check(&config, &places, &faults);
         faults.extend(more);
     }
     if faults.is_empty() {
+        let hardly_meant = check_email::warnings(&config).into_iter();
+        warnings.extend(hardly_meant.map(|(key, words)| format!("{}: {key}: {words}", nearest_place(&places, &key))));
         return Ok(Loaded { config, file: read, warnings, places, prints, secrets });
     }
     faults.sort();

@@ -10,6 +10,7 @@ mod read;
 
 mod changes;
 mod check;
+mod check_email;
 mod check_gateway;
 mod load;
 mod show;

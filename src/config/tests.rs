@@ -53,7 +53,8 @@ fn the_example_is_exactly_the_defaults() {
 fn the_example_shows_every_key_and_each_commented_one_is_right() {
     let text = uncommented();
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-    let env = ["NAME_API_KEY", "DAOYOU_TOKEN", "WEBHOOK_SECRET", "CALLBACK_SECRET"].map(|name| (name, secret));
+    let env = ["NAME_API_KEY", "DAOYOU_TOKEN", "WEBHOOK_SECRET", "CALLBACK_SECRET", "MAIL_PASSWORD"];
+    let env = env.map(|name| (name, secret));
     let loaded = read(text.as_bytes(), &env).unwrap();
     let mut all = BTreeSet::new();
     keys(Shape::config(), "", &mut all);
@@ -104,6 +105,10 @@ fn values_are_read_and_their_places_known() {
         ("DAOYOU_PROVIDERS__DEEPSEEK__API_KEY", "sk-2"),
         ("DAOYOU_TOOLS__DISABLED", "exec, message"),
         ("DAOYOU_TOOLS__EXEC__ENV", "[\"A\", \"B\"]"),
+        ("DAOYOU_CHANNELS__EMAIL__ALLOW_FROM", "ann@example.org, @example.net"),
+        ("DAOYOU_CHANNELS__EMAIL__MAILBOX", "INBOX, Work"),
+        ("DAOYOU_CHANNELS__EMAIL__IMAP_PORT", "1993"),
+        ("DAOYOU_CHANNELS__EMAIL__IMAP_PASSWORD", "env:KEY"),
         ("DAOYOU_LOG", "debug"),
         ("DAOYOU_HOME", "/nowhere"),
         ("DAOYOU_CRASH_AT", "accept"),
@@ -123,6 +128,11 @@ fn values_are_read_and_their_places_known() {
     assert_eq!(config.providers["deepseek"].api_key.as_ref().unwrap().expose(), "sk-2");
     assert_eq!(config.tools.disabled, ["exec", "message"]);
     assert_eq!(config.tools.exec.env, ["A", "B"]);
+    let email = &config.channels.email;
+    assert_eq!(email.allow_from.entries().collect::<Vec<_>>(), ["ann@example.org", "@example.net"]);
+    assert_eq!((email.mailbox.names(), email.imap_port), (&["INBOX".to_owned(), "Work".to_owned()][..], Some(1993)));
+    assert_eq!(email.imap_password.as_ref().unwrap().expose(), "sk-1");
+    assert!(loaded.secrets().any(|(key, _)| key == "channels.email.imap_password"), "it is struck out of what is said");
     assert_eq!(config.log.level, "debug");
     assert_eq!(config.agent.turn_timeout.to_string(), "5m");
     assert_eq!(loaded.place("log.level"), Place::Env("DAOYOU_LOG".into()));
@@ -208,9 +218,31 @@ fn a_secret_that_others_can_read_is_warned_about() {
 }
 
 #[test]
+fn mail_that_will_not_be_answered_is_warned_about() {
+    let text = "[channels.email]\nenabled = true\naddress = \"a@gmail.com\"\nimap_password = \"canary\"\n\
+                authserv_id = \"mx.google.com\"\nallow_from = [\"ann@example.org\"]\n\
+                [owner]\nidentities = [\"email:me@example.org\"]\n";
+    let loaded = read(text.as_bytes(), &[]).unwrap();
+    let warnings = loaded.warnings.iter().filter(|warning| !warning.contains("chmod")).collect::<Vec<_>>();
+    assert!(warnings[0].contains("config.toml:1: channels.email.consent_granted: the channel rests"), "{warnings:?}");
+    assert!(warnings[1].contains("config.toml:6: channels.email.allow_from: \"me@example.org\" is in"), "{warnings:?}");
+    assert_eq!(warnings.len(), 2);
+}
+
+#[test]
+fn certificates_of_ones_own_are_looked_for_beside_the_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.toml");
+    fs::write(&file, "[channels.email]\nca_file = \"ca.pem\"\n").unwrap();
+    let loaded = load(Source::Required(&file), &[].into()).unwrap();
+    assert_eq!(loaded.config.channels.email.ca_file, Some(dir.path().join("ca.pem")));
+}
+
+#[test]
 fn what_is_shown_holds_no_secret() {
     let text = "[gateway]\ntoken = \"canary\"\n[providers.p]\napi_key = \"canary\"\nheaders = { X = \"canary\" }\n\
-                base_url = \"https://user:canary@example.org/v1\"\n";
+                base_url = \"https://user:canary@example.org/v1\"\n[channels.email]\nimap_password = \"canary\"\n\
+                smtp_password = \"canary\"\n";
     let loaded = read(text.as_bytes(), &[]).unwrap();
     let settings = loaded.settings();
     let all = format!("{settings:?} {} {loaded:?}", loaded.masked());
@@ -218,6 +250,7 @@ fn what_is_shown_holds_no_secret() {
     let of = |key: &str| settings.iter().find(|one| one.key == key).unwrap();
     assert_eq!(of("providers.p.headers.X").value, Some("(hidden)".into()));
     assert_eq!(of("providers.p.base_url").value, Some("https://(hidden)@example.org/v1".into()));
+    assert_eq!(of("channels.email.imap_password").value, Some("(hidden)".into()));
     assert_eq!((&of("agent.temperature").value, &of("agent.model").place), (&None, &Place::Default));
 }
 

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::reload::Reloader;
+use super::upkeep::Upkeep;
 use super::watchdog::{Parts, Watchdog};
 use super::{Gateway, service};
 use crate::guard;
@@ -41,8 +42,9 @@ impl Gateway {
         self.serve_control().await?;
         let server: Option<JoinHandle<()>> =
             self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
-        let upkeep = super::upkeep::run(self.bus.clone(), self.equipment.store.clone(), self.context.shutdown.clone());
-        tokio::spawn(upkeep);
+        let upkeep =
+            Upkeep { bus: self.bus.clone(), config: self.equipment.store.clone(), note_ages: self.manager.note_ages() };
+        tokio::spawn(upkeep.run(self.context.shutdown.clone()));
         let stop_turns = CancellationToken::new();
         let parts = Parts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
         let mut agent = tokio::spawn(self.agent.run(stop_turns.clone()));

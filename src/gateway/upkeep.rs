@@ -28,23 +28,28 @@ const PIECE: u32 = 100;
 const PATIENCE: Duration = Duration::from_secs(1_800);
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How long it is known what a channel passed over: a mail from a list, a stranger's.
+const SKIPPED: Duration = Duration::from_secs(30 * 86_400);
+
 type Prune = fn(&Connection, i64) -> Result<usize, StoreError>;
 
-/// Looks after the store of `bus`, an hour after the start and every hour from then on.
-pub async fn run(bus: Arc<MessageBus>, config: Arc<Live<StoreConfig>>, shutdown: CancellationToken) {
-    let upkeep = Upkeep { bus, config };
-    tokio::select! {
-        () = shutdown.cancelled() => {}
-        () = upkeep.go_round() => {}
-    }
-}
-
-struct Upkeep {
-    bus: Arc<MessageBus>,
-    config: Arc<Live<StoreConfig>>,
+/// Looks after a store.
+pub struct Upkeep {
+    pub bus: Arc<MessageBus>,
+    pub config: Arc<Live<StoreConfig>>,
+    /// How long notes are kept: channel, kind, time.
+    pub note_ages: Vec<(String, &'static str, Duration)>,
 }
 
 impl Upkeep {
+    /// Works an hour after the start and every hour from then on, until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = self.go_round() => {}
+        }
+    }
+
     async fn go_round(&self) {
         // What a crash may have left damaged is better found now than in an hour.
         tokio::time::sleep(FIRST_CHECK).await;
@@ -73,20 +78,44 @@ impl Upkeep {
     async fn prune(&self) {
         let config = self.config.get();
         let retain = &config.retain;
-        let rules: [(&str, Option<Duration>, Prune); 3] = [
+        let rules: [(&str, Option<Duration>, Prune); 4] = [
             ("turns", retain.turns.map(Duration::from), retention::prune_turn_steps),
             ("outbox", retain.outbox.map(Duration::from), retention::prune_outbox),
             ("sessions", retain.sessions.map(Duration::from), retention::prune_sessions),
+            ("skipped", Some(SKIPPED), retention::prune_skipped),
         ];
         for (what, keep, prune) in rules {
             let Some(keep) = keep else { continue };
-            let before = now_ms().saturating_sub(millis(keep));
-            match clear(self.store(), prune, before).await {
-                Ok(0) => {}
-                Ok(rows) => tracing::info!(what, rows, "old rows deleted"),
+            self.clear(what, keep, prune).await;
+        }
+        for (channel, kind, keep) in &self.note_ages {
+            let (channel, kind) = (channel.clone(), *kind);
+            let prune =
+                move |connection: &Connection, before| retention::prune_notes(connection, &channel, kind, before);
+            self.clear(kind, *keep, prune).await;
+        }
+    }
+
+    /// Deletes by `prune` what is older than `keep`, in small pieces between which others write.
+    async fn clear<P>(&self, what: &str, keep: Duration, prune: P)
+    where
+        P: Fn(&Connection, i64) -> Result<usize, StoreError> + Clone + Send + 'static,
+    {
+        let before = now_ms().saturating_sub(millis(keep));
+        let mut total = 0;
+        loop {
+            let piece = prune.clone();
+            match self.store().write(Commit::Logged, move |connection| piece(connection, before)).await {
+                Ok(0) => break,
+                Ok(rows) => total += rows,
+                // The gateway is going.
                 Err(StoreError::Closed) => return,
-                Err(error) => tracing::warn!(what, %error, "old rows could not be deleted"),
+                Err(error) => return tracing::warn!(what, %error, "old rows could not be deleted"),
             }
+            tokio::time::sleep(BREATH).await;
+        }
+        if total > 0 {
+            tracing::info!(what, rows = total, "old rows deleted");
         }
     }
 
@@ -149,16 +178,4 @@ impl Upkeep {
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
-async fn clear(store: &Store, prune: Prune, before: i64) -> Result<usize, StoreError> {
-    let mut total = 0;
-    loop {
-        let rows = store.write(Commit::Logged, move |connection| prune(connection, before)).await?;
-        if rows == 0 {
-            return Ok(total);
-        }
-        total += rows;
-        tokio::time::sleep(BREATH).await;
-    }
 }

@@ -49,6 +49,27 @@ pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, 
         .execute(params![before_ms, PIECE])?)
 }
 
+/// Notes of `kind` that `channel` has not written since `before_ms`.
+pub fn prune_notes(connection: &Connection, channel: &str, kind: &str, before_ms: i64) -> Result<usize, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "DELETE FROM notes WHERE (channel, kind, key) IN (
+                SELECT channel, kind, key FROM notes INDEXED BY notes_age
+                WHERE channel = ?1 AND kind = ?2 AND updated_at < ?3 LIMIT ?4)",
+        )?
+        .execute(params![channel, kind, before_ms, PIECE])?)
+}
+
+/// What channels passed over before `before_ms`.
+pub fn prune_skipped(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "DELETE FROM skipped WHERE (channel, source, position) IN (
+                SELECT channel, source, position FROM skipped INDEXED BY skipped_at WHERE at < ?1 LIMIT ?2)",
+        )?
+        .execute(params![before_ms, PIECE])?)
+}
+
 /// The least UUIDv7 of a moment (RFC 9562, section 5.7), as text.
 fn first_uuid_of(ms: i64) -> String {
     let ms = ms.max(0);
@@ -62,7 +83,7 @@ mod tests {
     use super::*;
     use crate::store::inbox::{self, Inserted, NewMessage, State};
     use crate::store::outbox::NewOutbound;
-    use crate::store::{Commit, Store, messages, now_ms, outbox, turn_steps};
+    use crate::store::{Commit, Store, cursors, messages, notes, now_ms, outbox, turn_steps};
 
     fn message(id: Uuid) -> NewMessage {
         let text = |text: &str| text.to_owned();
@@ -117,6 +138,37 @@ mod tests {
         let (left, again, turn) = left;
         assert_eq!(again, Inserted::Known { id: turn, session: "s".to_owned() }, "ids outlive what is pruned");
         assert_eq!(left, ([0, 0, 0], [1, 1, 1]), "too young, then old enough; what is pending stays");
+    }
+
+    #[tokio::test]
+    async fn notes_and_places_passed_over_go_by_their_age() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &crate::store::Connection| -> Result<_, StoreError> {
+            for (kind, key) in [("rate", "ann"), ("rate", "bob"), ("since", "INBOX")] {
+                notes::set(connection, "email", kind, key, "1")?;
+            }
+            notes::set(connection, "other", "rate", "ann", "1")?;
+            connection.execute("UPDATE notes SET updated_at = updated_at - 100000 WHERE key = 'ann'", [])?;
+            let minute_ago = now_ms() - 60_000;
+            let gone = [
+                prune_notes(connection, "email", "rate", minute_ago)?,
+                prune_notes(connection, "email", "since", minute_ago)?,
+            ];
+            let known = |channel, key| Ok::<_, StoreError>(notes::get(connection, channel, "rate", key)?.is_some());
+            let left = [known("email", "ann")?, known("email", "bob")?, known("other", "ann")?];
+            for position in ["1:1", "1:2", "1:3"] {
+                cursors::skip(connection, "email", "INBOX", position, "a list's mail")?;
+            }
+            connection.execute("UPDATE skipped SET at = at - 100000 WHERE position = '1:1'", [])?;
+            let passed = cursors::passed_over(connection, "email", 1)?;
+            let skipped = prune_skipped(connection, minute_ago)?;
+            let (count, last) = cursors::passed_over(connection, "email", 9)?;
+            assert_eq!((last.len(), last[0].reason.as_str()), (2, "a list's mail"));
+            Ok((gone, left, passed.0, passed.1.len(), skipped, count))
+        };
+        let found = store.write(Commit::Logged, look).await.unwrap();
+        assert_eq!(found, ([1, 0], [false, true, true], 3, 1, 1, 2));
     }
 
     #[tokio::test]

@@ -3,8 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use daoyou_channels::email::EmailConfig;
 use daoyou_channels::finding::worst;
 use daoyou_channels::{Finding, Verdict};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -12,16 +14,55 @@ use tokio::time::timeout;
 use super::Inspector;
 use crate::bus::ChannelState;
 use crate::control::InspectError;
+use crate::store::cursors::PassedOver;
+use crate::store::{Connection, cursors, outbox};
+
+const EMAIL: &str = "email";
+/// Of what a channel passed over, so much is shown.
+const PASSED_OVER: u32 = 5;
 
 /// The longest that one channel's test may take.
-const TEST: Duration = Duration::from_secs(20);
+const TEST: Duration = Duration::from_secs(40);
+/// The same of what is not tried by `doctor`.
+const WHOLE_WAY: Duration = Duration::from_secs(120);
 /// How long this machine may take to connect to itself.
 const CONNECT: Duration = Duration::from_secs(2);
 
 impl Inspector {
+    /// Each channel, with what it passed over.
     pub(super) async fn channel_rows(&self) -> Result<Value, InspectError> {
-        let overview = self.overview(i64::MAX, 0).await?;
-        Ok(self.rows(&overview.outbound))
+        let names: Vec<String> = self.names().collect();
+        let look = move |connection: &Connection| {
+            let passed = |name: &String| cursors::passed_over(connection, name, PASSED_OVER);
+            let passed = names.iter().map(passed).collect::<Result<Vec<_>, _>>()?;
+            Ok((outbox::open_by_channel(connection)?, passed))
+        };
+        let (queued, passed) = self.read(look).await?;
+        let mut rows = self.rows(&queued);
+        let mut passed = passed.into_iter();
+        for row in rows.as_array_mut().into_iter().flatten() {
+            let (count, last) = passed.next().unwrap_or_default();
+            row["skipped"] = json!(count);
+            row["last_skipped"] = last.into_iter().map(skipped).collect();
+        }
+        Ok(rows)
+    }
+
+    /// The names of the channels that there are, in the order in which they are listed.
+    fn names(&self) -> impl Iterator<Item = String> {
+        let hooks = self.config.channels.webhook.keys().map(hook);
+        let email = self.has_email().then(|| EMAIL.to_owned());
+        std::iter::once("cli".to_owned()).chain(email).chain(hooks)
+    }
+
+    /// Whether anything is set for e-mail: like a webhook it is listed once it is.
+    fn has_email(&self) -> bool {
+        self.config.channels.email != EmailConfig::default()
+    }
+
+    /// Why the e-mail channel does not run although it is switched on. One that runs keeps the settings that it began with.
+    fn email_rests(&self) -> Option<&'static str> {
+        self.config.channels.email.resting().filter(|_| !self.channels.contains_key(EMAIL))
     }
 
     /// Each channel with its state; `queued` are the undelivered messages by channel.
@@ -34,6 +75,9 @@ impl Inspector {
         };
         let channels = &self.config.channels;
         let mut rows = vec![row("cli", "cli", channels.cli.enabled, Value::Null)];
+        if self.has_email() {
+            rows.push(row(EMAIL, EMAIL, channels.email.enabled, json!(channels.email.allow_from)));
+        }
         for (name, hook) in &channels.webhook {
             rows.push(row(&format!("webhook:{name}"), "webhook", hook.enabled, json!(hook.allow_from)));
         }
@@ -44,6 +88,9 @@ impl Inspector {
     fn state(&self, name: &str, enabled: bool) -> (&'static str, Option<String>) {
         if let Some(Err(error)) = self.channels.get(name) {
             return ("failed", Some(error.clone()));
+        }
+        if let Some(why) = self.email_rests().filter(|_| name == EMAIL) {
+            return ("resting", Some(why.to_owned()));
         }
         let Some(live) = &self.live else { return (if enabled { "down" } else { "off" }, None) };
         match live.health.all().remove(name) {
@@ -56,13 +103,19 @@ impl Inspector {
     }
 
     pub(super) async fn test_channel(&self, wanted: &str) -> Result<Value, InspectError> {
-        let known = || std::iter::once("cli".to_owned()).chain(self.config.channels.webhook.keys().map(hook));
         // A webhook's own name is enough.
-        let Some(name) = known().find(|name| name == wanted || *name == hook(wanted)) else {
-            let known = known().collect::<Vec<_>>().join(", ");
+        let mut known = self.names().chain((wanted == EMAIL).then(|| EMAIL.to_owned()));
+        let Some(name) = known.find(|name| name == wanted || *name == hook(wanted)) else {
+            let known = self.names().collect::<Vec<_>>().join(", ");
             return Err(InspectError::Unknown(format!("there is no channel {wanted:?}; there are {known}")));
         };
-        let checks = self.test(&name).await;
+        let mut checks = self.test(&name).await;
+        // What is broken already is not tried again for a minute.
+        if let Some(Ok(channel)) = self.channels.get(&name)
+            && worst(&checks) != Verdict::Fail
+        {
+            checks.extend(bounded(WHOLE_WAY, channel.test_whole_way()).await);
+        }
         Ok(json!({ "channel": name, "ok": worst(&checks) != Verdict::Fail, "checks": checks }))
     }
 
@@ -70,6 +123,9 @@ impl Inspector {
     pub(super) async fn test(&self, name: &str) -> Vec<Finding> {
         let channel = match self.channels.get(name) {
             None => {
+                if let Some(why) = self.email_rests().filter(|_| name == EMAIL) {
+                    return vec![Finding::warn("consent", why, "set consent_granted = true under [channels.email]")];
+                }
                 let mend = format!("set enabled = true under [channels.{}]", name.replace(':', "."));
                 return vec![Finding::warn("enabled", "it is switched off", mend)];
             }
@@ -96,12 +152,7 @@ impl Inspector {
         if let Some(path) = name.strip_prefix("webhook:").map(|name| format!("/webhook/{name}")) {
             findings.push(self.route(&path).await);
         }
-        match timeout(TEST, channel.test()).await {
-            Ok(own) => findings.extend(own),
-            Err(_) => {
-                findings.push(Finding::fail("test", format!("no end within {TEST:?}"), "look at the gateway's log"));
-            }
-        }
+        findings.extend(bounded(TEST, channel.test()).await);
         findings
     }
 
@@ -159,7 +210,11 @@ impl Inspector {
     }
 
     pub(super) async fn all_channels(&self) -> Vec<Finding> {
-        let tests = self.channels.keys().map(async |name| (name, self.test(name).await));
+        let mut names: Vec<&str> = self.channels.keys().map(String::as_str).collect();
+        if self.email_rests().is_some() {
+            names.push(EMAIL);
+        }
+        let tests = names.into_iter().map(async |name| (name, self.test(name).await));
         let mut all = Vec::new();
         for (name, findings) in futures_util::future::join_all(tests).await {
             let told: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
@@ -172,6 +227,18 @@ impl Inspector {
         }
         all
     }
+}
+
+async fn bounded(limit: Duration, test: impl Future<Output = Vec<Finding>>) -> Vec<Finding> {
+    match timeout(limit, test).await {
+        Ok(findings) => findings,
+        Err(_) => vec![Finding::fail("test", format!("no end within {limit:?}"), "look at the gateway's log")],
+    }
+}
+
+fn skipped(place: PassedOver) -> Value {
+    let at = Timestamp::from_millisecond(place.at).map(|at| at.to_string()).unwrap_or_default();
+    json!({ "source": place.source, "position": place.position, "reason": place.reason, "at": at })
 }
 
 fn hook(name: impl AsRef<str>) -> String {

@@ -18,7 +18,7 @@ use crate::gateway::equip::{Equipment, build_tools};
 use crate::home::Home;
 use crate::llm::Models;
 use crate::store::overview::{Overview, overview};
-use crate::store::{Store, StoreError};
+use crate::store::{Connection, Store, StoreError};
 use crate::tools::{Executor, Replay};
 
 /// Looks at a gateway, or at what would be one, as it is now.
@@ -89,12 +89,20 @@ impl Inspector {
 
     /// The store's part of what is asked.
     pub(super) async fn overview(&self, since: i64, turns: u32) -> Result<Overview, InspectError> {
-        let look = move |connection: &_| overview(connection, since, turns);
+        self.read(move |connection| overview(connection, since, turns)).await
+    }
+
+    /// Looks into the store; where there is none yet, what is found is nothing.
+    pub(super) async fn read<T, F>(&self, look: F) -> Result<T, InspectError>
+    where
+        T: Default + Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
         let failed = |error: StoreError| InspectError::Failed(error.to_string());
         match &self.live {
             Some(live) => live.bus.store().read(look).await.map_err(failed),
             // Looking makes nothing.
-            None if !self.home.database().exists() => Ok(Overview::default()),
+            None if !self.home.database().exists() => Ok(T::default()),
             None => {
                 let store = Store::open(&self.home.database()).map_err(failed)?;
                 let found = store.read(look).await;

@@ -7,3 +7,6 @@ CREATE TABLE notes (
     updated_at INTEGER NOT NULL,
     PRIMARY KEY (channel, kind, key)
 ) WITHOUT ROWID;
+-- What is older than its kind is kept is found without reading the rest.
+CREATE INDEX notes_age ON notes (channel, kind, updated_at);
+CREATE INDEX skipped_at ON skipped (at);
