@@ -65,6 +65,15 @@ impl Trust {
         }
     }
 
+    /// For comparison: the more is trusted, the higher.
+    pub fn rank(self) -> u8 {
+        match self {
+            Self::Untrusted => 0,
+            Self::Known => 1,
+            Self::Owner => 2,
+        }
+    }
+
     /// Reads the store's word; an unknown one is the least trusted.
     pub fn parse(word: &str) -> Self {
         match word {
@@ -77,6 +86,10 @@ impl Trust {
 
 /// In a message's metadata: the model that is to answer it, when that is not the session's.
 pub const MODEL_KEY: &str = "model";
+
+/// In the metadata of an [`OutboundMessage`] that answers none: what it is about, on one line. For channels that have
+/// such a thing.
+pub const SUBJECT_KEY: &str = "subject";
 
 /// A file that came with, or goes with, a message. The bytes lie on disk, synced, before the message is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

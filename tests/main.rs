@@ -48,4 +48,5 @@ mod soak;
 mod store;
 mod terminal;
 mod turn;
+mod untrusted;
 mod webhook;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::gateway::Message;
-use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::invariants::{Witness, check, open, wait_settled};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config};
 
 /// Its message goes out once, under an id of its own, before the reply, also when the process dies around it.
@@ -65,4 +65,30 @@ async fn a_message_to_nowhere_is_a_dead_letter() {
     let told = model.requests()[1]["messages"].to_string();
     assert!(told.contains("needs a chat_id"), "{told}");
     check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+}
+
+/// Files of the workspace go along by name, with the subject that the model gives; what is no such file is not sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_go_along() {
+    let model = Model::start().await;
+    let send = |paths: &[&str]| json!({"content": "here it is", "subject": "The report", "attachments": paths});
+    let (good, bad) = (send(&["out/report.pdf"]), send(&["../config.toml"]));
+    model.on("send it", [Reply::tool("message", &good), Reply::tool("message", &bad), Reply::text("sent")]);
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink))).await;
+    std::fs::create_dir(gateway.workspace().join("out")).unwrap();
+    std::fs::write(gateway.workspace().join("out/report.pdf"), "%PDF").unwrap();
+    let id = gateway.accept("in", &Message::new("send it").chat("c")).await;
+    sink.wait_reply(&id).await;
+    wait_settled(&gateway.database()).await;
+    let posts = sink.posts();
+    assert_eq!(posts.len(), 2);
+    let expected = json!([{"name": "report.pdf", "media_type": "application/pdf", "size": 4}]);
+    assert_eq!((posts[0].data("content"), &posts[0].body["data"]["attachments"]), ("here it is", &expected));
+    assert_eq!(posts[1].body["data"].get("attachments"), None);
+    let told = model.requests()[2]["messages"].to_string();
+    assert!(told.contains("outside the workspace"), "{told}");
+    let sql = "SELECT body FROM outbox ORDER BY seq LIMIT 1";
+    let body: String = open(&gateway.database()).unwrap().query_row(sql, [], |row| row.get(0)).unwrap();
+    assert!(body.contains(r#""subject":"The report""#) && body.contains("out/report.pdf"), "{body}");
 }

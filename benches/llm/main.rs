@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use daoyou::llm::{ChatMessage, ChatRequest, ChatResponse, Measured, NoDeltas, SseReader, ToolCall, ToolSpec};
+use daoyou::llm::{ChatMessage, ChatRequest, ChatResponse, Images, Measured, NoDeltas, SseReader, ToolCall, ToolSpec};
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use serde_json::{Value, json};
@@ -128,6 +128,7 @@ mod request {
             model: "measured".to_owned(),
             system: "You are a helpful assistant. ".repeat(100).into(),
             messages: (0..messages).map(message).collect(),
+            images: Images::default(),
             tools: tools(),
             temperature: Some(0.1),
             max_tokens: Some(8_192),

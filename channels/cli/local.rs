@@ -16,6 +16,10 @@ pub(super) enum Local {
 impl Local {
     /// Reads a line; `None` when it is for the gateway.
     pub(super) fn parse(line: &str) -> Option<Self> {
+        // Text below a command is a message, which must not be lost.
+        if line.contains('\n') {
+            return None;
+        }
         let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let argument = argument.trim();
         Some(match name.to_ascii_lowercase().as_str() {
@@ -43,6 +47,7 @@ mod tests {
             ("/session", None),
             ("/session cli:x", Some(Local::Move("cli:x".into()))),
             ("/additional", None),
+            ("/exit\nis what I typed", None),
             ("/help", None),
             ("exit", None),
         ] {

@@ -1,5 +1,6 @@
 //! What a turn looks like on a screen: events and messages in, text to print out.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use unicode_width::UnicodeWidthStr;
@@ -15,7 +16,8 @@ use super::screen::Screen;
 use super::spinner::{frame, span};
 use super::words::{Language, Words, fill};
 use crate::event::TurnEvent;
-use crate::message::{OutboundMessage, SessionKey};
+use crate::message::{Attachment, OutboundMessage, SessionKey};
+use crate::settings::ByteSize;
 
 // What is shown, not what is kept.
 const MAX_THINKING_CHARS: usize = 1_000;
@@ -27,6 +29,16 @@ const MAX_STREAMED: usize = 4 << 20;
 const MIN_CALL: usize = 8;
 
 const BOT: &str = "Bot> ";
+
+/// What a message says, and below it the files that go along: where they lie, as they lie on this machine.
+fn with_files(message: &OutboundMessage) -> Cow<'_, str> {
+    if message.attachments.is_empty() {
+        return Cow::Borrowed(&message.content);
+    }
+    let line = |file: &Attachment| format!("- {} ({})", clean_line(&file.path), ByteSize(file.size));
+    let lines: Vec<String> = message.attachments.iter().map(line).collect();
+    Cow::Owned(format!("{}\n\n{}", message.content.trim_end(), lines.join("\n")))
+}
 
 /// Draws one conversation.
 pub(super) struct Painter {
@@ -155,8 +167,9 @@ impl Painter {
 
     /// Draws a message that is no answer to what was written here; what is being drawn goes on below it.
     pub(super) fn message(&mut self, message: &OutboundMessage, here: &SessionKey) -> String {
+        let content = with_files(message);
         if !self.style.live {
-            return self.bare(&message.content);
+            return self.bare(&content);
         }
         self.below = None;
         let lifted = match self.at {
@@ -166,7 +179,7 @@ impl Painter {
         };
         let from = clean_line(message.session.as_str());
         let lead = if message.session == *here { BOT.to_owned() } else { format!("Bot ({from})> ") };
-        lifted + &self.whole(&message.content, message.error.is_some(), &lead)
+        lifted + &self.whole(&content, message.error.is_some(), &lead)
     }
 
     /// The conversation is over, perhaps in the middle of a turn.

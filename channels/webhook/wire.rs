@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::services::Draft;
 use crate::http_error::HttpError;
 use crate::inbox::{MessageState, MessageStatus, Reply};
-use crate::message::{ErrorInfo, OutboundMessage, SessionKey};
+use crate::message::{Attachment, ErrorInfo, OutboundMessage, SessionKey};
 
 /// The longest `id`, `chat_id`, `sender` and `session`, in characters.
 pub const MAX_NAME_CHARS: usize = 256;
@@ -135,8 +135,24 @@ struct CallbackData<'a> {
     session: &'a SessionKey,
     chat_id: &'a str,
     content: &'a str,
+    /// Files that go along, by name: their bytes stay in the workspace.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attachments: Vec<NamedFile<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a ErrorInfo>,
+}
+
+#[derive(Serialize)]
+struct NamedFile<'a> {
+    name: &'a str,
+    media_type: &'a str,
+    size: u64,
+}
+
+impl<'a> From<&'a Attachment> for NamedFile<'a> {
+    fn from(file: &'a Attachment) -> Self {
+        Self { name: &file.name, media_type: &file.media_type, size: file.size }
+    }
 }
 
 impl<'a> From<&'a OutboundMessage> for CallbackBody<'a> {
@@ -151,6 +167,7 @@ impl<'a> From<&'a OutboundMessage> for CallbackBody<'a> {
                 session: &message.session,
                 chat_id: &message.chat_id,
                 content: &message.content,
+                attachments: message.attachments.iter().map(NamedFile::from).collect(),
                 error: message.error.as_ref(),
             },
         }

@@ -12,7 +12,7 @@ use super::progress::Progress;
 use super::spending;
 use super::turn::Turn;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, ToolSpec, Usage, mend_messages};
+use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, Images, ToolSpec, Usage, mend_messages};
 use crate::tools::ToolContext;
 
 impl Turn<'_> {
@@ -29,6 +29,7 @@ impl Turn<'_> {
         let request = ChatRequest {
             model: self.model.current().model,
             system: self.system.clone(),
+            images: self.images().await,
             messages,
             tools,
             temperature: self.temperature,
@@ -60,7 +61,23 @@ impl Turn<'_> {
         self.meter.model_used(provider, model, input_tokens, output_tokens, cached_tokens);
         Ok(response)
     }
+
+    /// The pictures of the conversation, read once; none where nobody who may be asked is shown any.
+    async fn images(&self) -> Images {
+        let has_images =
+            |message: &ChatMessage| matches!(message, ChatMessage::User { images, .. } if !images.is_empty());
+        if !self.conversation.iter().any(has_images) {
+            return Images::default();
+        }
+        let load = async {
+            if self.model.sees().await { self.gallery.load(&self.conversation).await } else { Images::default() }
+        };
+        self.images.get_or_init(|| load).await.clone()
+    }
 }
+
+/// About what a picture costs, in tokens.
+const IMAGE_TOKENS: usize = 1_500;
 
 /// Tells the flight recorder when the wait for the model is over: from its first word on, this process works.
 struct FirstWord<'a> {
@@ -89,12 +106,13 @@ impl DeltaSink for FirstWord<'_> {
 /// What a response cost, where its service does not say: limits hold all the same.
 pub(super) fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
     let tokens_of = |message: &ChatMessage| match message {
-        ChatMessage::User { content } | ChatMessage::Tool { content, .. } => estimate_tokens(content),
+        ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => estimate_tokens(content),
         ChatMessage::Assistant { content, tool_calls, .. } => {
             estimate_tokens(content) + tool_calls.iter().map(|call| estimate_tokens(&call.arguments)).sum::<usize>()
         }
     };
-    let input = estimate_tokens(&request.system) + request.messages.iter().map(tokens_of).sum::<usize>();
+    let images = request.images.len() * IMAGE_TOKENS;
+    let input = images + estimate_tokens(&request.system) + request.messages.iter().map(tokens_of).sum::<usize>();
     let calls = response.tool_calls.iter().map(|call| estimate_tokens(&call.arguments)).sum::<usize>();
     let output = estimate_tokens(&response.text) + calls;
     let count = |tokens| u64::try_from(tokens).unwrap_or(u64::MAX);

@@ -75,6 +75,10 @@ impl Turn<'_> {
     }
 
     async fn outcome_of(&self, call: &ToolCall, interrupted: bool, progress: &Shared<'_>) -> ToolOutcome {
+        // Before anything is noted of it: it is not started, and no result that was kept is given instead.
+        if let Some(error) = self.tools.refusal(call, &self.tool_context) {
+            return ToolResult::failed(error).into();
+        }
         let once = self.tools.replay_of(call) == Some(Replay::Once);
         if once && interrupted {
             return ToolResult::failed(INTERRUPTED).into();

@@ -14,8 +14,8 @@ use super::ending::said;
 use super::progress::{ContextStep, OpenCall, Progress, StepBody};
 use super::{Orchestrator, Orchestrators};
 use crate::llm::{
-    ChatMessage, ChatRequest, ChatResponse, DeltaSink, LlmError, ModelChoice, NoDeltas, Provider, ToolCall, ToolSpec,
-    check_messages, mend_messages, openai_request,
+    ChatMessage, ChatRequest, ChatResponse, DeltaSink, Images, LlmError, ModelChoice, NoDeltas, Provider, ToolCall,
+    ToolSpec, check_messages, mend_messages, openai_request,
 };
 use crate::store::turn_steps::{self, StepRow};
 use crate::store::{Commit, Store, messages};
@@ -168,6 +168,7 @@ fn request(messages: Vec<ChatMessage>) -> ChatRequest {
         model: "m".to_owned(),
         system: "Be kind.".into(),
         messages,
+        images: Images::default(),
         tools: vec![tool].into(),
         temperature: None,
         max_tokens: None,
@@ -188,7 +189,7 @@ fn anthropic_takes(messages: &[ChatMessage]) -> Result<(), String> {
         let mut has_text = false;
         for message in chunk {
             match message {
-                ChatMessage::User { content } if content.trim().is_empty() => return Err("no text".to_owned()),
+                ChatMessage::User { content, .. } if content.trim().is_empty() => return Err("no text".to_owned()),
                 ChatMessage::User { .. } => has_text = true,
                 ChatMessage::Tool { .. } if has_text => return Err("a result behind text".to_owned()),
                 ChatMessage::Tool { call_id, .. } if !open.remove(call_id.as_str()) => {
@@ -271,7 +272,7 @@ async fn live(store: &Store, session: &str, plans: Vec<Plan>) {
                 let head = messages::session(connection, &key)?;
                 let (from, rows) = choose(connection, &key, &head, window)?;
                 let (to, system, model) = (head.next_seq, String::new(), String::new());
-                let context = ContextStep { system, from, to, user: question, model, squeezed: 0 };
+                let context = ContextStep { system, from, to, user: question, images: Vec::new(), model, squeezed: 0 };
                 assert_eq!(rows, choose_again(connection, &key, &context)?, "a restart gives the same");
                 assert!(rows.len() <= window.messages as usize, "{} of {window:?}", rows.len());
                 Ok((read_messages(&rows)?, context))
@@ -290,7 +291,7 @@ async fn live(store: &Store, session: &str, plans: Vec<Plan>) {
         }
         let progress = Progress::read(&running.journal()).unwrap();
         let key = session.to_owned();
-        let said = said(&user, progress, "stopped", "the reply");
+        let said = said(&ChatMessage::user(user), progress, "stopped", "the reply");
         store
             .write(Commit::Logged, move |connection| {
                 let bodies = said.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));

@@ -5,12 +5,14 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use daoyou_channels::SessionKey;
 use daoyou_channels::settings::Span;
-use daoyou_channels::{SessionKey, Trust};
 use futures_util::FutureExt;
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::attached;
 use super::context::{self, Window};
 use super::error::{ErrorCode, TurnError};
 use super::flight::FlightSlot;
@@ -126,11 +128,12 @@ impl Conversing<'_> {
         let (system, system_hash) = runner.system.current();
         if self.progress.context.is_none() {
             let (to, system) = (head.next_seq, system_hash.to_string());
-            self.note(ContextStep { system, from, to, user: text, model: self.model.clone(), squeezed: 0 }).await;
+            let images = attached::images(&run.started.rows);
+            let model = self.model.clone();
+            self.note(ContextStep { system, from, to, user: text, images, model, squeezed: 0 }).await;
         }
         let ended = loop {
-            let user = self.progress.context.as_ref().map(|context| context.user.clone()).unwrap_or_default();
-            history.push(ChatMessage::User { content: user });
+            history.extend(self.progress.context.as_ref().map(ContextStep::message));
             let turn = runner.turn(run, self.around, &chain, std::mem::take(&mut history), system.clone());
             let ended = self.attend(turn).await;
             self.model = chain.current().to_string();
@@ -214,6 +217,8 @@ impl LaneRunner {
             prices: &self.models,
             temperature: self.config.temperature,
             max_tokens: self.config.max_tokens,
+            gallery: &self.gallery,
+            images: OnceCell::new(),
             tools: &self.tools,
             tool_context: ToolContext {
                 session: session.clone(),
@@ -221,7 +226,7 @@ impl LaneRunner {
                 call_id: String::new(),
                 channel: last.channel.clone(),
                 chat_id: last.chat_id.clone(),
-                trust: Trust::parse(&last.trust),
+                trust: context::least_trust(&started.rows),
                 cancel: started.cancel.child_token(),
             },
             limits: TurnLimits { iterations: self.config.max_iterations, tokens: self.config.max_turn_tokens },

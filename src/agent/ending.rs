@@ -24,7 +24,7 @@ pub enum Append {
     /// The user's message, what the journal holds after it, with open calls closed by `reason`, and the reply. The
     /// journal is read within the commit, so that a step written at the last moment is not missed.
     Turn {
-        user: String,
+        user: ChatMessage,
         reason: &'static str,
     },
 }
@@ -111,7 +111,7 @@ impl Ending {
         &self,
         connection: &Connection,
         session: &str,
-        user: &str,
+        user: &ChatMessage,
         reason: &str,
     ) -> Result<(), StoreError> {
         let steps = turn_steps::of_turn(connection, self.turn)?;
@@ -159,9 +159,9 @@ impl Ending {
 }
 
 /// What a turn adds to its session: the user's message, what was done with open calls closed by `reason`, the reply.
-pub(super) fn said(user: &str, mut progress: Progress, reason: &str, reply: &str) -> Vec<ChatMessage> {
+pub(super) fn said(user: &ChatMessage, mut progress: Progress, reason: &str, reply: &str) -> Vec<ChatMessage> {
     progress.close_calls(reason);
-    let mut said = vec![ChatMessage::user(user)];
+    let mut said = vec![user.clone()];
     said.extend(progress.messages);
     said.push(ChatMessage::assistant(reply));
     for message in &mut said {

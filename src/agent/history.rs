@@ -26,7 +26,7 @@ pub fn lines(rows: &[MessageRow], count: usize, zone: &TimeZone, phrases: &Phras
         // One that cannot be read is no reason to show none.
         let Ok(mut said) = read_messages(std::slice::from_ref(row)) else { continue };
         let (who, text) = match said.pop() {
-            Some(ChatMessage::User { content }) => (phrases.said_by_user, written(&content).to_owned()),
+            Some(ChatMessage::User { content, .. }) => (phrases.said_by_user, written(&content).to_owned()),
             Some(ChatMessage::Assistant { content, .. }) => (phrases.said_by_agent, content),
             _ => continue,
         };

@@ -7,6 +7,7 @@ use async_channel::Sender;
 use async_trait::async_trait;
 use daoyou_channels::SessionKey;
 use daoyou_channels::backoff::Backoff;
+use daoyou_channels::message::SUBJECT_KEY;
 use uuid::Uuid;
 
 use super::progress::StepBody;
@@ -130,7 +131,7 @@ impl Journal for StoreJournal<'_> {
 
 fn draft_of(effect: &Effect, turn: Uuid, session: &SessionKey) -> OutboundDraft {
     match effect {
-        Effect::Message { channel, chat_id, content } => OutboundDraft {
+        Effect::Message { channel, chat_id, content, attachments, subject } => OutboundDraft {
             turn,
             slot: String::new(),
             channel: channel.clone(),
@@ -139,8 +140,8 @@ fn draft_of(effect: &Effect, turn: Uuid, session: &SessionKey) -> OutboundDraft 
                 content: content.clone(),
                 session: session.clone(),
                 in_reply_to: None,
-                attachments: Vec::new(),
-                metadata: serde_json::Map::new(),
+                attachments: attachments.clone(),
+                metadata: subject.iter().map(|subject| (SUBJECT_KEY.to_owned(), subject.as_str().into())).collect(),
                 error: None,
             },
         },

@@ -18,6 +18,7 @@ use super::conversing::{Conversing, Panicked, Run, Started, TurnEnd};
 use super::ending::{Append, Ending, since};
 use super::error::{ErrorCode, TurnError};
 use super::flight::{FlightRecorder, FlightSlot};
+use super::gallery::Gallery;
 use super::journal::StoreJournal;
 use super::lanes::Company;
 use super::middleware::{Context, Middleware, TurnRequest};
@@ -28,10 +29,10 @@ use super::slash::{Answered, SessionChange, Slash, SlashCommands};
 use super::turn::Answer;
 use super::waiting::WaitingRoom;
 use super::watch::Watch;
-use super::{AgentConfig, QueueMode};
+use super::{AgentConfig, QueueMode, attached};
 use crate::bus::MessageBus;
 use crate::crash;
-use crate::llm::{Models, costs_in_words};
+use crate::llm::{ChatMessage, Models, costs_in_words};
 use crate::metrics::Phase;
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::turn_steps;
@@ -54,6 +55,7 @@ pub struct LaneRunner {
     pub orchestrators: Orchestrators,
     pub tools: Arc<Executor>,
     pub system: SystemPrompt,
+    pub gallery: Gallery,
     pub slash: Arc<SlashCommands>,
     pub phrases: &'static Phrases,
     pub cancels: Cancels,
@@ -220,8 +222,11 @@ impl LaneRunner {
         // Nothing of a message that is given up goes into the session: revived, it is answered as if it had come then.
         let is_given_up = code == Some(ErrorCode::Unavailable);
         let user = match progress.and_then(|progress| progress.context.as_ref()) {
-            Some(context) => context.user.clone(),
-            None => context::user_text(&started.rows, &self.timezone),
+            Some(context) => context.message(),
+            None => ChatMessage::User {
+                content: context::user_text(&started.rows, &self.timezone),
+                images: attached::images(&started.rows),
+            },
         };
         Ending {
             turn: started.turn,

@@ -31,9 +31,11 @@ mod turn;
 mod orchestrators;
 
 mod asking;
+mod attached;
 mod call_ids;
 mod calling;
 mod compact;
+mod gallery;
 mod watch;
 
 #[cfg(test)]
@@ -50,6 +52,7 @@ pub use config::{AgentConfig, Locale, Orchestrator, QueueMode};
 pub use context::SystemPrompt;
 pub use error::{ErrorClass, ErrorCode, TurnError};
 pub use flight::FlightRecorder;
+pub use gallery::Gallery;
 pub use lane::LaneRunner;
 pub use middleware::{
     BudgetConfig, CacheConfig, Kept, Middleware, MiddlewareName, Parts as MiddlewareParts, RateLimitConfig,

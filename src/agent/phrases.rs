@@ -22,6 +22,8 @@ pub struct Phrases {
     pub poison: &'static str,
     pub no_model: &'static str,
     pub unknown_command: &'static str,
+    /// The text that stood below a command.
+    pub below_command: &'static str,
     pub help: &'static str,
     pub model_is: &'static str,
     pub model_set: &'static str,
@@ -101,6 +103,7 @@ static EN: Phrases = Phrases {
     poison: "This message stopped the gateway each time I worked on it, so I have set it aside. The owner can see it with `daoyou queue list`.",
     no_model: "The model {} cannot be used: {}",
     unknown_command: "Unknown command {}.",
+    below_command: "What stood below the command was not read; send it as a message of its own: {}",
     help: "**daoyou commands**\n\
         - `/new` - start a new session; what was said is archived\n\
         - `/stop` - stop what is running\n\
@@ -175,6 +178,7 @@ static ZH: Phrases = Phrases {
     poison: "这条消息每次处理都会使网关停止，因此已被搁置。所有者可用 `daoyou queue list` 查看。",
     no_model: "无法使用模型 {}：{}",
     unknown_command: "未知命令 {}。",
+    below_command: "命令下面的文字没有读取，请另发一条消息：{}",
     help: "**daoyou 命令**\n\
         - `/new` - 开启新会话，归档此前的对话\n\
         - `/stop` - 停止正在运行的任务\n\

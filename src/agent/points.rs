@@ -91,7 +91,7 @@ fn first_words(line: &PointLine) -> String {
     };
     // One that cannot be read is no reason to show no list.
     match read_messages(std::slice::from_ref(&row)).ok().and_then(|mut said| said.pop()) {
-        Some(ChatMessage::User { content }) => shorten(written(&content), WORDS),
+        Some(ChatMessage::User { content, .. }) => shorten(written(&content), WORDS),
         _ => String::new(),
     }
 }

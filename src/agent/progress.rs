@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::repeats::Repeats;
 use super::spending::Spending;
-use crate::llm::{ChatMessage, ChatResponse, ToolCall, Usage};
+use crate::llm::{ChatMessage, ChatResponse, ImageRef, ToolCall, Usage};
 use crate::store::turn_steps::{self, StepRow};
 use crate::tools::ToolResult;
 
@@ -23,11 +23,21 @@ pub struct ContextStep {
     pub to: i64,
     /// The message itself, as the model reads it.
     pub user: String,
+    /// The pictures that came with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageRef>,
     /// `PROVIDER/MODEL`.
     pub model: String,
     /// How often the conversation was made smaller, as the model would not take it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub squeezed: u8,
+}
+
+impl ContextStep {
+    /// The message itself.
+    pub fn message(&self) -> ChatMessage {
+        ChatMessage::User { content: self.user.clone(), images: self.images.clone() }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]

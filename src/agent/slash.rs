@@ -29,18 +29,60 @@ pub struct Slash {
     /// Lower case, without the slash.
     pub name: String,
     pub argument: String,
+    /// What stands below its line, without a signature: it is not carried out.
+    pub below: String,
 }
 
 impl Slash {
-    /// Reads `/name argument`; anything else, such as a path, is for the model.
+    /// Reads `/name argument` in the first line; anything else, such as a path, is for the model. So is a text that only
+    /// begins with such a word: one that is no command, with more below it.
     pub fn parse(content: &str) -> Option<Self> {
-        let line = content.trim();
+        let content = content.trim();
+        let (line, below) = content.split_once('\n').unwrap_or((content, ""));
         let rest = line.strip_prefix('/')?;
         let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
         let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_' || c == '-');
-        is_name.then(|| Self { name: name.to_ascii_lowercase(), argument: argument.trim().to_owned() })
+        let (name, below) = (name.to_ascii_lowercase(), without_signature(below));
+        let is_command = is_name && (below.is_empty() || COMMANDS.contains(&name.as_str()));
+        is_command.then(|| Self { name, argument: argument.trim().to_owned(), below: below.to_owned() })
+    }
+
+    /// What whoever wrote text below a command is told of it.
+    fn of_below(&self, phrases: &Phrases) -> Option<String> {
+        let text = Some(&self.below).filter(|below| !below.is_empty())?;
+        Some(fill(phrases.below_command, &[&history::shorten(text, MAX_BELOW)]))
     }
 }
+
+/// Text up to a signature (RFC 3676, section 4.3; some programs lose the space), trimmed.
+fn without_signature(text: &str) -> &str {
+    let mut end = 0;
+    for line in text.split_inclusive('\n') {
+        if line.trim_end() == "--" {
+            break;
+        }
+        end += line.len();
+    }
+    text[..end].trim()
+}
+
+/// All commands, those of the terminal too.
+const COMMANDS: [&str; 12] = [
+    "checkpoint",
+    "cost",
+    "help",
+    "history",
+    "model",
+    "new",
+    "restore",
+    "session",
+    "skills",
+    "status",
+    "stop",
+    "tools",
+];
+/// How much is repeated of a text that stood below a command, in characters.
+const MAX_BELOW: usize = 200;
 
 /// What a command changes about its session, committed with its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +148,14 @@ pub struct SlashCommands {
 impl SlashCommands {
     /// The answer to a command, which is the message of `row`; `configured` is `agent.model`.
     pub async fn answer(&self, command: &Slash, row: &InboxRow, configured: &str) -> Result<Answered, StoreError> {
+        let mut answered = self.carry_out(command, row, configured).await?;
+        if let Some(below) = command.of_below(self.phrases) {
+            answered.reply = format!("{}\n\n{below}", answered.reply);
+        }
+        Ok(answered)
+    }
+
+    async fn carry_out(&self, command: &Slash, row: &InboxRow, configured: &str) -> Result<Answered, StoreError> {
         let session = row.session.as_str();
         let in_terminal = row.channel == TERMINAL;
         let reply = match command.name.as_str() {
@@ -239,6 +289,10 @@ impl PastLane for Live<SlashCommands> {
         }
     }
 
+    fn unread(&self, message: &InboundMessage) -> Option<String> {
+        Slash::parse(&message.content)?.of_below(self.get().phrases)
+    }
+
     fn stopped(&self, something_ran: bool) -> String {
         let phrases = self.get().phrases;
         if something_ran { phrases.stopped } else { phrases.nothing_to_stop }.to_owned()
@@ -260,17 +314,35 @@ mod tests {
     #[test]
     fn only_a_word_behind_a_slash_is_a_command() {
         for (content, expected) in [
-            ("/help", Some(("help", ""))),
-            ("  /Model  openai/gpt-4o ", Some(("model", "openai/gpt-4o"))),
-            ("/new\nand more", Some(("new", "and more"))),
+            ("/help", Some(("help", "", ""))),
+            ("  /Model  openai/gpt-4o ", Some(("model", "openai/gpt-4o", ""))),
+            ("/new\nand more", Some(("new", "", "and more"))),
+            ("/stop\r\n\r\n-- \r\nAnn\r\nACME Ltd.\r\n", Some(("stop", "", ""))),
+            ("/model a/b\n--\nAnn", Some(("model", "a/b", ""))),
+            ("/status please\n\nthanks\n-- \nAnn", Some(("status", "please", "thanks"))),
+            ("/nonsense", Some(("nonsense", "", ""))),
+            ("/nonsense\n-- \nAnn", Some(("nonsense", "", ""))),
+            ("/todo\n- eggs\n- milk", None),
             ("/etc/hosts is missing", None),
             ("/", None),
+            ("/\nhelp", None),
             ("hello /help", None),
+            ("hello\n/help", None),
             ("/1st", None),
         ] {
             let parsed = Slash::parse(content);
-            let parsed = parsed.as_ref().map(|slash| (slash.name.as_str(), slash.argument.as_str()));
+            let parsed = parsed.as_ref();
+            let parsed = parsed.map(|slash| (slash.name.as_str(), slash.argument.as_str(), slash.below.as_str()));
             assert_eq!(parsed, expected, "{content:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_that_help_names_is_known() {
+        for locale in [crate::agent::Locale::En, crate::agent::Locale::Zh] {
+            let named = Phrases::of(locale).help.lines().filter_map(|line| line.trim_start().strip_prefix("- `/"));
+            let named: Vec<_> = named.filter_map(|line| line.split([' ', '`']).next()).collect();
+            assert!(named.len() >= 10 && named.iter().all(|name| COMMANDS.contains(name)), "{named:?}");
         }
     }
 }

@@ -4,15 +4,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::OnceCell;
+
 use super::error::{ErrorCode, TurnError};
 use super::flight::FlightSlot;
+use super::gallery::Gallery;
 use super::journal::Journal;
 use super::middleware::{Context, Middleware};
 use super::phrases::{Phrases, fill};
 use super::progress::{Progress, StepBody};
 use super::think;
 use super::watch::Watch;
-use crate::llm::{Chain, ChatMessage, ChatResponse, Models};
+use crate::llm::{Chain, ChatMessage, ChatResponse, Images, Models};
 use crate::metrics::TurnMeter;
 use crate::tools::{Executor, ToolContext};
 
@@ -32,6 +35,9 @@ pub struct Turn<'a> {
     /// What was said before, and this message last.
     pub conversation: Vec<ChatMessage>,
     pub model: &'a Chain,
+    /// Where the conversation's pictures are read, and those that were.
+    pub gallery: &'a Gallery,
+    pub images: OnceCell<Images>,
     /// What models cost.
     pub prices: &'a Models,
     pub temperature: Option<f64>,

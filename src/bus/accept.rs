@@ -20,8 +20,10 @@ const EXTERNAL_ID_LIMIT: usize = 1_024;
 
 /// What a message that starts no turn gets.
 enum OnTheSpot {
-    /// `/stop`: the running turn ends.
-    Stop,
+    /// `/stop`: the running turn ends. With what is said of the rest of the message.
+    Stop {
+        unread: Option<String>,
+    },
     Reply(String),
 }
 
@@ -97,9 +99,12 @@ impl MessageBus {
             return self.answer(OnTheSpot::Reply(reply), message, alongside).await;
         }
         match self.past_lane.order(&message) {
-            Some(Order::Stop) => self.answer(OnTheSpot::Stop, message, alongside).await,
+            Some(Order::Stop) => {
+                let unread = self.past_lane.unread(&message);
+                self.answer(OnTheSpot::Stop { unread }, message, alongside).await
+            }
             Some(Order::Status) => {
-                let status = self.past_lane.status(self).await;
+                let status = with_unread(self.past_lane.status(self).await, self.past_lane.unread(&message));
                 self.answer(OnTheSpot::Reply(status), message, alongside).await
             }
             None => self.queue(message, alongside).await,
@@ -179,9 +184,9 @@ impl MessageBus {
                 return Ok((told, None));
             }
             let (cancelled, content) = match with {
-                OnTheSpot::Stop => {
+                OnTheSpot::Stop { unread } => {
                     let cancelled = inbox::cancel_current(connection, &row.session)?;
-                    (cancelled, past_lane.stopped(cancelled.is_some()))
+                    (cancelled, with_unread(past_lane.stopped(cancelled.is_some()), unread))
                 }
                 OnTheSpot::Reply(content) => (None, content),
             };
@@ -256,6 +261,13 @@ fn reply_to(turn: Uuid, message: InboundMessage, content: String) -> OutboundDra
             metadata: message.metadata,
             error: None,
         },
+    }
+}
+
+fn with_unread(reply: String, unread: Option<String>) -> String {
+    match unread {
+        Some(unread) => format!("{reply}\n\n{unread}"),
+        None => reply,
     }
 }
 

@@ -19,7 +19,11 @@ pub(super) fn keep(
     for note in &alongside.notes {
         notes::set(connection, &note.channel, note.kind, &note.key, &note.value)?;
     }
-    let (Some(content), Some(notices)) = (&alongside.notice, notices) else { return Ok(None) };
+    let Some(content) = &alongside.notice else { return Ok(None) };
+    let Some(notices) = notices else {
+        tracing::warn!(notice = content, "for the owner, who is told nowhere else (owner.notify)");
+        return Ok(None);
+    };
     notices.draft(Uuid::now_v7(), "notice:channel".to_owned(), content.clone()).insert(connection)?;
     Ok(Some(notices.channel.clone()))
 }

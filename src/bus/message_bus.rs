@@ -42,6 +42,11 @@ pub enum Order {
 pub trait PastLane: Send + Sync {
     fn order(&self, message: &InboundMessage) -> Option<Order>;
 
+    /// What the sender is told of the text of an order that was not read; `None` where all of it was.
+    fn unread(&self, _message: &InboundMessage) -> Option<String> {
+        None
+    }
+
     /// What the sender of `/stop` is told.
     fn stopped(&self, something_ran: bool) -> String;
 
@@ -49,7 +54,25 @@ pub trait PastLane: Send + Sync {
     async fn status(&self, bus: &MessageBus) -> String;
 }
 
+/// A message that was given up.
+#[derive(Clone, Copy, Debug)]
+pub struct DeadLetter<'a> {
+    pub turn: Uuid,
+    pub slot: &'a str,
+    pub id: Uuid,
+    pub channel: &'a str,
+    pub chat_id: &'a str,
+    /// Why.
+    pub reason: &'a str,
+}
+
 impl Notices {
+    /// Whether a notice of it may arrive: it goes another way, and is no notice of a notice.
+    fn may_tell_of(&self, letter: &DeadLetter<'_>) -> bool {
+        let goes_the_same_way = self.channel == letter.channel && self.chat_id == letter.chat_id;
+        !goes_the_same_way && !letter.slot.starts_with("notice:")
+    }
+
     pub(super) fn draft(&self, turn: Uuid, slot: String, content: String) -> OutboundDraft {
         let body = OutboundBody {
             content,
@@ -175,13 +198,12 @@ impl MessageBus {
         Ok(id)
     }
 
-    /// Tells the owner that a message to `channel` was given up, where he wants to be told; once an hour for one reason,
-    /// as a receiver that is down makes many. A notice that is given up itself, or that would go the same way, is in the
-    /// log alone.
-    pub async fn notify_dead_letter(&self, turn: Uuid, slot: &str, channel: &str, id: Uuid, reason: &str) {
+    /// Tells the owner that a message was given up, where he wants to be told; once an hour for one reason, as a receiver
+    /// that is down makes many. A notice that is given up itself, or that would go the same way, is in the log alone.
+    pub async fn notify_dead_letter(&self, letter: DeadLetter<'_>) {
+        let DeadLetter { turn, id, channel, reason, .. } = letter;
         let settings = self.settings.get();
-        let to = |to: &&Notices| to.channel != channel && !slot.starts_with("notice:");
-        let Some(notices) = settings.notices.as_ref().filter(to) else { return };
+        let Some(notices) = settings.notices.as_ref().filter(|notices| notices.may_tell_of(&letter)) else { return };
         if !self.told.is_news(channel, reason, Instant::now()) {
             return;
         }
@@ -284,5 +306,26 @@ impl MessageBus {
     /// What this gateway counts; all who work with the bus count there.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_is_told_where_the_notice_goes_another_way() {
+        let notices =
+            Notices { channel: "email".to_owned(), chat_id: "me@example.org".to_owned(), dead_letter: "", loss: "" };
+        for (slot, channel, chat_id, expected) in [
+            ("reply", "webhook:in", "c", true),
+            ("reply", "email", "<thread@example.org>", true),
+            ("tool:3", "email", "me@example.org", false),
+            ("notice:dead:1", "email", "me@example.org", false),
+            ("notice:loss", "webhook:in", "c", false),
+        ] {
+            let letter = DeadLetter { turn: Uuid::nil(), slot, id: Uuid::nil(), channel, chat_id, reason: "550" };
+            assert_eq!(notices.may_tell_of(&letter), expected, "{slot} {channel} {chat_id}");
+        }
     }
 }

@@ -24,5 +24,5 @@ pub use body::{OutboundBody, OutboundDraft, message_of};
 pub use config::{BusSettings, Capacities, Notices};
 pub use events::EventHub;
 pub use health::{ChannelHealth, ChannelState};
-pub use message_bus::{Inbound, MessageBus, Order, PastLane};
+pub use message_bus::{DeadLetter, Inbound, MessageBus, Order, PastLane};
 pub use states::BusInbox;

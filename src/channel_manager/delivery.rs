@@ -6,7 +6,7 @@ use daoyou_channels::backoff::Backoff;
 use daoyou_channels::{Channel, OutboundMessage, Receipt, Resend, SendError};
 use uuid::Uuid;
 
-use crate::bus::{MessageBus, message_of};
+use crate::bus::{DeadLetter, MessageBus, message_of};
 use crate::crash;
 use crate::metrics::Delivered;
 use crate::store::outbox::{self, Pending};
@@ -34,7 +34,9 @@ pub(super) async fn deliver(channel: &dyn Channel, bus: &MessageBus, pending: &P
     };
     let claimed = bus.store().write(Commit::Synced, move |connection| outbox::claim(connection, id, resend)).await?;
     let Some(row) = claimed else { return Ok(Next::Dropped) };
-    let delivery = Delivery { channel, bus, id, turn: row.turn, slot: row.slot.clone(), tries: row.tries };
+    let (turn, tries) = (row.turn, row.tries);
+    let (slot, chat_id) = (row.slot.clone(), row.chat_id.clone());
+    let delivery = Delivery { channel, bus, id, turn, slot, chat_id, tries };
     match message_of(row) {
         Ok(message) => delivery.send(&message).await,
         Err(error) => delivery.end("dead", format!("the row cannot be read: {error}")).await,
@@ -48,6 +50,7 @@ struct Delivery<'a> {
     id: Uuid,
     turn: Uuid,
     slot: String,
+    chat_id: String,
     /// This one included.
     tries: u32,
 }
@@ -105,7 +108,9 @@ impl Delivery<'_> {
         self.record(Commit::Synced, write).await?;
         self.count(if state == "dead" { Delivered::Dead } else { Delivered::Unknown });
         if state == "dead" {
-            self.bus.notify_dead_letter(turn, &self.slot, channel, id, &told).await;
+            let (slot, chat_id) = (self.slot.as_str(), self.chat_id.as_str());
+            let letter = DeadLetter { turn, slot, id, channel, chat_id, reason: &told };
+            self.bus.notify_dead_letter(letter).await;
         }
         Ok(Next::Ended)
     }

@@ -9,7 +9,8 @@ use daoyou_channels::settings::Secret;
 use jiff::tz::TimeZone;
 
 use crate::agent::{
-    FlightRecorder, Kept, LaneRunner, Middleware, MiddlewareParts, Orchestrators, Phrases, SlashCommands, SystemPrompt,
+    FlightRecorder, Gallery, Kept, LaneRunner, Middleware, MiddlewareParts, Orchestrators, Phrases, SlashCommands,
+    SystemPrompt,
 };
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
 use crate::config::{Config, Loaded};
@@ -91,8 +92,9 @@ pub(super) fn lane_runner(
     flight: Arc<FlightRecorder>,
     around: (Secrets, Kept),
 ) -> anyhow::Result<LaneRunner> {
-    let system = SystemPrompt::new(workspace, &config.owner.name)
-        .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
+    let closed = || format!("the workspace {} cannot be opened", workspace.display());
+    let system = SystemPrompt::new(workspace, &config.owner.name).with_context(closed)?;
+    let gallery = Gallery::open(workspace).with_context(closed)?;
     let (secrets, kept) = around;
     let middleware = Middleware::build(&MiddlewareParts {
         config: &config.agent,
@@ -112,6 +114,7 @@ pub(super) fn lane_runner(
         orchestrators: Orchestrators::new(config.agent.orchestrator),
         tools: slash.tools.clone(),
         system,
+        gallery,
         phrases: slash.phrases,
         slash,
         cancels: Arc::default(),
@@ -165,8 +168,25 @@ fn notices(config: &Config) -> Option<Notices> {
         ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id),
         _ => (channel.to_owned(), chat_id),
     };
+    if !runs(config, &channel) {
+        tracing::warn!(
+            channel,
+            "owner.notify names a channel that is not running: what it would be told is in the log alone"
+        );
+        return None;
+    }
     let phrases = Phrases::of(config.agent.locale);
     Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter: phrases.dead_letter, loss: phrases.loss })
+}
+
+/// Whether a channel delivers, as far as the configuration says.
+fn runs(config: &Config, channel: &str) -> bool {
+    let email = &config.channels.email;
+    match channel.split_once(':') {
+        None if channel == "email" => email.enabled && email.consent_granted,
+        None => channel == "cli",
+        Some((_, name)) => config.channels.webhook.get(name).is_some_and(|hook| hook.enabled),
+    }
 }
 
 /// The owner's time zone.

@@ -69,6 +69,15 @@ pub struct Opened {
     pub shown: String,
 }
 
+/// A file that is served, not yet read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// Below the workspace, or the absolute one where those are allowed.
+    pub path: String,
+    /// Bytes.
+    pub size: u64,
+}
+
 /// The workspace, opened once.
 #[derive(Debug)]
 pub struct Jail {
@@ -123,6 +132,28 @@ impl Jail {
     /// # Errors
     /// Whatever makes it a file that is not served; see [`JailError`].
     pub fn read(&self, path: &str) -> Result<Opened, JailError> {
+        let (file, size, place) = self.open_file(path)?;
+        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+        let read = (&file).take(self.max_bytes + 1).read_to_end(&mut bytes);
+        read.map_err(|error| JailError::of(&place.shown, error))?;
+        if bytes.len() as u64 > self.max_bytes {
+            let size = bytes.len() as u64;
+            return Err(JailError::TooLarge { path: place.shown, size, limit: self.max_bytes });
+        }
+        Ok(Opened { bytes, shown: place.shown })
+    }
+
+    /// Whether a file would be read, without reading it.
+    ///
+    /// # Errors
+    /// As [`Jail::read`].
+    pub fn look(&self, path: &str) -> Result<Looked, JailError> {
+        let (_, size, place) = self.open_file(path)?;
+        Ok(Looked { path: place.relative.display().to_string(), size })
+    }
+
+    /// The file, its size, and where it is.
+    fn open_file(&self, path: &str) -> Result<(File, u64, Place), JailError> {
         let place = self.place(path)?;
         let mut options = OpenOptions::new();
         // Without it, opening a pipe would wait for its writer.
@@ -135,14 +166,7 @@ impl Jail {
         let metadata = file.metadata().map_err(|error| JailError::of(&place.shown, error))?;
         self.check(&place.shown, &metadata, place.base.is_none())?;
         self.check_where(&place, &file)?;
-        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
-        let read = (&file).take(self.max_bytes + 1).read_to_end(&mut bytes);
-        read.map_err(|error| JailError::of(&place.shown, error))?;
-        if bytes.len() as u64 > self.max_bytes {
-            let size = bytes.len() as u64;
-            return Err(JailError::TooLarge { path: place.shown, size, limit: self.max_bytes });
-        }
-        Ok(Opened { bytes, shown: place.shown })
+        Ok((file, metadata.len(), place))
     }
 
     /// Replaces a file, or makes it with the folders above it: after a crash it has either its old content or all of the

@@ -9,7 +9,7 @@ mod sandbox;
 mod secrets;
 mod supervisor;
 
-pub use jail::{Jail, JailError, Opened};
+pub use jail::{Jail, JailError, Looked, Opened};
 pub use redact::{mask_url, redact};
 pub use roots::{protected_paths, readable_paths};
 pub use sandbox::{Policy, SandboxStatus, status, try_sockets};

@@ -9,7 +9,7 @@ use crate::cache::Key;
 /// without what is new in each request and does not count.
 pub fn request_key(provider: &str, request: &ChatRequest, as_asked: impl Fn(&str) -> String) -> Option<Key> {
     // Taken apart, so that whatever is added to requests is thought of here.
-    let ChatRequest { model, system, messages, tools, temperature, max_tokens } = request;
+    let ChatRequest { model, system, messages, images, tools, temperature, max_tokens } = request;
     let mut messages = serde_json::to_value(messages).ok()?;
     for message in messages.as_array_mut()? {
         if message["role"] == "user"
@@ -19,7 +19,12 @@ pub fn request_key(provider: &str, request: &ChatRequest, as_asked: impl Fn(&str
         }
     }
     let tools = serde_json::to_value(&**tools).ok()?;
-    let normal = json!([provider, model, &**system, messages, tools, temperature, max_tokens]);
+    let mut normal = json!([provider, model, &**system, messages, tools, temperature, max_tokens]);
+    if !images.is_empty()
+        && let Some(parts) = normal.as_array_mut()
+    {
+        parts.push(json!(images.digests()));
+    }
     Some(Key::of("response", &normal))
 }
 
@@ -28,7 +33,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::llm::{ChatMessage, ToolSpec};
+    use crate::llm::{ChatMessage, Image, Images, ToolSpec};
 
     #[test]
     fn every_part_of_a_request_counts_but_what_is_new_each_time() {
@@ -37,6 +42,7 @@ mod tests {
             system: Arc::from("s"),
             messages: vec![ChatMessage::user("hi at 10:00")],
             tools: Arc::default(),
+            images: Images::default(),
             temperature: Some(0.0),
             max_tokens: None,
         };
@@ -47,6 +53,7 @@ mod tests {
         let later = ChatRequest { messages: vec![ChatMessage::user("hi at 11:00")], ..request() };
         assert_eq!(key("p", &later), usual);
         assert_ne!(key("q", &request()), usual);
+        let picture = |bytes: &[u8]| Images::from_iter([("a.gif".to_owned(), Image::of(bytes).unwrap())]);
         let tool = ToolSpec { name: "t".to_owned(), description: String::new(), parameters: json!({}) };
         for other in [
             ChatRequest { model: "n".to_owned(), ..request() },
@@ -55,8 +62,11 @@ mod tests {
             ChatRequest { tools: Arc::from([tool]), ..request() },
             ChatRequest { temperature: None, ..request() },
             ChatRequest { max_tokens: Some(1), ..request() },
+            ChatRequest { images: picture(b"GIF89a 1"), ..request() },
         ] {
             assert_ne!(key("p", &other), usual, "{other:?}");
         }
+        let [one, other] = [b"GIF89a 1", b"GIF89a 2"].map(|bytes| ChatRequest { images: picture(bytes), ..request() });
+        assert_ne!(key("p", &one), key("p", &other));
     }
 }

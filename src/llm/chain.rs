@@ -81,6 +81,16 @@ impl Chain {
         names
     }
 
+    /// Whether one of them is shown the pictures of a request.
+    pub async fn sees(&self) -> bool {
+        for place in 0..self.fallback.len() + 2 {
+            if self.member(place).await.is_some_and(|choice| choice.provider.sees(&choice.model)) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Asks until one answers; `request.model` is set to each one's. What a failed one has shown is taken back.
     ///
     /// # Errors

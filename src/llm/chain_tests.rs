@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::llm::remote::fake_service::{FakeService, Step, Then, broken_stream, status, stream};
-use crate::llm::{ChatMessage, LlmErrorKind, NoDeltas, OfflineProvider, ProviderConfig};
+use crate::llm::{ChatMessage, Images, LlmErrorKind, NoDeltas, OfflineProvider, ProviderConfig};
 
 const HALF: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
 
@@ -25,6 +25,7 @@ fn request() -> ChatRequest {
         model: String::new(),
         system: "".into(),
         messages: vec![ChatMessage::user("hi")],
+        images: Images::default(),
         tools: Arc::new([]),
         temperature: None,
         max_tokens: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Cost;
+use super::{Cost, ImageRef, Images};
 
 /// One message of the conversation; the system prompt stands beside them in [`ChatRequest`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,9 @@ use super::Cost;
 pub enum ChatMessage {
     User {
         content: String,
+        /// Pictures that came with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<ImageRef>,
     },
     Assistant {
         /// May be empty where there are tool calls.
@@ -32,7 +35,7 @@ pub enum ChatMessage {
 
 impl ChatMessage {
     pub fn user(content: impl Into<String>) -> Self {
-        Self::User { content: content.into() }
+        Self::User { content: content.into(), images: Vec::new() }
     }
 
     pub fn assistant(content: impl Into<String>) -> Self {
@@ -90,6 +93,8 @@ pub struct ChatRequest {
     /// Same bytes from turn to turn, so that the service's cache hits.
     pub system: Arc<str>,
     pub messages: Vec<ChatMessage>,
+    /// The pictures that its messages name, as far as they are sent.
+    pub images: Images,
     /// Empty: the model is told of none.
     pub tools: Arc<[ToolSpec]>,
     pub temperature: Option<f64>,

@@ -85,6 +85,9 @@ pub struct ProviderConfig {
     pub reasoning: ReasoningMode,
     /// How the service is told of tools.
     pub tools: ToolMode,
+    /// Whether its models are shown images; known for known models, and no for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images: Option<bool>,
     /// How many tokens a request and its answer may hold; known for known models.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +113,7 @@ impl Default for ProviderConfig {
             retries: 3,
             reasoning: ReasoningMode::Auto,
             tools: ToolMode::Auto,
+            images: None,
             context_tokens: None,
             price: None,
         }

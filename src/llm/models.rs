@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::remote::{HttpClients, Reach, RemoteProvider};
 use super::services::{OLLAMA, SERVICES, Service};
-use super::{Blame, LlmError, LlmErrorKind, ModelFacts, Price, Provider, ProviderConfig, ProviderKind};
+use super::{Abilities, Blame, LlmError, LlmErrorKind, ModelFacts, Price, Provider, ProviderConfig, ProviderKind};
 
 /// The responder inside this program, as a provider's name.
 pub const OFFLINE: &str = "offline";
@@ -88,6 +88,7 @@ struct Entry {
     /// What the configuration says of its models, which goes before what is known of them.
     price: Option<Price>,
     context_tokens: Option<u32>,
+    images: Option<bool>,
 }
 
 /// Where a provider's key comes from.
@@ -225,7 +226,9 @@ impl Models {
         }
         let known = ModelFacts::known(entry.service, model);
         let price = entry.price.clone().or(known.price);
-        ModelFacts { price, context_tokens: entry.context_tokens.or(known.context_tokens), ..known }
+        let see = |able: Abilities| Abilities { vision: entry.images.unwrap_or(able.vision), ..able };
+        let abilities = known.abilities.map(see);
+        ModelFacts { price, abilities, context_tokens: entry.context_tokens.or(known.context_tokens), ..known }
     }
 
     /// How many tokens the model that `wanted` means holds, as [`resolve`](Self::resolve) reads it, where that is known
@@ -349,6 +352,7 @@ impl Entry {
             key,
             price: config.price.clone(),
             context_tokens: config.context_tokens,
+            images: config.images,
         })
     }
 
@@ -361,6 +365,7 @@ impl Entry {
             service: "",
             price: None,
             context_tokens: None,
+            images: None,
         }
     }
 

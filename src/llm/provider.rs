@@ -42,6 +42,11 @@ pub trait Provider: Send + Sync {
         true
     }
 
+    /// Whether `model` is shown the pictures of a request, as far as is known.
+    fn sees(&self, _model: &str) -> bool {
+        false
+    }
+
     /// Asks once, with the provider's own retries and deadlines inside, and streams to `sink` where it can.
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError>;
 }

@@ -47,7 +47,7 @@ pub fn check(messages: &[ChatMessage]) -> Result<(), Flaw> {
             return flaw(&format!("comes before the result of {:?}", call.id));
         }
         match message {
-            ChatMessage::User { content } if is_blank(content) => return flaw("is empty"),
+            ChatMessage::User { content, .. } if is_blank(content) => return flaw("is empty"),
             ChatMessage::Assistant { content, tool_calls, .. } => {
                 if before.is_none() {
                     return flaw("is the first");
@@ -113,7 +113,9 @@ struct Mender {
 impl Mender {
     fn take(&mut self, message: ChatMessage) {
         match message {
-            ChatMessage::User { content } if is_blank(&content) => self.out.push(ChatMessage::user(NO_TEXT)),
+            ChatMessage::User { content, images } if is_blank(&content) => {
+                self.out.push(ChatMessage::User { content: NO_TEXT.to_owned(), images });
+            }
             ChatMessage::User { .. } => self.out.push(message),
             ChatMessage::Tool { call_id, content, .. } => self.answer(&call_id, content),
             ChatMessage::Assistant { ref content, ref tool_calls, .. } => {
@@ -217,7 +219,7 @@ mod tests {
 
     fn write(messages: &[ChatMessage]) -> String {
         let word = |message: &ChatMessage| match message {
-            ChatMessage::User { content } => match content.as_str() {
+            ChatMessage::User { content, .. } => match content.as_str() {
                 NOT_SHOWN => "(before)".to_owned(),
                 NO_TEXT => "(empty)".to_owned(),
                 GO_ON => "(on)".to_owned(),

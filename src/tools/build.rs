@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use super::exec::ExecTool;
 use super::executor::{Limits, open_spill};
-use super::files::{EditFile, ListDir, ReadFile, WriteFile};
-use super::message::MessageTool;
+use super::files::{EditFile, ListDir, ReadFile, Rooms, WriteFile};
+use super::message::{ATTACHMENT_BYTES, MessageTool};
 use super::parallel::ParallelTool;
 use super::{Executor, Registry, RegistryError, Tool, ToolsConfig};
 use crate::guard::{Jail, protected_paths, sweep_temp};
@@ -45,17 +45,20 @@ pub fn build(config: &ToolsConfig, workspace: &Path, home: &Path, exe: PathBuf) 
     if std::fs::canonicalize(home).is_ok_and(|home| home.starts_with(&root)) {
         return Err(BuildError::AroundHome { workspace: root, home: home.to_owned() });
     }
+    let closed = |max_bytes| Jail::open(&root, true, protected.clone(), max_bytes).map(Arc::new).map_err(failed);
+    let rooms = Rooms::new(Arc::clone(&jail), closed(config.max_file_size.0)?);
+    let outgoing = closed(ATTACHMENT_BYTES)?;
     let temp = prepare_temp(home)?;
     let spill = open_spill(&root, config.max_file_size.0).map_err(failed)?;
     let exec = ExecTool::new(config.exec.clone(), &root, temp, protected, exe, Arc::clone(&spill));
     let mut registry = Registry::new(&config.disabled);
     let tools: [Arc<dyn Tool>; 7] = [
-        Arc::new(ReadFile::new(Arc::clone(&jail))),
+        Arc::new(ReadFile::new(rooms.clone())),
         Arc::new(WriteFile::new(Arc::clone(&jail))),
-        Arc::new(EditFile::new(Arc::clone(&jail))),
-        Arc::new(ListDir::new(jail)),
+        Arc::new(EditFile::new(jail)),
+        Arc::new(ListDir::new(rooms)),
         Arc::new(exec),
-        Arc::new(MessageTool::new()),
+        Arc::new(MessageTool::new(outgoing)),
         Arc::new(ParallelTool::new(config.timeout.0)),
     ];
     for tool in tools {

@@ -97,6 +97,9 @@ impl Executor {
     pub async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
         let started = Instant::now();
         let tool = self.registry.get(&call.name);
+        if let Some(error) = self.refusal(call, context) {
+            return ToolResult::failed(error).into();
+        }
         let mut outcome = match self.checked(tool, call, context) {
             Ok((tool, arguments)) => self.try_within(tool, arguments, context).await,
             Err(error) => ToolResult::failed(error).into(),

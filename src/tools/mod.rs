@@ -10,11 +10,13 @@ mod executor;
 #[cfg(test)]
 mod executor_tests;
 mod files;
+mod media;
 mod message;
 mod parallel;
 mod registry;
 mod schema;
 mod spill;
+mod strangers;
 #[cfg(test)]
 mod testing;
 mod tool;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use daoyou_channels::{SessionKey, Trust};
+use daoyou_channels::{Attachment, SessionKey, Trust};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,14 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Puts a message into the outbox.
-    Message { channel: String, chat_id: String, content: String },
+    Message {
+        channel: String,
+        chat_id: String,
+        content: String,
+        attachments: Vec<Attachment>,
+        /// Where the channel knows such a thing.
+        subject: Option<String>,
+    },
 }
 
 /// How a call ended; failure is data. `content` is what the model reads when it went well, `error` when not.
@@ -165,6 +172,13 @@ pub trait Tool: Send + Sync {
     /// schema does not hold.
     fn members(&self, _arguments: &Value) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Whether this call may run for somebody whose words are data ([`Trust::Untrusted`]): it only looks, and inside the
+    /// workspace alone, or it writes to nobody but him. `arguments` is null where the schema does not hold. A tool that
+    /// does not say so does not run.
+    fn serves_strangers(&self, _arguments: &Value, _context: &ToolContext) -> bool {
+        false
     }
 
     /// Rules that a schema cannot say, in words for the model. Nothing has been done yet, and nothing may be done here.

@@ -276,11 +276,47 @@ fn content(message: &Map<String, Value>, path: &str) -> Result<usize, Fault> {
         Some(Value::String(text)) => Ok(text.trim().len()),
         Some(Value::Array(parts)) if !parts.is_empty() => parts.iter().try_fold(0, |length, part| {
             let part = object(part, path)?;
+            if part.get("type").is_some_and(|kind| kind == "image_url") {
+                return image(part, message, path).map(|()| length + 1);
+            }
             let text = text(part, "text", path)?;
             if text.is_empty() { Err(format!("{path}.content: empty part")) } else { Ok(length + text.len()) }
         }),
         other => Err(format!("{path}.content: expected a string or parts, got {other:?}")),
     }
+}
+
+/// A picture of the user's, whole, in the message itself.
+fn image(part: &Map<String, Value>, message: &Map<String, Value>, path: &str) -> Result<(), Fault> {
+    if message["role"] != "user" {
+        return Err(format!("{path}.content: image_url is for users alone"));
+    }
+    only(part, &["type", "image_url"], path)?;
+    let url = object(part.get("image_url").unwrap_or(&Value::Null), path)?;
+    only(url, &["url", "detail"], path)?;
+    let url = text(url, "url", path)?;
+    let data = url.strip_prefix("data:image/").and_then(|rest| rest.split_once(";base64,"));
+    match data {
+        Some((kind, data)) => picture(kind, data, path),
+        None => Err(format!("{path}.content: {url:.40} is no data URL of an image")),
+    }
+}
+
+/// Whether `data`, base64, is a picture of this kind.
+pub fn picture(kind: &str, data: &str, path: &str) -> Result<(), Fault> {
+    let begins: &str = match kind {
+        "png" => "iVBORw0KGg",
+        "jpeg" => "/9j/",
+        "gif" => "R0lGOD",
+        "webp" => "UklGR",
+        other => return Err(format!("{path}: image/{other} is not taken")),
+    };
+    let letters = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'/' | b'=');
+    if data.starts_with(begins) && data.len().is_multiple_of(4) && data.bytes().all(letters) && data.len() <= 5_000_000
+    {
+        return Ok(());
+    }
+    Err(format!("{path}: {data:.20} ({} characters) is no {kind} in base64", data.len()))
 }
 
 /// An assistant message says something or calls tools; answers the ids of its calls.

@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use serde_json::{Map, Value};
 
 use super::anthropic::signature;
-use super::strict::{Fault, name, object, only, schema, text};
+use super::strict::{Fault, name, object, only, picture, schema, text};
 
 const TOP: &[&str] = &[
     "model",
@@ -142,6 +142,18 @@ fn text_block(block: &Map<String, Value>, path: &str) -> Result<usize, Fault> {
     mark(block, path)
 }
 
+fn image_block(block: &Map<String, Value>, path: &str) -> Result<usize, Fault> {
+    only(block, &["type", "source", "cache_control"], path)?;
+    let source = object(block.get("source").unwrap_or(&Value::Null), path)?;
+    only(source, &["type", "media_type", "data"], path)?;
+    if text(source, "type", path)? != "base64" {
+        return Err(format!("{path}.source.type: expected \"base64\""));
+    }
+    let kind = text(source, "media_type", path)?.strip_prefix("image/").unwrap_or_default();
+    picture(kind, text(source, "data", path)?, path)?;
+    mark(block, path)
+}
+
 /// Walks the messages with the calls that still wait for their answer; how many cache marks stand there.
 fn conversation(messages: &[Value], has_tools: bool, thinks: bool) -> Result<usize, Fault> {
     let mut marks = 0;
@@ -165,6 +177,7 @@ fn conversation(messages: &[Value], has_tools: bool, thinks: bool) -> Result<usi
             let kind = text(block, "type", &path)?;
             marks += match (role, kind) {
                 (_, "text") => text_block(block, &path)?,
+                ("user", "image") => image_block(block, &path)?,
                 ("user", "tool_result") => {
                     only(block, &["type", "tool_use_id", "content", "is_error", "cache_control"], &path)?;
                     let id = text(block, "tool_use_id", &path)?;

@@ -159,7 +159,8 @@ mod tests {
             if arguments["a"] == "fail" {
                 return ToolResult::failed(format!("run {run}")).into();
             }
-            let effect = Effect::Message { channel: String::new(), chat_id: String::new(), content: String::new() };
+            let (channel, chat_id, content) = Default::default();
+            let effect = Effect::Message { channel, chat_id, content, attachments: Vec::new(), subject: None };
             let effects = if arguments["a"] == "say" { vec![effect] } else { Vec::new() };
             ToolOutcome { result: ToolResult::ok(format!("run {run}")), effects }
         }

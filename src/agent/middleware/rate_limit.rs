@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
     use crate::agent::{Locale, Phrases};
-    use crate::llm::ChatRequest;
+    use crate::llm::{ChatRequest, Images};
     use crate::metrics::TurnMetrics;
 
     fn request() -> ModelRequest {
@@ -72,6 +72,7 @@ mod tests {
             model: String::new(),
             system: Arc::from(""),
             messages: Vec::new(),
+            images: Images::default(),
             tools: Arc::default(),
             temperature: None,
             max_tokens: None,

@@ -74,8 +74,11 @@ impl Around<ToolRun> for Redaction {
             self.strike(at, "a tool's error", error);
         }
         for effect in &mut outcome.effects {
-            let Effect::Message { content, .. } = effect;
+            let Effect::Message { content, subject, .. } = effect;
             self.strike(at, "a message", content);
+            if let Some(subject) = subject {
+                self.strike(at, "a subject", subject);
+            }
         }
         Ok(outcome)
     }

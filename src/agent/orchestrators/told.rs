@@ -17,7 +17,7 @@ pub fn as_text(messages: &[ChatMessage], form: &dyn Form) -> Vec<ChatMessage> {
     let mut calls: &[ToolCall] = &[];
     for message in messages {
         let next = match message {
-            ChatMessage::User { content } => ChatMessage::user(content.as_str()),
+            ChatMessage::User { .. } => message.clone(),
             ChatMessage::Assistant { content, tool_calls, .. } => {
                 calls = tool_calls;
                 ChatMessage::assistant(form.said(content, tool_calls))
@@ -29,8 +29,12 @@ pub fn as_text(messages: &[ChatMessage], form: &dyn Form) -> Vec<ChatMessage> {
         };
         // The templates of such models often take no two messages of one side in a row.
         match (told.last_mut(), next) {
-            (Some(ChatMessage::User { content: before }), ChatMessage::User { content })
-            | (Some(ChatMessage::Assistant { content: before, .. }), ChatMessage::Assistant { content, .. }) => {
+            (Some(ChatMessage::User { content: before, images: seen }), ChatMessage::User { content, images }) => {
+                before.push_str("\n\n");
+                before.push_str(&content);
+                seen.extend(images);
+            }
+            (Some(ChatMessage::Assistant { content: before, .. }), ChatMessage::Assistant { content, .. }) => {
                 before.push_str("\n\n");
                 before.push_str(&content);
             }

@@ -10,7 +10,8 @@ use super::*;
 use crate::llm::remote::RemoteProvider;
 use crate::llm::remote::fake_service::{FakeService, Then, broken_stream, status, stream};
 use crate::llm::{
-    ChatMessage, ChatResponse, LlmError, Models, NoDeltas, OfflineProvider, Provider, ProviderConfig, ProviderKind,
+    ChatMessage, ChatResponse, Images, LlmError, Models, NoDeltas, OfflineProvider, Provider, ProviderConfig,
+    ProviderKind,
 };
 
 const KEY: &str = "sk-canary-0123456789";
@@ -39,6 +40,7 @@ async fn ask(provider: &RemoteProvider) -> Result<ChatResponse, LlmError> {
         model: "m".to_owned(),
         system: "".into(),
         messages: vec![ChatMessage::user("hi")],
+        images: Images::default(),
         tools: Arc::new([]),
         temperature: Some(0.5),
         max_tokens: None,

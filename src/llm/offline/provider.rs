@@ -54,7 +54,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::llm::{ChatMessage, ToolSpec};
+    use crate::llm::{ChatMessage, Images, ToolSpec};
 
     #[derive(Default)]
     struct Seen(Mutex<Vec<String>>);
@@ -79,6 +79,7 @@ mod tests {
                 model: "offline".into(),
                 system: "".into(),
                 messages: vec![ChatMessage::user(text)],
+                images: Images::default(),
                 tools: vec![list_dir.clone()].into(),
                 temperature: None,
                 max_tokens: None,

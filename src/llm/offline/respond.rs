@@ -19,7 +19,7 @@ pub(super) fn respond(request: &ChatRequest) -> ChatResponse {
     let asked = request.messages.iter().rposition(|message| matches!(message, ChatMessage::User { .. }));
     let (content, after) = match asked {
         Some(at) => match &request.messages[at] {
-            ChatMessage::User { content } => (content.as_str(), &request.messages[at + 1..]),
+            ChatMessage::User { content, .. } => (content.as_str(), &request.messages[at + 1..]),
             _ => ("", &request.messages[at..]),
         },
         None => ("", request.messages.as_slice()),
@@ -94,7 +94,7 @@ fn next_call(messages: &[ChatMessage]) -> u64 {
 
 fn input_tokens(request: &ChatRequest) -> u64 {
     let said = request.messages.iter().map(|message| match message {
-        ChatMessage::User { content } | ChatMessage::Tool { content, .. } => tokens(content),
+        ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => tokens(content),
         ChatMessage::Assistant { content, tool_calls, .. } => {
             tool_calls.iter().fold(tokens(content), |sum, call| sum + tokens(&call.arguments))
         }
@@ -115,7 +115,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::llm::ToolSpec;
+    use crate::llm::{Images, ToolSpec};
 
     const ALL: &[&str] = &[
         "read_file",
@@ -141,6 +141,7 @@ mod tests {
             model: "offline".into(),
             system: "You are an agent.".into(),
             messages: vec![ChatMessage::user(format!("{text}{CONTEXT}"))],
+            images: Images::default(),
             tools: tools.iter().map(spec).collect(),
             temperature: None,
             max_tokens: None,

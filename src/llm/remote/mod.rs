@@ -11,6 +11,7 @@ mod names;
 #[cfg(test)]
 pub(super) mod notes;
 mod provider;
+mod sight;
 mod silence;
 mod sse;
 

@@ -1,5 +1,6 @@
 //! One configured service: its connections, deadlines and retries. What is said is its dialect's.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use super::body::{AnswerBody, read_capped};
 use super::client::{HttpClients, Reach};
 use super::dialect::Dialect;
 use super::fault::{Fault, shorten};
+use super::sight::Sight;
 use super::silence::Silence;
 use crate::guard::mask_url;
 use crate::llm::anthropic::AnthropicDialect;
@@ -26,8 +28,8 @@ use crate::llm::circuit::Circuit;
 use crate::llm::openai::OpenaiDialect;
 use crate::llm::retry::{Retry, Tried, chance};
 use crate::llm::{
-    ChatRequest, ChatResponse, CircuitState, Delta, DeltaSink, LlmError, LlmErrorKind, Provider, ProviderConfig,
-    ProviderKind,
+    ChatRequest, ChatResponse, CircuitState, Delta, DeltaSink, Images, LlmError, LlmErrorKind, Provider,
+    ProviderConfig, ProviderKind,
 };
 
 /// The most bytes of one whole answer.
@@ -55,6 +57,7 @@ pub struct RemoteProvider {
     client: OnceLock<Client>,
     reach: Reach,
     pub(super) dialect: Box<dyn Dialect>,
+    pub(super) sight: Sight,
     stream: bool,
     connect_timeout: Duration,
     idle_timeout: Duration,
@@ -102,6 +105,7 @@ impl RemoteProvider {
             clients,
             client: OnceLock::new(),
             dialect,
+            sight: Sight::new(config.images),
             stream: config.stream,
             connect_timeout,
             idle_timeout: config.idle_timeout.0,
@@ -175,7 +179,12 @@ impl RemoteProvider {
     }
 
     pub(super) fn prepare(&self, chat: &ChatRequest, names: &ToolNames) -> Result<Request, Fault> {
-        let body = self.dialect.body(chat, names, self.streams(&chat.model))?;
+        let chat = if chat.images.is_empty() || self.sight.sees(&chat.model) {
+            Cow::Borrowed(chat)
+        } else {
+            Cow::Owned(ChatRequest { images: Images::default(), ..chat.clone() })
+        };
+        let body = self.dialect.body(&chat, names, self.streams(&chat.model))?;
         let mut request = Request::new(Method::POST, self.chat_url.clone());
         request.headers_mut().clone_from(&self.headers);
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -283,6 +292,10 @@ impl Provider for RemoteProvider {
         self.dialect.takes_tools(model)
     }
 
+    fn sees(&self, model: &str) -> bool {
+        self.sight.sees(model)
+    }
+
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let passage = self.circuit.enter(&self.name)?;
         let result = self.try_chat(request, sink).await;
@@ -295,7 +308,8 @@ impl RemoteProvider {
     async fn try_chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
         let started = Instant::now();
         let names = ToolNames::of(&request.tools);
-        let mut prepared = self.prepare(request, &names).map_err(|fault| self.error(fault))?;
+        let mut request = Cow::Borrowed(request);
+        let mut prepared = self.prepare(&request, &names).map_err(|fault| self.error(fault))?;
         let (mut retries, mut changes) = (0, 0);
         loop {
             // A body of plain bytes can always be cloned, and is shared, not copied.
@@ -314,7 +328,7 @@ impl RemoteProvider {
                 Err(fault) => fault,
             };
             if changes < CHANGES_LIMIT
-                && let Some(again) = self.adapted(request, &names, &prepared, &fault)
+                && let Some(again) = self.adapted(&mut request, &names, &prepared, &fault)
             {
                 (prepared, changes) = (again, changes + 1);
                 if watch.has_seen.into_inner() {

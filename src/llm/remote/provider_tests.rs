@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::llm::remote::fake_service::{FakeService, Seen, Step, Then, broken_stream, status, stream};
-use crate::llm::{ChatMessage, NoDeltas, ToolSpec};
+use crate::llm::{ChatMessage, Image, ImageRef, NoDeltas, ToolSpec};
 
 const KEY: &str = "sk-canary-0123456789";
 const HELLO: &[&str] = &[r#"{"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}"#, "[DONE]"];
@@ -35,6 +35,7 @@ fn request() -> ChatRequest {
         model: "m".to_owned(),
         system: "".into(),
         messages: vec![ChatMessage::user("hi")],
+        images: Images::default(),
         tools: Arc::new([]),
         temperature: None,
         max_tokens: None,
@@ -118,6 +119,39 @@ async fn what_a_service_refuses_is_left_out() {
     ] {
         assert_eq!(keys(&service.next_request().await), expected);
     }
+}
+
+/// Pictures that a model takes none of are left out from then on, those that a service finds wrong this once; who is not
+/// known to see is shown none.
+#[tokio::test]
+async fn refused_pictures_are_left_out() {
+    let refusal = |code: u16, words: &str| status(code, "", &json!({"error": {"message": words}}).to_string());
+    let script = [
+        stream(HELLO),
+        refusal(400, "Could not process image"),
+        stream(HELLO),
+        refusal(500, "image input is not supported - hint: you may need to provide the mmproj"),
+        stream(HELLO),
+        stream(HELLO),
+        stream(HELLO),
+    ];
+    let mut service = FakeService::start(script).await;
+    let seeing = provider(&service.url, |config| (config.retries, config.images) = (0, Some(true)));
+    let unknown = provider(&service.url, |_| {});
+    let image = ImageRef { path: "a.gif".to_owned(), media_type: "image/gif".to_owned() };
+    let mut request = request();
+    request.messages = vec![ChatMessage::User { content: "look".to_owned(), images: vec![image] }];
+    request.images = Images::from_iter([("a.gif".to_owned(), Image::of(b"GIF89a").unwrap())]);
+    for (provider, model) in [(&seeing, "m"), (&seeing, "m"), (&seeing, "m"), (&seeing, "m"), (&unknown, "m")] {
+        request.model = model.to_owned();
+        assert_eq!(provider.chat(&request, &NoDeltas).await.unwrap().text, "Hello");
+    }
+    let mut shown = Vec::new();
+    for _ in 0..7 {
+        shown.push(service.next_request().await.contains("R0lGODlh"));
+    }
+    assert_eq!(shown, [true, true, false, true, false, false, false]);
+    assert!(!seeing.sees("m") && seeing.sees("other") && !unknown.sees("m") && unknown.sees("gpt-5"));
 }
 
 /// A service that refuses whatever is sent is asked a few times, not for ever; what it says that cannot be helped ends

@@ -1,14 +1,12 @@
 //! `list_dir`.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use cap_std::fs::{DirEntry, FileType};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::on_disk;
+use super::{Rooms, on_disk};
 use crate::guard::Jail;
 use crate::llm::ToolSpec;
 use crate::tools::{Access, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, tool_spec};
@@ -26,12 +24,12 @@ struct Args {
 /// Lists one folder, sorted by name.
 pub struct ListDir {
     spec: ToolSpec,
-    jail: Arc<Jail>,
+    rooms: Rooms,
 }
 
 impl ListDir {
-    pub fn new(jail: Arc<Jail>) -> Self {
-        Self { spec: tool_spec::<Args>("list_dir", "List a folder: folders end with /, files show their size."), jail }
+    pub fn new(rooms: Rooms) -> Self {
+        Self { spec: tool_spec::<Args>("list_dir", "List a folder: folders end with /, files show their size."), rooms }
     }
 }
 
@@ -53,12 +51,20 @@ impl Tool for ListDir {
         Access::Reads
     }
 
+    /// It only looks, and for a stranger inside the workspace alone.
+    fn serves_strangers(&self, _: &Value, _: &ToolContext) -> bool {
+        true
+    }
+
     fn output_limit(&self) -> OutputLimit {
         OutputLimit { chars: 16_000, lines: SHOWN + 2 }
     }
 
-    async fn call(&self, arguments: Value, _: &ToolContext) -> ToolOutcome {
-        on_disk(&self.jail, arguments, |jail, args: Args| list(jail, args.path.as_deref().unwrap_or("."))).await
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        on_disk(self.rooms.of(context.trust), arguments, |jail, args: Args| {
+            list(jail, args.path.as_deref().unwrap_or("."))
+        })
+        .await
     }
 }
 

@@ -4,11 +4,13 @@ mod edit;
 mod list;
 mod page;
 mod read;
+mod rooms;
 mod write;
 
 pub use edit::EditFile;
 pub use list::ListDir;
 pub use read::ReadFile;
+pub use rooms::Rooms;
 pub use write::WriteFile;
 
 use std::sync::Arc;

@@ -1,14 +1,12 @@
 //! `read_file`.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::on_disk;
 use super::page::{PageLimit, page};
+use super::{Rooms, on_disk};
 use crate::guard::Jail;
 use crate::llm::ToolSpec;
 use crate::tools::{Access, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, tool_spec};
@@ -36,12 +34,12 @@ struct Args {
 /// Reads a text file by pages of whole lines.
 pub struct ReadFile {
     spec: ToolSpec,
-    jail: Arc<Jail>,
+    rooms: Rooms,
 }
 
 impl ReadFile {
-    pub fn new(jail: Arc<Jail>) -> Self {
-        Self { spec: tool_spec::<Args>("read_file", "Read a text file, a page of lines at a time."), jail }
+    pub fn new(rooms: Rooms) -> Self {
+        Self { spec: tool_spec::<Args>("read_file", "Read a text file, a page of lines at a time."), rooms }
     }
 }
 
@@ -63,12 +61,17 @@ impl Tool for ReadFile {
         Access::Reads
     }
 
+    /// It only looks, and for a stranger inside the workspace alone.
+    fn serves_strangers(&self, _: &Value, _: &ToolContext) -> bool {
+        true
+    }
+
     fn output_limit(&self) -> OutputLimit {
         OutputLimit { chars: LARGE_PAGE.chars + NOTES.chars, lines: LARGE_PAGE.lines + NOTES.lines }
     }
 
-    async fn call(&self, arguments: Value, _: &ToolContext) -> ToolOutcome {
-        on_disk(&self.jail, arguments, |jail, args: Args| read(jail, &args)).await
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        on_disk(self.rooms.of(context.trust), arguments, |jail, args: Args| read(jail, &args)).await
     }
 }
 

@@ -135,6 +135,11 @@ impl Tool for ParallelTool {
         Replay::Idempotent
     }
 
+    /// Of itself it does nothing; each of its calls is judged when it runs.
+    fn serves_strangers(&self, _: &Value, _: &ToolContext) -> bool {
+        true
+    }
+
     fn output_limit(&self) -> OutputLimit {
         OutputLimit { chars: 20_000, lines: 1_000 }
     }

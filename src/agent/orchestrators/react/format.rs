@@ -186,7 +186,7 @@ mod tests {
         let lines: Vec<_> = told
             .iter()
             .map(|message| match message {
-                ChatMessage::User { content } => format!("U {content}"),
+                ChatMessage::User { content, .. } => format!("U {content}"),
                 ChatMessage::Assistant { content, tool_calls, .. } if tool_calls.is_empty() => format!("A {content}"),
                 other => panic!("{other:?}"),
             })

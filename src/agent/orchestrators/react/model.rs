@@ -69,7 +69,7 @@ fn tell(request: &ChatRequest) -> ChatRequest {
     let mut messages = as_text(&request.messages, &ReactForm { tools: &request.tools });
     if request.tools.is_empty()
         && ends_with_results(&request.messages)
-        && let Some(ChatMessage::User { content }) = messages.last_mut()
+        && let Some(ChatMessage::User { content, .. }) = messages.last_mut()
     {
         content.push_str("\n\n");
         content.push_str(LAST_WORD);

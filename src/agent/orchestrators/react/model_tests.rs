@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use serde_json::json;
 
 use super::*;
-use crate::llm::ToolCall;
+use crate::llm::{Images, ToolCall};
 
 /// Answers as scripted, in pieces of `size` characters, and keeps what it was asked.
 struct Scripted {
@@ -63,6 +63,7 @@ fn request(messages: Vec<ChatMessage>) -> ChatRequest {
         model: "small".to_owned(),
         system: "Be kind.".into(),
         messages,
+        images: Images::default(),
         tools: vec![tool].into(),
         temperature: None,
         max_tokens: None,

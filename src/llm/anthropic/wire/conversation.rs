@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::ids::Ids;
 use crate::llm::remote::ToolNames;
-use crate::llm::{ChatMessage, Reasoning, ToolCall};
+use crate::llm::{ChatMessage, Image, ImageRef, Images, Reasoning, ToolCall};
 
 /// What stands for the user where a conversation begins or ends with the assistant.
 const BEGINNING: &str = "(What was said before is left out.)";
@@ -48,6 +48,9 @@ pub(super) enum Said<'a> {
     Text {
         text: &'a str,
     },
+    Image {
+        source: Source<'a>,
+    },
     ToolUse {
         id: String,
         name: Cow<'a, str>,
@@ -58,6 +61,13 @@ pub(super) enum Said<'a> {
         #[serde(skip_serializing_if = "str::is_empty")]
         content: &'a str,
     },
+}
+
+/// The bytes of a picture.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(super) enum Source<'a> {
+    Base64 { media_type: &'static str, data: &'a str },
 }
 
 /// Everything up to here is to be kept by the service for the next request.
@@ -74,15 +84,15 @@ pub(super) struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    /// `provider`: whose thoughts go back.
-    pub(super) fn new(messages: &'a [ChatMessage], names: &'a ToolNames, provider: &str) -> Self {
+    /// `images`: the pictures that are sent; `provider`: whose thoughts go back.
+    pub(super) fn new(messages: &'a [ChatMessage], images: &'a Images, names: &'a ToolNames, provider: &str) -> Self {
         let mut made = Self { messages: Vec::new(), newest: 0 };
         let mut ids = Ids::default();
         let mut rest = messages;
         while let [message, after @ ..] = rest {
             rest = after;
             match message {
-                ChatMessage::User { content } => made.add_user(content),
+                ChatMessage::User { content, images: wanted } => made.add_user(content, wanted, images),
                 ChatMessage::Assistant { content, reasoning, tool_calls } => {
                     let thoughts = reasoning.as_ref().filter(|reasoning| reasoning.provider == provider);
                     let sent: Vec<_> = tool_calls.iter().map(|call| ids.next(&call.id)).collect();
@@ -97,7 +107,7 @@ impl<'a> Conversation<'a> {
             }
         }
         if made.messages.last().is_none_or(|last| last.role == Role::Assistant) {
-            made.add_user(GO_ON);
+            made.add_words(GO_ON);
         }
         made
     }
@@ -150,11 +160,23 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    fn add_user(&mut self, text: &'a str) {
+    fn add_words(&mut self, text: &'a str) {
+        self.add(Role::User, [Block::said(Said::Text { text })]);
+        self.newest = self.messages.len() - 1;
+    }
+
+    /// The service understands pictures best that stand before the words about them.
+    fn add_user(&mut self, text: &'a str, wanted: &'a [ImageRef], images: &'a Images) {
+        let source = |image: &'a Image| Source::Base64 { media_type: image.media_type(), data: image.base64() };
+        let pictures: Vec<_> =
+            images.of(wanted).map(|image| Block::said(Said::Image { source: source(image) })).collect();
+        if !pictures.is_empty() {
+            self.add(Role::User, pictures);
+            self.newest = self.messages.len() - 1;
+        }
         // The service refuses texts without a letter.
         if !text.trim().is_empty() {
-            self.add(Role::User, [Block::said(Said::Text { text })]);
-            self.newest = self.messages.len() - 1;
+            self.add_words(text);
         }
     }
 
@@ -171,7 +193,7 @@ impl<'a> Conversation<'a> {
             return;
         }
         if self.messages.is_empty() {
-            self.add_user(BEGINNING);
+            self.add_words(BEGINNING);
         }
         let thoughts = thoughts.into_iter().flat_map(|reasoning| &reasoning.blocks).map(Block::Thought);
         let text = text.map(|text| Block::said(Said::Text { text }));

@@ -79,7 +79,7 @@ struct SentTool<'a> {
 
 impl<'a> WireRequest<'a> {
     pub(in crate::llm) fn new(request: &'a ChatRequest, names: &'a ToolNames, manner: Manner<'_>) -> Self {
-        let mut conversation = Conversation::new(&request.messages, names, manner.provider);
+        let mut conversation = Conversation::new(&request.messages, &request.images, names, manner.provider);
         let form = manner.learned.thinking;
         let wanted = manner.thinking.filter(|_| form != Thinking::Refused);
         // A model that measures its thinking itself may rightly not have thought.

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::super::rules::broken_rule;
 use super::*;
-use crate::llm::{ChatMessage, Reasoning, ToolCall};
+use crate::llm::{ChatMessage, Image, ImageRef, Images, Reasoning, ToolCall};
 
 const MANNER: Manner<'static> = Manner {
     provider: "us",
@@ -51,6 +51,7 @@ fn request(messages: Vec<ChatMessage>) -> ChatRequest {
         model: "m".to_owned(),
         system: "Be kind.".into(),
         messages,
+        images: Images::default(),
         tools: vec![tool("list"), tool("read")].into(),
         temperature: Some(0.5),
         max_tokens: None,
@@ -338,4 +339,23 @@ proptest! {
         prop_assert_eq!(broken_rule(&body), None, "{:#}", body);
         prop_assert!(!body["messages"].to_string().contains("them"));
     }
+}
+
+#[test]
+fn pictures_stand_before_the_words_about_them() {
+    let look = |path: &str| ChatMessage::User {
+        content: "look".to_owned(),
+        images: vec![ImageRef { path: path.to_owned(), media_type: "image/png".to_owned() }],
+    };
+    let mut request = request(vec![look("a.gif"), ChatMessage::assistant("hm"), look("gone.png")]);
+    request.images = Images::from_iter([("a.gif".to_owned(), Image::of(b"GIF89a").unwrap())]);
+    let source = json!({"type": "base64", "media_type": "image/gif", "data": "R0lGODlh"});
+    assert_eq!(
+        sent(&request, MANNER)["messages"],
+        json!([
+            {"role": "user", "content": [{"type": "image", "source": source}, said("look")]},
+            {"role": "assistant", "content": [marked(said("hm"))]},
+            {"role": "user", "content": [marked(said("look"))]},
+        ])
+    );
 }

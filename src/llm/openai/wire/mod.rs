@@ -2,6 +2,7 @@
 //! it).
 
 mod answer;
+mod parts;
 mod request;
 mod sent;
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::parts::UserContent;
 use crate::llm::openai::manners::{Echo, Manners, ReasoningField, ToolForm};
 use crate::llm::remote::{ToolNames, is_json_object};
 use crate::llm::{ChatMessage, ChatRequest, Reasoning, ToolCall};
@@ -28,7 +29,7 @@ const EXTRA_CONTENT: &str = "extra_content";
 #[serde(tag = "role", rename_all = "lowercase")]
 pub(super) enum SentMessage<'a> {
     System { content: &'a str },
-    User { content: Cow<'a, str> },
+    User { content: UserContent<'a> },
     Assistant(SentAnswer<'a>),
     Tool { tool_call_id: Cow<'a, str>, content: &'a str },
     Function { name: Cow<'a, str>, content: &'a str },
@@ -85,7 +86,9 @@ pub(super) fn messages<'a>(
     }
     for (at, message) in request.messages.iter().enumerate() {
         match (message, manners.tools) {
-            (ChatMessage::User { content }, _) => sent.push(SentMessage::User { content: content.into() }),
+            (ChatMessage::User { content, images }, _) => {
+                sent.push(SentMessage::User { content: UserContent::new(content, images, &request.images) });
+            }
             // It says nothing, which strict services refuse.
             (ChatMessage::Assistant { content, tool_calls, .. }, _) if content.is_empty() && tool_calls.is_empty() => {}
             (ChatMessage::Assistant { content, reasoning, tool_calls }, form) => match form {
@@ -209,8 +212,8 @@ fn in_words<'a>(content: &'a str, calls: &'a [ToolCall]) -> SentMessage<'a> {
 fn result_in_words<'a>(name: &str, content: &str, sent: &mut Vec<SentMessage<'a>>) {
     let words = format!("[result of {name}]\n{content}");
     match sent.last_mut() {
-        Some(SentMessage::User { content }) => content.to_mut().push_str(&format!("\n\n{words}")),
-        _ => sent.push(SentMessage::User { content: words.into() }),
+        Some(SentMessage::User { content }) => content.push(words),
+        _ => sent.push(SentMessage::User { content: UserContent::Text(words.into()) }),
     }
 }
 

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::llm::openai::manners::{LimitField, Settled};
 use crate::llm::openai::wire::WireRequest;
-use crate::llm::{ReasoningMode, ToolMode, ToolSpec};
+use crate::llm::{Image, ImageRef, Images, ReasoningMode, ToolMode, ToolSpec};
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
     ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }
@@ -36,6 +36,7 @@ fn request(messages: Vec<ChatMessage>, tools: Vec<ToolSpec>) -> ChatRequest {
         model: "m".to_owned(),
         system: "Be kind.".into(),
         messages,
+        images: Images::default(),
         tools: tools.into(),
         temperature: None,
         max_tokens: None,
@@ -211,4 +212,27 @@ fn a_model_without_tools_reads_earlier_calls_in_words() {
         ]
     );
     assert!(body.get("tools").or(body.get("functions")).is_none());
+}
+
+#[test]
+fn pictures_go_with_the_words_and_only_those_that_were_read() {
+    let wanted = |path: &str| ImageRef { path: path.to_owned(), media_type: "image/png".to_owned() };
+    let look = |images: &[&str]| ChatMessage::User {
+        content: "look".to_owned(),
+        images: images.iter().map(|path| wanted(path)).collect(),
+    };
+    let mut request =
+        request(vec![look(&["a.gif", "gone.png"]), ChatMessage::assistant("hm"), look(&["gone.png"])], vec![]);
+    request.images = Images::from_iter([("a.gif".to_owned(), Image::of(b"GIF89a").unwrap())]);
+    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/gif;base64,R0lGODlh"}});
+    let said = json!({"role": "user", "content": [{"type": "text", "text": "look"}, picture]});
+    assert_eq!(
+        sent(&request, false)["messages"].as_array().unwrap()[1..],
+        [said.clone(), json!({"role": "assistant", "content": "hm"}), json!({"role": "user", "content": "look"})]
+    );
+    let words = Manners { tools: ToolForm::Words, ..manners() };
+    request.messages.splice(1.., [result("a", "f", "done")]);
+    let mut together = said;
+    together["content"].as_array_mut().unwrap().push(json!({"type": "text", "text": "[result of f]\ndone"}));
+    assert_eq!(sent_by(&words, &request, false)["messages"][1], together);
 }

@@ -1,0 +1,171 @@
+//! Which models of a provider are shown pictures.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use super::Fault;
+use crate::llm::{LlmErrorKind, ModelFacts};
+
+/// The most models that something is remembered of.
+const MODELS_LIMIT: usize = 256;
+
+/// What is known of a provider's models, and learned from their refusals as long as the process lives.
+#[derive(Debug, Default)]
+pub(super) struct Sight {
+    /// What the configuration says; else the table of models, and who is not in it is shown none.
+    settled: Option<bool>,
+    /// Models that have refused pictures, whatever was said of them.
+    blind: Mutex<BTreeSet<String>>,
+}
+
+/// What a refusal has against the pictures of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Objection {
+    /// The model takes none.
+    ToAny,
+    /// These are too large, broken, or too many.
+    ToThese,
+}
+
+impl Sight {
+    pub(super) fn new(settled: Option<bool>) -> Self {
+        Self { settled, ..Self::default() }
+    }
+
+    pub(super) fn sees(&self, model: &str) -> bool {
+        let known = || ModelFacts::known("", model).abilities.is_some_and(|abilities| abilities.vision);
+        self.settled.unwrap_or_else(known) && !self.lock().contains(model)
+    }
+
+    /// From now on `model` is shown none.
+    pub(super) fn is_blind(&self, model: &str) {
+        let mut blind = self.lock();
+        if blind.len() >= MODELS_LIMIT {
+            blind.pop_first();
+        }
+        blind.insert(model.to_owned());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.blind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Objection {
+    /// What `fault`, the answer to a request with pictures, says of them; `None` when it speaks of something else.
+    pub(super) fn of(fault: &Fault) -> Option<Self> {
+        match fault.kind {
+            // llama.cpp and Ollama answer 500 where a model takes none.
+            LlmErrorKind::BadRequest | LlmErrorKind::Server => Self::in_words(&fault.message.to_lowercase()),
+            // Pictures are the first that a request that is too long can do without.
+            LlmErrorKind::ContextTooLong => Some(Self::ToThese),
+            _ => None,
+        }
+    }
+
+    fn in_words(words: &str) -> Option<Self> {
+        /// Whoever says one of these speaks of pictures, or of parts where a model wants plain text.
+        const TOPIC: [&str; 10] = [
+            "image",
+            "multimodal",
+            "multi-modal",
+            "vision",
+            "content.type",
+            "must be a string",
+            "expected a string",
+            "be a valid string",
+            "图片",
+            "图像",
+        ];
+        const THESE: [&str; 12] = [
+            "too large",
+            "too big",
+            "exceed",
+            "dimension",
+            "pixel",
+            "format",
+            "could not process",
+            "unable to process",
+            "decode",
+            "corrupt",
+            "invalid image",
+            "image data",
+        ];
+        const ANY: [&str; 16] = [
+            "not support",
+            "n't support",
+            "unsupported",
+            "only supported",
+            "no endpoints",
+            "unknown variant",
+            "not enabled",
+            "at most 0",
+            "not a multi",
+            "not multi",
+            "must be one of",
+            "string",
+            "content.type",
+            "mmproj",
+            "not allowed",
+            "data required for image",
+        ];
+        let says = |phrases: &[&str]| phrases.iter().any(|phrase| words.contains(phrase));
+        if !says(&TOPIC) {
+            return None;
+        }
+        // Whatever else it says of pictures: without them the request may do.
+        Some(if says(&ANY) && !says(&THESE) { Self::ToAny } else { Self::ToThese })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_says_who_sees_unless_the_configuration_or_a_refusal_does() {
+        for (settled, model, expected) in [
+            (None, "gpt-5", true),
+            (None, "claude-sonnet-5", true),
+            (None, "deepseek-v4-pro", false),
+            (None, "of-ones-own", false),
+            (Some(true), "of-ones-own", true),
+            (Some(false), "gpt-5", false),
+        ] {
+            let sight = Sight::new(settled);
+            assert_eq!(sight.sees(model), expected, "{settled:?} {model}");
+            sight.is_blind(model);
+            assert!(!sight.sees(model), "{model}");
+        }
+    }
+
+    #[test]
+    fn refusals_say_whether_it_is_the_model_or_the_pictures() {
+        use Objection::*;
+        for (words, expected) in [
+            ("Invalid content type. image_url is only supported by certain models.", Some(ToAny)),
+            ("messages[1]: unknown variant `image_url`, expected `text` at line 1 column 9", Some(ToAny)),
+            ("At most 0 image(s) may be provided in one request.", Some(ToAny)),
+            ("m is not a multimodal model", Some(ToAny)),
+            ("image input is not supported - hint: you may need to provide the mmproj", Some(ToAny)),
+            ("No endpoints found that support image input", Some(ToAny)),
+            ("messages[1].content must be a string", Some(ToAny)),
+            ("invalid type: sequence, expected a string at line 1", Some(ToAny)),
+            ("Image input is not enabled for this model", Some(ToAny)),
+            ("this model does not support images", Some(ToAny)),
+            ("messages.content.type 参数非法，取值范围 ['text']", Some(ToAny)),
+            ("messages.0.content.0.image.source.base64: image exceeds 5 MB maximum", Some(ToThese)),
+            ("Could not process image", Some(ToThese)),
+            ("You uploaded an unsupported image. Please make sure it has of one the following formats", Some(ToThese)),
+            ("At least one of the image dimensions exceed max allowed size: 8000 pixels", Some(ToThese)),
+            ("The image is funny", Some(ToThese)),
+            ("temperature is not supported", None),
+            ("", None),
+        ] {
+            let fault = Fault::new(LlmErrorKind::BadRequest, words);
+            assert_eq!(Objection::of(&fault), expected, "{words}");
+        }
+        assert_eq!(Objection::of(&Fault::new(LlmErrorKind::ContextTooLong, "")), Some(ToThese));
+        assert_eq!(Objection::of(&Fault::new(LlmErrorKind::RateLimit, "images")), None);
+    }
+}
