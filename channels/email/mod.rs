@@ -10,5 +10,5 @@ mod source;
 pub mod files;
 pub mod read;
 
-pub use letter::{Enclosed, Letter, Mailbox};
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};
+pub use letter::{Enclosed, Letter, Mailbox};

@@ -74,7 +74,10 @@ impl<'a> EncodedWord<'a> {
             _ => return None,
         };
         let end = rest.find("?=")?;
-        Some(Self { charset, is_base64, text: &rest[..end], length: window.len() - rest.len() + end + 2 })
+        let text = &rest[..end];
+        // Bytes that should have been encoded were decoded with the field.
+        let charset = if text.is_ascii() { charset } else { "utf-8".to_owned() };
+        Some(Self { charset, is_base64, text, length: window.len() - rest.len() + end + 2 })
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -104,6 +107,7 @@ mod tests {
             ("=?iso-8859-1*fr?q?=E9t=E9?= =?utf-8?q?_=E2=82=AC?=", "été €"),
             ("=?utf-8?Q?=E4?", "=?utf-8?Q?=E4?"),
             ("=?x?z?a?= =?=?= 1=?2", "=?x?z?a?= =?=?= 1=?2"),
+            ("=?iso-8859-1?Q?Fr\u{f6}sche_da?=", "Frösche da"),
             ("=?utf-8?Q??=", ""),
             ("=?iso-2022-jp?B?GyRCMnE1RBsoQg==?=", "会議"),
         ];
