@@ -9,6 +9,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use super::certificate::{Noticing, Seen};
 use super::config::{EmailConfig, Tls};
 use super::presets::{self, Preset};
 use super::token::TokenCommand;
@@ -22,6 +23,8 @@ pub struct Account {
     pub name: String,
     pub imap: Server,
     pub smtp: Server,
+    /// Until when the servers' certificates are good, of those that were reached.
+    pub certificates: Seen,
     tls: Arc<ClientConfig>,
 }
 
@@ -86,8 +89,9 @@ impl Account {
             username: first([&config.smtp_username, &imap_username]),
             ..smtp_place(config, preset)?
         };
-        let tls = tls_config(config.ca_file.as_deref())?;
-        Ok(Self { address, name: config.name.trim().to_owned(), imap, smtp, tls })
+        let certificates = Seen::default();
+        let tls = tls_config(config.ca_file.as_deref(), certificates.clone())?;
+        Ok(Self { certificates, address, name: config.name.trim().to_owned(), imap, smtp, tls })
     }
 
     /// Trusts the system's roots and those of `ca_file`; names are always checked.
@@ -159,7 +163,7 @@ fn first<const N: usize>(words: [&str; N]) -> String {
     words.into_iter().map(str::trim).find(|word| !word.is_empty()).unwrap_or_default().to_owned()
 }
 
-fn tls_config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+fn tls_config(ca_file: Option<&Path>, seen: Seen) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let own = ca_file.map(certificates).transpose()?.unwrap_or_default();
     let verifier =
@@ -170,7 +174,7 @@ fn tls_config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be set up: {error}"))?
         .dangerous() // A verifier of one's own is set here; this one is the system's.
-        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_custom_certificate_verifier(Arc::new(Noticing::new(Arc::new(verifier), seen)))
         .with_no_client_auth();
     Ok(Arc::new(config))
 }

@@ -6,14 +6,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use super::account::Account;
+use super::ages::NOTE_AGES;
 use super::answering::Answering;
 use super::config::EmailConfig;
 use super::files::MailFiles;
 use super::intake::MailIntake;
 use super::mailbox::{self, SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
+use super::presets;
+use super::probe::{round_trip, with_advice};
 use super::send::{MailWords, Mailer, SentCopy};
 use super::source::Intake;
 use super::words::Words;
@@ -180,6 +184,18 @@ impl Channel for EmailChannel {
         let (mut findings, sending) =
             tokio::join!(mailbox::probe(&self.account, self.config.mailbox.names()), self.mailer.probe());
         findings.extend(sending);
-        findings
+        findings.extend(self.account.certificates.findings(Timestamp::now()));
+        with_advice(findings, presets::usual(&self.account.address))
+    }
+
+    async fn test_whole_way(&self) -> Vec<Finding> {
+        let send = async |mail: &OutboundMessage| self.mailer.send(mail, None).await;
+        let mailboxes = self.config.mailbox.names();
+        let find = async |id: &str| mailbox::find(&self.account, mailboxes, id).await;
+        vec![round_trip(NAME, &self.account.address, send, find).await]
+    }
+
+    fn note_ages(&self) -> &[(&'static str, Duration)] {
+        NOTE_AGES
     }
 }

@@ -21,7 +21,7 @@ mod mailbox;
 
 pub mod read;
 
-mod files;
+pub mod files;
 mod judge;
 mod threads;
 

@@ -17,6 +17,7 @@ mod catchup;
 mod reader;
 mod watch;
 
+mod find;
 mod probe;
 mod sent;
 
@@ -25,6 +26,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use find::find;
 pub use probe::probe;
 pub use sent::append;
 pub use settings::{SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};

@@ -1,0 +1,33 @@
+//! Looks for one mail.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::enter::enter;
+use super::names::escape;
+use super::settings::Pace;
+use super::trouble::Trouble;
+use super::wire::Closer;
+use crate::email::account::Account;
+
+/// Whether the mail with this Message-ID lies in one of `mailboxes`. Over a connection of its own; nothing is changed.
+///
+/// # Errors
+/// The mailboxes could not be looked into; as a sentence.
+pub async fn find(account: &Arc<Account>, mailboxes: &[String], message_id: &str) -> Result<bool, String> {
+    let (account, mailboxes, handle) = (Arc::clone(account), mailboxes.to_vec(), Handle::current());
+    let query = format!("HEADER Message-ID \"{}\"", escape(message_id));
+    let work = move || -> Result<bool, Trouble> {
+        let mut link = enter(&account, &handle, Pace::default().silence, &Closer::default())?;
+        for mailbox in &mailboxes {
+            link.examine(mailbox)?;
+            if !link.search(&query)?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.map_err(|_| "the search was stopped by a fault".to_owned())?.map_err(|trouble| trouble.to_string())
+}
