@@ -169,6 +169,8 @@ protocol lmtp {{
     pub async fn up(&mut self) {
         assert!(self.process.is_none(), "it runs");
         let program = find("dovecot").expect("it was there");
+        // Left behind by the one before, it may name a process of somebody else by now.
+        fs::remove_file(self.path("run/master.pid")).ok();
         let configuration = self.path("dovecot.conf");
         let args = ["-F", "-c", configuration.to_str().expect("a plain path")];
         self.process = Some(Process::start(&program, &args, &self.path("dovecot.out")));

@@ -1,8 +1,10 @@
 //! A real Postfix before a Dovecot.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -55,10 +57,18 @@ impl Postfix {
         }
         let (submission, transfer) = (Port::claim(), Port::claim());
         let etc = folder.join("etc");
-        fs::write(etc.join("main.cf"), main_cf(dovecot, &folder, &program)).expect("our own folder");
-        fs::write(etc.join("master.cf"), master_cf(transfer.number, submission.number)).expect("our own folder");
         let results = format!("/^(.+)$/ PREPEND Authentication-Results: {AUTHSERV}; spf=pass smtp.mailfrom=$1\n");
-        fs::write(etc.join("results"), results).expect("our own folder");
+        let settings = [
+            ("main.cf", main_cf(dovecot, &folder, &program)),
+            ("master.cf", master_cf(transfer.number, submission.number)),
+            ("results", results),
+        ];
+        for (name, text) in settings {
+            let mut file = fs::File::create(etc.join(name)).expect("our own folder");
+            file.write_all(text.as_bytes()).expect("our own file");
+            // Postfix waits for two seconds where somebody might still be writing.
+            file.set_modified(SystemTime::now() - Duration::from_secs(60)).expect("our own file");
+        }
         let args = ["-c", etc.to_str().expect("a plain path"), "-d", "-s"];
         let process = Process::start(&program, &args, &folder.join("out"));
         wait_listening("Postfix to listen", submission.number).await;
@@ -174,6 +184,7 @@ disable_dns_lookups = yes
 minimal_backoff_time = 1s
 maximal_backoff_time = 2s
 queue_run_delay = 1s
+in_flow_delay = 0s
 "
     )
 }

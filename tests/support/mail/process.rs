@@ -7,8 +7,28 @@ use std::process::{Child, Command, Stdio};
 use crate::support::until;
 
 /// Runs its arguments until its own input closes, so that a server ends with the test that started it, even one that
-/// was killed.
-const KEEPER: &str = r#""$@" & trap '' INT TERM HUP; read -r _; kill -TERM $!; wait $!"#;
+/// was killed. Its workers are told to end and waited for; the server itself would take a second to let them go.
+const KEEPER: &str = r#"
+"$@" &
+server=$!
+trap '' INT TERM HUP
+read -r _
+workers=$(cat /proc/$server/task/$server/children 2>/dev/null)
+if [ -n "$workers" ]; then
+    kill -TERM $workers
+    kill -KILL $server
+else
+    kill -TERM $server
+fi
+wait $server
+for worker in $workers; do
+    tries=0
+    while [ $tries -lt 100 ] && [ -d /proc/$worker ] && ! grep -q '^State:.*Z' /proc/$worker/status; do
+        tries=$((tries + 1))
+        sleep 0.01
+    done
+done
+"#;
 
 /// A server of the system. Dropped, it is told to end, and waited for.
 pub struct Process(Child);
