@@ -54,7 +54,6 @@ impl Dovecot {
         fs::write(folder.path().join("server.key"), &certificate.1).expect("our own folder");
         let (imaps, imap, lmtp) = (Port::claim(), Port::claim(), Port::claim());
         let mut server = Self { process: None, folder, imaps, imap, lmtp, ca_file };
-        fs::create_dir_all(server.path("run")).expect("our own folder");
         fs::create_dir_all(server.path("mail")).expect("our own folder");
         server.give(&server.path("mail"));
         fs::write(server.path("dovecot.conf"), server.configuration()).expect("our own folder");
@@ -169,8 +168,9 @@ protocol lmtp {{
     pub async fn up(&mut self) {
         assert!(self.process.is_none(), "it runs");
         let program = find("dovecot").expect("it was there");
-        // Left behind by the one before, it may name a process of somebody else by now.
-        fs::remove_file(self.path("run/master.pid")).ok();
+        // What one before left behind is in the way: sockets, and a process's number that may be another's by now.
+        fs::remove_dir_all(self.path("run")).ok();
+        fs::create_dir_all(self.path("run")).expect("our own folder");
         let configuration = self.path("dovecot.conf");
         let args = ["-F", "-c", configuration.to_str().expect("a plain path")];
         self.process = Some(Process::start(&program, &args, &self.path("dovecot.out")));

@@ -4,16 +4,16 @@
 mod certificates;
 mod dovecot;
 mod draft;
-mod mail;
 mod postfix;
 mod process;
 mod proxy;
+mod received;
 mod smtp;
 
 pub use certificates::Authority;
 pub use dovecot::{ASSISTANT, Dovecot, PASSWORD};
 pub use draft::{AUTHSERV, Draft};
-pub use mail::Mail;
 pub use postfix::Postfix;
 pub use proxy::Proxy;
+pub use received::Mail;
 pub use smtp::{Smtp, Take, Taken};

@@ -13,12 +13,15 @@ const KEEPER: &str = r#"
 server=$!
 trap '' INT TERM HUP
 read -r _
+# It must not start others meanwhile.
+kill -STOP $server
 workers=$(cat /proc/$server/task/$server/children 2>/dev/null)
 if [ -n "$workers" ]; then
     kill -TERM $workers
     kill -KILL $server
 else
     kill -TERM $server
+    kill -CONT $server
 fi
 wait $server
 for worker in $workers; do

@@ -169,6 +169,8 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) -> std::io::Result<(
     }
 }
 
+const EXTENSIONS: &str = "250-scripted\r\n250-8BITMIME\r\n250-SIZE 52428800\r\n250 AUTH PLAIN LOGIN";
+
 /// What a client has said of the mail that it is about to hand over.
 #[derive(Default)]
 struct Envelope {
@@ -189,9 +191,7 @@ async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shared) -> 
         let command = line.trim_end();
         let (verb, rest) = command.split_once(' ').unwrap_or((command, ""));
         match verb.to_ascii_uppercase().as_str() {
-            "EHLO" => {
-                say(&mut stream, "250-scripted\r\n250-8BITMIME\r\n250-SIZE 52428800\r\n250 AUTH PLAIN LOGIN").await?
-            }
+            "EHLO" => say(&mut stream, EXTENSIONS).await?,
             "AUTH" => {
                 let answer = login(&mut stream, rest, shared).await?;
                 say(&mut stream, answer).await?;
