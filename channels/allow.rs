@@ -18,6 +18,11 @@ impl AllowList {
         self.0.is_empty()
     }
 
+    /// The entries as written, without outer white space.
+    pub fn entries(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|entry| entry.trim())
+    }
+
     /// Whether `sender` is on the list. An empty sender is nobody, and only `"*"` lets nobody in.
     pub fn allows(&self, sender: &str) -> bool {
         let sender = sender.trim();

@@ -10,15 +10,16 @@ use super::redact::HIDDEN;
 /// Shorter values stand in ordinary words, and would be struck out of them.
 const SHORTEST: usize = 8;
 
-/// Values that nobody outside is to see. Cheap to clone.
+/// Values that nobody outside is to see, without white space around them. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Secrets(Arc<[Secret]>);
 
 impl Secrets {
     /// Those of `values` that are long enough to be meant where they stand.
     pub fn new(values: impl IntoIterator<Item = Secret>) -> Self {
-        let mut values: Vec<Secret> =
-            values.into_iter().filter(|secret| secret.expose().trim().len() >= SHORTEST).collect();
+        let values = values.into_iter().filter(|secret| secret.expose().trim().len() >= SHORTEST);
+        // Trimmed here and not where they are looked for, which is in every piece of every answer.
+        let mut values: Vec<Secret> = values.map(|secret| Secret::new(secret.expose().trim())).collect();
         // One secret may stand inside another.
         values.sort_by(|a, b| b.expose().len().cmp(&a.expose().len()).then_with(|| a.expose().cmp(b.expose())));
         values.dedup_by(|a, b| a.expose() == b.expose());
@@ -31,13 +32,13 @@ impl Secrets {
 
     /// Whether any of them stands in `text`.
     pub fn stand_in(&self, text: &str) -> bool {
-        self.0.iter().any(|secret| text.contains(secret.expose().trim()))
+        self.0.iter().any(|secret| text.contains(secret.expose()))
     }
 
     /// Strikes them out of `text`; answers whether there was one.
     pub fn strike(&self, text: &mut String) -> bool {
         let mut found = false;
-        for secret in self.0.iter().map(|secret| secret.expose().trim()) {
+        for secret in self.0.iter().map(Secret::expose) {
             if text.contains(secret) {
                 *text = text.replace(secret, HIDDEN);
                 found = true;
@@ -49,9 +50,10 @@ impl Secrets {
     /// How many bytes at the end of `text` may be the beginning of one of them: what comes next will tell.
     pub fn open_at_end(&self, text: &str) -> usize {
         let open = |secret: &Secret| {
-            let secret = secret.expose().trim();
-            let longest = text.len().min(secret.len() - 1);
-            (1..=longest).rev().find(|length| secret.get(..*length).is_some_and(|part| text.ends_with(part)))
+            let secret = secret.expose().as_bytes();
+            let tail = &text.as_bytes()[text.len() - text.len().min(secret.len() - 1)..];
+            let first = tail.iter().enumerate().filter(|(_, byte)| secret.first() == Some(*byte));
+            first.map(|(at, _)| &tail[at..]).find(|part| secret.starts_with(part)).map(<[u8]>::len)
         };
         self.0.iter().filter_map(open).max().unwrap_or(0)
     }

@@ -83,6 +83,8 @@ struct Entry {
     model: String,
     first_listed: OnceCell<String>,
     key: KeySource,
+    /// The known service at its address; empty: none. Looked up once, as each turn asks what its model costs and holds.
+    service: &'static str,
     /// What the configuration says of its models, which goes before what is known of them.
     price: Option<Price>,
     context_tokens: Option<u32>,
@@ -218,11 +220,10 @@ impl Models {
     /// What is known of a model at its provider: what the configuration says, or else the table of this program.
     pub fn facts(&self, provider: &str, model: &str) -> ModelFacts {
         let Some(entry) = self.entries.get(provider) else { return ModelFacts::known(provider, model) };
-        let service = match &entry.backend {
-            Backend::Remote(remote) => Service::at(remote.base_url()).map_or("", |service| service.name),
-            Backend::Offline => return ModelFacts::default(),
-        };
-        let known = ModelFacts::known(service, model);
+        if matches!(entry.backend, Backend::Offline) {
+            return ModelFacts::default();
+        }
+        let known = ModelFacts::known(entry.service, model);
         let price = entry.price.clone().or(known.price);
         ModelFacts { price, context_tokens: entry.context_tokens.or(known.context_tokens), ..known }
     }
@@ -341,6 +342,7 @@ impl Entry {
             fault(name, key, message)
         })?;
         Ok(Self {
+            service: Service::at(provider.base_url()).map_or("", |service| service.name),
             backend: Backend::Remote(Arc::new(provider)),
             model: config.model.clone(),
             first_listed: OnceCell::new(),
@@ -356,6 +358,7 @@ impl Entry {
             model: String::new(),
             first_listed: OnceCell::new(),
             key: KeySource::None,
+            service: "",
             price: None,
             context_tokens: None,
         }

@@ -112,7 +112,7 @@ impl Service {
         SERVICES.iter().find(|service| !service.is_local() && service.host() == host)
     }
 
-    /// Where it is. The table's addresses are plain enough to be cut: this is asked in every turn.
+    /// Where it is. The table's addresses are plain enough to be cut.
     fn host(&self) -> &'static str {
         let (_, address) = self.base_url.split_once("://").unwrap_or_default();
         address.split(['/', ':']).next().unwrap_or_default()

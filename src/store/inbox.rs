@@ -78,7 +78,9 @@ pub struct InboxRow {
 const COLUMNS: &str = "seq, id, channel, external_id, session, chat_id, sender, trust, content, attachments, metadata,
     received_at, turn, state, stalled, cancel";
 
-const OPEN: &str = "state IN ('queued', 'running', 'waiting')";
+/// What is unfinished, in the words of the index of it. Not the three states that are: for more than two values SQLite
+/// makes a table anew each time, also to see at each write whether a row belongs into the index.
+const OPEN: &str = "state NOT IN ('done', 'dead')";
 
 /// What became of an [`insert`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,16 +95,18 @@ pub enum Inserted {
 
 /// Adds a row unless its `(channel, external_id)` is known. A known one uses no `seq` up: a gap in them is a loss.
 pub fn insert(connection: &Connection, message: &NewMessage) -> Result<Inserted, StoreError> {
-    let id = message.id.to_string();
-    let added = connection
+    // Looked for and not left to ON CONFLICT, which would use a seq up.
+    if let Some(row) = find_external(connection, &message.channel, &message.external_id)? {
+        return Ok(Inserted::Known { id: row.id, session: row.session });
+    }
+    connection
         .prepare_cached(
             "INSERT INTO inbox (id, channel, external_id, session, chat_id, sender, trust, content, attachments,
                 metadata, received_at, turn, state)
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, ?12
-             WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE channel = ?2 AND external_id = ?3)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, ?12)",
         )?
         .execute(params![
-            id,
+            message.id.to_string(),
             message.channel,
             message.external_id,
             message.session,
@@ -115,13 +119,7 @@ pub fn insert(connection: &Connection, message: &NewMessage) -> Result<Inserted,
             message.received_at,
             message.state.as_str(),
         ])?;
-    if added == 1 {
-        return Ok(Inserted::New);
-    }
-    match find_external(connection, &message.channel, &message.external_id)? {
-        Some(row) => Ok(Inserted::Known { id: row.id, session: row.session }),
-        None => Err(StoreError::Row(format!("message id {id} stands already"))),
-    }
+    Ok(Inserted::New)
 }
 
 /// The highest `seq` ever given, also to rows that are gone.
@@ -237,9 +235,8 @@ pub fn finish(connection: &Connection, turn: Uuid, state: State) -> Result<usize
 
 /// Marks the session's running row as to be cancelled, or where none runs yet the one that is next; answers its turn.
 pub fn cancel_current(connection: &Connection, session: &str) -> Result<Option<Uuid>, StoreError> {
-    let running =
-        "session = ?1 AND state = 'running' AND state IN ('queued', 'running', 'waiting') ORDER BY seq LIMIT 1";
-    let row = match one(connection, running, params![session])? {
+    let running = format!("session = ?1 AND state = 'running' AND {OPEN} ORDER BY seq LIMIT 1");
+    let row = match one(connection, &running, params![session])? {
         Some(row) => Some(row),
         None => open_of_session(connection, session, 1)?.into_iter().next(),
     };

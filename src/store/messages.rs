@@ -101,8 +101,12 @@ pub fn append<'a>(
         insert.execute(params![session, head.epoch, seq, role, body, turn, at])?;
         seq += 1;
     }
-    touch(connection, session, at)?;
-    connection.prepare_cached("UPDATE sessions SET next_seq = ? WHERE session = ?")?.execute(params![seq, session])?;
+    connection
+        .prepare_cached(
+            "INSERT INTO sessions (session, created_at, updated_at, next_seq) VALUES (?1, ?2, ?2, ?3)
+             ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at, next_seq = excluded.next_seq",
+        )?
+        .execute(params![session, at, seq])?;
     Ok(())
 }
 

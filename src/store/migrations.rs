@@ -6,10 +6,11 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
-    include_str!("migrations/0003_notes.sql"),
+    include_str!("migrations/0003_open.sql"),
+    include_str!("migrations/0004_notes.sql"),
 ];
 
 /// A table that every version of this program has.
@@ -67,7 +68,7 @@ mod tests {
             )
             .unwrap();
         run(&mut connection).unwrap();
-        assert_eq!(version(&connection).unwrap(), 2);
+        assert_eq!(formats(&connection).unwrap(), (3, 3));
         let spent = spent(&connection, Scope::Session("s")).unwrap();
         assert_eq!((spent.tokens.turns, spent.tokens.input, spent.tokens.cached), (2, 107, 60));
         let models: Vec<_> = spent.models.iter().map(|model| (model.provider.as_str(), model.costs.len())).collect();

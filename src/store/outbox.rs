@@ -87,15 +87,13 @@ pub fn insert(connection: &Connection, new: &NewOutbound) -> Result<Uuid, StoreE
 /// `pending → sending`, counted as a try; answers the row, or `None` when it is no longer pending. `resend` is what
 /// this delivery gets if it is cut off.
 pub fn claim(connection: &Connection, id: Uuid, resend: &str) -> Result<Option<OutboxRow>, StoreError> {
-    let sql = format!(
-        "UPDATE outbox SET state = 'sending', tries = tries + 1, resend = ? WHERE id = ? AND state = 'pending' RETURNING {COLUMNS}"
-    );
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query(params![resend, id.to_string()])?;
-    let claimed = rows.next()?.map(read_row).transpose()?;
-    // Stepping to the end is what makes SQLite finish the update.
-    while rows.next()?.is_some() {}
-    Ok(claimed)
+    // Two plain statements: RETURNING makes SQLite gather what it returns in a table of its own.
+    let claimed = connection
+        .prepare_cached(
+            "UPDATE outbox SET state = 'sending', tries = tries + 1, resend = ? WHERE id = ? AND state = 'pending'",
+        )?
+        .execute(params![resend, id.to_string()])?;
+    if claimed == 0 { Ok(None) } else { find(connection, id) }
 }
 
 pub fn mark_sent(connection: &Connection, id: Uuid, provider_id: Option<&str>) -> Result<(), StoreError> {

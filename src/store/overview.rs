@@ -54,7 +54,7 @@ pub fn overview(connection: &Connection, since: i64, turns: u32) -> Result<Overv
         .prepare_cached(
             "SELECT count(*), count(iif(state = 'running', 1, NULL)), count(iif(state = 'waiting', 1, NULL)),
                 min(received_at) FROM inbox INDEXED BY inbox_open
-             WHERE state IN ('queued', 'running', 'waiting')",
+             WHERE state NOT IN ('done', 'dead')",
         )?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     let oldest_outbound = connection

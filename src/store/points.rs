@@ -174,7 +174,7 @@ pub fn fork(connection: &Connection, point: &Point, session: &str) -> Result<usi
         return Err(PointError::NoKey(session.to_owned()));
     }
     let known = "SELECT EXISTS (SELECT 1 FROM sessions WHERE session = ?1)
-        OR EXISTS (SELECT 1 FROM inbox WHERE session = ?1 AND state IN ('queued', 'running', 'waiting'))";
+        OR EXISTS (SELECT 1 FROM inbox WHERE session = ?1 AND state NOT IN ('done', 'dead'))";
     if connection.query_row(known, [session], |row| row.get(0)).map_err(StoreError::from)? {
         return Err(PointError::Exists(session.to_owned()));
     }

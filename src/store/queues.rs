@@ -18,7 +18,7 @@ pub struct Depth {
 /// Inbound messages that are not done.
 pub fn inbox(connection: &Connection) -> Result<Vec<Depth>, StoreError> {
     let open = "SELECT channel, state, count(*), min(received_at) FROM inbox
-         INDEXED BY inbox_open WHERE state IN ('queued', 'running', 'waiting') GROUP BY channel, state";
+         INDEXED BY inbox_open WHERE state NOT IN ('done', 'dead') GROUP BY channel, state";
     let dead = "SELECT channel, state, count(*), min(received_at) FROM inbox
          INDEXED BY inbox_dead WHERE state = 'dead' GROUP BY channel, state";
     Ok([depths(connection, open)?, depths(connection, dead)?].concat())

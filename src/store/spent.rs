@@ -53,7 +53,7 @@ fn running(connection: &Connection, session: Option<&String>) -> Result<Vec<ByMo
     const SQL: &str = "
         WITH open AS (
             SELECT DISTINCT turn FROM inbox INDEXED BY inbox_open
-            WHERE state IN ('queued', 'running', 'waiting') AND state <> 'queued' AND (?1 IS NULL OR session = ?1))
+            WHERE state NOT IN ('done', 'dead') AND state <> 'queued' AND (?1 IS NULL OR session = ?1))
         SELECT coalesce(json_extract(r.body, '$.response.answered_by'), json_extract(c.body, '$.model'), '') AS model,
             count(DISTINCT open.turn),
             total(json_extract(r.body, '$.response.usage.input_tokens')),

@@ -231,15 +231,18 @@ impl<'a> Assembler<'a> {
 
     /// Some count in every piece, what holds is the last count; an empty one says nothing.
     fn count(&mut self, usage: &Value) {
-        let first = |paths: &[&str]| paths.iter().find_map(|path| usage.pointer(path)?.as_u64()).unwrap_or_default();
+        // Most pieces say nothing here at all.
+        if usage.is_null() {
+            return;
+        }
+        let first = |names: &[&str]| names.iter().find_map(|name| usage.get(*name)?.as_u64());
+        let detailed = usage.get("prompt_tokens_details").and_then(|details| details.get("cached_tokens")?.as_u64());
         let counted = Usage {
-            input_tokens: first(&["/prompt_tokens", "/input_tokens"]),
-            output_tokens: first(&["/completion_tokens", "/output_tokens"]),
-            cached_tokens: first(&[
-                "/prompt_tokens_details/cached_tokens",
-                "/prompt_cache_hit_tokens",
-                "/cached_tokens",
-            ]),
+            input_tokens: first(&["prompt_tokens", "input_tokens"]).unwrap_or_default(),
+            output_tokens: first(&["completion_tokens", "output_tokens"]).unwrap_or_default(),
+            cached_tokens: detailed
+                .or_else(|| first(&["prompt_cache_hit_tokens", "cached_tokens"]))
+                .unwrap_or_default(),
         };
         if counted != Usage::default() {
             self.usage = counted;

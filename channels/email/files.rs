@@ -1,0 +1,344 @@
+//! The files that come with mails, in the workspace, and those that go with them.
+//!
+//! The agent's commands write into the same folder, so nothing in it is what it was a moment ago: no link is followed where
+//! we write, and none out of the workspace where we read.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
+use rustix::fs::{Mode, OFlags};
+use sha2::{Digest, Sha256};
+
+use super::letter::Letter;
+use super::read::clean_line;
+use crate::message::{Attachment, SessionKey};
+
+/// The folder in the workspace.
+const FOLDER: &str = "mail";
+/// What was cut from a mail's text.
+const QUOTED: &str = "quoted.md";
+/// In bytes; file systems allow 255.
+const MAX_NAME: usize = 120;
+const MAX_ENDING: usize = 16;
+
+/// Where mails' files lie in a workspace. Its functions block.
+pub struct MailFiles {
+    workspace: Dir,
+}
+
+/// What was saved of a mail.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavedFiles {
+    pub attachments: Vec<Attachment>,
+    /// Where the quoted history and the signature lie, relative to the workspace.
+    pub cut: Option<String>,
+}
+
+impl MailFiles {
+    /// Opens a workspace.
+    ///
+    /// # Errors
+    /// It is no folder, or cannot be read.
+    pub fn open(workspace: &Path) -> io::Result<Self> {
+        Ok(Self { workspace: Dir::open_ambient_dir(workspace, ambient_authority())? })
+    }
+
+    /// Saves what came with a mail as `mail/SESSION/MAIL/NAME`, and what was cut from its text beside it; all of it is on disk
+    /// when this returns. The same mail again gives the same paths, and mends what a crash left half written.
+    ///
+    /// # Errors
+    /// Whatever writing gives; something else that stands in the way is named.
+    pub fn save(&self, session: &SessionKey, mail_key: &str, letter: &Letter) -> io::Result<SavedFiles> {
+        if letter.enclosed.is_empty() && letter.cut.is_empty() {
+            return Ok(SavedFiles::default());
+        }
+        let names = [FOLDER.to_owned(), hash(session.as_str(), 16), hash(mail_key, 12)];
+        let mut folder = self.workspace.try_clone()?;
+        for name in &names {
+            folder = subfolder(&folder, name)?;
+        }
+        let path = names.join("/");
+        let mut saved = SavedFiles::default();
+        let mut taken = vec![QUOTED.to_owned()];
+        for enclosed in &letter.enclosed {
+            let name = free_name(&safe_name(&enclosed.name), &mut taken);
+            put(&folder, &name, &enclosed.bytes)?;
+            saved.attachments.push(Attachment {
+                path: format!("{path}/{name}"),
+                name,
+                media_type: enclosed.media_type.clone(),
+                size: enclosed.bytes.len() as u64,
+            });
+        }
+        if !letter.cut.is_empty() {
+            put(&folder, QUOTED, letter.cut.as_bytes())?;
+            saved.cut = Some(format!("{path}/{QUOTED}"));
+        }
+        rustix::fs::fsync(&folder)?;
+        Ok(saved)
+    }
+
+    /// Reads a file that is to be sent; `path` is relative to the workspace.
+    ///
+    /// # Errors
+    /// There is none, it is no regular file, it lies outside of the workspace, or it is larger than `limit` bytes.
+    pub fn load(&self, path: &str, limit: u64) -> io::Result<Vec<u8>> {
+        let told = |fault: io::Error| io::Error::new(fault.kind(), format!("{path:?} in the workspace: {fault}"));
+        let wrong =
+            |what: String| io::Error::new(io::ErrorKind::InvalidInput, format!("{path:?} in the workspace {what}"));
+        // A pipe would keep us waiting for somebody who writes.
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+        let file = self.workspace.open_with(path, &options).map_err(told)?;
+        let metadata = file.metadata().map_err(told)?;
+        if !metadata.is_file() {
+            return Err(wrong("is not a file; name a file that is to be sent".to_owned()));
+        }
+        // Another name of a file may stand outside.
+        if metadata.nlink() > 1 {
+            return Err(wrong("has a second name (a hard link), maybe outside; send a copy of it".to_owned()));
+        }
+        let too_large = || wrong(format!("is larger than {limit} bytes, which is the most that can be sent"));
+        if metadata.len() > limit {
+            return Err(too_large());
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(told)?;
+        if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
+    }
+}
+
+/// The first hexadecimal digits of the SHA-256 of a text.
+fn hash(text: &str, digits: usize) -> String {
+    let hash = Sha256::digest(text.as_bytes());
+    let mut out: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    out.truncate(digits);
+    out
+}
+
+/// Opens a folder, makes it where it is not yet. The one above is synced in any case: a crash may have come between.
+fn subfolder(parent: &Dir, name: &str) -> io::Result<Dir> {
+    match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(fault) => return Err(fault.into()),
+    }
+    rustix::fs::fsync(parent)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+        Ok(folder) => Ok(Dir::from_std_file(File::from(folder))),
+        Err(fault @ (rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP)) => {
+            let fault = io::Error::from(fault);
+            let told =
+                format!("{name:?} in the workspace is not a folder ({fault}); mails' files go there: move it away");
+            Err(io::Error::new(fault.kind(), told))
+        }
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// Writes a file, whole or not at all; whatever had its name is replaced.
+fn put(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
+    if is_same(folder, name, bytes)? {
+        return Ok(());
+    }
+    let part = format!(".{name}.part");
+    match folder.remove_file(&part) {
+        Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(fault),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = folder.open_with(&part, &options)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    folder.rename(&part, folder, name)
+}
+
+/// Whether a file holds exactly these bytes, and they are on disk.
+fn is_same(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<bool> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::openat(folder, name, flags, Mode::empty()) else { return Ok(false) };
+    let mut file = File::from(file);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() != bytes.len() as u64 {
+        return Ok(false);
+    }
+    let mut rest = bytes;
+    let mut buffer = [0; 16 * 1024];
+    loop {
+        let count = file.read(&mut buffer)?;
+        match rest.split_at_checked(count) {
+            Some((expected, after)) if count > 0 && expected == &buffer[..count] => rest = after,
+            Some(_) if count == 0 => break,
+            _ => return Ok(false),
+        }
+    }
+    if rest.is_empty() {
+        file.sync_all()?;
+    }
+    Ok(rest.is_empty())
+}
+
+/// A sender's name for a file as one that is safe here: no folders, nothing that a shell or a file system takes for more than
+/// a letter, no leading dots or dashes.
+fn safe_name(name: &str) -> String {
+    const RESERVED: &[&str] = &["con", "prn", "aux", "nul"];
+    let name = clean_line(name);
+    let name = name
+        .rsplit(['/', '\\', '\u{2044}', '\u{2215}', '\u{29f8}', '\u{ff0f}'])
+        .find(|part| !part.trim().is_empty())
+        .unwrap_or_default();
+    let odd = |c: char| "<>:\"|?*`$;&!#%{}'~".contains(c);
+    let name: String = name.chars().map(|c| if odd(c) { '_' } else { c }).collect();
+    let name = name.trim_matches(|c: char| c == '.' || c.is_whitespace()).trim_start_matches('-');
+    let (stem, ending) = match name.rsplit_once('.') {
+        Some((stem, ending)) if !stem.is_empty() && (1..=MAX_ENDING).contains(&ending.len()) => {
+            (stem, format!(".{ending}"))
+        }
+        _ => (name, String::new()),
+    };
+    let stem = stem[..stem.floor_char_boundary(MAX_NAME - ending.len())].trim_end_matches(['.', ' ']);
+    let first = stem.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let is_port = first.len() == 4
+        && (first.starts_with("com") || first.starts_with("lpt"))
+        && first.ends_with(|c: char| c.is_ascii_digit());
+    match stem {
+        "" => format!("file{ending}"),
+        stem if RESERVED.contains(&first.as_str()) || is_port => format!("_{stem}{ending}"),
+        stem => format!("{stem}{ending}"),
+    }
+}
+
+/// The name itself, or with the first number that makes it a new one; upper and lower case are the same to some file
+/// systems.
+fn free_name(name: &str, taken: &mut Vec<String>) -> String {
+    let (stem, ending) = match name.rsplit_once('.') {
+        Some((stem, ending)) => (stem, format!(".{ending}")),
+        None => (name, String::new()),
+    };
+    let mut free = name.to_owned();
+    let mut number = 2;
+    while taken.contains(&free.to_lowercase()) {
+        free = format!("{stem}-{number}{ending}");
+        number += 1;
+    }
+    taken.push(free.to_lowercase());
+    free
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::email::letter::Enclosed;
+
+    fn letter(files: &[(&str, &[u8])], cut: &str) -> Letter {
+        let enclosed = |(name, bytes): &(&str, &[u8])| Enclosed {
+            name: (*name).to_owned(),
+            media_type: "text/plain".to_owned(),
+            bytes: bytes.to_vec(),
+        };
+        Letter { enclosed: files.iter().map(enclosed).collect(), cut: cut.to_owned(), ..Letter::default() }
+    }
+
+    #[test]
+    fn names_are_safe() {
+        let table = [
+            ("report.pdf", "report.pdf"),
+            ("年度 报告（终）.docx", "年度 报告（终）.docx"),
+            ("../../etc/passwd", "passwd"),
+            ("C:\\Users\\me\\a.doc", "a.doc"),
+            ("/", "file"),
+            ("...", "file"),
+            (".bashrc", "bashrc"),
+            ("-rf", "rf"),
+            ("a\0b\n$(rm x);`y`.sh", "a b _(rm x)__y_.sh"),
+            ("photo\u{202e}gpj.exe", "photogpj.exe"),
+            ("con", "_con"),
+            ("NUL.txt", "_NUL.txt"),
+            ("com1", "_com1"),
+            ("a. . ", "a"),
+            ("archive.tar.gz", "archive.tar.gz"),
+            ("", "file"),
+        ];
+        for (name, expected) in table {
+            assert_eq!(safe_name(name), expected, "{name:?}");
+        }
+        let long = safe_name(&("长".repeat(300) + ".pdf"));
+        assert!(long.len() <= MAX_NAME && long.ends_with("长.pdf"), "{long}");
+    }
+
+    #[test]
+    fn saved_once_and_synced_into_closed_folders() {
+        let home = tempfile::tempdir().unwrap();
+        let files = MailFiles::open(home.path()).unwrap();
+        let session = SessionKey::from("email:<a@b>");
+        let letter =
+            letter(&[("a.txt", b"one"), ("A.TXT", b"two"), ("quoted.md", b"three"), ("a.txt", b"one")], "> old");
+        let saved = files.save(&session, "<1@x> a@x.org", &letter).unwrap();
+        let paths: Vec<_> =
+            saved.attachments.iter().map(|file| file.path.rsplit('/').next().unwrap().to_owned()).collect();
+        assert_eq!(paths, ["a.txt", "A-2.TXT", "quoted-2.md", "a-3.txt"]);
+        let folder = saved.attachments[0].path.trim_end_matches("/a.txt").to_owned();
+        assert!(folder.starts_with("mail/") && folder.len() == "mail/".len() + 16 + 1 + 12, "{folder}");
+        assert_eq!(saved.cut, Some(format!("{folder}/quoted.md")));
+        assert_eq!(fs::read(home.path().join(&folder).join("a-3.txt")).unwrap(), b"one");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&home.path().join(&folder)), 0o700);
+        assert_eq!(mode(&home.path().join("mail")), 0o700);
+        assert_eq!(mode(&home.path().join(&folder).join("a.txt")), 0o600);
+
+        // Again, after a crash in the middle of it.
+        fs::write(home.path().join(&folder).join("a.txt"), b"on").unwrap();
+        fs::write(home.path().join(&folder).join(".a.txt.part"), b"o").unwrap();
+        assert_eq!(files.save(&session, "<1@x> a@x.org", &letter).unwrap(), saved);
+        assert_eq!(fs::read(home.path().join(&folder).join("a.txt")).unwrap(), b"one");
+        assert_eq!(fs::read_dir(home.path().join(&folder)).unwrap().count(), 5);
+        assert_ne!(files.save(&session, "<2@x> a@x.org", &letter).unwrap(), saved);
+        assert_eq!(files.save(&session, "none", &Letter::default()).unwrap(), SavedFiles::default());
+    }
+
+    #[test]
+    fn no_link_leads_anywhere() {
+        let home = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("secret"), "s").unwrap();
+        let files = MailFiles::open(home.path()).unwrap();
+        let session = SessionKey::from("email:<a@b>");
+        let letter = letter(&[("a.txt", b"one")], "");
+        let saved = files.save(&session, "1", &letter).unwrap();
+        let path = home.path().join(&saved.attachments[0].path);
+
+        // A link in place of the file is replaced, not followed.
+        fs::remove_file(&path).unwrap();
+        symlink(outside.path().join("secret"), &path).unwrap();
+        files.save(&session, "1", &letter).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert_eq!(fs::read(outside.path().join("secret")).unwrap(), b"s");
+
+        // One in place of the folder stops it.
+        fs::remove_dir_all(home.path().join("mail")).unwrap();
+        symlink(outside.path(), home.path().join("mail")).unwrap();
+        let fault = files.save(&session, "1", &letter).unwrap_err().to_string();
+        assert!(fault.contains("\"mail\"") && fault.contains("not a folder"), "{fault}");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+
+        symlink(outside.path().join("secret"), home.path().join("link")).unwrap();
+        fs::write(home.path().join("in"), "12345").unwrap();
+        symlink("in", home.path().join("inner")).unwrap();
+        fs::create_dir(home.path().join("dir")).unwrap();
+        fs::hard_link(outside.path().join("secret"), home.path().join("hard")).unwrap();
+        assert_eq!(files.load("in", 5).unwrap(), b"12345");
+        assert_eq!(files.load("inner", 5).unwrap(), b"12345");
+        let absolute = outside.path().join("secret").display().to_string();
+        for wrong in ["in", "link", "hard", "../x", "dir", "nothing", "", &absolute] {
+            let fault = files.load(wrong, 4).unwrap_err().to_string();
+            assert!(fault.contains(wrong), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Mails against an inbox in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use jiff::Timestamp;
+
+use super::MailIntake;
+use crate::allow::AllowList;
+use crate::conformance::{Answer, ScriptedInbox};
+use crate::email::answering::Answering;
+use crate::email::config::{EmailConfig, Strangers};
+use crate::email::files::MailFiles;
+use crate::email::ids::message_id;
+use crate::email::judge::Judge;
+use crate::email::source::{Intake, RawContent, RawMail, Taken};
+use crate::email::words::Words;
+use crate::inbox::{Cursor, Inbox, Refusal};
+use crate::message::Trust;
+
+/// Seconds by which the clock of these tests is ahead; each test has its own.
+thread_local!(static AHEAD: AtomicI64 = const { AtomicI64::new(0) });
+
+fn clock() -> Timestamp {
+    let ahead = AHEAD.with(|ahead| ahead.load(Ordering::Relaxed));
+    Timestamp::from_second(Timestamp::now().as_second() + ahead).unwrap()
+}
+
+fn later(seconds: i64) {
+    AHEAD.with(|ahead| ahead.fetch_add(seconds, Ordering::Relaxed));
+}
+
+struct Post {
+    inbox: Arc<ScriptedInbox>,
+    intake: MailIntake,
+    _workspace: tempfile::TempDir,
+    uid: AtomicI64,
+}
+
+impl Post {
+    fn new(change: impl FnOnce(&mut EmailConfig)) -> Self {
+        Self::with_inbox(change, ScriptedInbox::new(|_| Answer::Hold))
+    }
+
+    fn with_inbox(change: impl FnOnce(&mut EmailConfig), inbox: Arc<ScriptedInbox>) -> Self {
+        let mut config = EmailConfig {
+            address: "dao@here.test".to_owned(),
+            allow_from: AllowList::new(vec!["@example.org".to_owned()]),
+            authserv_id: "mx.here".to_owned(),
+            ..EmailConfig::default()
+        };
+        change(&mut config);
+        let workspace = tempfile::tempdir().unwrap();
+        let files = Arc::new(MailFiles::open(workspace.path()).unwrap());
+        let intake = MailIntake::new(&config, &[], "email".to_owned(), inbox.clone(), files, Words::ENGLISH);
+        let intake = intake.with(Judge::new(&config, &[]), clock);
+        Self { inbox, intake, _workspace: workspace, uid: AtomicI64::new(1) }
+    }
+
+    /// A mail whose address is proven, with further header lines and a text.
+    async fn take(&self, from: &str, lines: &str, text: &str) -> Result<Taken, Refusal> {
+        let domain = from.rsplit_once('@').unwrap().1;
+        let proven = format!("Authentication-Results: mx.here; dmarc=pass header.from={domain}\r\n");
+        self.take_raw(&format!("{proven}From: {from}\r\nTo: dao@here.test\r\n{lines}\r\n{text}\r\n")).await
+    }
+
+    async fn take_raw(&self, raw: &str) -> Result<Taken, Refusal> {
+        self.offer(RawContent::Whole(raw.as_bytes().to_vec())).await
+    }
+
+    async fn offer(&self, content: RawContent) -> Result<Taken, Refusal> {
+        let position = format!("1:{}", self.uid.fetch_add(1, Ordering::Relaxed));
+        let cursor = Cursor { channel: "email".to_owned(), source: "INBOX".to_owned(), position };
+        self.intake.take(RawMail { cursor, received_at: clock(), content }).await
+    }
+
+    /// The sessions of the accepted mails, in order.
+    fn sessions(&self) -> Vec<String> {
+        self.inbox.accepted().iter().map(|m| m.session_key().to_string()).collect()
+    }
+
+    fn replies(&self) -> Vec<String> {
+        let outbound = self.inbox.outbound();
+        std::iter::from_fn(|| outbound.try_recv().ok()).map(|reply| reply.content).collect()
+    }
+
+    async fn cursor(&self) -> String {
+        self.inbox.cursor("email", "INBOX").await.unwrap().map(|cursor| cursor.position).unwrap_or_default()
+    }
+}
+
+#[tokio::test]
+async fn three_turns_are_one_thread() {
+    let post = Post::new(|_| {});
+    let ann = "ann@example.org";
+    let first = "Message-ID: <1@example.org>\r\nSubject: Lunch\r\n";
+    assert_eq!(post.take(ann, first, "Hello").await, Ok(Taken::Accepted));
+    let reply = message_id(uuid::Uuid::now_v7(), Some("<1@example.org>"), "here.test");
+    let second = format!(
+        "Message-ID: <2@example.org>\r\nSubject: Re: Lunch\r\nIn-Reply-To: {reply}\r\nReferences: <1@example.org> {reply}\r\n"
+    );
+    assert_eq!(post.take(ann, &second, "When?").await, Ok(Taken::Accepted));
+    // Its References are gone, but our own id leads back; the subject is another.
+    let third = format!("Message-ID: <3@example.org>\r\nSubject: Dinner\r\nIn-Reply-To: {reply}\r\n");
+    assert_eq!(post.take(ann, &third, "Or so?").await, Ok(Taken::Accepted));
+    // No ids at all: the subject is the last resort.
+    let fourth = "Message-ID: <4@example.org>\r\nSubject: AW: Dinner\r\n";
+    assert_eq!(post.take(ann, fourth, "And now?").await, Ok(Taken::Accepted));
+    assert_eq!(post.sessions(), vec!["email:<1@example.org>"; 4]);
+    let said: Vec<_> = post.inbox.accepted().into_iter().map(|m| m.content).collect();
+    assert_eq!(said, ["Subject: Lunch\n\nHello", "When?", "Subject: Dinner\n\nOr so?", "And now?"]);
+
+    let message = &post.inbox.accepted()[1];
+    assert_eq!(message.external_id.as_deref(), Some("<2@example.org> ann@example.org"));
+    assert_eq!((message.chat_id.as_str(), message.sender.as_str()), ("<1@example.org>", ann));
+    let answering = Answering::of(&message.metadata).unwrap();
+    assert_eq!((answering.message_id.as_str(), &answering.to[..]), ("<2@example.org>", &[ann.to_owned()][..]));
+    assert_eq!(answering.references, ["<1@example.org>", &reply]);
+    let noted = post.inbox.note("email", "thread", "<1@example.org>").await.unwrap().unwrap();
+    assert!(noted.value.contains("<4@example.org>"), "{}", noted.value);
+    assert_eq!(post.cursor().await, "1:4");
+
+    // Too old to be meant; not an answer; another sender.
+    later(31 * 24 * 3_600);
+    for (from, lines) in [
+        (ann, "Message-ID: <5@example.org>\r\nSubject: Re: Dinner\r\n"),
+        (ann, "Message-ID: <6@example.org>\r\nSubject: Dinner\r\n"),
+        ("bob@example.org", "Message-ID: <7@example.org>\r\nSubject: Re: Dinner\r\n"),
+    ] {
+        post.take(from, lines, "Hello").await.unwrap();
+    }
+    assert_eq!(post.sessions()[4..], ["email:<5@example.org>", "email:<6@example.org>", "email:<7@example.org>"]);
+}
+
+#[tokio::test]
+async fn threads_are_open_to_those_who_take_part() {
+    let post = Post::new(|_| {});
+    post.take("ann@example.org", "Cc: bob@example.org\r\nMessage-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello")
+        .await
+        .unwrap();
+    for (from, id, expected) in [
+        ("bob@example.org", "<2@x>", "email:<1@x>"),
+        ("eve@example.org", "<3@x>", "email:<3@x>"),
+        ("ann@example.org", "<4@x>", "email:<1@x>"),
+    ] {
+        let lines = format!("Message-ID: {id}\r\nReferences: <1@x>\r\nSubject: Re: Lunch\r\n");
+        post.take(from, &lines, "Hello").await.unwrap();
+        assert_eq!(post.sessions().last().unwrap(), expected, "{from}");
+    }
+    assert!(
+        post.inbox.accepted()[1].content.starts_with("From: <bob@example.org>"),
+        "{}",
+        post.inbox.accepted()[1].content
+    );
+    // Somebody else's id takes nothing from its owner.
+    post.take("eve@example.org", "Message-ID: <1@x>\r\nSubject: Mine\r\n", "Hello").await.unwrap();
+    let made = post.sessions().pop().unwrap();
+    assert!(made.ends_with("@daoyou.invalid>"), "{made}");
+    post.take("ann@example.org", "Message-ID: <5@x>\r\nReferences: <1@x>\r\n", "Hello").await.unwrap();
+    assert_eq!(post.sessions().last().unwrap(), "email:<1@x>");
+}
+
+#[tokio::test]
+async fn the_same_mail_is_one_message() {
+    let post = Post::new(|_| {});
+    let lines = "Message-ID: <1@x>\r\nSubject: Lunch\r\n";
+    for _ in 0..3 {
+        assert_eq!(post.take("ann@example.org", lines, "Hello").await, Ok(Taken::Accepted));
+    }
+    assert_eq!(
+        post.take("ann@example.org", "Date: Mon, 2 Nov 2026 10:00:00 +0000\r\n", "No id").await,
+        Ok(Taken::Accepted)
+    );
+    assert_eq!((post.inbox.accepted().len(), post.cursor().await), (2, "1:4".to_owned()));
+    let header = |lines: &str, end: &str| {
+        format!(
+            "Authentication-Results: mx.here; dmarc=pass header.from=example.org\r\nFrom: ann@example.org\r\nTo: dao@here.test\r\n{lines}{end}"
+        )
+    };
+    for (header, known) in [
+        (header(lines, "\r\n"), true),
+        (header(lines, ""), true),
+        (header("Date: Mon, 2 Nov 2026 10:00:00 +0000\r\n", "\r\n"), true),
+        (header("Message-ID: <2@x>\r\n", "\r\n"), false),
+        (String::new(), false),
+    ] {
+        assert_eq!(post.intake.knows(header.as_bytes()).await, Ok(known), "{header}");
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_wants_is_passed_over() {
+    let post = Post::new(|_| {});
+    for raw in [
+        "From: ann@example.org\r\nMessage-ID: <1@x>\r\n\r\nspoofed",
+        "Authentication-Results: mx.here; dmarc=pass header.from=example.org\r\nFrom: ann@example.org\r\nAuto-Submitted: auto-replied\r\n\r\nI am on holiday",
+        "Authentication-Results: mx.here; dmarc=pass header.from=evil.test\r\nFrom: eve@evil.test\r\n\r\nHello",
+        "",
+    ] {
+        assert_eq!(post.take_raw(raw).await, Ok(Taken::PassedOver), "{raw}");
+    }
+    assert!(post.inbox.accepted().is_empty() && post.replies().is_empty() && post.inbox.notices().is_empty());
+    assert_eq!((post.inbox.skipped().len(), post.cursor().await), (4, "1:4".to_owned()));
+}
+
+#[tokio::test]
+async fn strangers_are_refused_once_a_day() {
+    let post = Post::new(|config| config.strangers = Strangers::Refuse);
+    let refused = Words::ENGLISH.refused.to_owned();
+    post.take("eve@evil.test", "Message-ID: <1@x>\r\nReferences: <0@x>\r\nSubject: Hello\r\n", "secret").await.unwrap();
+    assert_eq!(post.replies(), [refused.clone()]);
+    assert_eq!(post.take("eve@evil.test", "Message-ID: <2@x>\r\n", "Hello").await, Ok(Taken::PassedOver));
+    post.take("list@evil.test", "Message-ID: <3@x>\r\nPrecedence: list\r\n", "Hello").await.unwrap();
+    post.take_raw("From: forged@evil.test\r\nMessage-ID: <4@x>\r\n\r\nHello").await.unwrap();
+    assert!(post.replies().is_empty());
+    later(25 * 3_600);
+    post.take("eve@evil.test", "Message-ID: <5@x>\r\n", "Hello").await.unwrap();
+    assert_eq!(post.replies(), [refused]);
+    let kept = &post.inbox.accepted()[0];
+    assert_eq!(
+        (kept.content.as_str(), kept.trust, kept.chat_id.as_str()),
+        ("Subject: Hello", Trust::Untrusted, "<1@x>")
+    );
+    // Not a hundred times a hundred.
+    for n in 0..150 {
+        post.take(&format!("p{n}@evil.test"), &format!("Message-ID: <p{n}@x>\r\n"), "Hello").await.unwrap();
+    }
+    assert_eq!(post.replies().len(), 99);
+}
+
+#[tokio::test]
+async fn a_flood_ends_in_silence() {
+    let post = Post::new(|config| config.hourly_limit = 2);
+    let take = async |from: &str, n: usize, thread: &str| {
+        let lines =
+            format!("Message-ID: <{n}@x>\r\nReferences: <{thread}@x>\r\nCc: ann@example.org, bob@example.org\r\n");
+        post.take(from, &lines, "Hello").await.unwrap()
+    };
+    for (from, n, thread, expected, said) in [
+        ("ann@example.org", 1, "a", Taken::Accepted, 0),
+        ("ann@example.org", 2, "b", Taken::Accepted, 0),
+        // By sender.
+        ("ann@example.org", 3, "c", Taken::PassedOver, 1),
+        ("ann@example.org", 4, "d", Taken::PassedOver, 0),
+        // Others are not meant, until the thread is.
+        ("bob@example.org", 5, "a", Taken::Accepted, 0),
+        ("bob@example.org", 6, "a", Taken::PassedOver, 1),
+    ] {
+        assert_eq!(take(from, n, thread).await, expected, "{n}");
+        assert_eq!(post.replies().len(), said, "{n}");
+    }
+    assert_eq!(post.inbox.notices().len(), 2);
+    later(3_601);
+    assert_eq!(take("ann@example.org", 7, "e").await, Taken::Accepted);
+}
+
+#[tokio::test]
+async fn a_mail_that_fails_three_times_is_passed_over() {
+    let inbox = ScriptedInbox::new(|message| match message.content.contains("broken") {
+        true => Answer::Refuse(Refusal::Invalid("cannot be kept".to_owned())),
+        false => Answer::Hold,
+    });
+    let post = Post::with_inbox(|_| {}, inbox);
+    let lines = "Message-ID: <1@x>\r\nSubject: `Bad`\r\n";
+    for _ in 0..2 {
+        assert!(matches!(post.take("ann@example.org", lines, "broken").await, Err(Refusal::Invalid(_))));
+    }
+    assert_eq!((post.cursor().await, post.inbox.notices().len()), (String::new(), 0));
+    assert_eq!(post.take("ann@example.org", lines, "broken").await, Ok(Taken::PassedOver));
+    assert_eq!(post.cursor().await, "1:3");
+    let notices = post.inbox.notices();
+    assert!(
+        notices[0].contains("`ann@example.org` with the subject `'Bad'`") && notices[0].contains("cannot be kept"),
+        "{notices:?}"
+    );
+    assert_eq!(post.take("ann@example.org", "Message-ID: <2@x>\r\n", "good").await, Ok(Taken::Accepted));
+}
+
+#[tokio::test]
+async fn a_refusal_for_now_counts_as_no_failure() {
+    let retry_after = std::time::Duration::from_secs(1);
+    let full = Refusal::InboxFull { waiting: 9, retry_after };
+    let refusal = full.clone();
+    let post = Post::with_inbox(|_| {}, ScriptedInbox::new(move |_| Answer::Refuse(refusal.clone())));
+    for _ in 0..5 {
+        assert_eq!(post.take("ann@example.org", "Message-ID: <1@x>\r\n", "Hello").await, Err(full.clone()));
+    }
+    assert!(post.inbox.notices().is_empty() && post.inbox.skipped().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_answered_where_the_server_vouches() {
+    use crate::email::config::TrustBy;
+    let header = "Authentication-Results: mx.here; dmarc=pass header.from=example.org\r\nFrom: ann@example.org\r\nSubject: Big\r\nMessage-ID: <1@x>\r\n\r\n";
+    let large = || RawContent::TooLarge { size: 50_000_000, header: header.as_bytes().to_vec() };
+    let post = Post::new(|_| {});
+    for said in [1, 0] {
+        assert_eq!(post.offer(large()).await, Ok(Taken::PassedOver));
+        assert_eq!(post.replies().len(), said);
+    }
+    assert!(post.inbox.notices().is_empty());
+    for trust in [TrustBy::Verify, TrustBy::None] {
+        let post = Post::new(|config| config.trust = trust);
+        assert_eq!(post.offer(large()).await, Ok(Taken::PassedOver));
+        let notices = post.inbox.notices();
+        assert!(
+            post.replies().is_empty() && notices[0].contains("50 MB") && notices[0].contains("35 MB"),
+            "{notices:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn slash_commands_stand_alone() {
+    let post = Post::new(|_| {});
+    post.take("ann@example.org", "Message-ID: <1@x>\r\nSubject: Lunch\r\n", "/status now\r\n\r\nBest, Ann")
+        .await
+        .unwrap();
+    assert_eq!(post.inbox.accepted()[0].content, "/status now");
+}

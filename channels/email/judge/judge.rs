@@ -1,0 +1,164 @@
+//! The verdict over a mail.
+
+use jiff::Timestamp;
+
+use super::address::{Address, AddressList};
+use super::authserv;
+use super::automatic::automatic;
+use super::verify::{Proof, Verifier};
+use crate::email::config::{EmailConfig, Strangers, TrustBy};
+use crate::email::letter::Letter;
+use crate::message::Trust;
+
+/// What is to be done with a mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its sender may talk to us.
+    Listen { sender: String, trust: Trust },
+    /// Nothing. The reason is for the record.
+    Ignore { reason: String },
+    /// Its sender, whose address is proven, is to be told that he is not listened to.
+    Refuse { sender: String, reason: String },
+    /// Who sent it cannot be found out now.
+    Later { sender: String, reason: String },
+}
+
+/// Decides whom to listen to. A domain proves its mails, not its people: that `ann@example.org` was written by Ann is
+/// the word of `example.org`.
+pub struct Judge {
+    own: Option<Address>,
+    allowed: AddressList,
+    trusted: AddressList,
+    owners: Vec<Address>,
+    trust: TrustBy,
+    authserv_ids: Vec<String>,
+    strangers: Strangers,
+    verifier: Verifier,
+}
+
+impl Judge {
+    /// `owners` are the owner's own addresses: trusted, but let in by `allow_from` alone, like everybody.
+    pub fn new(config: &EmailConfig, owners: &[String]) -> Self {
+        // Some services write each method's result under a name of its own.
+        let ids = config.authserv_id.split([',', ' ']).filter(|id| !id.is_empty());
+        let authserv_ids: Vec<_> = ids.map(str::to_ascii_lowercase).collect();
+        Self {
+            own: Address::parse(&config.address),
+            allowed: AddressList::new(&config.allow_from),
+            trusted: AddressList::new(&config.trusted_from),
+            owners: owners.iter().filter_map(|owner| Address::parse(owner)).collect(),
+            trust: config.trust,
+            strangers: config.strangers,
+            verifier: Verifier::new(authserv_ids.clone()),
+            authserv_ids,
+        }
+    }
+
+    #[cfg(test)]
+    pub fn verified_by(self, verifier: Verifier) -> Self {
+        Self { verifier, ..self }
+    }
+
+    /// Judges a mail: `raw` is all of it. What machines wrote and who is not asked for is ignored before anything is
+    /// looked up.
+    pub async fn judge(&self, raw: &[u8], letter: &Letter, received_at: Timestamp) -> Verdict {
+        let (sender, is_allowed) = match self.candidate(letter) {
+            Ok(found) => found,
+            Err(reason) => return Verdict::Ignore { reason },
+        };
+        let proof = match self.trust {
+            TrustBy::Authserv => self.by_server(letter, &sender),
+            TrustBy::Verify => {
+                let proof = self.verifier.check(raw, letter, &sender).await;
+                tracing::debug!(%sender, %received_at, ?proof, "a sender was checked");
+                proof
+            }
+            TrustBy::None => return self.unproven(letter, &sender, is_allowed),
+        };
+        self.conclude(letter, &sender, is_allowed, proof)
+    }
+
+    /// Judges a mail of which the header alone is known. Without a body only the receiving server's word counts: a
+    /// signature covers the body, too.
+    pub fn judge_header(&self, letter: &Letter) -> Verdict {
+        let (sender, is_allowed) = match self.candidate(letter) {
+            Ok(found) => found,
+            Err(reason) => return Verdict::Ignore { reason },
+        };
+        match self.trust {
+            TrustBy::Authserv => {
+                let proof = self.by_server(letter, &sender);
+                self.conclude(letter, &sender, is_allowed, proof)
+            }
+            TrustBy::Verify | TrustBy::None if is_allowed => {
+                let reason = "only the whole mail could prove its sender".to_owned();
+                Verdict::Later { sender: sender.to_string(), reason }
+            }
+            TrustBy::Verify | TrustBy::None => Verdict::Ignore { reason: stranger(&sender) },
+        }
+    }
+
+    /// The one address in From, in the form in which it is compared.
+    pub fn sender(letter: &Letter) -> Option<Address> {
+        match (&letter.from[..], letter.header("from").count()) {
+            ([from], 1) => Address::parse(&from.address),
+            _ => None,
+        }
+    }
+
+    /// Who wrote a mail that a person may have written, and whether he is on the list; else why it is ignored.
+    fn candidate(&self, letter: &Letter) -> Result<(Address, bool), String> {
+        let sender = Self::sender(letter);
+        if let Some(reason) = automatic(letter, sender.as_ref(), self.own.as_ref()) {
+            return Err(reason);
+        }
+        let Some(sender) = sender else {
+            // RFC 5322, section 3.6.2 permits several, but then nobody can say whose words these are.
+            return Err("it has not exactly one From with one usable address".to_owned());
+        };
+        let is_allowed = self.allowed.contains(&sender);
+        if !is_allowed && self.strangers == Strangers::Ignore {
+            return Err(stranger(&sender));
+        }
+        Ok((sender, is_allowed))
+    }
+
+    fn by_server(&self, letter: &Letter, sender: &Address) -> Proof {
+        match authserv::vouches(&letter.headers, &self.authserv_ids, sender.domain()) {
+            Ok(()) => Proof::Proven,
+            Err(reason) => Proof::Not(reason),
+        }
+    }
+
+    fn unproven(&self, letter: &Letter, sender: &Address, is_allowed: bool) -> Verdict {
+        if is_allowed {
+            return self.listen(letter, sender, Trust::Untrusted);
+        }
+        // Whoever is named there may never have written: he gets nothing.
+        Verdict::Ignore { reason: stranger(sender) }
+    }
+
+    fn conclude(&self, letter: &Letter, sender: &Address, is_allowed: bool, proof: Proof) -> Verdict {
+        match proof {
+            Proof::Proven if is_allowed => {
+                let is_known = self.trusted.contains(sender) || self.owners.contains(sender);
+                self.listen(letter, sender, if is_known { Trust::Known } else { Trust::Untrusted })
+            }
+            Proof::Proven => Verdict::Refuse { sender: sender.to_string(), reason: stranger(sender) },
+            Proof::Unknown(reason) if is_allowed => Verdict::Later { sender: sender.to_string(), reason },
+            Proof::Unknown(reason) | Proof::Not(reason) => {
+                Verdict::Ignore { reason: format!("{sender} is not proven to be its sender: {reason}") }
+            }
+        }
+    }
+
+    fn listen(&self, letter: &Letter, sender: &Address, trust: Trust) -> Verdict {
+        // What is handed on is somebody else's words, whoever hands it on.
+        let trust = if letter.is_forward { Trust::Untrusted } else { trust };
+        Verdict::Listen { sender: sender.to_string(), trust }
+    }
+}
+
+fn stranger(sender: &Address) -> String {
+    format!("{sender} is not in allow_from")
+}

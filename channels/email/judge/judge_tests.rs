@@ -1,0 +1,161 @@
+//! Whole mails, and the verdict over each.
+
+use super::judge::{Judge, Verdict};
+use super::verify::Verifier;
+use crate::allow::AllowList;
+use crate::email::config::{EmailConfig, Strangers, TrustBy};
+use crate::email::letter::Letter;
+use crate::email::read::{ReadLimits, read};
+use crate::message::Trust;
+
+const PROVEN: &str = "Authentication-Results: mx.here; dmarc=pass header.from=example.org\r\n";
+
+fn list(entries: &[&str]) -> AllowList {
+    AllowList::new(entries.iter().map(|entry| (*entry).to_owned()).collect())
+}
+
+fn config(trust: TrustBy) -> EmailConfig {
+    EmailConfig {
+        address: "dao@here.test".to_owned(),
+        allow_from: list(&["ann@example.org", "bob@example.org", "@friends.test"]),
+        trusted_from: list(&["ann@example.org"]),
+        trust,
+        authserv_id: "MX.here, mx2.here".to_owned(),
+        ..EmailConfig::default()
+    }
+}
+
+fn mail(header: &str) -> (Vec<u8>, Letter) {
+    let raw = format!("{header}To: dao@here.test\r\nSubject: Hello\r\nMessage-ID: <1@example.org>\r\n\r\nHello\r\n")
+        .into_bytes();
+    let letter = read(&raw, &ReadLimits::default());
+    (raw, letter)
+}
+
+/// In one word: who is listened to how, or what else becomes of him.
+async fn verdict(judge: &Judge, header: &str) -> &'static str {
+    let (raw, letter) = mail(header);
+    match judge.judge(&raw, &letter, jiff::Timestamp::now()).await {
+        Verdict::Listen { trust: Trust::Known, .. } => "known",
+        Verdict::Listen { .. } => "untrusted",
+        Verdict::Ignore { .. } => "ignored",
+        Verdict::Refuse { .. } => "refused",
+        Verdict::Later { .. } => "later",
+    }
+}
+
+#[tokio::test]
+async fn a_header_decides_who_is_listened_to() {
+    let judge = Judge::new(&config(TrustBy::Authserv), &["owner@friends.test".to_owned()]);
+    let friend = "Authentication-Results: mx2.here; dkim=pass header.d=friends.test\r\n";
+    let table: &[(&str, &str, &str)] = &[
+        ("trusted", &format!("{PROVEN}From: Ann <Ann@Example.org>\r\n"), "known"),
+        ("allowed", &format!("{PROVEN}From: bob@example.org\r\n"), "untrusted"),
+        ("a domain", &format!("{friend}From: eve@friends.test\r\n"), "untrusted"),
+        ("the owner", &format!("{friend}From: owner@friends.test\r\n"), "known"),
+        ("below the domain", &format!("{friend}From: eve@sub.friends.test\r\n"), "ignored"),
+        ("not allowed", &format!("{PROVEN}From: carol@example.org\r\n"), "ignored"),
+        ("spoofed", "From: ann@example.org\r\n", "ignored"),
+        (
+            "a spoofer's word",
+            "Authentication-Results: mx.evil; dmarc=pass header.from=example.org\r\nFrom: ann@example.org\r\n",
+            "ignored",
+        ),
+        (
+            "failed",
+            "Authentication-Results: mx.here; dmarc=fail header.from=example.org\r\nFrom: ann@example.org\r\n",
+            "ignored",
+        ),
+        ("two in From", &format!("{PROVEN}From: ann@example.org, bob@example.org\r\n"), "ignored"),
+        ("two From", &format!("{PROVEN}From: ann@example.org\r\nFrom: ann@example.org\r\n"), "ignored"),
+        ("no From", PROVEN, "ignored"),
+        (
+            "a name that looks like an address",
+            &format!("{PROVEN}From: \"ann@example.org\" <x@evil.test>\r\n"),
+            "ignored",
+        ),
+        ("a list", &format!("{PROVEN}From: ann@example.org\r\nList-Id: <l.example.org>\r\n"), "ignored"),
+        (
+            "a vacation",
+            &format!("{PROVEN}From: ann@example.org\r\nAuto-Submitted: auto-replied (vacation)\r\n"),
+            "ignored",
+        ),
+        ("a bounce", &format!("Return-Path: <>\r\n{PROVEN}From: ann@example.org\r\n"), "ignored"),
+        (
+            "ourselves",
+            "Authentication-Results: mx.here; dmarc=pass header.from=here.test\r\nFrom: dao+x@here.test\r\n",
+            "ignored",
+        ),
+        (
+            "a daoyou",
+            &format!(
+                "{PROVEN}From: ann@example.org\r\nMessage-ID: <daoyou.0192f0c1-2345-7abc-8def-0123456789ab.0123456789abcdef@example.org>\r\n"
+            ),
+            "ignored",
+        ),
+        ("spam", &format!("{PROVEN}From: ann@example.org\r\nX-Spam-Flag: YES\r\n"), "ignored"),
+    ];
+    for (what, header, expected) in table {
+        // The one that a mail has on its own would be the second.
+        let header = header.to_string();
+        let found = if header.contains("Message-ID") {
+            let raw = format!("{header}\r\nHello").into_bytes();
+            let letter = read(&raw, &ReadLimits::default());
+            match judge.judge(&raw, &letter, jiff::Timestamp::now()).await {
+                Verdict::Ignore { .. } => "ignored",
+                _ => "heard",
+            }
+        } else {
+            verdict(&judge, &header).await
+        };
+        assert_eq!(found, *expected, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_forward_is_somebody_elses_words() {
+    let judge = Judge::new(&config(TrustBy::Authserv), &[]);
+    let (raw, mut letter) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
+    letter.is_forward = true;
+    let judged = judge.judge(&raw, &letter, jiff::Timestamp::now()).await;
+    assert_eq!(judged, Verdict::Listen { sender: "ann@example.org".to_owned(), trust: Trust::Untrusted });
+}
+
+#[tokio::test]
+async fn nobody_is_let_in_by_default() {
+    let closed = EmailConfig { allow_from: AllowList::default(), ..config(TrustBy::Authserv) };
+    let no_id = EmailConfig { authserv_id: String::new(), ..config(TrustBy::Authserv) };
+    let believing = config(TrustBy::None);
+    let refusing = |trust| EmailConfig { strangers: Strangers::Refuse, ..config(trust) };
+    let owner = ["ann@example.org".to_owned()];
+    let ann = format!("{PROVEN}From: ann@example.org\r\n");
+    let carol = format!("{PROVEN}From: carol@example.org\r\n");
+    for (what, config, header, expected) in [
+        ("closed", &closed, &ann, "ignored"),
+        ("without an id", &no_id, &ann, "ignored"),
+        ("From alone", &believing, &ann, "untrusted"),
+        ("From alone, a stranger", &believing, &carol, "ignored"),
+        ("a stranger is refused", &refusing(TrustBy::Authserv), &carol, "refused"),
+        ("a forged one is not", &refusing(TrustBy::Authserv), &"From: carol@example.org\r\n".to_owned(), "ignored"),
+        ("nor one that is believed", &refusing(TrustBy::None), &carol, "ignored"),
+        ("nor a machine", &refusing(TrustBy::Authserv), &format!("{carol}Precedence: bulk\r\n"), "ignored"),
+    ] {
+        assert_eq!(verdict(&Judge::new(config, &owner), header).await, expected, "{what}");
+    }
+}
+
+#[test]
+fn of_a_header_alone_only_the_server_can_say() {
+    let (_, letter) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
+    let (_, stranger) = mail(&format!("{PROVEN}From: carol@example.org\r\n"));
+    for (trust, expected) in [(TrustBy::Authserv, "listen"), (TrustBy::Verify, "later"), (TrustBy::None, "later")] {
+        let judge = Judge::new(&config(trust), &[]).verified_by(Verifier::default());
+        let found = match judge.judge_header(&letter) {
+            Verdict::Listen { .. } => "listen",
+            Verdict::Later { .. } => "later",
+            _ => "else",
+        };
+        assert_eq!(found, expected, "{trust:?}");
+        assert!(matches!(judge.judge_header(&stranger), Verdict::Ignore { .. }), "{trust:?}");
+    }
+}

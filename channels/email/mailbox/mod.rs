@@ -1,0 +1,31 @@
+//! Mailboxes by IMAP. In reading order: bytes and their bounds, a connection, what is asked on it, then what is done with a
+//! mailbox's mails.
+
+mod trouble;
+
+mod dial;
+mod wire;
+
+mod enter;
+mod link;
+mod login;
+mod names;
+
+mod settings;
+
+mod catchup;
+mod reader;
+mod watch;
+
+mod probe;
+mod sent;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use probe::probe;
+pub use sent::append;
+pub use settings::{SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
+pub use watch::watch;

@@ -1,0 +1,85 @@
+//! Recurrence rules (RFC 5545, section 3.3.10) in words, where that is simple.
+
+use super::words::moment;
+
+/// A rule as a sentence; as it is written where it says more than simple things.
+pub fn in_words(rule: &str) -> String {
+    simple(rule).unwrap_or_else(|| format!("by the rule {rule}"))
+}
+
+fn simple(rule: &str) -> Option<String> {
+    let mut every = String::new();
+    let mut unit = "";
+    let mut interval = 1_u32;
+    let mut on = String::new();
+    let mut end = String::new();
+    for part in rule.split(';').filter(|part| !part.trim().is_empty()) {
+        let (name, value) = part.trim().split_once('=')?;
+        match name.to_ascii_uppercase().as_str() {
+            "FREQ" => unit = frequency(value)?,
+            "INTERVAL" => interval = value.parse().ok()?,
+            "COUNT" => end = format!(", {} times", value.parse::<u32>().ok()?),
+            "UNTIL" => end = format!(", until {}", moment(value)?.0),
+            "BYDAY" => on = format!(" on {}", list(value.split(','), day)?),
+            "BYMONTHDAY" => {
+                on = format!(" on day {}", list(value.split(','), |day| Some(day.parse::<i32>().ok()?.to_string()))?)
+            }
+            // When a week begins matters to few rules, and says nothing to a reader.
+            "WKST" => {}
+            _ => return None,
+        }
+    }
+    if unit.is_empty() {
+        return None;
+    }
+    match interval {
+        1 => every.push_str(&format!("every {unit}")),
+        count => every.push_str(&format!("every {count} {unit}s")),
+    }
+    Some(every + &on + &end)
+}
+
+fn frequency(word: &str) -> Option<&'static str> {
+    match word.to_ascii_uppercase().as_str() {
+        "DAILY" => Some("day"),
+        "WEEKLY" => Some("week"),
+        "MONTHLY" => Some("month"),
+        "YEARLY" => Some("year"),
+        _ => None,
+    }
+}
+
+/// `MO`, `1MO`, `-1FR`.
+fn day(word: &str) -> Option<String> {
+    const DAYS: [(&str, &str); 7] = [
+        ("MO", "Monday"),
+        ("TU", "Tuesday"),
+        ("WE", "Wednesday"),
+        ("TH", "Thursday"),
+        ("FR", "Friday"),
+        ("SA", "Saturday"),
+        ("SU", "Sunday"),
+    ];
+    let word = word.trim().to_ascii_uppercase();
+    let (name, number) = DAYS.iter().find_map(|(short, name)| Some((name, word.strip_suffix(short)?)))?;
+    let place = match number.trim_start_matches('+') {
+        "" => return Some((*name).to_owned()),
+        "1" => "first",
+        "2" => "second",
+        "3" => "third",
+        "4" => "fourth",
+        "5" => "fifth",
+        "-1" => "last",
+        _ => return None,
+    };
+    Some(format!("the {place} {name}"))
+}
+
+/// `a, b and c`.
+fn list<'a>(words: impl Iterator<Item = &'a str>, one: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let words: Vec<String> = words.take(40).map(one).collect::<Option<_>>()?;
+    match words.split_last()? {
+        (last, []) => Some(last.clone()),
+        (last, others) => Some(format!("{} and {last}", others.join(", "))),
+    }
+}

@@ -1,0 +1,222 @@
+//! Whole mails, as programs write them.
+
+use super::{ReadLimits, read};
+use crate::email::letter::Letter;
+
+fn letter(raw: &str) -> Letter {
+    read(raw.as_bytes(), &ReadLimits::default())
+}
+
+/// A multipart of these parts, each with its own header.
+fn multipart(kind: &str, parts: &[&str]) -> String {
+    let body: String = parts.iter().map(|part| format!("--b\r\n{part}\r\n")).collect();
+    format!("Content-Type: multipart/{kind}; boundary=\"b\"\r\n\r\n{body}--b--\r\n")
+}
+
+#[test]
+fn a_mail_with_everything() {
+    let raw = "Message-ID: <3@x.org>\r\nIn-Reply-To: <2@x.org>\r\nReferences: <1@x.org>\r\n <2@x.org>\r\n\
+        From: =?GB18030?B?1cXI/Q==?= <Zhang@X.Org>\r\nReply-To: desk@x.org\r\nTo: a@y.org, B <b@y.org>\r\nCc: c@y.org\r\n\
+        Subject: =?utf-8?B?UmU6IOS8mg==?=\r\n =?utf-8?B?6K6u?=\r\nDate: Tue, 3 Mar 2026 10:00:00 +0800\r\nMIME-Version: 1.0\r\n\
+        Content-Type: text/plain; charset=gbk\r\nContent-Transfer-Encoding: base64\r\n\r\nusO1xKGjCgo+IMjVs8w/Cg==\r\n";
+    let found = letter(raw);
+    let mail = |name: &str, address: &str| crate::email::letter::Mailbox { name: name.into(), address: address.into() };
+    assert_eq!(found.message_id.as_deref(), Some("<3@x.org>"));
+    assert_eq!(
+        (found.in_reply_to, found.references),
+        (vec!["<2@x.org>".into()], vec!["<1@x.org>".into(), "<2@x.org>".to_owned()])
+    );
+    assert_eq!((found.from, found.reply_to), (vec![mail("张三", "Zhang@x.org")], vec![mail("", "desk@x.org")]));
+    assert_eq!((found.to, found.cc), (vec![mail("", "a@y.org"), mail("B", "b@y.org")], vec![mail("", "c@y.org")]));
+    assert_eq!(found.subject, "Re: 会议");
+    assert_eq!(found.date.unwrap().to_string(), "2026-03-03T02:00:00Z");
+    assert_eq!((found.text.as_str(), found.cut.as_str()), ("好的。", "> 日程?"));
+    assert_eq!(found.headers[2], ("references".to_owned(), "<1@x.org> <2@x.org>".to_owned()));
+    assert!(!found.is_forward && found.enclosed.is_empty() && found.remarks.is_empty());
+}
+
+#[test]
+fn texts_of_many_shapes() {
+    let html = "Content-Type: text/html; charset=utf-8\r\n\r\n<p>Hello <b>you</b>, this is what it is about, at length and more.</p>";
+    let table = [
+        (letter("\r\nplain"), "plain"),
+        (letter("Subject: x\r\n\r\n\u{feff}caf\u{e9}\r\n"), "café"),
+        (letter("Content-Type: text/plain; format=flowed\r\n\r\none \r\ntwo\r\n"), "one two"),
+        (letter("Content-Type: text/plain\r\n\r\n<html><body><p>a<p>b"), "a\n\nb"),
+        (letter(&multipart("alternative", &["\r\nHello", html])), "Hello"),
+        (
+            letter(&multipart("alternative", &["\r\n \r\n", html])),
+            "Hello **you**, this is what it is about, at length and more.",
+        ),
+        (
+            letter(&multipart("alternative", &["\r\nPlease view this email in your browser.", html])),
+            "Hello **you**, this is what it is about, at length and more.",
+        ),
+        (
+            letter(&multipart("mixed", &["\r\none", html, "\r\ntwo"])),
+            "one\n\nHello **you**, this is what it is about, at length and more.\n\ntwo",
+        ),
+        (letter(&multipart("unknown", &["\r\none"])), "one"),
+        (letter("Content-Type: multipart/mixed; boundary=no\r\n\r\ntext anyway"), "text anyway"),
+        (
+            letter(&multipart(
+                "signed; protocol=\"application/pgp-signature\"",
+                &["\r\none", "Content-Type: application/pgp-signature; name=s.asc\r\n\r\nx"],
+            )),
+            "one",
+        ),
+        (letter("Content-Type: text/html\r\n\r\n<meta charset=gbk><p>x"), "x"),
+    ];
+    for (found, expected) in table {
+        assert_eq!(found.text, expected, "{found:?}");
+        assert!(found.enclosed.is_empty() && found.remarks.is_empty(), "{found:?}");
+    }
+    let mut gbk = b"Content-Type: text/html\r\n\r\n<meta charset=gbk><p>".to_vec();
+    gbk.extend(b"\xbb\xe1\xd2\xe9");
+    assert_eq!(read(&gbk, &ReadLimits::default()).text, "会议");
+    assert_eq!(read(b"Subject: \xbb\xe1\xd2\xe9\r\n\r\n\xbb\xe1\xd2\xe9", &ReadLimits::default()).subject, "会议");
+}
+
+#[test]
+fn files() {
+    let logo = "Content-Type: image/png\r\nContent-ID: <l>\r\nContent-Transfer-Encoding: base64\r\n\r\niVBORw==";
+    let large = format!("Content-Type: image/png\r\nContent-ID: <p>\r\n\r\n{}", "x".repeat(20_000));
+    let related =
+        multipart("related", &["Content-Type: text/html\r\n\r\n<p>Hi <img src=cid:p alt=chart>", logo, &large]);
+    let found = letter(&related);
+    assert_eq!(found.text, "Hi [image: chart]");
+    let names = |found: &Letter| {
+        found.enclosed.iter().map(|file| (file.name.clone(), file.media_type.clone())).collect::<Vec<_>>()
+    };
+    let named = |name: &str, kind: &str| (name.to_owned(), kind.to_owned());
+    assert_eq!(names(&found), [named("image-1.png", "image/png")]);
+
+    let found = letter(&multipart(
+        "mixed",
+        &[
+            "\r\nsee files",
+            "Content-Type: application/pdf; name=\"=?utf-8?B?5Lya6K6uLnBkZg==?=\"\r\nContent-Disposition: attachment\r\nContent-Transfer-Encoding: base64\r\n\r\nJVBERg==",
+            "Content-Type: text/csv\r\nContent-Disposition: attachment; filename*=utf-8''%E8%A1%A8.csv\r\n\r\na,b",
+            "Content-Type: text/plain\r\nContent-Disposition: attachment; filename=notes.txt\r\n\r\nnotes",
+            "Content-Type: application/zip\r\n\r\nPK",
+            "Content-Type: weird thing\r\nContent-Disposition: inline; filename=\"../a\nb\"\r\n\r\nx",
+        ],
+    ));
+    assert_eq!(found.text, "see files");
+    assert_eq!(found.enclosed[0].bytes, b"%PDF");
+    assert_eq!(found.enclosed[2].bytes, b"notes");
+    let expected = [
+        named("会议.pdf", "application/pdf"),
+        named("表.csv", "text/csv"),
+        named("notes.txt", "text/plain"),
+        named("file-4.zip", "application/zip"),
+    ];
+    assert_eq!(names(&found)[..4], expected);
+
+    let limits = ReadLimits { files: 2, file_size: 4, files_size: 6, ..ReadLimits::default() };
+    let file = |name: &str, bytes: &str| {
+        format!("Content-Type: a/b\r\nContent-Disposition: attachment; filename={name}\r\n\r\n{bytes}")
+    };
+    let parts = [file("one", "1234"), file("big", "123456789"), file("two", "12345"), file("3", "12"), file("4", "1")];
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let found = read(multipart("mixed", &parts).as_bytes(), &limits);
+    assert_eq!(names(&found).len(), 2);
+    let remarks = found.remarks.join("\n");
+    assert!(
+        remarks.contains("\"big\" (9 bytes)")
+            && remarks.contains("larger than 4 bytes")
+            && remarks.contains("More than 2 files"),
+        "{remarks}"
+    );
+}
+
+#[test]
+fn sealed_mails_say_so() {
+    let table = [
+        (
+            multipart(
+                "encrypted",
+                &[
+                    "Content-Type: application/pgp-encrypted\r\n\r\nVersion: 1",
+                    "Content-Type: application/octet-stream\r\n\r\nx",
+                ],
+            ),
+            "encrypted, unreadable",
+        ),
+        (
+            "Content-Type: application/pkcs7-mime; smime-type=enveloped-data; name=smime.p7m\r\n\r\nMII".to_owned(),
+            "encrypted, unreadable",
+        ),
+        ("Content-Type: application/x-pkcs7-mime; name=smime.p7m\r\n\r\nMII".to_owned(), "encrypted, unreadable"),
+        ("Content-Type: application/pkcs7-mime; smime-type=signed-data\r\n\r\nMII".to_owned(), "signed"),
+        (
+            "\r\n-----BEGIN PGP MESSAGE-----\r\n\r\nhQ\r\n-----END PGP MESSAGE-----\r\n".to_owned(),
+            "encrypted, unreadable",
+        ),
+        (
+            multipart("mixed", &["\r\nhi", "Content-Type: application/ms-tnef; name=winmail.dat\r\n\r\nx"]),
+            "winmail.dat",
+        ),
+    ];
+    for (raw, expected) in table {
+        let found = letter(&raw);
+        assert!(
+            found.remarks.len() == 1 && found.remarks[0].contains(expected) && found.enclosed.is_empty(),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn mails_in_mails_are_handed_on() {
+    let inner =
+        multipart("mixed", &["\r\nPay me\r\n-- \r\nEve", "Content-Type: application/pdf; name=bill.pdf\r\n\r\n%PDF"]);
+    let inner = inner.replace("\"b\"", "\"i\"").replace("--b", "--i");
+    let raw = multipart(
+        "mixed",
+        &[
+            "\r\nWhat is this?",
+            &format!("Content-Type: message/rfc822\r\n\r\nFrom: Eve <e@z.org>\r\nSubject: =?utf-8?Q?Bill?=\r\n{inner}"),
+        ],
+    );
+    let found = letter(&format!("From: a@x.org\r\nSubject: Fwd: Bill\r\n{raw}"));
+    assert!(found.is_forward);
+    assert_eq!(found.text, "What is this?\n\n---------- Forwarded message ----------\nFrom: Eve <e@z.org>\nSubject: Bill\n\nPay me\n\n-- \nEve".replace("-- \n", "--\n"));
+    assert_eq!((found.enclosed.len(), found.enclosed[0].name.as_str()), (1, "bill.pdf"));
+    assert_eq!(found.from[0].address, "a@x.org");
+
+    let deep = "Content-Type: message/rfc822\r\n\r\n".repeat(1_000) + "\r\ntext";
+    let found = letter(&deep);
+    assert!(
+        found.is_forward && found.enclosed.len() == 1 && found.enclosed[0].name == "message-1.eml",
+        "{}",
+        found.text
+    );
+}
+
+#[test]
+fn invitations() {
+    let event = "BEGIN:VCALENDAR\r\nMETHOD:REQUEST\r\nBEGIN:VEVENT\r\nSUMMARY:Lunch\r\nDTSTART:20260303T120000Z\r\nEND:VEVENT\r\nEND:VCALENDAR";
+    let calendar = format!("Content-Type: text/calendar; charset=utf-8; method=REQUEST\r\n\r\n{event}");
+    let file = format!(
+        "Content-Type: application/ics; name=invite.ics\r\nContent-Disposition: attachment; filename=invite.ics\r\n\r\n{event}"
+    );
+    let alternative = multipart("alternative", &["\r\nCome!", "Content-Type: text/html\r\n\r\n<p>Come!", &calendar]);
+    let alternative = alternative.replace("\"b\"", "\"i\"").replace("--b", "--i");
+    let found = letter(&multipart("mixed", &[&alternative, &file]));
+    assert_eq!(found.text, "Come!\n\nInvitation: Lunch\nWhen: 2026-03-03 (Tuesday) 12:00 (UTC)");
+    assert_eq!(found.enclosed.len(), 1);
+}
+
+#[test]
+fn nothing_of_a_header_gets_out_of_its_field() {
+    let raw = "From: \"boss@x.org\" <evil@y.org>\r\nFrom: b@x.org\r\nSubject: =?utf-8?Q?a=0D=0ABcc:_x@y.z?=\r\nReply-To: =?utf-8?Q?=22=0D=0A?= <r@y.org>\r\n\
+        Message-ID: <a\rb@x>\r\nDate: nonsense\r\nReferences: <1@x> <2\0@x>\r\n\r\nte\0xt\x1b[31m";
+    let found = letter(raw);
+    let from: Vec<_> = found.from.iter().map(|from| from.address.as_str()).collect();
+    assert_eq!(from, ["evil@y.org", "b@x.org"], "both, for the judge to refuse");
+    assert_eq!(found.subject, "a Bcc: x@y.z");
+    assert_eq!((found.reply_to[0].name.as_str(), found.date), ("\"", None));
+    assert_eq!(found.references, ["<1@x>", "<2@x>"]);
+    assert_eq!(found.text, "text[31m");
+}

@@ -1,0 +1,89 @@
+//! Decides what of a mail is cut.
+
+use super::lines::{Line, kinds};
+use crate::email::read::clean::mark;
+
+/// A quotation of at most so many lines with an answer below it stays: the answer may not be understood without it.
+const SHORT_QUOTE: usize = 12;
+
+/// A mail's text in two parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    pub text: String,
+    /// Quoted history and signature.
+    pub cut: String,
+    pub is_forward: bool,
+}
+
+/// Cuts quoted history and the signature from a text. What is answered piece by piece stays with its quotations, what is
+/// handed on stays, and so does all of a mail that says nothing else. `hands_on`: the subject says that it forwards.
+pub fn cut(text: &str, hands_on: bool) -> Cut {
+    let lines: Vec<&str> = text.split('\n').collect();
+    let kinds = kinds(&lines, hands_on);
+    let is_forward = kinds.contains(&Line::Forwarded);
+    let has_word = kinds.iter().any(|kind| matches!(kind, Line::Own | Line::Forwarded));
+    if !has_word {
+        return Cut { text: joined(lines.iter().copied()), ..Cut::default() };
+    }
+    let last = kinds.iter().rposition(|kind| *kind == Line::Own).unwrap_or(0);
+    let answered = blocks(&kinds[..last]);
+    let keep = answered.len() >= 2 || answered.iter().all(|block| block.len() <= SHORT_QUOTE);
+    let stays = |at: usize| match kinds[at] {
+        Line::Own | Line::Forwarded | Line::Blank => true,
+        Line::Quoted => keep && at < last,
+        Line::Signature | Line::Mark => false,
+    };
+    let part =
+        |kept: bool| joined(lines.iter().enumerate().filter(|(at, _)| stays(*at) == kept).map(|(_, line)| *line));
+    let (mut text, cut) = (part(true), part(false));
+    // A rule that only set off what was cut.
+    if !cut.is_empty() {
+        while let Some(line) = text.lines().last().filter(|line| super::phrases::is_rule(line)) {
+            text.truncate(text.len() - line.len());
+            text.truncate(text.trim_end().len());
+        }
+    }
+    Cut { text, cut, is_forward }
+}
+
+/// The stretches of quoted lines.
+fn blocks(kinds: &[Line]) -> Vec<std::ops::Range<usize>> {
+    let mut blocks: Vec<std::ops::Range<usize>> = Vec::new();
+    let mut is_open = false;
+    for (at, kind) in kinds.iter().enumerate() {
+        match kind {
+            Line::Quoted => match blocks.last_mut() {
+                Some(block) if is_open => block.end = at + 1,
+                _ => {
+                    blocks.push(at..at + 1);
+                    is_open = true;
+                }
+            },
+            Line::Own | Line::Signature => is_open = false,
+            Line::Blank | Line::Mark | Line::Forwarded => {}
+        }
+    }
+    blocks
+}
+
+/// Lines as a text: no more than one empty line after another, none at the ends, no marks.
+fn joined<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let mut out = String::new();
+    let mut blanks = 0;
+    for line in lines {
+        let line = line.trim_end();
+        if line.is_empty() {
+            blanks += 1;
+            continue;
+        }
+        if line.contains(|c| mark::ALL.contains(&c)) {
+            continue;
+        }
+        if !out.is_empty() {
+            out.push_str(if blanks > 0 { "\n\n" } else { "\n" });
+        }
+        blanks = 0;
+        out.push_str(line);
+    }
+    out
+}

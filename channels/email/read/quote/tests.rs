@@ -1,0 +1,197 @@
+use super::*;
+use crate::email::read::html;
+
+/// A mail's text, what is to be left of it, and a word that must be in what was cut.
+type Row<'a> = (&'a str, &'a str, &'a str);
+
+fn check(table: &[Row<'_>]) {
+    for (text, expected, gone) in table {
+        let found = cut(text, false);
+        assert_eq!(found.text, *expected, "{text}");
+        assert!(found.cut.contains(gone) && found.cut.is_empty() == gone.is_empty(), "{text}\ncut: {}", found.cut);
+        assert!(!found.is_forward, "{text}");
+    }
+}
+
+#[test]
+fn english_replies() {
+    check(&[
+        (
+            "Yes, at noon.\n\nOn Tue, Mar 3, 2026 at 10:00 AM Ann Lee <ann@x.org> wrote:\n\n> Lunch?\n> Ann\n",
+            "Yes, at noon.",
+            "Lunch?",
+        ),
+        (
+            "Fine.\n\nOn Tue, Mar 3, 2026 at 10:00 AM Ann Lee-Longname\n<ann.lee.longname@example.org>\nwrote:\n> Lunch?\n>\n> > Older\n\n",
+            "Fine.",
+            "Older",
+        ),
+        ("See you!\n-- \nBob\nACME Ltd.\n", "See you!", "ACME"),
+        ("See you!\n\nBest,\nBob\n\n--\nBob | ACME", "See you!\n\nBest,\nBob", "ACME"),
+        ("ok\n\nSent from my iPhone\n\n> On 3 Mar 2026, at 10:00, Ann <a@x.org> wrote:\n>\n> Lunch?", "ok", "Lunch?"),
+        (
+            "ok\n\nGet Outlook for iOS\n________________________________\nFrom: Ann <a@x.org>\nSent: Tuesday, March 3, 2026 10:00\nTo: Bob <b@x.org>\nSubject: Lunch\n\nLunch?",
+            "ok",
+            "Lunch?",
+        ),
+        (
+            "Done.\r\n\r\n-----Original Message-----\nFrom: Ann\nSent: today\nTo: Bob\nSubject: x\n\nplease do",
+            "Done.",
+            "please do",
+        ),
+        (
+            "Done.\n\n**From:** Ann <a@x.org>\n**Date:** today\n**To:** Bob\n**Subject:** x\n\nplease do",
+            "Done.",
+            "please do",
+        ),
+        ("Sure.\n\nAnn Lee <ann@x.org> wrote:\n\nplease do", "Sure.", "please do"),
+        ("Ja.\n\nAm 3. März 2026 um 10:00 schrieb Ann:\n> Mittag?", "Ja.", "Mittag"),
+    ]);
+}
+
+#[test]
+fn chinese_replies() {
+    check(&[
+        (
+            "好的，三点见。\n\n张三 <zhang@163.com> 于2026年3月3日周二 10:00写道：\n\n> 三点开会？\n",
+            "好的，三点见。",
+            "三点开会",
+        ),
+        ("收到\n\n在 2026-03-03 10:00:00，\"张三\" <zhang@163.com> 写道：\n\n三点开会？", "收到", "三点开会"),
+        ("收到\n\n在 2026年3月3日，10:00，张三\n<zhang@163.com> 写道：\n\n> 三点开会？", "收到", "三点开会"),
+        (
+            "好\n\n\n------------------ 原始邮件 ------------------\n发件人: \"张三\"<zhang@qq.com>;\n发送时间: 2026年3月3日(星期二) 上午10:00\n收件人: \"李四\"<li@qq.com>;\n主题: 开会\n\n三点开会？",
+            "好",
+            "三点开会",
+        ),
+        ("同意。\n\n发件人： 张三\n发送时间： 2026-03-03 10:00\n收件人： 李四\n主题： 开会\n三点？", "同意。", "三点"),
+        ("| 好的 |\n\n---- 回复的原邮件 ----\n| 发件人 | 张三 |\n| 日期 | 今天 |", "| 好的 |", "张三"),
+        ("知道了\n\n发自我的iPhone", "知道了", "iPhone"),
+        ("知道了\n\n发自我的华为手机\n\n-------- 原始邮件 --------\n三点？", "知道了", "三点"),
+        ("知道了\n\n| |\n李四\n|\n|\nli@163.com\n|\n签名由网易邮箱大师定制", "知道了", "li@163.com"),
+        ("好\n\nAt 2026-03-03 10:00:00, \"张三\" <zhang@163.com> wrote:\n\n三点？\n", "好", "三点"),
+    ]);
+}
+
+#[test]
+fn what_stays() {
+    check(&[
+        ("> Can you come?\nYes.\n\n> And Bob?\nNo.\n\n-- \nAnn", "> Can you come?\nYes.\n\n> And Bob?\nNo.", "Ann"),
+        (
+            "On 3 Mar 2026, Ann <a@x.org> wrote:\n> Can you come?\n\nYes.",
+            "On 3 Mar 2026, Ann <a@x.org> wrote:\n> Can you come?\n\nYes.",
+            "",
+        ),
+        ("> only\n> quoted", "> only\n> quoted", ""),
+        ("Sent from my iPhone", "Sent from my iPhone", ""),
+        (
+            "Two things:\n\n- one\n- two\n\nFrom: here it goes on.",
+            "Two things:\n\n- one\n- two\n\nFrom: here it goes on.",
+            "",
+        ),
+        ("He wrote:\n\nnothing.", "He wrote:\n\nnothing.", ""),
+        ("At 10:00 we begin:\nfirst this", "At 10:00 we begin:\nfirst this", ""),
+        ("a\n--\n1\n2", "a", "1"),
+        ("", "", ""),
+    ]);
+    let long = "> line\n".repeat(40);
+    check(&[(&format!("On 3 Mar 2026, Ann <a@x.org> wrote:\n{long}\nI agree."), "I agree.", "> line")]);
+    let text = format!("intro\n--\n{}", "text\n".repeat(40));
+    assert_eq!(cut(&text, false).cut, "", "two dashes with a whole text below");
+}
+
+#[test]
+fn forwards_are_kept() {
+    let table = [
+        (
+            "FYI\n\n---------- Forwarded message ---------\nFrom: Ann <a@x.org>\nDate: x\nSubject: y\nTo: z\n\nHello\n-- \nAnn",
+            false,
+        ),
+        ("请看\n\n-------- 转发邮件信息 --------\n发件人：张三\n主题：x\n\nHello", false),
+        ("Begin forwarded message:\n\n> From: Ann\n> Subject: x\n>\n> Hello", false),
+        ("> Begin forwarded message:\n>\n> From: Ann\n>\n> Hello", false),
+        ("FYI\n\n________________________________\nFrom: Ann\nSent: x\nTo: y\nSubject: z\n\nHello", true),
+        ("请处理\n\n------------------ 原始邮件 ------------------\n发件人: a\n主题: b\n收件人: c\n\nHello", true),
+    ];
+    for (text, hands_on) in table {
+        let found = cut(text, hands_on);
+        assert!(found.is_forward && found.text.contains("Hello") && found.cut.is_empty(), "{found:?}");
+    }
+    // An answer to a forwarded mail is an answer.
+    let found =
+        cut("ok\n\nOn 3 Mar 2026 Bob <b@x.org> wrote:\n> ---------- Forwarded message ---------\n> Hello", false);
+    assert_eq!((found.text.as_str(), found.is_forward), ("ok", false));
+    let subjects = [
+        ("Fwd: x", true),
+        ("FW: Re: x", true),
+        ("转发：会议", true),
+        ("Re: Fwd: x", false),
+        ("回复: x", false),
+        ("x", false),
+    ];
+    for (subject, expected) in subjects {
+        assert_eq!(is_forwarding_subject(subject), expected, "{subject}");
+    }
+}
+
+#[test]
+fn html_as_programs_write_it() {
+    let table = [
+        (
+            "gmail",
+            "<div dir=ltr>Yes.</div><br><div class=\"gmail_quote gmail_quote_container\"><div class=gmail_attr>Le mar. 3 mars 2026 Ann a écrit\u{a0}:<br></div><blockquote class=gmail_quote>Lunch?</blockquote></div>",
+            "Yes.",
+        ),
+        (
+            "gmail, signature",
+            "<div dir=ltr>Yes.<div><br></div>-- <br><div class=gmail_signature>Bob<br>ACME</div></div><div class=gmail_quote>On 3 Mar 2026, Ann &lt;a@x.org&gt; wrote:<blockquote>Lunch?</blockquote></div>",
+            "Yes.",
+        ),
+        (
+            "apple",
+            "<div>Yes.</div><br><div>Sent from my iPhone</div><div><br><blockquote type=cite>On 3 Mar 2026, at 10:00, Ann &lt;a@x.org&gt; wrote:<br><br></blockquote></div><blockquote type=cite><div>Lunch?</div></blockquote>",
+            "Yes.",
+        ),
+        (
+            "thunderbird",
+            "<p>Yes.</p><div class=moz-cite-prefix>On 03.03.26 10:00, Ann wrote:<br></div><blockquote type=cite><p>Lunch?</p></blockquote><pre class=moz-signature>-- \nBob</pre>",
+            "Yes.",
+        ),
+        (
+            "outlook on the web",
+            "<div>Yes.</div><div id=appendonsend></div><hr><div id=divRplyFwdMsg><font><b>From:</b> Ann<br><b>Sent:</b> x<br><b>To:</b> y<br><b>Subject:</b> z</font></div><div>Lunch?</div>",
+            "Yes.",
+        ),
+        (
+            "outlook",
+            "<p class=MsoNormal>Yes.<o:p></o:p></p><div style='border:none;border-top:solid #E1E1E1 1.0pt'><p class=MsoNormal><b>发件人:</b> Ann<br><b>发送时间:</b> x<br><b>收件人:</b> y<br><b>主题:</b> z</p></div><p>Lunch?</p>",
+            "Yes.",
+        ),
+        (
+            "qq",
+            "<div>Yes.</div><div><includetail><div>&nbsp;</div><div style=\"font:Verdana\">------------------&nbsp;原始邮件&nbsp;------------------</div><div>发件人: a</div></includetail></div>",
+            "Yes.",
+        ),
+        (
+            "netease",
+            "<div>Yes.</div><p>At 2026-03-03 10:00:00, \"Ann\" &lt;a@163.com&gt; wrote:</p><blockquote id=isReplyContent>Lunch?</blockquote>",
+            "Yes.",
+        ),
+        (
+            "interleaved",
+            "<blockquote type=cite>One?</blockquote><p>Yes.</p><blockquote type=cite>Two?</blockquote><p>No.</p>",
+            "> One?\n\nYes.\n\n> Two?\n\nNo.",
+        ),
+        (
+            "gmail, forwarded",
+            "<div>FYI</div><div class=gmail_quote><div class=gmail_attr>---------- Forwarded message ---------<br>From: Ann<br></div>Lunch?</div>",
+            "FYI\n---------- Forwarded message ---------\nFrom: Ann\nLunch?",
+        ),
+    ];
+    for (program, page, expected) in table {
+        let (text, _) = html::markdown(page, 10_000);
+        let found = cut(&text, false);
+        assert_eq!(found.text, expected, "{program}:\n{text}\ncut: {}", found.cut);
+        assert_eq!(found.is_forward, program.ends_with("forwarded"));
+    }
+}

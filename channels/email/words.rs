@@ -1,0 +1,82 @@
+//! What the channel itself says in mails, and to the owner.
+
+/// Fixed sentences in one language. `{}` stands for what is filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// To a stranger whose address is proven.
+    pub refused: &'static str,
+    /// To a sender: the limit.
+    pub too_large: &'static str,
+    /// To a sender: mails an hour.
+    pub too_many: &'static str,
+    /// To the owner: sender, mails an hour.
+    pub too_many_notice: &'static str,
+    /// To the owner: sender, size, limit.
+    pub too_large_notice: &'static str,
+    /// To the owner: sender, subject, reason.
+    pub failed_notice: &'static str,
+    /// To the owner: sender, reason.
+    pub unchecked_notice: &'static str,
+}
+
+impl Words {
+    pub const ENGLISH: Self = Self {
+        refused: "Thank you for your mail. This address is answered by an assistant that only listens to people its \
+                  owner has named, and you are not among them, so nobody has read your mail. If you think that you should \
+                  be, please ask the owner in another way.",
+        too_large: "Your mail is larger than the {} that I can take, so I have not read it. Please send it in smaller \
+                    parts, or without what is enclosed.",
+        too_many: "You have sent me more mails than the {} that I answer within an hour, so I have not read this one and \
+                   will be silent for a while. Please write again in an hour.",
+        too_many_notice: "More than {1} mails within an hour came from {0}, or into one thread with them. Those beyond \
+                          that are not answered; they lie unread in the mailbox. The limit is \
+                          `channels.email.hourly_limit`.",
+        too_large_notice: "A mail from {} was passed over: it has {} and the limit is {} (`channels.email.max_size`). \
+                           It lies unread in the mailbox. Its sender was told nothing, because only the whole mail could \
+                           prove who that is.",
+        failed_notice: "A mail from {} with the subject {} was passed over after it failed three times. It lies unread \
+                        in the mailbox. The last failure: {}",
+        unchecked_notice: "A mail that says it is from {} was passed over, because whether it is could not be found out: \
+                           {}. It lies unread in the mailbox.",
+    };
+
+    pub const CHINESE: Self = Self {
+        refused: "感谢来信。这个地址由助手回复，它只听主人指定的人；您不在其中，所以没有人读过您的邮件。如果您认为应该在内，请用其他方式联系主人。",
+        too_large: "您的邮件超过了我能接收的 {}，所以我没有读。请分成几封较小的邮件，或者去掉附件再发。",
+        too_many: "您在一小时内发来的邮件超过了我会回复的 {} 封，这一封我没有读，接下来一段时间也不会回复。请一小时后再来信。",
+        too_many_notice: "{0} 或同一会话在一小时内来信超过 {1} 封。超出的邮件不会回复，仍以未读状态留在邮箱里。上限是 \
+                          `channels.email.hourly_limit`。",
+        too_large_notice: "来自 {} 的一封邮件被跳过：大小为 {}，上限是 {}（`channels.email.max_size`）。它仍以未读状态留在邮箱里。\
+                           没有通知发件人，因为只有完整的邮件才能证明发件人是谁。",
+        failed_notice: "来自 {}、主题为 {} 的一封邮件失败三次后被跳过，仍以未读状态留在邮箱里。最后一次失败：{}",
+        unchecked_notice: "一封自称来自 {} 的邮件被跳过，因为无法查明是否属实：{}。它仍以未读状态留在邮箱里。",
+    };
+}
+
+/// Puts `values` where `{}` stands, in order, or `{0}`, `{1}`.
+pub fn fill(template: &str, values: &[&str]) -> String {
+    let mut filled = String::with_capacity(template.len() + 64);
+    let mut rest = template;
+    let mut next = 0;
+    while let Some((before, behind)) = rest.split_once('{') {
+        let Some((place, behind)) = behind.split_once('}') else { break };
+        filled.push_str(before);
+        let at = place.parse().unwrap_or(next);
+        next += 1;
+        filled.push_str(values.get(at).unwrap_or(&""));
+        rest = behind;
+    }
+    filled + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_filled() {
+        assert_eq!(fill("a {} b {} c", &["1", "{}"]), "a 1 b {} c");
+        assert_eq!(fill("{1} and {0}", &["1", "2"]), "2 and 1");
+        assert_eq!(fill("{} {}", &["1"]), "1 ");
+    }
+}
