@@ -20,5 +20,5 @@ pub mod words;
 pub mod files;
 pub mod read;
 
-pub use letter::{Enclosed, Letter, Mailbox};
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};
+pub use letter::{Enclosed, Letter, Mailbox};

@@ -7,8 +7,6 @@ use tokio::net::{TcpListener, TcpStream, tcp};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::support::deadline;
-
 /// Hands on what both sides say, until it is told not to.
 pub struct Proxy {
     port: u16,
@@ -54,11 +52,9 @@ impl Proxy {
         std::mem::forget(std::mem::replace(&mut *flows, watch::Sender::new(true)));
     }
 
-    /// Returns when `count` connections have been made.
-    pub async fn wait_connections(&self, count: usize) {
-        let mut seen = self.connections.clone();
-        let what = format!("{count} connections through the proxy");
-        deadline(&what, seen.wait_for(|n| *n >= count)).await.expect("the proxy lives");
+    /// Returns when there have been more connections than `count`, however long that takes.
+    pub async fn next_connection(&self, count: usize) {
+        self.connections.clone().wait_for(|n| *n > count).await.expect("the proxy lives");
     }
 
     pub fn connections(&self) -> usize {
