@@ -1,16 +1,16 @@
 //! Builds everything from the configuration; nothing runs yet.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
 use daoyou_channels::cli::{CliChannel, Directory, Front, Language};
-use daoyou_channels::webhook::{Webhook, WebhookConfig};
-use daoyou_channels::{Channel, ChannelContext, Inbox, SessionKey};
+use daoyou_channels::{ChannelContext, Inbox, SessionKey};
 use tokio_util::sync::CancellationToken;
 
+use super::channels::{self, Channels};
 use super::check::{build_models, check_models, open_tls};
 use super::equip::{Equipment, build_tools, bus_settings, lane_runner, secrets, slash_commands};
 use super::inspect::{self, RunningInspector};
@@ -91,7 +91,7 @@ impl Gateway {
             None => None,
         };
         let cli = Arc::new(CliChannel::new(front));
-        let Channels { running, resting } = build_channels(config, cli.clone(), is_alone)?;
+        let Channels { running, resting } = channels::build(config, &workspace, cli.clone(), is_alone)?;
         let context = ChannelContext {
             inbox: Arc::new(BusInbox(bus.clone())),
             events: bus.events().clone(),
@@ -262,35 +262,4 @@ fn open_store(home: &Home, metrics: Arc<Metrics>) -> Result<Store, StoreError> {
         None => metrics.store.failed(),
     };
     Store::open_to_serve(&home.database(), Box::new(on_commit))
-}
-
-struct Channels {
-    running: Vec<Arc<dyn Channel>>,
-    /// The names of those that are configured but rest.
-    resting: BTreeSet<String>,
-}
-
-fn build_channels(config: &Config, cli: Arc<CliChannel>, is_alone: bool) -> anyhow::Result<Channels> {
-    let mut channels = Channels { running: vec![cli], resting: BTreeSet::new() };
-    for (name, webhook) in &config.channels.webhook {
-        if webhook.enabled && !is_alone {
-            channels.running.push(build_webhook(config, name, webhook).map_err(anyhow::Error::msg)?);
-        } else {
-            channels.resting.insert(format!("webhook:{name}"));
-        }
-    }
-    Ok(channels)
-}
-
-fn build_webhook(config: &Config, name: &str, webhook: &WebhookConfig) -> Result<Arc<dyn Channel>, String> {
-    let listen = config.gateway.listen_addr()?;
-    Ok(Arc::new(Webhook::new(name, webhook.clone(), listen.ip().is_loopback())?))
-}
-
-/// Each channel that is switched on, built for itself alone, or why it cannot be.
-pub(super) fn each_channel(config: &Config) -> BTreeMap<String, Result<Arc<dyn Channel>, String>> {
-    let cli: Arc<dyn Channel> = Arc::new(CliChannel::new(None));
-    let hooks = config.channels.webhook.iter().filter(|(_, hook)| hook.enabled);
-    let hooks = hooks.map(|(name, hook)| (format!("webhook:{name}"), build_webhook(config, name, hook)));
-    std::iter::once(("cli".to_owned(), Ok(cli))).chain(hooks).collect()
 }

@@ -2,6 +2,7 @@
 
 mod at_rest;
 mod build;
+mod channels;
 mod check;
 pub mod doctor;
 mod equip;

@@ -12,7 +12,7 @@ use crate::agent::prepare_workspace;
 use crate::bus::{ChannelHealth, MessageBus};
 use crate::config::{Config, Faults, Loaded};
 use crate::control::{Inspect, InspectError, Question};
-use crate::gateway::build;
+use crate::gateway::channels;
 use crate::gateway::check::build_models;
 use crate::gateway::equip::{Equipment, build_tools};
 use crate::home::Home;
@@ -82,7 +82,8 @@ impl Inspector {
     pub fn at_rest(home: Home, loaded: &Loaded) -> Result<Self, Faults> {
         crate::llm::install_crypto();
         let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
-        let channels = Arc::new(build::each_channel(&loaded.config));
+        let workspace = home.workspace(&loaded.config.agent.workspace);
+        let channels = Arc::new(channels::each(&loaded.config, &workspace));
         Ok(Self { home, config: Arc::new(loaded.config.clone()), models, channels, live: None })
     }
 

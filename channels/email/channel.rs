@@ -1,0 +1,185 @@
+//! An e-mail account as a channel.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+
+use super::account::Account;
+use super::answering::Answering;
+use super::config::EmailConfig;
+use super::files::MailFiles;
+use super::intake::MailIntake;
+use super::mailbox::{self, SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
+use super::send::{MailWords, Mailer, SentCopy};
+use super::source::Intake;
+use super::words::Words;
+use crate::backoff::RetryTable;
+use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
+use crate::finding::Finding;
+use crate::inbox::Inbox;
+use crate::message::OutboundMessage;
+
+/// The channel's name.
+pub const NAME: &str = "email";
+
+/// How soon a reply is tried again that came before the channel had begun.
+const BEFORE_START: Duration = Duration::from_secs(1);
+
+/// What the gateway knows and the channel needs beside its own settings.
+pub struct Surroundings<'a> {
+    /// Where enclosed files are kept.
+    pub workspace: &'a Path,
+    /// The owner's addresses.
+    pub owners: Vec<String>,
+    pub language: MailLanguage,
+}
+
+/// The language of what the channel itself says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MailLanguage {
+    English,
+    Chinese,
+}
+
+/// The channel `email`: mails come from the mailboxes of one account, and each is answered in its thread.
+pub struct EmailChannel {
+    config: EmailConfig,
+    account: Arc<Account>,
+    files: Arc<MailFiles>,
+    mailer: Mailer,
+    owners: Vec<String>,
+    language: MailLanguage,
+    retry: RetryTable,
+    /// Known from the start on; the threads stand there.
+    inbox: OnceLock<Arc<dyn Inbox>>,
+}
+
+impl EmailChannel {
+    /// Needs rustls' default provider installed.
+    ///
+    /// # Errors
+    /// One line that says which setting is at fault.
+    pub fn new(config: EmailConfig, around: Surroundings<'_>) -> Result<Self, String> {
+        let fault = |words: String| format!("channels.email: {words}");
+        let account = Arc::new(Account::new(&config).map_err(fault)?);
+        let files = MailFiles::open(around.workspace).map_err(|error| fault(format!("the workspace: {error}")))?;
+        let files = Arc::new(files);
+        let mut mailer = Mailer::new(account.clone(), &config, files.clone()).map_err(fault)?;
+        if around.language == MailLanguage::Chinese {
+            mailer = mailer.speaking(MailWords::CHINESE);
+        }
+        if !config.sent_mailbox.is_empty() {
+            mailer =
+                mailer.keeping(Arc::new(SentFolder { account: account.clone(), mailbox: config.sent_mailbox.clone() }));
+        }
+        let retry = RetryTable::new(config.retry.iter().copied().map(Duration::from).collect());
+        let Surroundings { owners, language, .. } = around;
+        Ok(Self { config, account, files, mailer, owners, language, retry, inbox: OnceLock::new() })
+    }
+
+    /// What a reply needs to find its thread: what came along with it, else what was last noted of the thread.
+    async fn answering(&self, message: &OutboundMessage) -> Result<Option<Answering>, SendError> {
+        if !is_thread(&message.chat_id) {
+            return Ok(None);
+        }
+        if let Some(answering) = Answering::of(&message.metadata) {
+            return Ok(Some(answering));
+        }
+        let later = |after: Option<Duration>, reason: String| SendError::Retry { after, reason };
+        let Some(inbox) = self.inbox.get() else {
+            return Err(later(Some(BEFORE_START), "the channel is starting".to_owned()));
+        };
+        let noted = inbox.note(NAME, "thread", &message.chat_id).await;
+        let noted = noted.map_err(|refusal| later(None, refusal.to_string()))?;
+        let Some(noted) = noted else {
+            let reason = format!("no mail of the thread {} is known", message.chat_id);
+            return Err(SendError::Permanent { reason });
+        };
+        let answering = serde_json::from_str(&noted.value);
+        answering.map(Some).map_err(|error| SendError::Permanent { reason: format!("the thread's note: {error}") })
+    }
+}
+
+/// The folder that gets a copy of what is sent.
+struct SentFolder {
+    account: Arc<Account>,
+    mailbox: String,
+}
+
+#[async_trait]
+impl SentCopy for SentFolder {
+    async fn keep(&self, mail: Vec<u8>) -> Result<(), String> {
+        mailbox::append(&self.account, &self.mailbox, mail).await
+    }
+}
+
+/// Whether a chat is a thread, named by the Message-ID of its first mail, and not an address.
+fn is_thread(chat_id: &str) -> bool {
+    chat_id.starts_with('<') && chat_id.ends_with('>')
+}
+
+#[async_trait]
+impl Channel for EmailChannel {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { streaming: false, resend: Resend::SameId }
+    }
+
+    fn retry(&self) -> &RetryTable {
+        &self.retry
+    }
+
+    async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
+        let inbox = self.inbox.get_or_init(|| context.inbox.clone()).clone();
+        let (words, skipped) = match self.language {
+            MailLanguage::English => (Words::ENGLISH, SKIPPED_ENGLISH),
+            MailLanguage::Chinese => (Words::CHINESE, SKIPPED_CHINESE),
+        };
+        let files = self.files.clone();
+        let intake = MailIntake::new(&self.config, &self.owners, NAME.to_owned(), inbox.clone(), files, words);
+        let intake: Arc<dyn Intake> = Arc::new(intake);
+        let mailboxes = self.config.mailbox.names();
+        let missing = Arc::new(AtomicUsize::new(mailboxes.len()));
+        let started: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
+            // One that comes back after a reconnect counts again: only the first time of the last one matters.
+            if missing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) == Ok(1) {
+                (context.started)();
+            }
+        });
+        let ended = context.shutdown.child_token();
+        let mut watches = JoinSet::new();
+        for name in mailboxes {
+            let mut settings = WatchSettings::new(&self.config, NAME, name);
+            settings.skipped = skipped;
+            let (account, intake, inbox) = (self.account.clone(), intake.clone(), inbox.clone());
+            watches.spawn(mailbox::watch(account, settings, intake, inbox, ended.clone(), started.clone()));
+        }
+        let mut outcome = Ok(());
+        while let Some(watched) = watches.join_next().await {
+            let watched = watched.unwrap_or_else(|error| Err(StartError(error.to_string())));
+            // The others end with the first that failed, and all are started anew.
+            ended.cancel();
+            outcome = outcome.and(watched);
+        }
+        outcome
+    }
+
+    async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
+        let answering = self.answering(message).await?;
+        self.mailer.send(message, answering).await
+    }
+
+    async fn test(&self) -> Vec<Finding> {
+        let (mut findings, sending) =
+            tokio::join!(mailbox::probe(&self.account, self.config.mailbox.names()), self.mailer.probe());
+        findings.extend(sending);
+        findings
+    }
+}

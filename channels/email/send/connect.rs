@@ -1,0 +1,240 @@
+//! From a server's name to a session: TCP, TLS, greeting, login.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use lettre::transport::smtp::Error;
+use lettre::transport::smtp::authentication::{Credentials, Mechanism};
+use lettre::transport::smtp::client::AsyncSmtpConnection;
+use lettre::transport::smtp::commands::Ehlo;
+use lettre::transport::smtp::extension::ClientId;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::failure::{Failure, Outcome, Stage};
+use super::wire::{DataEnd, Transport, Wire};
+use crate::email::account::{Login, Server};
+use crate::email::config::Tls;
+use crate::settings::Secret;
+
+/// How long each step may take. RFC 5321, section 4.5.3.2, grants minutes, for days when servers were slow.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// To reach the server, and for TLS.
+    pub connect: Duration,
+    /// For the greeting, which some servers hold back against spammers, and each command.
+    pub command: Duration,
+    /// From the end of the mail to the reply to it.
+    pub reply: Duration,
+    /// How long a connection is kept for the next mail.
+    pub idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let secs = Duration::from_secs;
+        Self { connect: secs(30), command: secs(120), reply: secs(300), idle: secs(30) }
+    }
+}
+
+/// A server that has let us in.
+pub struct Session {
+    pub smtp: AsyncSmtpConnection,
+    pub data_end: DataEnd,
+    /// The largest mail that it takes, in bytes (RFC 1870); absent where it does not say.
+    pub size_limit: Option<u64>,
+}
+
+/// Where a server is, for people.
+pub fn place(server: &Server) -> String {
+    format!("SMTP server {}:{}", server.host, server.port)
+}
+
+/// Connects and logs in. A token that is refused is asked for anew, once.
+pub async fn open(server: &Server, tls: &Arc<ClientConfig>, limits: &Limits) -> Result<Session, Failure> {
+    let mut session = greet(server, tls, limits).await?;
+    let refused = match log_in(&mut session.smtp, server, limits).await {
+        Ok(()) => return Ok(session),
+        Err(refused) => refused,
+    };
+    let Login::Token(command) = &server.login else { return Err(refused) };
+    if !refused.is_refused_login() {
+        return Err(refused);
+    }
+    command.forget().await;
+    let mut session = greet(server, tls, limits).await?;
+    log_in(&mut session.smtp, server, limits).await?;
+    Ok(session)
+}
+
+/// One exchange with the server, within its time.
+pub async fn step<T>(
+    stage: Stage,
+    limit: Duration,
+    data_end: &DataEnd,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Failure> {
+    let is_ended = || stage == Stage::Content && data_end.is_written();
+    match tokio::time::timeout(limit, work).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(Failure::of(stage, &error, is_ended())),
+        Err(_) => Err(Failure::of_silence(stage, limit.as_secs_f64(), is_ended())),
+    }
+}
+
+async fn greet(server: &Server, tls: &Arc<ClientConfig>, limits: &Limits) -> Result<Session, Failure> {
+    let host = server.host.trim_matches(['[', ']']);
+    let connecting = TcpStream::connect((host, server.port));
+    let mut tcp = soon(Stage::Connect, limits.connect, connecting).await?;
+    tcp.set_nodelay(true).map_err(|error| Failure::of_io(Stage::Connect, &error))?;
+    let addresses = tcp.local_addr().and_then(|local| Ok((local.ip(), tcp.peer_addr()?.ip())));
+    let (local, peer) = addresses.map_err(|error| Failure::of_io(Stage::Connect, &error))?;
+    let hello = hello_name(local);
+    let (transport, greeting): (_, &'static [u8]) = match server.tls {
+        Tls::None if peer.is_loopback() => (Transport::Plain(tcp), b""),
+        Tls::None => {
+            let reason = "smtp_tls = \"none\" is for servers on this machine; use \"starttls\" or \"implicit\"";
+            return Err(Failure::new(Stage::Tls, Outcome::Later, reason));
+        }
+        Tls::Implicit => (encrypt(tcp, host, tls, limits).await?, b""),
+        Tls::Starttls => {
+            soon(Stage::Tls, limits.command, start_tls(&mut tcp, &hello)).await?;
+            // After TLS the server waits for EHLO (RFC 3207, section 4.2), and lettre for a greeting.
+            (encrypt(tcp, host, tls, limits).await?, b"220 TLS\r\n")
+        }
+    };
+    let wire = Wire::new(transport, greeting);
+    let data_end = wire.data_end();
+    let greeted = AsyncSmtpConnection::connect_with_transport(Box::new(wire), &hello);
+    let mut smtp = step(Stage::Hello, limits.command, &data_end, greeted).await?;
+    // lettre keeps what it knows of the reply, and SIZE is not among it.
+    let offers = step(Stage::Hello, limits.command, &data_end, smtp.command(Ehlo::new(hello))).await?;
+    let size_limit = offers.message().find_map(size_of);
+    Ok(Session { smtp, data_end, size_limit })
+}
+
+/// Says in plain that TLS is to begin (RFC 3207). What the server sent ahead of TLS would be taken for its word within:
+/// so nothing may be left.
+async fn start_tls(tcp: &mut TcpStream, hello: &ClientId) -> std::io::Result<()> {
+    let wrong = |words: String| Err(std::io::Error::other(words));
+    let mut stream = BufReader::new(tcp);
+    let greeting = reply(&mut stream).await?;
+    if !greeting.starts_with("220") {
+        return wrong(greeting);
+    }
+    stream.write_all(format!("EHLO {hello}\r\n").as_bytes()).await?;
+    let offers = reply(&mut stream).await?;
+    let offers_tls = |line: &str| line.get(4..).is_some_and(|word| word.trim().eq_ignore_ascii_case("STARTTLS"));
+    if !offers.lines().any(offers_tls) {
+        return wrong("the server offers no STARTTLS; nothing is said to it in plain".to_owned());
+    }
+    stream.write_all(b"STARTTLS\r\n").await?;
+    let ready = reply(&mut stream).await?;
+    match ready.starts_with("220") {
+        true if stream.buffer().is_empty() => Ok(()),
+        true => wrong("the server, or somebody before it, said more in plain after STARTTLS".to_owned()),
+        false => wrong(ready),
+    }
+}
+
+/// A whole reply (RFC 5321, section 4.2): `250-` begins all of its lines but the last.
+async fn reply(stream: &mut BufReader<&mut TcpStream>) -> std::io::Result<String> {
+    const MAX_BYTES: usize = 64 << 10;
+    let mut whole = String::new();
+    loop {
+        let mut line = String::new();
+        let room = u64::try_from(MAX_BYTES.saturating_sub(whole.len())).unwrap_or(0);
+        (&mut *stream).take(room).read_line(&mut line).await?;
+        if !line.ends_with('\n') {
+            return Err(std::io::Error::other("the server closed the connection, or said too much"));
+        }
+        whole.push_str(&line);
+        if line.as_bytes().get(3) != Some(&b'-') {
+            return Ok(whole);
+        }
+    }
+}
+
+async fn encrypt(tcp: TcpStream, host: &str, tls: &Arc<ClientConfig>, limits: &Limits) -> Result<Transport, Failure> {
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+        Failure::new(Stage::Tls, Outcome::Later, format!("{host} is no name that a certificate can have"))
+    })?;
+    let shaking = TlsConnector::from(Arc::clone(tls)).connect(name, tcp);
+    Ok(Transport::Tls(Box::new(soon(Stage::Tls, limits.connect, shaking).await?)))
+}
+
+async fn soon<T>(stage: Stage, limit: Duration, work: impl Future<Output = std::io::Result<T>>) -> Result<T, Failure> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done.map_err(|error| Failure::of_io(stage, &error)),
+        Err(_) => Err(Failure::of_silence(stage, limit.as_secs_f64(), false)),
+    }
+}
+
+async fn log_in(smtp: &mut AsyncSmtpConnection, server: &Server, limits: &Limits) -> Result<(), Failure> {
+    let nothing_sent = DataEnd::default();
+    match &server.login {
+        Login::None => Ok(()),
+        Login::Password(secret) => {
+            const MECHANISMS: [Mechanism; 2] = [Mechanism::Plain, Mechanism::Login];
+            if smtp.server_info().get_auth_mechanism(&MECHANISMS).is_none() {
+                return Err(no_mechanism("PLAIN or LOGIN"));
+            }
+            let credentials = Credentials::new(server.username.clone(), secret.expose().to_owned());
+            let asked = smtp.auth(&MECHANISMS, &credentials);
+            step(Stage::Login, limits.command, &nothing_sent, asked).await.map(|_| ())
+        }
+        Login::Token(command) => {
+            if !smtp.server_info().supports_auth_mechanism(Mechanism::Xoauth2) {
+                return Err(no_mechanism("XOAUTH2"));
+            }
+            let token = command.token().await.map_err(|words| Failure::new(Stage::Login, Outcome::Later, words))?;
+            step(Stage::Login, limits.command, &nothing_sent, present(smtp, &server.username, &token)).await
+        }
+    }
+}
+
+fn no_mechanism(wanted: &str) -> Failure {
+    Failure::new(Stage::Login, Outcome::Later, format!("the server does not offer the login {wanted}"))
+}
+
+/// XOAUTH2. A refusal comes as a challenge, which wants an empty answer before the server says no.
+async fn present(smtp: &mut AsyncSmtpConnection, username: &str, token: &Secret) -> Result<(), Error> {
+    let answer = STANDARD.encode(format!("user={username}\x01auth=Bearer {}\x01\x01", token.expose()));
+    let reply = smtp.command(format!("AUTH XOAUTH2 {answer}\r\n")).await?;
+    if reply.has_code(334) {
+        smtp.command("\r\n").await?;
+    }
+    Ok(())
+}
+
+/// What we call ourselves: this machine's name where it is a whole one, else its address (RFC 5321, section 4.1.4).
+fn hello_name(local: IpAddr) -> ClientId {
+    match ClientId::default() {
+        ClientId::Domain(name) if is_whole_name(&name) => ClientId::Domain(name),
+        _ => match local {
+            IpAddr::V4(address) => ClientId::Ipv4(address),
+            IpAddr::V6(address) => ClientId::Ipv6(address),
+        },
+    }
+}
+
+fn is_whole_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty() && label.len() < 64 && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    name.len() < 254 && name.contains('.') && name.split('.').all(is_label) && !name.ends_with(".local")
+}
+
+/// `SIZE 35882577`; without a number, or with 0, there is no fixed limit (RFC 1870, section 4).
+fn size_of(line: &str) -> Option<u64> {
+    let (word, number) = line.trim().split_once(' ')?;
+    let size = number.trim().parse().ok()?;
+    (word.eq_ignore_ascii_case("SIZE") && size > 0).then_some(size)
+}

@@ -1,0 +1,171 @@
+//! The HTML form of a text.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+use ammonia::{Builder, UrlRelative};
+use pulldown_cmark::Event;
+
+const TAGS: [&str; 25] = [
+    "a",
+    "p",
+    "br",
+    "hr",
+    "em",
+    "strong",
+    "del",
+    "code",
+    "pre",
+    "blockquote",
+    "ul",
+    "ol",
+    "li",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+];
+/// Mail programs throw style sheets away; what stands in the tags they keep.
+const STYLES: [(&str, &str, &str); 8] = [
+    ("pre", "style", "background:#f4f4f4;padding:8px;white-space:pre-wrap;font-family:monospace"),
+    ("code", "style", "background:#f4f4f4;font-family:monospace"),
+    ("blockquote", "style", "margin:0 0 0 4px;padding-left:8px;border-left:2px solid #cccccc;color:#555555"),
+    ("table", "style", "border-collapse:collapse"),
+    ("table", "border", "1"),
+    ("table", "cellspacing", "0"),
+    ("table", "cellpadding", "5"),
+    ("hr", "style", "border:0;border-top:1px solid #cccccc"),
+];
+
+/// Makes HTML of the events, with nothing in it that would run, be fetched or look elsewhere for what it shows.
+pub fn body<'a>(events: impl Iterator<Item = Event<'a>>) -> String {
+    let mut html = String::new();
+    pulldown_cmark::html::push_html(&mut html, events);
+    CLEANER.clean(&html).to_string()
+}
+
+/// A paragraph of plain text.
+pub fn paragraph(text: &str) -> String {
+    format!("<p>{}</p>\n", escape(text))
+}
+
+/// A quotation of plain text, under the line that says whose it is.
+pub fn quotation(head: &str, text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(escape).collect();
+    let style = STYLES.iter().find(|(tag, ..)| *tag == "blockquote").map_or("", |(.., style)| style);
+    format!("<p>{}</p>\n<blockquote style=\"{style}\">{}</blockquote>\n", escape(head), lines.join("<br>\n"))
+}
+
+/// A whole document.
+pub fn document(body: &str) -> String {
+    format!("<!DOCTYPE html>\n<html>\n<head><meta charset=\"utf-8\"></head>\n<body>\n{body}</body>\n</html>\n")
+}
+
+static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
+    let mut builder = Builder::empty();
+    builder
+        .tags(TAGS.into())
+        .clean_content_tags(["script", "style"].into())
+        .generic_attributes(HashSet::new())
+        .tag_attributes(HashMap::from([
+            ("a", ["href"].into()),
+            ("ol", ["start"].into()),
+            ("th", ["style"].into()),
+            ("td", ["style"].into()),
+        ]))
+        .filter_style_properties(["text-align"].into())
+        .url_schemes(["http", "https", "mailto", "tel", "ftp"].into())
+        .url_relative(UrlRelative::Deny)
+        .link_rel(Some("noopener noreferrer"));
+    for (tag, attribute, value) in STYLES {
+        builder.set_tag_attribute_value(tag, attribute, value);
+    }
+    builder
+});
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::markdown;
+    use super::*;
+
+    fn html(markdown: &str) -> String {
+        body(markdown::events(markdown, "image").into_iter())
+    }
+
+    #[test]
+    fn markdown_becomes_clean_html() {
+        for (markdown, expected) in [
+            ("a **b** *c* ~~d~~ `e<f>`", "<p>a <strong>b</strong> <em>c</em> <del>d</del> <code"),
+            ("one\ntwo", "<p>one<br>\ntwo</p>"),
+            (
+                "[x](https://example.org/?a=1&b=2)",
+                "href=\"https://example.org/?a=1&amp;b=2\" rel=\"noopener noreferrer\">x</a>",
+            ),
+            ("<ann@example.org>", "href=\"mailto:ann@example.org\""),
+            ("| a |\n|--:|\n| 1 |", "<td style=\"text-align:right\">1</td>"),
+            ("3. c\n4. d", "<ol start=\"3\">"),
+            ("- [x] done\n- [ ] not", "<li>☑ done</li>"),
+            ("Dear <name>, use Vec<String>", "Dear &lt;name&gt;, use Vec&lt;String&gt;"),
+            ("a<br>b", "a<br>\nb"),
+            ("```rust\nlet a = \"<b>\";\n```", "let a = \"&lt;b&gt;\";"),
+            ("![cat](https://evil.example/x.png?d=secret)", "rel=\"noopener noreferrer\">cat</a>"),
+            (
+                "[![cat](https://e.example/x.png)](https://example.org/)",
+                "<p><a href=\"https://example.org/\" rel=\"noopener noreferrer\">cat</a></p>",
+            ),
+        ] {
+            let html = html(markdown);
+            assert!(html.contains(expected), "{markdown} -> {html}");
+        }
+    }
+
+    #[test]
+    fn nothing_runs_and_nothing_is_fetched() {
+        for markdown in [
+            "<script>alert(1)</script>",
+            "<img src=https://evil.example/x.png onerror=alert(1)>",
+            "![x](https://evil.example/x.png)",
+            "![x][r]\n\n[r]: https://evil.example/x.png",
+            "[x](javascript:alert(1))",
+            "[x](data:text/html;base64,AAAA)",
+            "<a href=\"javascript:alert(1)\" onclick=\"x()\">x</a>",
+            "<div style=\"background:url(https://evil.example/x.png)\">\n\nx\n\n</div>",
+            "<style>body{background:url(https://evil.example)}</style>",
+            "<link rel=stylesheet href=https://evil.example>",
+            "<iframe src=https://evil.example></iframe>",
+            "[x](/relative \"onmouseover=alert(1)\")",
+        ] {
+            let html = html(markdown);
+            // What is left of anything else is text.
+            for tag in html.split('<').skip(1).filter_map(|tag| tag.split('>').next()) {
+                let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap_or_default();
+                assert!(TAGS.contains(&name), "{markdown} -> {html}");
+                for wrong in ["src=", " on", "url(", "javascript:", "data:", "href=\"/"] {
+                    assert!(!tag.contains(wrong), "{markdown} -> {html}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Sends messages as mails.
+
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+use super::compose::{Composer, MAX_MAIL, Mail};
+use super::connect::{self, Limits};
+use super::deliver::Delivery;
+use super::failure::{Failure, Stage};
+use super::words::MailWords;
+use crate::channel::{Receipt, SendError};
+use crate::email::account::{Account, Login};
+use crate::email::answering::Answering;
+use crate::email::config::{EmailConfig, Tls};
+use crate::email::files::MailFiles;
+use crate::finding::Finding;
+use crate::message::{NOTICE_KEY, OutboundMessage};
+
+/// Copies that are put into the folder of sent mail at a time.
+const MAX_COPIES: usize = 8;
+const NAME: &str = "smtp";
+
+/// Reads a file of the workspace, up to a number of bytes; it blocks.
+pub type LoadFile = dyn Fn(&str, u64) -> io::Result<Vec<u8>> + Send + Sync;
+
+/// Keeps a copy of what was sent.
+#[async_trait]
+pub trait SentCopy: Send + Sync {
+    /// # Errors
+    ///
+    /// It could not be kept; one line.
+    async fn keep(&self, mail: Vec<u8>) -> Result<(), String>;
+}
+
+/// Sends messages as mails of one account.
+pub struct Mailer {
+    account: Arc<Account>,
+    composer: Composer,
+    delivery: Arc<Delivery>,
+    load: Arc<LoadFile>,
+    sent_copy: Option<Arc<dyn SentCopy>>,
+    copying: Arc<Semaphore>,
+}
+
+impl Mailer {
+    /// # Errors
+    ///
+    /// The account's address is none; one line.
+    pub fn new(account: Arc<Account>, config: &EmailConfig, files: Arc<MailFiles>) -> Result<Self, String> {
+        Self::with_parts(account, config, Arc::new(move |path, limit| files.load(path, limit)), Limits::default())
+    }
+
+    pub(super) fn with_parts(
+        account: Arc<Account>,
+        config: &EmailConfig,
+        load: Arc<LoadFile>,
+        limits: Limits,
+    ) -> Result<Self, String> {
+        let composer = Composer::new(&account.address, &account.name, config.reply_all, config.hourly_limit > 0)?;
+        let delivery = Delivery::new(Arc::clone(&account), limits);
+        let copying = Arc::new(Semaphore::new(MAX_COPIES));
+        Ok(Self { account, composer, delivery, load, sent_copy: None, copying })
+    }
+
+    /// Says what it says itself in other words than English.
+    #[must_use]
+    pub fn speaking(mut self, words: MailWords) -> Self {
+        self.composer.speak(words);
+        self
+    }
+
+    /// Has a copy kept of each mail that was sent, as well as it goes.
+    #[must_use]
+    pub fn keeping(mut self, sent_copy: Arc<dyn SentCopy>) -> Self {
+        self.sent_copy = Some(sent_copy);
+        self
+    }
+
+    /// Sends a message: into the thread that its `chat_id` names in angle brackets, as an answer to `answering`, or as
+    /// a mail of its own to the address that it is. A notice is not sent: one turn, one mail.
+    ///
+    /// # Errors
+    ///
+    /// By what is to be done about it, with the server's words.
+    pub async fn send(&self, message: &OutboundMessage, answering: Option<Answering>) -> Result<Receipt, SendError> {
+        if message.metadata.contains_key(NOTICE_KEY) {
+            return Ok(Receipt::default());
+        }
+        let mail = self.compose(message, answering.clone(), MAX_MAIL).await?;
+        let (mail, done) = match self.delivery.deliver(&mail).await {
+            // The words matter more than what goes along with them.
+            Err(Failure { room: Some(room), .. }) if mail.has_files => {
+                let smaller = self.compose(message, answering, room).await?;
+                let done = self.delivery.deliver(&smaller).await;
+                (smaller, done)
+            }
+            done => (mail, done),
+        };
+        for refused in done? {
+            tracing::warn!(message = %message.id, refused, "a mail went out, but not to all of its recipients");
+        }
+        let receipt = Receipt { provider_id: Some(mail.id.clone()) };
+        self.keep_copy(mail);
+        Ok(receipt)
+    }
+
+    /// Whether the server can be reached and lets us in; nothing is sent.
+    pub async fn probe(&self) -> Vec<Finding> {
+        let server = &self.account.smtp;
+        let place = format!("{}:{}", server.host, server.port);
+        vec![match self.delivery.probe().await {
+            Ok(size_limit) => {
+                let privacy = match server.tls {
+                    Tls::Implicit => "TLS",
+                    Tls::Starttls => "STARTTLS",
+                    Tls::None => "not encrypted, on this machine",
+                };
+                let login = match &server.login {
+                    Login::None => "without a login".to_owned(),
+                    Login::Password(_) | Login::Token(_) => format!("logged in as {}", server.username),
+                };
+                let size =
+                    size_limit.map(|bytes| format!("; mails up to {} MB", bytes / 1_000_000)).unwrap_or_default();
+                Finding::ok(NAME, format!("{place} ({privacy}), {login}{size}"))
+            }
+            Err(failure) => Finding::fail(NAME, format!("{place}: {}", failure.reason), mend(failure.stage)),
+        }]
+    }
+
+    async fn compose(
+        &self,
+        message: &OutboundMessage,
+        answering: Option<Answering>,
+        room: u64,
+    ) -> Result<Mail, SendError> {
+        let (composer, load, message) = (self.composer.clone(), Arc::clone(&self.load), message.clone());
+        let composing =
+            tokio::task::spawn_blocking(move || composer.compose(&message, answering.as_ref(), &*load, room));
+        match composing.await {
+            Ok(made) => made.map_err(|reason| SendError::Permanent { reason }),
+            Err(error) => Err(SendError::Retry { after: None, reason: format!("the mail could not be made: {error}") }),
+        }
+    }
+
+    /// What was sent is sent: a copy that fails is only said in the log.
+    fn keep_copy(&self, mail: Mail) {
+        let Some(sent_copy) = self.sent_copy.clone() else { return };
+        let Ok(place) = Arc::clone(&self.copying).try_acquire_owned() else {
+            tracing::warn!(mail = mail.id, "no copy of a sent mail is kept: too many wait for their place");
+            return;
+        };
+        tokio::spawn(async move {
+            if let Err(reason) = sent_copy.keep(mail.bytes).await {
+                tracing::warn!(mail = mail.id, reason, "no copy of a sent mail is kept");
+            }
+            drop(place);
+        });
+    }
+}
+
+fn mend(stage: Stage) -> String {
+    match stage {
+        Stage::Connect => "set smtp_host and smtp_port to the provider's, or start the server; mails wait meanwhile",
+        Stage::Tls => {
+            "set smtp_tls to what the port speaks (\"implicit\" on 465, \"starttls\" on 587), smtp_host to the name in \
+             the server's certificate, and ca_file to your own CA's certificate"
+        }
+        Stage::Login => {
+            "set smtp_username and smtp_password (most providers want an app password), or token_command for OAuth 2"
+        }
+        Stage::Hello | Stage::Sender | Stage::Recipient | Stage::Data | Stage::Content => {
+            "ask the server's owner what its words mean"
+        }
+    }
+    .to_owned()
+}

@@ -1,0 +1,148 @@
+//! Markdown as mails use it: what both forms of a text are made from.
+
+use pulldown_cmark::{CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
+
+/// What a link in a mail may be.
+const SCHEMES: [&str; 5] = ["http", "https", "mailto", "tel", "ftp"];
+
+/// Reads Markdown for a mail. Line breaks stay as they are written. HTML is shown as text, since a model's `<name>` is
+/// more often a word than a tag; an image becomes a link to it, since a mail program would fetch it from wherever it
+/// lies and so carry out what its address says. `image` is the word for one without a description.
+pub fn events<'a>(markdown: &'a str, image: &'a str) -> Vec<Event<'a>> {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let mut made = Maker { image, ..Maker::default() };
+    for event in Parser::new_ext(markdown, options) {
+        made.take(event);
+    }
+    made.events
+}
+
+/// The first line of a text, without marks.
+pub fn first_line(events: &[Event<'_>]) -> String {
+    let mut line = String::new();
+    for event in events {
+        match event {
+            Event::Text(text) | Event::Code(text) => line.push_str(text),
+            Event::HardBreak | Event::End(_) if line.contains('\n') || !line.trim().is_empty() && ends_line(event) => {
+                break;
+            }
+            Event::End(TagEnd::TableCell) => line.push(' '),
+            _ => {}
+        }
+    }
+    line.trim().lines().next().unwrap_or_default().to_owned()
+}
+
+/// Whether a mail may link there; `javascript:`, `data:`, `file:` and what is relative lead nowhere good.
+pub fn is_link(url: &str) -> bool {
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)))
+}
+
+#[derive(Default)]
+struct Maker<'a> {
+    events: Vec<Event<'a>>,
+    /// Of each image that is open: the address of the link it became, and where its description begins.
+    images: Vec<(Option<CowStr<'a>>, usize)>,
+    /// Links that are open, in the source.
+    links: usize,
+    image: &'a str,
+}
+
+impl<'a> Maker<'a> {
+    fn take(&mut self, event: Event<'a>) {
+        match event {
+            Event::SoftBreak => self.events.push(Event::HardBreak),
+            Event::InlineHtml(html) | Event::Html(html) => self.show(&html),
+            Event::Start(Tag::HtmlBlock) => self.events.push(Event::Start(Tag::Paragraph)),
+            Event::End(TagEnd::HtmlBlock) => {
+                if self.events.last() == Some(&Event::HardBreak) {
+                    self.events.pop();
+                }
+                self.events.push(Event::End(TagEnd::Paragraph));
+            }
+            Event::TaskListMarker(done) => self.events.push(Event::Text(if done { "☑ " } else { "☐ " }.into())),
+            Event::Start(Tag::Link { dest_url, link_type, .. }) => {
+                self.links += 1;
+                let dest_url =
+                    if link_type == LinkType::Email { format!("mailto:{dest_url}").into() } else { dest_url };
+                self.events.push(Event::Start(link(dest_url)));
+            }
+            Event::End(TagEnd::Link) => {
+                self.links = self.links.saturating_sub(1);
+                self.events.push(Event::End(TagEnd::Link));
+            }
+            Event::Start(Tag::Image { dest_url, .. }) => self.begin_image(dest_url),
+            Event::End(TagEnd::Image) => self.end_image(),
+            other => self.events.push(other),
+        }
+    }
+
+    fn show(&mut self, html: &str) {
+        let is_break = |tag: &str| matches!(tag.to_ascii_lowercase().as_str(), "<br>" | "<br/>" | "<br />");
+        if is_break(html.trim()) {
+            self.events.push(Event::HardBreak);
+            return;
+        }
+        for line in html.split_inclusive('\n') {
+            self.events.push(Event::Text(line.trim_end_matches(['\r', '\n']).to_owned().into()));
+            if line.ends_with('\n') {
+                self.events.push(Event::HardBreak);
+            }
+        }
+    }
+
+    fn begin_image(&mut self, url: CowStr<'a>) {
+        // Links do not hold links; the outer one wins.
+        let is_linked = self.links == 0 && self.images.is_empty() && is_link(&url);
+        if is_linked {
+            self.events.push(Event::Start(link(url.clone())));
+        }
+        self.images.push((is_linked.then_some(url), self.events.len()));
+    }
+
+    fn end_image(&mut self) {
+        let Some((url, start)) = self.images.pop() else { return };
+        if self.events.len() == start {
+            self.events.push(Event::Text(self.image.into()));
+        }
+        if url.is_some() {
+            self.events.push(Event::End(TagEnd::Link));
+        }
+    }
+}
+
+fn link(url: CowStr<'_>) -> Tag<'_> {
+    Tag::Link { link_type: LinkType::Inline, dest_url: url, title: "".into(), id: "".into() }
+}
+
+fn ends_line(event: &Event<'_>) -> bool {
+    use TagEnd::{BlockQuote, CodeBlock, Heading, Item, List, Paragraph, TableHead, TableRow};
+    matches!(
+        event,
+        Event::HardBreak
+            | Event::End(Paragraph | Heading(_) | Item | List(_) | BlockQuote(_) | CodeBlock | TableHead | TableRow)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_has_no_marks() {
+        for (markdown, expected) in [
+            ("# The **report** for `May`\n\nBody", "The report for May"),
+            ("First\nsecond", "First"),
+            ("\n\n- one\n- two", "one"),
+            ("![](https://example.org/x.png)\n\ntext", "image"),
+            ("| a | b |\n|---|---|\n| 1 | 2 |", "a b"),
+            ("```\nlet x = 1;\nlet y = 2;\n```", "let x = 1;"),
+            ("> 引用\n\n正文", "引用"),
+            ("***", ""),
+            ("", ""),
+        ] {
+            assert_eq!(first_line(&events(markdown, "image")), expected, "{markdown}");
+        }
+    }
+}

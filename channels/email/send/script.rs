@@ -1,0 +1,183 @@
+//! A server that follows a script.
+
+use std::sync::{Arc, Mutex};
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+/// What the server does instead of what it usually does.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    Say(&'static str),
+    Drop,
+    Hang,
+}
+
+/// At which command, by its beginning, it does what; the first that fits. `greeting`, `body` (the first line of a mail)
+/// and `end` (its last) stand for what is no command.
+pub type Script = Vec<(&'static str, Act)>;
+
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Each line with the number of its connection.
+    pub lines: Vec<(usize, String)>,
+    pub mails: Vec<String>,
+}
+
+/// When the connection becomes private.
+#[derive(Clone)]
+pub enum Privacy {
+    None,
+    Starttls(TlsAcceptor),
+    Implicit(TlsAcceptor),
+}
+
+#[derive(Clone)]
+pub struct ScriptedServer {
+    pub port: u16,
+    seen: Arc<Mutex<Seen>>,
+}
+
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+type Stream = BufReader<Box<dyn Duplex>>;
+
+impl ScriptedServer {
+    /// Each connection follows the next script, and those after the last one follow that.
+    pub async fn start(scripts: Vec<Script>, privacy: Privacy) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Self { port: listener.local_addr().unwrap().port(), seen: Arc::default() };
+        let seen = Arc::clone(&server.seen);
+        tokio::spawn(async move {
+            for number in 0.. {
+                let (tcp, _) = listener.accept().await.unwrap();
+                let script = scripts.get(number).or(scripts.last()).cloned().unwrap_or_default();
+                let talk = Talk { number, script, privacy: privacy.clone(), seen: Arc::clone(&seen) };
+                tokio::spawn(async move {
+                    // A client that goes away is part of the script.
+                    talk.run(Box::new(tcp)).await.ok();
+                });
+            }
+        });
+        server
+    }
+
+    pub fn look<T>(&self, at: impl FnOnce(&Seen) -> T) -> T {
+        at(&self.seen.lock().unwrap())
+    }
+
+    pub fn has(&self, line: &str) -> bool {
+        self.look(|seen| seen.lines.iter().any(|(_, known)| known.starts_with(line)))
+    }
+}
+
+struct Talk {
+    number: usize,
+    script: Script,
+    privacy: Privacy,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Talk {
+    async fn run(self, stream: Box<dyn Duplex>) -> std::io::Result<()> {
+        let mut stream: Stream = BufReader::new(match &self.privacy {
+            Privacy::Implicit(tls) => Box::new(tls.accept(stream).await?),
+            _ => stream,
+        });
+        self.act(&mut stream, "greeting", "220 scripted ESMTP").await?;
+        loop {
+            let line = self.line(&mut stream).await?;
+            let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
+            match verb.as_str() {
+                "EHLO" => {
+                    let starttls = if matches!(self.privacy, Privacy::Starttls(_)) { "250-STARTTLS\r\n" } else { "" };
+                    let offers = "250-SIZE 100000\r\n250-8BITMIME\r\n250-AUTH PLAIN LOGIN XOAUTH2\r\n250 SMTPUTF8";
+                    self.act(&mut stream, &line, &format!("250-scripted\r\n{starttls}{offers}")).await?;
+                }
+                "STARTTLS" => {
+                    self.act(&mut stream, &line, "220 go on").await?;
+                    let Privacy::Starttls(tls) = &self.privacy else { continue };
+                    stream = BufReader::new(Box::new(tls.accept(stream.into_inner()).await?));
+                }
+                "AUTH" => self.act(&mut stream, &line, "235 welcome").await?,
+                "DATA" => {
+                    if self.act(&mut stream, &line, "354 go on").await? {
+                        self.body(&mut stream).await?;
+                    }
+                }
+                "QUIT" => return self.act(&mut stream, &line, "221 bye").await.map(|_| ()),
+                _ => self.act(&mut stream, &line, "250 ok").await?,
+            };
+        }
+    }
+
+    async fn body(&self, stream: &mut Stream) -> std::io::Result<()> {
+        let mut mail = String::new();
+        loop {
+            let line = read(stream).await?;
+            if mail.is_empty() {
+                self.act(stream, "body", "").await?;
+            }
+            if line == "." {
+                break;
+            }
+            mail.push_str(line.strip_prefix('.').unwrap_or(&line));
+            mail.push_str("\r\n");
+        }
+        self.seen.lock().unwrap().mails.push(mail);
+        self.act(stream, "end", "250 taken").await.map(|_| ())
+    }
+
+    /// Does what the script says, or says what is usual; whether that was said.
+    async fn act(&self, stream: &mut Stream, at: &str, usual: &str) -> std::io::Result<bool> {
+        let act = self.script.iter().find(|(begin, _)| at.starts_with(begin)).map(|(_, act)| *act);
+        let words = match act {
+            None => usual,
+            Some(Act::Say(words)) => words,
+            Some(Act::Drop) => return Err(std::io::ErrorKind::ConnectionReset.into()),
+            Some(Act::Hang) => std::future::pending().await,
+        };
+        if !words.is_empty() {
+            stream.write_all(format!("{words}\r\n").as_bytes()).await?;
+            stream.flush().await?;
+        }
+        Ok(act.is_none())
+    }
+
+    async fn line(&self, stream: &mut Stream) -> std::io::Result<String> {
+        let line = read(stream).await?;
+        self.seen.lock().unwrap().lines.push((self.number, line.clone()));
+        Ok(line)
+    }
+}
+
+async fn read(stream: &mut Stream) -> std::io::Result<String> {
+    let mut line = String::new();
+    if stream.read_line(&mut line).await? == 0 {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// A certificate authority, as PEM, and a server with a certificate of it for `name`.
+pub fn authority(name: &str) -> (String, TlsAcceptor) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    let issuer = Issuer::new(params, key);
+    let leaf_key = KeyPair::generate().unwrap();
+    let leaf = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&leaf_key, &issuer).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![leaf.der().clone()], PrivatePkcs8KeyDer::from(leaf_key.serialize_der()).into())
+        .unwrap();
+    (pem, TlsAcceptor::from(Arc::new(config)))
+}
