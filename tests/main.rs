@@ -23,6 +23,7 @@ mod crash;
 mod damage;
 mod delivery;
 mod doctor;
+mod email;
 mod events;
 mod exec;
 mod failover;

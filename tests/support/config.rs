@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
+use super::mail::{ASSISTANT, AUTHSERV, Dovecot, PASSWORD, Postfix, Smtp};
 use super::model::Model;
 use super::sink::Sink;
 
@@ -106,6 +107,36 @@ impl Setup {
         self = self.set(&format!("channels.webhook.{}", hook.name), table);
         self.hooks.insert(hook.name.clone(), hook);
         self
+    }
+
+    /// Reads the assistant's mail in `dovecot` and answers everybody in example.test by `smtp`. What fails is tried again at
+    /// once and often.
+    pub fn email(self, dovecot: &Dovecot, smtp: &Smtp) -> Self {
+        self.mailbox(dovecot).mail("smtp_port", i64::from(smtp.port())).mail("smtp_tls", "none")
+    }
+
+    /// As [`Setup::email`], and sends by a real server.
+    pub fn email_by(self, dovecot: &Dovecot, postfix: &Postfix) -> Self {
+        self.mailbox(dovecot).mail("smtp_port", i64::from(postfix.submission_port())).mail("smtp_tls", "starttls")
+    }
+
+    fn mailbox(self, dovecot: &Dovecot) -> Self {
+        self.mail("enabled", true)
+            .mail("consent_granted", true)
+            .mail("address", ASSISTANT)
+            .mail("imap_host", "127.0.0.1")
+            .mail("imap_port", i64::from(dovecot.imaps_port()))
+            .mail("imap_password", PASSWORD)
+            .mail("smtp_host", "127.0.0.1")
+            .mail("ca_file", dovecot.ca_file().to_str().expect("a plain path"))
+            .mail("allow_from", vec!["@example.test"])
+            .mail("authserv_id", AUTHSERV)
+            .mail("retry", vec!["1s"; 20])
+    }
+
+    /// Sets one key of `[channels.email]`.
+    pub fn mail(self, key: &str, value: impl Into<Value>) -> Self {
+        self.set(&format!("channels.email.{key}"), value)
     }
 
     /// Sets one key, named by its dotted path.

@@ -1,10 +1,9 @@
 //! Drives the real program: starts it in a home of its own, talks to it as the world would, kills it.
 
 use std::fs::File;
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::{Client, RequestBuilder};
 use rustix::process::{Pid, Signal};
@@ -13,6 +12,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use super::config::{Proof, Setup};
+use super::port::Port;
 use super::{deadline, signing, until};
 
 /// A client that goes straight to its target.
@@ -111,32 +111,6 @@ impl Drop for Gateway {
         if std::thread::panicking() {
             eprintln!("{}", self.logs());
         }
-    }
-}
-
-/// A port for one gateway, of all tests that run on this machine: below those that the kernel hands out, and with the
-/// UDP port of the same number held as the sign that it is taken. A port that was only looked for might be another
-/// test's by the time it is used, and its gateway would answer.
-struct Port {
-    number: u16,
-    _claim: UdpSocket,
-}
-
-impl Port {
-    fn claim() -> Self {
-        const FIRST: u32 = 10_000;
-        const COUNT: u32 = 20_000;
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        for _ in 0..COUNT {
-            let place = std::process::id().wrapping_mul(7).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-            let number = u16::try_from(FIRST + place % COUNT).expect("it is below 30,000");
-            if let Ok(claim) = UdpSocket::bind(("127.0.0.1", number))
-                && TcpListener::bind(("127.0.0.1", number)).is_ok()
-            {
-                return Self { number, _claim: claim };
-            }
-        }
-        panic!("no port is free on loopback")
     }
 }
 

@@ -1,12 +1,14 @@
 //! What the stories and the bench drive the gateway with: a scripted model, a callback sink, the real binary, a
-//! terminal, and the checker of what must always hold.
+//! terminal, mail servers, and the checker of what must always hold.
 
 pub mod anthropic;
 pub mod config;
 pub mod exposition;
 pub mod gateway;
 pub mod invariants;
+pub mod mail;
 pub mod model;
+pub mod port;
 pub mod pty;
 pub mod reply;
 pub mod signing;

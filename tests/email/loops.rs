@@ -1,0 +1,108 @@
+//! Machines that write to a machine.
+
+use super::desk::{Desk, passed_over, wait_watching};
+use crate::support::gateway::Gateway;
+use crate::support::invariants::{Journal, wait_settled};
+use crate::support::mail::{ASSISTANT, AUTHSERV, Dovecot, Draft, Mail, PASSWORD, Postfix};
+use crate::support::{Model, Setup, until};
+
+fn from(address: &str) -> Draft {
+    Draft::new(address, "Hello", "words of a machine")
+}
+
+/// None of these is answered, and the model never hears of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_are_not_answered() {
+    let Some(desk) = Desk::open(|setup| setup).await else { return };
+    let report = "--b\r\nContent-Type: text/plain\r\n\r\nIt could not be delivered.\r\n--b\r\n\
+                  Content-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx.example.test\r\n\r\n\
+                  Final-Recipient: rfc822; x@example.test\r\nAction: failed\r\nStatus: 5.1.1\r\n--b--\r\n";
+    let own = format!("<daoyou.{}.0123456789abcdef@example.test>", uuid::Uuid::new_v4());
+    let table: Vec<(&str, Draft)> = vec![
+        ("a vacation answer", from("ada@example.test").header("Auto-Submitted", "auto-replied")),
+        ("a generated mail", from("ada@example.test").header("Auto-Submitted", "auto-generated; owner=x")),
+        ("a null return path", from("ada@example.test").header("Return-Path", "<>")),
+        (
+            "a bounce",
+            from("ada@example.test").body("multipart/report; report-type=delivery-status; boundary=b", "7bit", report),
+        ),
+        ("the mailer", from("MAILER-DAEMON@example.test")),
+        ("bulk", from("ada@example.test").header("Precedence", "bulk")),
+        ("a list", from("ada@example.test").header("List-Id", "Talk <talk.example.test>")),
+        ("another list", from("ada@example.test").header("Precedence", "list")),
+        ("an autoreply", from("ada@example.test").header("X-Autoreply", "yes")),
+        ("an autoresponder", from("ada@example.test").header("X-Autorespond", "Out of office")),
+        ("ourselves", from(ASSISTANT)),
+        ("our own mail, come back", from("ada@example.test").header("Message-ID", &own)),
+    ];
+    for (_, draft) in &table {
+        desk.receive(draft);
+    }
+    desk.receive(&Draft::new("ada@example.test", "Hello", "words of a person"));
+    let sent = desk.sent(1).await;
+    assert!(sent[0].mail.text().contains("words of a person"), "{}", sent[0].mail.text());
+    let reasons = passed_over(&desk.gateway.database());
+    println!("{reasons:#?}");
+    assert_eq!((reasons.len(), desk.model.count()), (table.len(), 1), "{reasons:#?}");
+    desk.dovecot.wait_seen(ASSISTANT, "INBOX", 1).await;
+    assert_eq!(desk.check().inbox.len(), 1);
+}
+
+/// A machine that answers every mail at once and does not say that it is one: it is told so once, and then there is silence.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_ends_at_the_limit() {
+    let Some(desk) = Desk::open(|setup| setup.mail("hourly_limit", 3)).await else { return };
+    let mut draft = Draft::new("robot@example.test", "Out of office", "I am away, round 1");
+    for round in 1..=4 {
+        desk.receive(&draft);
+        let sent = desk.smtp.wait_taken(round).await;
+        let mut mail: Mail = sent[round - 1].mail.clone();
+        // The robot drops what would name the conversation, as such robots do.
+        if round > 2 {
+            mail = Mail::new(String::from_utf8_lossy(&mail.raw).replace("Message-ID", "X-Was").into_bytes());
+        }
+        draft = Draft::reply("robot@example.test", &mail, &format!("I am away, round {}", round + 1));
+    }
+    for round in 5..=7 {
+        desk.receive(&Draft::new("robot@example.test", "Out of office", &format!("I am away, round {round}")));
+    }
+    desk.receive(&Draft::new("ada@example.test", "A person", "hello"));
+    let sent = desk.sent(5).await;
+    assert_eq!(sent[4].to, ["ada@example.test"]);
+    assert_eq!(desk.model.count(), 4, "three turns of the robot, one of the person");
+    assert!(!sent[3].mail.text().contains("round"), "a word of ours: {}", sent[3].mail.text());
+    desk.check();
+}
+
+/// Two gateways that each believe the other to be a person end after one reply.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_gateways_face_each_other() {
+    const HELPER: &str = "helper@other.test";
+    let Some(dovecot) = Dovecot::start().await else { return };
+    let Some(postfix) = Postfix::start(&dovecot).await else { return };
+    let model = Model::start().await;
+    let setup = |address: &str, other: &str| {
+        let setup = Setup::new().model(&model).email_by(&dovecot, &postfix);
+        setup.mail("address", address).mail("imap_password", PASSWORD).mail("allow_from", vec![other])
+    };
+    let assistant = Gateway::start(setup(ASSISTANT, HELPER)).await;
+    let helper = Gateway::start(setup(HELPER, ASSISTANT)).await;
+    for gateway in [&assistant, &helper] {
+        wait_watching(&gateway.database(), 1).await;
+    }
+    let began = Draft::new(HELPER, "Are you there?", "a question").header("To", ASSISTANT);
+    postfix.transfer(HELPER, &[ASSISTANT], &began).await;
+    let reply = dovecot.wait_mail(HELPER, "the reply", |mail| mail.header("in-reply-to") == began.message_id()).await;
+    assert_eq!(reply.header("auto-submitted"), "auto-replied");
+    assert!(reply.header("authentication-results").starts_with(AUTHSERV));
+    let reasons = until("the helper to pass it over", async || {
+        let reasons = passed_over(&helper.database());
+        (!reasons.is_empty()).then_some(reasons)
+    })
+    .await;
+    println!("{reasons:?}");
+    wait_settled(&assistant.database()).await;
+    assert_eq!(model.count(), 1);
+    assert_eq!(Journal::read(&helper.database()).unwrap().inbox.len(), 0);
+    assert_eq!([dovecot.mails(HELPER, "INBOX").len(), dovecot.mails(ASSISTANT, "INBOX").len()], [1, 1]);
+}

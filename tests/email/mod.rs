@@ -1,0 +1,11 @@
+//! The e-mail channel against real servers, and against scripted ones where a server must misbehave.
+
+mod conversation;
+mod deaths;
+mod desk;
+mod loops;
+mod outages;
+mod reading;
+mod sending;
+mod servers;
+mod strangers;

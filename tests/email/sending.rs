@@ -1,0 +1,132 @@
+//! What becomes of replies that a server does not take at once.
+
+use serde_json::json;
+
+use super::desk::{Desk, Office, wait_watching};
+use crate::support::gateway::Gateway;
+use crate::support::invariants::wait_settled;
+use crate::support::mail::{ASSISTANT, Authority, Dovecot, Draft, PASSWORD, Smtp, Take};
+use crate::support::{Hook, Model, Setup, Sink, config, until};
+
+fn question() -> Draft {
+    Draft::new("ada@example.test", "A question", "words")
+}
+
+/// Put off, cut off after the last line, refused at login: the same mail goes out in the end, under the same Message-ID.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_for_now_is_sent_again() {
+    let Some(desk) = Desk::open(|setup| setup).await else { return };
+    desk.smtp.then([
+        Take::Recipient("450 4.2.0 greylisted, come again"),
+        Take::Data("451 4.3.0 in a moment"),
+        Take::Drop,
+    ]);
+    desk.receive(&question());
+    let sent = desk.sent(3).await;
+    assert_eq!(desk.smtp.asked(), 4);
+    assert_eq!(
+        sent.iter().map(|taken| taken.how).collect::<Vec<_>>(),
+        [Take::Data("451 4.3.0 in a moment"), Take::Drop, Take::Well]
+    );
+    assert!(sent.iter().all(|taken| taken.mail.raw == sent[0].mail.raw), "it is the same mail");
+    desk.smtp.refuse_login(true);
+    desk.receive(&question());
+    let waits = until("the refused login to be told", async || {
+        let queue = desk.gateway.json(&["queue", "list"]).await;
+        queue[0]["last_error"].as_str().map(str::to_owned)
+    })
+    .await;
+    assert!(waits.contains("535") && !waits.contains(PASSWORD), "{waits}");
+    desk.smtp.refuse_login(false);
+    desk.sent(4).await;
+    assert_eq!(desk.model.count(), 2);
+    desk.check();
+}
+
+/// A refusal for good is a dead letter, and the owner is told once.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_for_good_is_a_dead_letter() {
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let hook = Hook::bearer("ops").callback(&sink);
+    let more = |setup: Setup| setup.hook(hook).set("owner.notify", "webhook:ops:duty");
+    let Some(desk) = Desk::open(more).await else { return };
+    desk.smtp.then([Take::Recipient("550 5.1.1 no such user here")]);
+    desk.receive(&question());
+    let posts = sink.wait_posts(1).await;
+    assert!(posts[0].data("content").contains("no such user here"), "{}", posts[0].data("content"));
+    wait_settled(&desk.gateway.database()).await;
+    let queue = desk.gateway.json(&["queue", "list"]).await;
+    assert_eq!((queue.as_array().map(Vec::len), &queue[0]["state"]), (Some(1), &json!("dead")), "{queue}");
+    desk.receive(&question());
+    desk.sent(1).await;
+    assert_eq!((sink.posts().len(), desk.smtp.asked()), (1, 2));
+    desk.check();
+}
+
+/// A server whose certificate is nobody's, or another's, is not spoken to, in either direction, and the owner can see why.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_certificates_are_refused() {
+    let (right, wrong) = (Authority::new(), Authority::new());
+    let good = right.vouch(&["127.0.0.1"]);
+    for bad in [wrong.vouch(&["127.0.0.1"]), right.vouch(&["elsewhere.test"])] {
+        let model = Model::start().await;
+        let Some(dovecot) = Dovecot::with_certificate(&right, &bad).await else { return };
+        let smtp = Smtp::with_certificate(&good).await;
+        let mut gateway = Gateway::new(Setup::new().model(&model).email(&dovecot, &smtp).mail("smtp_tls", "implicit"));
+        gateway.spawn();
+        let error = channel_error(&gateway).await;
+        assert!(error.contains("certificate"), "{error}");
+        println!("{error}");
+        assert!(!dovecot.log().contains("Login:"), "nothing was said to it: {}", dovecot.log());
+        drop(gateway);
+
+        let Some(dovecot) = Dovecot::with_certificate(&right, &good).await else { return };
+        let smtp = Smtp::with_certificate(&bad).await;
+        let setup = Setup::new().model(&model).email(&dovecot, &smtp).mail("smtp_tls", "implicit");
+        let gateway = Gateway::start(setup).await;
+        wait_watching(&gateway.database(), 1).await;
+        dovecot.deliver(ASSISTANT, &question());
+        let error = until("the reply to fail", async || {
+            let queue = gateway.json(&["queue", "list"]).await;
+            queue[0]["last_error"].as_str().map(str::to_owned)
+        })
+        .await;
+        assert!(error.contains("certificate") && smtp.taken().is_empty() && smtp.asked() == 0, "{error}");
+        println!("{error}");
+    }
+}
+
+/// What `channels list` says is wrong with the channel.
+async fn channel_error(gateway: &Gateway) -> String {
+    until("the channel's error", async || {
+        let ran = gateway.run(&["channels", "list", "--json"]).await;
+        let rows: serde_json::Value = serde_json::from_str(&ran.stdout).ok()?;
+        let row = rows.as_array()?.iter().find(|row| row["name"] == "email")?.clone();
+        row["error"].as_str().filter(|error| !error.is_empty()).map(str::to_owned)
+    })
+    .await
+}
+
+/// A wrong password is told in words; the channel's own test finds everything right, and answers nothing that it wrote itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_channel_tests_itself() {
+    let Some(office) = Office::open(|setup| setup).await else { return };
+    let ran = office.gateway.run(&["channels", "test", "email"]).await;
+    println!("{}", ran.stdout);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let checks = office.gateway.json(&["channels", "test", "email"]).await;
+    assert_eq!(checks["ok"], true, "{checks}");
+    let seen = checks.to_string();
+    assert!(["imap", "idle", "smtp"].iter().all(|name| seen.contains(name)), "{checks}");
+    assert_eq!(office.model.count(), 0, "its own mails are answered by nobody");
+
+    let model = Model::start().await;
+    let smtp = Smtp::start().await;
+    let setup = Setup::new().model(&model).email(&office.dovecot, &smtp).mail("imap_password", "a-wrong-secret-word");
+    let mut gateway = Gateway::new(setup);
+    gateway.spawn();
+    let error = channel_error(&gateway).await;
+    assert!(error.contains("password") || error.contains("login"), "{error}");
+    assert!(!error.contains("a-wrong-secret-word") && !gateway.logs().contains("a-wrong-secret-word"), "{error}");
+    println!("{error}");
+}

@@ -1,0 +1,42 @@
+//! Who vouches for the servers.
+
+use std::path::{Path, PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+
+/// An authority of its own, trusted by whoever is given its file.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    pub fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(rcgen::DnType::CommonName, "an authority of a story");
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.self_signed(&key).expect("it is signed by itself").pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// Writes its certificate, which `ca_file` is set to.
+    pub fn write(&self, folder: &Path) -> PathBuf {
+        let file = folder.join("ca.pem");
+        std::fs::write(&file, &self.pem).expect("the temporary folder is ours");
+        file
+    }
+
+    /// A certificate for `names`, and its key, both PEM.
+    pub fn vouch(&self, names: &[&str]) -> (String, String) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("names of servers");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate().expect("a key");
+        let signed = params.signed_by(&key, &self.issuer).expect("the authority signs");
+        (signed.pem(), key.serialize_pem())
+    }
+}
+
+/// The names that the servers of the stories are reached by.
+pub const NAMES: &[&str] = &["localhost", "127.0.0.1"];

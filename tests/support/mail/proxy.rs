@@ -1,0 +1,91 @@
+//! Stands between a client and a server.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, tcp};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+/// Hands on what both sides say, until it is told not to.
+pub struct Proxy {
+    port: u16,
+    /// Whether what goes through the connections made so far is still handed on.
+    flows: Arc<Mutex<watch::Sender<bool>>>,
+    connections: watch::Receiver<usize>,
+    server: AbortHandle,
+}
+
+impl Proxy {
+    /// Before the server on `target`, a port of loopback.
+    pub async fn start(target: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        let port = listener.local_addr().expect("a bound socket has an address").port();
+        let flows = Arc::new(Mutex::new(watch::Sender::new(true)));
+        let (count, connections) = watch::channel(0);
+        let current = Arc::clone(&flows);
+        let server = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                // A server that is down closes the connection, as it would itself.
+                if let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await {
+                    let flow = current.lock().unwrap_or_else(PoisonError::into_inner).subscribe();
+                    let ((from_client, to_client), (from_server, to_server)) =
+                        (client.into_split(), server.into_split());
+                    tokio::spawn(hand_on(from_client, to_server, flow.clone()));
+                    tokio::spawn(hand_on(from_server, to_client, flow));
+                    count.send_modify(|count| *count += 1);
+                }
+            }
+        });
+        Self { port, flows, connections, server: server.abort_handle() }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on nothing goes through the connections that there are, and nothing closes them; later ones are as new.
+    pub fn freeze(&self) {
+        let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        flows.send_replace(false);
+        // The frozen ones keep their receivers; their sender must not end, or they would see it.
+        std::mem::forget(std::mem::replace(&mut *flows, watch::Sender::new(true)));
+    }
+
+    /// Returns when there have been more connections than `count`, however long that takes.
+    pub async fn next_connection(&self, count: usize) {
+        self.connections.clone().wait_for(|n| *n > count).await.expect("the proxy lives");
+    }
+
+    pub fn connections(&self) -> usize {
+        *self.connections.borrow()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn hand_on(mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf, mut flow: watch::Receiver<bool>) {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let read = tokio::select! {
+            biased;
+            () = frozen(&mut flow) => std::future::pending().await,
+            read = from.read(&mut buffer) => read,
+        };
+        let Ok(count @ 1..) = read else { return };
+        if to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Returns when nothing flows any more.
+async fn frozen(flow: &mut watch::Receiver<bool>) {
+    if flow.wait_for(|flows| !flows).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,309 @@
+//! A scripted SMTP server that keeps what it is given, and is as rude as servers are.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::{Mail, PASSWORD};
+use crate::support::{deadline, signing};
+
+/// What the server does with one mail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// Takes it.
+    Well,
+    /// Answers RCPT so, e.g. `450 4.2.0 greylisted`.
+    Recipient(&'static str),
+    /// Answers the end of DATA so.
+    Data(&'static str),
+    /// Has the whole mail, and closes the connection before it says so.
+    Drop,
+    /// Has the whole mail, and never says so.
+    Hang,
+}
+
+/// A mail that came as far as its last line, whatever was said then.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    pub from: String,
+    pub to: Vec<String>,
+    pub mail: Mail,
+    pub how: Take,
+}
+
+#[derive(Default)]
+struct Record {
+    taken: Vec<Taken>,
+    script: VecDeque<Take>,
+    /// RCPT commands, refused ones too.
+    asked: usize,
+    refuses_login: bool,
+}
+
+struct Shared {
+    tls: Option<TlsAcceptor>,
+    record: Mutex<Record>,
+    changed: watch::Sender<usize>,
+}
+
+impl Shared {
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The running server; it ends when dropped.
+pub struct Smtp {
+    shared: Arc<Shared>,
+    port: u16,
+    server: AbortHandle,
+}
+
+impl Drop for Smtp {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Smtp {
+    /// Plain, with AUTH.
+    pub async fn start() -> Self {
+        Self::listen(None).await
+    }
+
+    /// TLS from the first byte, with this certificate and key.
+    pub async fn with_certificate(certificate: &(String, String)) -> Self {
+        let chain = vec![CertificateDer::from_pem_slice(certificate.0.as_bytes()).expect("a certificate")];
+        let key = PrivateKeyDer::from_pem_slice(certificate.1.as_bytes()).expect("a key");
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.expect("ring knows them").with_no_client_auth().with_single_cert(chain, key);
+        Self::listen(Some(TlsAcceptor::from(Arc::new(config.expect("the key is the certificate's"))))).await
+    }
+
+    async fn listen(tls: Option<TlsAcceptor>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port on loopback");
+        let port = listener.local_addr().expect("a bound socket has an address").port();
+        let shared = Arc::new(Shared { tls, record: Mutex::default(), changed: watch::Sender::new(0) });
+        let serving = Arc::clone(&shared);
+        let server = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                // A broken connection is the client's affair.
+                tokio::spawn(connection(stream, Arc::clone(&serving)));
+            }
+        });
+        Self { shared, port, server: server.abort_handle() }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Does so with the next mails, one each; later ones it takes.
+    pub fn then(&self, script: impl IntoIterator<Item = Take>) {
+        self.shared.record().script.extend(script);
+    }
+
+    /// From now on no password is right, or all are again.
+    pub fn refuse_login(&self, refuses: bool) {
+        self.shared.record().refuses_login = refuses;
+    }
+
+    /// Every mail whose last line was read.
+    pub fn taken(&self) -> Vec<Taken> {
+        self.shared.record().taken.clone()
+    }
+
+    /// How many recipients were named, refused ones too.
+    pub fn asked(&self) -> usize {
+        self.shared.record().asked
+    }
+
+    /// Returns when `count` mails have been read to their last line.
+    pub async fn wait_taken(&self, count: usize) -> Vec<Taken> {
+        self.wait(&format!("{count} mails sent"), |record| (record.taken.len() >= count).then(|| record.taken.clone()))
+            .await
+    }
+
+    /// Returns when `count` recipients have been named.
+    pub async fn wait_asked(&self, count: usize) {
+        self.wait(&format!("{count} recipients named"), |record| (record.asked >= count).then_some(())).await;
+    }
+
+    /// Returns the first mail to `address`.
+    pub async fn wait_mail_to(&self, address: &str) -> Mail {
+        self.wait(&format!("a mail to {address}"), |record| {
+            let found = record.taken.iter().find(|taken| taken.to.iter().any(|to| to == address));
+            found.map(|taken| taken.mail.clone())
+        })
+        .await
+    }
+
+    async fn wait<T>(&self, what: &str, probe: impl Fn(&Record) -> Option<T>) -> T {
+        let mut changed = self.shared.changed.subscribe();
+        let found = async {
+            loop {
+                if let Some(found) = probe(&self.shared.record()) {
+                    return found;
+                }
+                changed.changed().await.expect("the server lives");
+            }
+        };
+        deadline(what, found).await
+    }
+}
+
+async fn connection(stream: TcpStream, shared: Arc<Shared>) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    match &shared.tls {
+        Some(tls) => speak(tls.accept(stream).await?, &shared).await,
+        None => speak(stream, &shared).await,
+    }
+}
+
+const EXTENSIONS: &str = "250-scripted\r\n250-8BITMIME\r\n250-SIZE 52428800\r\n250 AUTH PLAIN LOGIN";
+
+/// What a client has said of the mail that it is about to hand over.
+#[derive(Default)]
+struct Envelope {
+    from: String,
+    to: Vec<String>,
+}
+
+async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shared) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    say(&mut stream, "220 scripted ESMTP").await?;
+    let mut envelope = Envelope::default();
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if stream.read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        let command = line.trim_end();
+        let (verb, rest) = command.split_once(' ').unwrap_or((command, ""));
+        match verb.to_ascii_uppercase().as_str() {
+            "EHLO" => say(&mut stream, EXTENSIONS).await?,
+            "AUTH" => {
+                let answer = login(&mut stream, rest, shared).await?;
+                say(&mut stream, answer).await?;
+            }
+            "MAIL" => {
+                envelope = Envelope { from: address(rest), to: Vec::new() };
+                say(&mut stream, "250 2.1.0 ok").await?;
+            }
+            "RCPT" => {
+                let answer = recipient(shared, &mut envelope, rest);
+                say(&mut stream, answer).await?;
+            }
+            "DATA" => {
+                say(&mut stream, "354 go on").await?;
+                let raw = data(&mut stream).await?;
+                if !answer_data(&mut stream, shared, std::mem::take(&mut envelope), raw).await? {
+                    return Ok(());
+                }
+            }
+            "QUIT" => return say(&mut stream, "221 2.0.0 bye").await,
+            "RSET" | "NOOP" | "HELO" => say(&mut stream, "250 2.0.0 ok").await?,
+            _ => say(&mut stream, "500 5.5.2 what?").await?,
+        }
+    }
+}
+
+async fn say(stream: &mut (impl AsyncWrite + Unpin), line: &str) -> std::io::Result<()> {
+    stream.write_all(format!("{line}\r\n").as_bytes()).await?;
+    stream.flush().await
+}
+
+/// What stands between the angle brackets.
+fn address(argument: &str) -> String {
+    let inner = argument.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
+    inner.map_or("", |(address, _)| address).to_owned()
+}
+
+/// AUTH PLAIN, in one line or two (RFC 4954, section 4); other ways are not known.
+async fn login<S>(stream: &mut BufReader<S>, argument: &str, shared: &Shared) -> std::io::Result<&'static str>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut words = argument.split(' ');
+    if !words.next().is_some_and(|way| way.eq_ignore_ascii_case("PLAIN")) {
+        return Ok("504 5.5.4 PLAIN only");
+    }
+    let mut given = words.next().unwrap_or_default().to_owned();
+    if given.is_empty() {
+        say(stream, "334 ").await?;
+        stream.read_line(&mut given).await?;
+    }
+    let right = signing::base64(format!("\0{}\0{PASSWORD}", super::ASSISTANT).as_bytes());
+    let refuses = shared.record().refuses_login || given.trim_end() != right;
+    Ok(if refuses { "535 5.7.8 wrong user or password" } else { "235 2.7.0 welcome" })
+}
+
+fn recipient(shared: &Shared, envelope: &mut Envelope, argument: &str) -> &'static str {
+    let mut record = shared.record();
+    record.asked += 1;
+    let answer = match record.script.front() {
+        Some(Take::Recipient(answer)) => {
+            let answer = *answer;
+            record.script.pop_front();
+            answer
+        }
+        _ => {
+            envelope.to.push(address(argument));
+            "250 2.1.5 ok"
+        }
+    };
+    drop(record);
+    shared.changed.send_modify(|count| *count += 1);
+    answer
+}
+
+/// The mail up to its last line, dots unstuffed (RFC 5321, section 4.5.2).
+async fn data(stream: &mut (impl AsyncBufReadExt + Unpin)) -> std::io::Result<Vec<u8>> {
+    let (mut raw, mut line) = (Vec::new(), Vec::new());
+    loop {
+        line.clear();
+        if stream.read_until(b'\n', &mut line).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        if line == b".\r\n" {
+            return Ok(raw);
+        }
+        raw.extend_from_slice(line.strip_prefix(b".").unwrap_or(&line));
+    }
+}
+
+/// Whether the connection goes on.
+async fn answer_data<S>(stream: &mut S, shared: &Shared, envelope: Envelope, raw: Vec<u8>) -> std::io::Result<bool>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let how = {
+        let mut record = shared.record();
+        let how = record.script.pop_front().unwrap_or(Take::Well);
+        record.taken.push(Taken { from: envelope.from, to: envelope.to, mail: Mail::new(raw), how });
+        how
+    };
+    shared.changed.send_modify(|count| *count += 1);
+    match how {
+        Take::Well | Take::Recipient(_) => say(stream, "250 2.0.0 taken").await?,
+        Take::Data(answer) => say(stream, answer).await?,
+        Take::Drop => return Ok(false),
+        Take::Hang => {
+            // Until the client has had enough.
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).await?;
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

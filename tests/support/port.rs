@@ -1,0 +1,30 @@
+//! Ports of loopback that must be known before whoever listens there is started.
+
+use std::net::{TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A port for one server, of all tests that run on this machine: below those that the kernel hands out, and with the
+/// UDP port of the same number held as the sign that it is taken. A port that was only looked for might be another
+/// test's by the time it is used, and its server would answer.
+pub struct Port {
+    pub number: u16,
+    _claim: UdpSocket,
+}
+
+impl Port {
+    pub fn claim() -> Self {
+        const FIRST: u32 = 10_000;
+        const COUNT: u32 = 20_000;
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        for _ in 0..COUNT {
+            let place = std::process::id().wrapping_mul(7).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+            let number = u16::try_from(FIRST + place % COUNT).expect("it is below 30,000");
+            if let Ok(claim) = UdpSocket::bind(("127.0.0.1", number))
+                && TcpListener::bind(("127.0.0.1", number)).is_ok()
+            {
+                return Self { number, _claim: claim };
+            }
+        }
+        panic!("no port is free on loopback")
+    }
+}
