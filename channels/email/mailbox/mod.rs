@@ -10,6 +10,7 @@ mod enter;
 mod link;
 mod login;
 mod names;
+mod part;
 
 mod settings;
 
