@@ -32,3 +32,4 @@ pub use probe::probe;
 pub use sent::append;
 pub use settings::{SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
 pub use watch::watch;
+
