@@ -5,6 +5,7 @@ mod config;
 
 mod answering;
 mod letter;
+pub mod presets;
 mod source;
 
 pub use config::{Done, EmailConfig, EmailFault, Mailboxes, Strangers, Tls, TrustBy};

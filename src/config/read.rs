@@ -115,11 +115,13 @@ impl<'a> Reader<'a> {
                 Ok(written) => self.value(shape, &key, &written, &at),
                 Err(_) => self.wrong(place.clone(), &key, format!("{} is no such value", quoted(value)), shape),
             },
-            Shape::List(_) if value.trim_start().starts_with('[') => match DeValue::parse(value.trim()) {
-                Ok(written) => self.value(shape, &key, &written, &at),
-                Err(error) => self.wrong(place.clone(), &key, format!("not TOML: {}", error.message()), shape),
-            },
-            Shape::List(_) => {
+            Shape::List(_) | Shape::OneOrMany(_) if value.trim_start().starts_with('[') => {
+                match DeValue::parse(value.trim()) {
+                    Ok(written) => self.value(shape, &key, &written, &at),
+                    Err(error) => self.wrong(place.clone(), &key, format!("not TOML: {}", error.message()), shape),
+                }
+            }
+            Shape::List(_) | Shape::OneOrMany(_) => {
                 let items = value.split(',').map(str::trim).filter(|item| !item.is_empty());
                 let list = items.map(|item| Spanned::new(0..0, DeValue::String(item.into()))).collect();
                 self.value(shape, &key, &Spanned::new(0..0, DeValue::Array(list)), &at)
@@ -215,7 +217,8 @@ impl<'a> Reader<'a> {
                 self.table(shape, key, inner, at, &mut values);
                 Some(Value::Object(values))
             }
-            (Shape::List(item), DeValue::Array(list)) => {
+            (Shape::OneOrMany(item), DeValue::String(text)) => self.text(item, key, text, place),
+            (Shape::List(item) | Shape::OneOrMany(item), DeValue::Array(list)) => {
                 let each = list.iter().enumerate();
                 let read: Vec<_> =
                     each.map(|(index, one)| self.value(item, &format!("{key}[{index}]"), one, at)).collect();

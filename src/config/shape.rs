@@ -19,6 +19,8 @@ pub enum Shape {
     /// Names of the user's choice, each with the same kind of value.
     Map(Box<Shape>),
     List(Box<Shape>),
+    /// A list, or its only entry alone.
+    OneOrMany(Box<Shape>),
     Text,
     Choice(Vec<String>),
     Bool,
@@ -54,6 +56,7 @@ impl Shape {
             }
             Self::Map(_) => "a table with a name of your choice for each entry".to_owned(),
             Self::List(item) => format!("a list, each entry {}", item.allowed()),
+            Self::OneOrMany(item) => format!("{}, or a list of such", item.allowed()),
             Self::Text => "a text in quotes".to_owned(),
             Self::Choice(names) => names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "),
             Self::Bool => "true, false".to_owned(),
@@ -74,8 +77,12 @@ impl Shape {
         }
         if let Some(either) = schema.get("anyOf").and_then(Value::as_array) {
             let mut some = either.iter().filter(|one| one.get("type").and_then(Value::as_str) != Some("null"));
-            return match (some.next(), some.next()) {
-                (Some(only), None) => Self::read(only, root),
+            return match (some.next(), some.next(), some.next()) {
+                (Some(only), None, None) => Self::read(only, root),
+                (Some(one), Some(many), None) => match (Self::read(one, root)?, Self::read(many, root)?) {
+                    (one, Self::List(item)) if one == *item => Ok(Self::OneOrMany(item)),
+                    _ => Err(format!("more than one type: {schema}")),
+                },
                 _ => Err(format!("more than one type: {schema}")),
             };
         }
@@ -211,6 +218,8 @@ mod tests {
             ("channels.webhook.x.rate_limit", Shape::Rate),
             ("channels.webhook.x.max_body", Shape::Size),
             ("channels.webhook.x.allow_from", Shape::List(Box::new(Shape::Text))),
+            ("channels.email.mailbox", Shape::OneOrMany(Box::new(Shape::Text))),
+            ("channels.email.ca_file", Shape::Text),
             ("tools.exec.sandbox", Shape::Bool),
         ];
         for (path, expected) in table {
