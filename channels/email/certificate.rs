@@ -135,7 +135,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = der.split_first()?;
     let (&first, rest) = rest.split_first()?;
     let (length, rest) = match first {
-        0..0x80 => (usize::from(first), rest),
+        0..=0x7f => (usize::from(first), rest),
         0x81..=0x84 => {
             let (bytes, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
             (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
