@@ -85,7 +85,7 @@ async fn a_model_that_obeys_a_stranger_does_nothing() {
         obeys(&model, form);
         let sink = Sink::start(Some(&config::callback_secret())).await;
         let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink));
-        let setup = setup.set("agent.orchestrator", orchestrator).set("tools.exec.sandbox", "auto");
+        let setup = setup.set("agent.orchestrator", orchestrator);
         let mut gateway = Gateway::new(setup.set("owner.identities", vec!["webhook:in:ann"]));
         if !point.is_empty() {
             gateway.crash_at(point);

@@ -189,9 +189,9 @@ impl Channel for EmailChannel {
     }
 
     async fn test_whole_way(&self) -> Vec<Finding> {
-        let send = async |mail: &OutboundMessage| self.mailer.send(mail, None).await;
+        let send = |mail: OutboundMessage| async move { self.mailer.send(&mail, None).await };
         let mailboxes = self.config.mailbox.names();
-        let find = async |id: &str| mailbox::find(&self.account, mailboxes, id).await;
+        let find = |id: String| async move { mailbox::find(&self.account, mailboxes, &id).await };
         vec![round_trip(NAME, &self.account.address, send, find).await]
     }
 

@@ -19,17 +19,21 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Sends one mail from `address` to itself, and looks for it. `send` is the channel's own way out, so the mail carries one of
 /// our Message-IDs and `Auto-Submitted`: nobody answers it, we least of all. `find` says whether the mail with a Message-ID
 /// lies in a mailbox that is read.
-pub async fn round_trip(
+pub async fn round_trip<S, F>(
     channel: &str,
     address: &str,
-    send: impl AsyncFnOnce(&OutboundMessage) -> Result<Receipt, SendError>,
-    find: impl AsyncFn(&str) -> Result<bool, String>,
-) -> Finding {
+    send: impl FnOnce(OutboundMessage) -> S,
+    find: impl Fn(String) -> F,
+) -> Finding
+where
+    S: Future<Output = Result<Receipt, SendError>>,
+    F: Future<Output = Result<bool, String>>,
+{
     const NAME: &str = "roundtrip";
     let began = Instant::now();
     let until = began + PATIENCE;
     let mail = to_oneself(channel, address);
-    let sent = match timeout_at(until, send(&mail)).await {
+    let sent = match timeout_at(until, send(mail)).await {
         Ok(Ok(Receipt { provider_id: Some(id) })) => id,
         Ok(Ok(Receipt { provider_id: None })) => {
             return Finding::fail(NAME, "the mail was sent without a Message-ID", "report this as a fault");
@@ -45,7 +49,7 @@ pub async fn round_trip(
     };
     let mut last = None;
     loop {
-        match timeout_at(until, find(&sent)).await {
+        match timeout_at(until, find(sent.clone())).await {
             Ok(Ok(true)) => {
                 let took = began.elapsed().as_secs_f64();
                 return Finding::ok(
@@ -108,6 +112,7 @@ fn to_oneself(channel: &str, address: &str) -> OutboundMessage {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
@@ -121,30 +126,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_mail_to_oneself_comes_back_or_not() {
         let looks = AtomicUsize::new(0);
-        let find = async |id: &str| Ok(id == "<1@example.org>" && looks.fetch_add(1, Ordering::SeqCst) == 2);
+        let find = |id: String| ready(Ok(id == "<1@example.org>" && looks.fetch_add(1, Ordering::SeqCst) == 2));
         let back = round_trip(
             "email",
             ME,
-            async |mail| {
+            |mail: OutboundMessage| {
                 assert_eq!((mail.chat_id.as_str(), mail.session.as_str()), (ME, "email:me@example.org"));
-                taken()
+                ready(taken())
             },
             find,
         );
         let back = back.await;
         assert_eq!((back.state, looks.load(Ordering::SeqCst)), (Verdict::Ok, 3), "{back:?}");
 
-        let lost = round_trip("email", ME, async |_| taken(), async |_| Err("NO".to_owned())).await;
+        let lost = round_trip("email", ME, |_| ready(taken()), |_| ready(Err("NO".to_owned()))).await;
         assert!(lost.state == Verdict::Warn && lost.message.contains("last look failed: NO"), "{lost:?}");
 
-        let refused = async |_: &OutboundMessage| Err(SendError::Permanent { reason: "550 no".to_owned() });
-        let refused = round_trip("email", ME, refused, async |_| Ok(true)).await;
+        let refused = |_| ready(Err(SendError::Permanent { reason: "550 no".to_owned() }));
+        let refused = round_trip("email", ME, refused, |_| ready(Ok(true))).await;
         assert!(refused.state == Verdict::Fail && refused.message.contains("550 no"), "{refused:?}");
 
         let before = Instant::now();
-        let hangs = round_trip("email", ME, async |_| std::future::pending().await, async |_| Ok(true)).await;
+        let hangs = round_trip("email", ME, |_| pending(), |_| ready(Ok(true))).await;
         assert_eq!((hangs.state, before.elapsed()), (Verdict::Fail, PATIENCE));
-        let hangs = round_trip("email", ME, async |_| taken(), async |_| std::future::pending().await).await;
+        let hangs = round_trip("email", ME, |_| ready(taken()), |_| pending()).await;
         assert_eq!(hangs.state, Verdict::Warn);
     }
 

@@ -109,8 +109,11 @@ impl Tool for MessageTool {
     fn serves_strangers(&self, arguments: &Value, context: &ToolContext) -> bool {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
         let own = Address { channel: context.channel.clone(), chat_id: context.chat_id.clone() };
-        let sends_files =
-            arguments.get("attachments").is_some_and(|files| files.as_array().is_none_or(|f| !f.is_empty()));
+        let sends_files = match arguments.get("attachments") {
+            None | Some(Value::Null) => false,
+            Some(Value::Array(files)) => !files.is_empty(),
+            Some(_) => true,
+        };
         Address::of(text("channel"), text("chat_id"), context).is_ok_and(|address| address == own) && !sends_files
     }
 

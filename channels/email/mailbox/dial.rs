@@ -14,6 +14,8 @@ use crate::email::config::Tls;
 
 /// How long one address is tried.
 const CONNECT: Duration = Duration::from_secs(10);
+/// How long a server may think before it greets, and before it has agreed on TLS.
+const GREETING: Duration = Duration::from_secs(20);
 /// A host's addresses that are tried.
 const MOST_ADDRESSES: usize = 4;
 
@@ -24,18 +26,18 @@ const MOST_ADDRESSES: usize = 4;
 pub fn dial(server: &Server, config: Arc<ClientConfig>, limit: Limit, closer: &Closer) -> Result<Stream, Trouble> {
     let socket = connect(server)?;
     closer.hold(socket.try_clone().map_err(|error| lost(&error))?);
-    let stream = Stream::new(socket, limit);
+    let stream = Stream::new(socket, Limit { silence: limit.silence.min(GREETING), ..limit });
     match server.tls {
         Tls::Implicit => {
             secure(&stream, server, config)?;
-            greeting(&stream)?;
+            greeting(&stream, server)?;
         }
         Tls::Starttls => {
-            greeting(&stream)?;
+            greeting(&stream, server)?;
             starttls(&stream)?;
             secure(&stream, server, config)?;
         }
-        Tls::None => greeting(&stream)?,
+        Tls::None => greeting(&stream, server)?,
     }
     Ok(stream)
 }
@@ -65,8 +67,13 @@ fn open(address: &SocketAddr) -> io::Result<TcpStream> {
     Ok(socket)
 }
 
-fn greeting(stream: &Stream) -> Result<(), Trouble> {
-    let line = stream.read_line().map_err(|error| lost(&error))?;
+fn greeting(stream: &Stream, server: &Server) -> Result<(), Trouble> {
+    let line = stream.read_line().map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut if server.tls != Tls::Implicit => Trouble::Lost(
+            "the server says nothing; on port 993 it waits for TLS, which is imap_tls = \"implicit\"".to_owned(),
+        ),
+        _ => lost(&error),
+    })?;
     let text = String::from_utf8_lossy(&line).to_ascii_uppercase();
     match text.split_ascii_whitespace().collect::<Vec<_>>().as_slice() {
         ["*", "OK", ..] => Ok(()),
@@ -109,7 +116,7 @@ fn secure(stream: &Stream, server: &Server, config: Arc<ClientConfig>) -> Result
         match inner {
             Some(rustls::Error::InvalidCertificate(fault)) => Trouble::Lost(certificate(fault, &server.host)),
             Some(rustls::Error::InvalidMessage(_)) => Trouble::Lost(
-                "the server speaks no TLS on this port; ports 993 want imap_tls = \"implicit\", ports 143 \"starttls\""
+                "the server speaks no TLS on this port; port 993 wants imap_tls = \"implicit\", port 143 \"starttls\""
                     .to_owned(),
             ),
             _ if error.kind() == io::ErrorKind::InvalidData => Trouble::Garbled(error.to_string()),

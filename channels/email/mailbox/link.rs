@@ -11,7 +11,7 @@ use super::dial::{dial, lost};
 use super::login::Access;
 use super::names::{encode, escape};
 use super::part::{self, End};
-use super::trouble::{Trouble, shown};
+use super::trouble::Trouble;
 use super::wire::{Closer, Limit, Stream};
 
 /// As much of a mail as is asked for at once. What the parser holds, and what an answer may weigh, follows from it.
@@ -206,7 +206,7 @@ impl Link {
             match self.part(uid, &mut mail)? {
                 End::Found => {}
                 End::Missing => return Ok(Fetched::Vanished),
-                End::Denied(said) => return Err(Trouble::Denied(said)),
+                End::Denied => return Err(Trouble::Denied(self.stream.explanation())),
             }
             let got = (mail.len() - before) as u64;
             if mail.len() as u64 > most {
@@ -300,7 +300,7 @@ impl Link {
                 Line::Continue => break,
                 Line::Arrived => news = true,
                 Line::Other => {}
-                Line::Ended(_) => return Err(Trouble::Denied(self.stream.last_line())),
+                Line::Ended(_) => return Err(Trouble::Denied(self.stream.explanation())),
             }
         }
         let end = Instant::now() + longest;
@@ -429,9 +429,7 @@ fn hung_up(stream: &Stream) -> Trouble {
 /// What an error of the protocol's means for the connection.
 pub fn trouble(error: &imap::Error, stream: &Stream) -> Trouble {
     match error {
-        imap::Error::No(no) => Trouble::Denied(shown(no.information.as_bytes())),
-        imap::Error::Bad(bad) => Trouble::Denied(shown(bad.information.as_bytes())),
-        imap::Error::Append => Trouble::Denied(stream.last_line()),
+        imap::Error::No(_) | imap::Error::Bad(_) | imap::Error::Append => Trouble::Denied(stream.explanation()),
         imap::Error::Validate(error) => Trouble::Denied(error.to_string()),
         _ if stream.bye().is_some() => hung_up(stream),
         imap::Error::Io(error) => lost(error),

@@ -86,19 +86,17 @@ impl Access {
     fn refused(&self, error: &imap::Error, stream: &Stream, why: Option<String>) -> Trouble {
         // These say that another try may work (RFC 5530, section 3).
         const PASSING: [&str; 4] = ["[UNAVAILABLE]", "[INUSE]", "[LIMIT]", "[SERVERBUG]"];
-        let said = self.hide(&stream.last_line());
+        let said = self.hide(&stream.explanation());
         match error {
             imap::Error::No(_) | imap::Error::Bad(_) if PASSING.iter().any(|code| said.contains(code)) => {
                 Trouble::Lost(format!("nobody can log in at the moment: {said}"))
             }
-            imap::Error::No(no) => {
+            imap::Error::No(_) => {
                 let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-                let text = self.hide(&shown(no.information.as_bytes()));
-                Trouble::Login(format!("the login of {} was refused: {text}{why}", self.server.username))
+                Trouble::Login(format!("the login of {} was refused: {said}{why}", self.server.username))
             }
-            imap::Error::Bad(bad) => {
-                let text = self.hide(&shown(bad.information.as_bytes()));
-                Trouble::Login(format!("the login of {} was not understood: {text}", self.server.username))
+            imap::Error::Bad(_) => {
+                Trouble::Login(format!("the login of {} was not understood: {said}", self.server.username))
             }
             other => super::link::trouble(other, stream),
         }

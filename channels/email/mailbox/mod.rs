@@ -10,6 +10,7 @@ mod enter;
 mod link;
 mod login;
 mod names;
+mod part;
 
 mod settings;
 
@@ -31,3 +32,4 @@ pub use probe::probe;
 pub use sent::append;
 pub use settings::{SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
 pub use watch::watch;
+

@@ -4,20 +4,20 @@
 use std::io;
 
 use super::trouble::shown;
-use super::wire::Stream;
+use super::wire::{Stream, literal};
 
 /// The longest answer, without what it carries.
 const MOST_FRAME: usize = 64 * 1_024;
 
 /// How an answer ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The part is there.
     Found,
     /// There is no such mail.
     Missing,
     /// The server said no.
-    Denied(String),
+    Denied,
 }
 
 /// Reads the answer to `UID FETCH uid (UID BODY.PEEK[]<…>)`, and puts the part behind what is in `into`.
@@ -35,7 +35,7 @@ pub fn read(stream: &Stream, uid: u32, most: u64, into: &mut Vec<u8>) -> io::Res
             if frame.len() > MOST_FRAME {
                 return Err(wrong("the server sends an answer without end"));
             }
-            let Some(size) = literal(&frame) else { break };
+            let Some(size) = literal(&line) else { break };
             if size > most {
                 return Err(wrong("the server sent more than it was asked for"));
             }
@@ -65,14 +65,9 @@ pub fn read(stream: &Stream, uid: u32, most: u64, into: &mut Vec<u8>) -> io::Res
 fn ended(frame: &str, end: End) -> io::Result<End> {
     match frame.split_ascii_whitespace().nth(1).unwrap_or_default().to_ascii_uppercase().as_str() {
         "OK" => Ok(end),
-        "NO" | "BAD" => Ok(End::Denied(shown(frame.as_bytes()))),
+        "NO" | "BAD" => Ok(End::Denied),
         _ => Err(wrong(&format!("the server's answer cannot be understood, at: {}", shown(frame.as_bytes())))),
     }
-}
-
-/// The size of the literal that a line announces at its end (RFC 3501, section 4.3).
-fn literal(line: &str) -> Option<u64> {
-    line.strip_suffix('}')?.rsplit_once('{')?.1.parse().ok()
 }
 
 /// Whose answer it is, and the part where that is so small that it came as a quoted string.
@@ -137,7 +132,7 @@ mod tests {
             ("* 1 FETCH (UID 7 BODY[]<40> \"\")\r\na1 OK\r\n", End::Found, "so far "),
             ("* 1 FETCH (UID 7 BODY[]<40> NIL)\r\na1 OK\r\n", End::Found, "so far "),
             ("a1 OK nothing\r\n", End::Missing, "so far "),
-            ("a1 NO gone\r\n", End::Denied("a1 NO gone".to_owned()), "so far "),
+            ("a1 NO gone\r\n", End::Denied, "so far "),
         ] {
             assert_eq!(answer(text), (Ok(end), into.to_owned()), "{text}");
         }

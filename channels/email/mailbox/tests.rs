@@ -311,8 +311,8 @@ async fn what_keeps_one_out_is_said() {
     closed.state().capabilities = "LOGINDISABLED";
     assert!(fails(Arc::clone(&closed), |_| {}).await.contains("LOGINDISABLED"));
     assert!(closed.log.of(&["LOGIN"]).is_empty());
-    let missing = Server::start(at_first("SELECT", 1, || Answer::Say("{} NO no such mailbox\r\n".to_owned())));
-    assert!(fails(missing, |_| {}).await.contains("no such mailbox"));
+    let missing = Server::start(at_first("SELECT", 1, || Answer::Say("{} NO 没有这个文件夹\r\n".to_owned())));
+    assert!(fails(missing, |_| {}).await.ends_with("cannot be opened: 没有这个文件夹"));
     let busy = Server::greeting("* BYE too many connections\r\n", usual);
     assert!(fails(busy, |_| {}).await.contains("too many connections"));
     let other = Server::greeting("220 smtp.example.test ESMTP\r\n", usual);

@@ -139,7 +139,9 @@ struct Wire {
     line_ended: bool,
     /// What the server said when it hung up.
     bye: Option<String>,
-    /// A mail has arrived, perhaps.
+    /// What is still to come of a literal: bytes that are no lines of the protocol's.
+    literal: u64,
+    /// A mail has arrived.
     news: bool,
     /// A line that [`Stream::read_line`] began.
     begun: Vec<u8>,
@@ -156,6 +158,7 @@ impl Stream {
             line: Vec::new(),
             line_ended: true,
             bye: None,
+            literal: 0,
             news: false,
             begun: Vec::new(),
         })))
@@ -238,6 +241,7 @@ impl Stream {
             }
             into.extend_from_slice(&waiting[..piece]);
             wire.given += piece;
+            wire.literal = wire.literal.saturating_sub(piece as u64);
             wanted -= piece;
         }
         Ok(())
@@ -255,13 +259,19 @@ impl Stream {
         shown(&self.wire().line)
     }
 
+    /// What the server's last line says behind its tag and state.
+    pub fn explanation(&self) -> String {
+        let line = self.last_line();
+        let text = line.splitn(3, ' ').nth(2).unwrap_or_default().trim().to_owned();
+        if text.is_empty() { "without an explanation".to_owned() } else { text }
+    }
+
     /// What the server said when it hung up.
     pub fn bye(&self) -> Option<String> {
         self.wire().bye.clone()
     }
 
-    /// Whether the server told of a mail since this was last asked, whatever it was answering then. A line of a mail may look
-    /// like that; then one looks in vain.
+    /// Whether the server told of a mail since this was last asked, whatever it was answering then.
     pub fn take_news(&self) -> bool {
         std::mem::take(&mut self.wire().news)
     }
@@ -294,10 +304,19 @@ impl Wire {
         }
         let waiting = &self.buffer[self.given..];
         let line = waiting.iter().position(|byte| *byte == b'\n').map_or(waiting.len(), |end| end + 1);
-        let count = line.min(into.len());
+        let mut count = line.min(into.len());
+        if self.literal > 0 {
+            count = count.min(usize::try_from(self.literal).unwrap_or(usize::MAX));
+        }
         into[..count].copy_from_slice(&waiting[..count]);
         self.given += count;
-        self.remember(&into[..count]);
+        if self.literal > 0 {
+            self.literal -= count as u64;
+        } else {
+            self.remember(&into[..count]);
+            // Servers explain themselves in their users' languages, and the crate's parser knows ASCII alone, as RFC 3501 does.
+            into[..count].iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = b'?');
+        }
         Ok(count)
     }
 
@@ -330,8 +349,12 @@ impl Wire {
         if std::mem::replace(&mut self.line_ended, piece.ends_with(b"\n")) {
             self.line.clear();
         }
-        self.line.extend_from_slice(&piece[..piece.len().min(MOST.saturating_sub(self.line.len()))]);
-        // The word at the beginning keeps mails' own lines out as far as can be; it is shown, and nothing else done with it.
+        let room = MOST.saturating_sub(self.line.len());
+        self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+        if self.line_ended {
+            // A longer line's end is seen in its last piece.
+            self.literal = literal(piece).unwrap_or(0);
+        }
         if self.line_ended && self.line.starts_with(b"* ") && self.line.trim_ascii_end().ends_with(b" EXISTS") {
             self.news = true;
         }
@@ -355,6 +378,13 @@ impl Write for Wire {
             Flow::Tls(tls) => tls.flush(),
         }
     }
+}
+
+/// The size of the literal that a line announces at its end (RFC 3501, section 4.3).
+pub fn literal(line: &[u8]) -> Option<u64> {
+    let line = line.trim_ascii_end().strip_suffix(b"}")?;
+    let from = line.iter().rposition(|byte| *byte == b'{')? + 1;
+    std::str::from_utf8(&line[from..]).ok()?.parse().ok()
 }
 
 fn too_much() -> io::Error {
