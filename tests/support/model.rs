@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use super::reply::{Rendered, Reply};
-use super::{anthropic, deadline, strict, strict_anthropic};
+use super::{anthropic, deadline, strict, strict_anthropic, until};
 
 /// Where the gateway's addition to the user's message begins.
 pub const RUNTIME_CONTEXT: &str = "\n\n[Runtime Context]\n";
@@ -213,6 +213,10 @@ impl Model {
         let mut seen = self.shared.count.subscribe();
         let what = format!("{count} requests to the model");
         deadline(&what, seen.wait_for(|n| *n >= count)).await.expect("the server lives");
+        if self.shared.options.strict {
+            // It is counted as it comes, and kept when it was judged.
+            until(&what, async || (self.requests().len() >= count).then_some(())).await;
+        }
     }
 
     /// Returns when `count` callers have closed their connection before they had the whole answer.

@@ -17,16 +17,14 @@ pub struct Shown<'a> {
     pub cut: Option<&'a str>,
 }
 
-/// The text of the message. Of a slash command it is the line alone: nothing stands before it, and nothing comes behind that
-/// its writer did not put there. A mail without text says what its subject says.
+/// The text of the message, and nothing before it: a slash command is one where it is the first line. A mail without text
+/// says what its subject says.
 pub fn content(letter: &Letter) -> String {
-    let text = letter.text.trim();
-    let subject = line(letter.subject.trim(), MAX_SUBJECT);
-    match command(text) {
-        Some(command) => command.to_owned(),
-        None if !text.is_empty() => text.to_owned(),
-        None if !subject.is_empty() => subject,
-        None => "(The mail has no text.)".to_owned(),
+    let (text, subject) = (letter.text.trim(), line(letter.subject.trim(), MAX_SUBJECT));
+    match (text, subject.as_str()) {
+        ("", "") => "(The mail has no text.)".to_owned(),
+        ("", _) => subject,
+        _ => text.to_owned(),
     }
 }
 
@@ -66,14 +64,6 @@ pub fn subject_alone(letter: &Letter) -> String {
     format!("Subject: {}", line(&letter.subject, MAX_SUBJECT))
 }
 
-/// The first line, if it is a slash command: `/name`, not a path.
-fn command(text: &str) -> Option<&str> {
-    let first = text.lines().next()?.trim();
-    let name = first.strip_prefix('/')?.split(char::is_whitespace).next()?;
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '_' | '-'));
-    is_name.then_some(first)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,10 +90,8 @@ mod tests {
             ("", "Hello", &Shown { subject: true, ..Shown::default() }, "Hello", &told[2..3]),
             ("Lunch?", "", &Shown::default(), "Lunch?", &told[2..3]),
             ("", " ", &Shown::default(), "(The mail has no text.)", &told[2..3]),
-            ("Lunch", "/model gpt now\nand more", &Shown::default(), "/model gpt now", &told[2..3]),
             ("Lunch", "\n  /status  \n", &Shown::default(), "/status", &told[2..3]),
-            ("Lunch", "/etc/passwd is odd\nWhy?", &Shown::default(), "/etc/passwd is odd\nWhy?", &told[2..3]),
-            ("Lunch", "/ is full", &Shown::default(), "/ is full", &told[2..3]),
+            ("Lunch", "/todo\n- eggs", &Shown::default(), "/todo\n- eggs", &told[2..3]),
         ];
         for (subject, text, shown, expected, beside) in table {
             let remarks = vec!["encrypted, unreadable".to_owned()];

@@ -359,10 +359,10 @@ async fn what_is_too_large_is_answered_where_the_server_vouches() {
 }
 
 #[tokio::test]
-async fn slash_commands_stand_alone() {
+async fn a_slash_command_is_the_first_line() {
     let post = Post::new(|_| {});
     post.take("ann@example.org", "Message-ID: <1@x>\r\nSubject: Lunch\r\n", "/status now\r\n\r\nBest, Ann")
         .await
         .unwrap();
-    assert_eq!(post.inbox.accepted()[0].content, "/status now");
+    assert_eq!(post.inbox.accepted()[0].content, "/status now\n\nBest, Ann");
 }

@@ -198,6 +198,8 @@ async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shared) -> 
                 }
             }
             "QUIT" => return say(&mut stream, "221 2.0.0 bye").await,
+            // Who is logged in already is sent away, too.
+            "NOOP" if shared.record().refuses_login => return say(&mut stream, "421 4.3.2 log in again").await,
             "RSET" | "NOOP" | "HELO" => say(&mut stream, "250 2.0.0 ok").await?,
             _ => say(&mut stream, "500 5.5.2 what?").await?,
         }
