@@ -79,6 +79,28 @@ async fn eight_senders_at_once() {
     assert_eq!(sessions.len(), 8, "each thread has a session of its own");
 }
 
+/// A reply that lost its References belongs to its thread all the same; somebody else who names the thread does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_belongs_to_a_thread() {
+    let Some(desk) = Desk::open(|setup| setup).await else { return };
+    let first = Draft::new(ADA, "A plan", "the secret plan");
+    desk.receive(&first);
+    let reply = desk.sent(1).await.remove(0).mail;
+    let unnamed = |from: &str, text: &str| Draft::new(from, "Re: A plan", text);
+    let own = Draft::reply(ADA, &reply, "one").without("References");
+    let named_by_another = unnamed("bob@example.test", "two").header("References", first.message_id());
+    let answers = [own, unnamed(ADA, "three"), named_by_another, Draft::new(ADA, "Re: Another plan", "four")];
+    for (n, draft) in answers.iter().enumerate() {
+        desk.receive(draft);
+        desk.sent(n + 2).await;
+    }
+    let sessions: Vec<_> = desk.check().inbox.into_iter().map(|row| row.session).collect();
+    let is_first: Vec<_> = sessions.iter().map(|session| *session == sessions[0]).collect();
+    assert_eq!(is_first, [true, true, true, false, false], "{sessions:?}");
+    let told = desk.model.requests_about("two").remove(0)["messages"].to_string();
+    assert!(!told.contains("secret plan"), "{told}");
+}
+
 /// A command in the first line is answered without a model, whatever stands below it.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_in_the_first_line() {
@@ -92,13 +114,14 @@ async fn commands_in_the_first_line() {
     desk.check();
 }
 
-/// Two mailboxes, one with a name that is not ASCII; what is taken is moved away.
+/// Two mailboxes, one with a name that is not ASCII; what is taken is moved away, and what is sent kept in a third.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_mailboxes_and_a_place_for_what_is_done() {
     // "测试" as IMAP writes it (RFC 3501, section 5.1.3).
     const TESTS: &str = "&bUuL1Q-";
     let more = |setup: crate::support::Setup| {
-        setup.mail("mailbox", vec!["INBOX", "测试"]).mail("done", "move").mail("move_to", "Done")
+        let setup = setup.mail("mailbox", vec!["INBOX", "测试"]).mail("sent_mailbox", "Sent");
+        setup.mail("done", "move").mail("move_to", "Done")
     };
     let Some(mut desk) = Desk::closed(more).await else { return };
     for mailbox in [TESTS, "Done"] {
@@ -115,6 +138,7 @@ async fn several_mailboxes_and_a_place_for_what_is_done() {
         (desk.dovecot.mails(ASSISTANT, "Done").len() == 2).then_some(())
     })
     .await;
+    desk.dovecot.wait_seen(ASSISTANT, "Sent", 2).await;
     assert_eq!([desk.dovecot.mails(ASSISTANT, "INBOX").len(), desk.dovecot.mails(ASSISTANT, TESTS).len()], [0, 0]);
     desk.check();
 }

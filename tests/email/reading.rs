@@ -104,22 +104,13 @@ async fn large_mails_and_memory() {
     desk.receive(&Draft::new("ada@example.test", "warm", "warm up"));
     desk.sent(1).await;
     let (before, pid) = (resident_bytes(desk.gateway.pid()), desk.gateway.pid());
-    let large = |size: usize| vec![b'x'; size];
-    desk.receive(&Draft::new("bob@example.test", "huge", "far too much").attach(
-        "huge.bin",
-        "application/octet-stream",
-        &large(40_000_000),
-    ));
+    desk.receive(&Draft::new("bob@example.test", "huge", "far too much").attach_large("huge.bin", 40_000_000));
     let sent = desk.sent(2).await;
     assert_eq!((sent[1].to.clone(), desk.model.count()), (vec!["bob@example.test".to_owned()], 1), "no turn");
     assert!(sent[1].mail.text().contains("35"), "the limit is named: {}", sent[1].mail.text());
     let refused = peak_bytes(pid);
     assert!(refused < before + 20_000_000, "{before} before, {refused} at most");
-    desk.receive(&Draft::new("ada@example.test", "large", "25 MB").attach(
-        "large.bin",
-        "application/octet-stream",
-        &large(25_000_000),
-    ));
+    desk.receive(&Draft::new("ada@example.test", "large", "25 MB").attach_large("large.bin", 25_000_000));
     desk.sent(3).await;
     let peak = peak_bytes(pid);
     println!("memory: {before} bytes at rest, {refused} while 53 MB were refused, {peak} while 25 MB were taken");

@@ -89,5 +89,8 @@ async fn the_words_of_strangers_are_data() {
     let sent = desk.sent(3).await;
     let to: Vec<_> = sent[1..].iter().map(|taken| taken.to[0].as_str()).collect();
     assert!(to.contains(&"eve@example.test") && to.contains(&"ada@example.test"), "{to:?}");
+    let new = sent.iter().find(|taken| taken.to == ["eve@example.test"]).expect("a mail of its own");
+    let headers = ["in-reply-to", "references", "auto-submitted"].map(|name| new.mail.header(name));
+    assert_eq!(headers, ["", "", "auto-generated"], "it begins a thread");
     desk.check();
 }

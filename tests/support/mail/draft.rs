@@ -90,17 +90,28 @@ impl Draft {
 
     /// Encloses a file.
     pub fn attach(self, name: &str, media_type: &str, bytes: &[u8]) -> Self {
+        let encoded = base64(bytes);
+        let lines = encoded.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).expect("base64 is ASCII"));
+        let lines: Vec<_> = lines.collect();
+        self.enclose(name, media_type, &lines.join("\r\n"))
+    }
+
+    /// Encloses a file of about `size` bytes, all of them alike.
+    pub fn attach_large(self, name: &str, size: usize) -> Self {
+        // Three times the letter x.
+        let line = "eHh4".repeat(19) + "\r\n";
+        self.enclose(name, "application/octet-stream", &line.repeat(size / 57))
+    }
+
+    fn enclose(self, name: &str, media_type: &str, encoded: &str) -> Self {
         const BOUNDARY: &str = "=_a-boundary-of-a-story";
         let text = String::from_utf8_lossy(&self.body).into_owned();
-        let mut body = format!("--{BOUNDARY}\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n{text}\r\n");
-        write!(body, "--{BOUNDARY}\r\nContent-Type: {media_type}; name=\"{name}\"\r\n").expect("a string grows");
-        write!(body, "Content-Disposition: attachment; filename=\"{name}\"\r\n").expect("a string grows");
-        body.push_str("Content-Transfer-Encoding: base64\r\n\r\n");
-        for line in base64(bytes).as_bytes().chunks(76) {
-            body.push_str(std::str::from_utf8(line).expect("base64 is ASCII"));
-            body.push_str("\r\n");
-        }
-        write!(body, "--{BOUNDARY}--\r\n").expect("a string grows");
+        let body = format!(
+            "--{BOUNDARY}\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n{text}\r\n\
+             --{BOUNDARY}\r\nContent-Type: {media_type}; name=\"{name}\"\r\n\
+             Content-Disposition: attachment; filename=\"{name}\"\r\n\
+             Content-Transfer-Encoding: base64\r\n\r\n{encoded}\r\n--{BOUNDARY}--\r\n"
+        );
         self.body(&format!("multipart/mixed; boundary=\"{BOUNDARY}\""), "7bit", body)
     }
 
