@@ -153,8 +153,8 @@ impl InboundMessage {
     }
 }
 
-/// What the owner has set for the turns of one channel's messages. It travels in the message's metadata, which a channel
-/// fills and no sender does.
+/// What a channel adds to a message for its turn: what the owner has set for it, and what stands beside the sender's words.
+/// It travels in the message's metadata, which a channel fills and no sender does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnSettings {
     /// `PROVIDER/MODEL`; absent is the agent's own.
@@ -163,6 +163,9 @@ pub struct TurnSettings {
     /// Instructions that go along with the message and are none of its sender's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// What the model is to know of the message beside its words, one line each: a mail's subject, what was cut off.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub about: Vec<String>,
 }
 
 impl TurnSettings {

@@ -6,7 +6,8 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::{Mode, OFlags};
@@ -26,7 +27,9 @@ const MAX_ENDING: usize = 16;
 
 /// Where mails' files lie in a workspace. Its functions block.
 pub struct MailFiles {
-    workspace: Dir,
+    path: PathBuf,
+    /// Open from the first time on that there is a workspace.
+    folder: OnceLock<Dir>,
 }
 
 /// What was saved of a mail.
@@ -38,15 +41,26 @@ pub struct SavedFiles {
 }
 
 impl MailFiles {
-    /// Opens a workspace.
+    /// Opens a workspace. One that is not there yet, as before the very first start, is opened when it is needed.
     ///
     /// # Errors
     /// It is no folder, or cannot be read.
     pub fn open(workspace: &Path) -> io::Result<Self> {
+        let files = Self { path: workspace.to_owned(), folder: OnceLock::new() };
+        match files.workspace() {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(files),
+        }
+    }
+
+    fn workspace(&self) -> io::Result<&Dir> {
+        if let Some(folder) = self.folder.get() {
+            return Ok(folder);
+        }
         // Opened by cap-std it could not be synced.
-        let folder = OFlags::DIRECTORY.bits() as i32;
-        let folder = std::fs::OpenOptions::new().read(true).custom_flags(folder).open(workspace)?;
-        Ok(Self { workspace: Dir::from_std_file(folder) })
+        let flags = OFlags::DIRECTORY.bits() as i32;
+        let folder = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(&self.path)?;
+        Ok(self.folder.get_or_init(|| Dir::from_std_file(folder)))
     }
 
     /// Saves what came with a mail as `mail/SESSION/MAIL/NAME`, and what was cut from its text beside it; all of it is on disk
@@ -59,7 +73,7 @@ impl MailFiles {
             return Ok(SavedFiles::default());
         }
         let names = [FOLDER.to_owned(), hash(session.as_str(), 16), hash(mail_key, 12)];
-        let mut folder = self.workspace.try_clone()?;
+        let mut folder = self.workspace()?.try_clone()?;
         for name in &names {
             folder = subfolder(&folder, name)?;
         }
@@ -95,7 +109,7 @@ impl MailFiles {
         // A pipe would keep us waiting for somebody who writes.
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
-        let file = self.workspace.open_with(path, &options).map_err(told)?;
+        let file = self.workspace().and_then(|folder| folder.open_with(path, &options)).map_err(told)?;
         let metadata = file.metadata().map_err(told)?;
         if !metadata.is_file() {
             return Err(wrong("is not a file; name a file that is to be sent".to_owned()));

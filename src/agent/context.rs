@@ -136,6 +136,12 @@ pub fn user_text(rows: &[InboxRow], zone: &TimeZone) -> String {
             "{RUNTIME_CONTEXT}Current Time: {time} ({zone})\nChannel: {}\nChat ID: {}",
             last.channel, last.chat_id
         ));
+        for row in rows {
+            for line in TurnSettings::of(&row.metadata).about {
+                text.push('\n');
+                text.push_str(&line);
+            }
+        }
         text.push_str(&attached::told(rows));
         if least_trust(rows) == Trust::Untrusted {
             text.push_str(UNTRUSTED);

@@ -74,6 +74,7 @@ fn the_example_shows_every_key_and_each_commented_one_is_right() {
         api_key: None,
         base_url: None,
         headers: [].into(),
+        images: None,
         context_tokens: None,
         price: None,
         ..provider

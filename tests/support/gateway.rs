@@ -199,7 +199,16 @@ impl Gateway {
 
     /// Returns when `/readyz` answers 200; panics when the gateway exits instead.
     pub async fn wait_ready(&mut self) {
-        let url = self.url("/readyz");
+        self.wait_answer("/readyz").await;
+    }
+
+    /// Returns when the gateway lives, whether or not all of it works; panics when it exits instead.
+    pub async fn wait_alive(&mut self) {
+        self.wait_answer("/healthz").await;
+    }
+
+    async fn wait_answer(&mut self, path: &str) {
+        let url = self.url(path);
         let (client, child) = (self.client.clone(), self.child.as_mut().expect("a gateway was started"));
         let exited = until("the gateway to be ready", async || {
             if let Some(status) = child.try_wait().expect("our own child") {

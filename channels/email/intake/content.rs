@@ -2,13 +2,9 @@
 
 use super::replying::line;
 use crate::email::letter::Letter;
-use crate::message::Attachment;
 
 const MAX_SUBJECT: usize = 300;
-const MAX_NAME: usize = 120;
 const MAX_REMARKS: usize = 20;
-/// Enclosed files that are named one by one.
-const MAX_LISTED: usize = 50;
 
 /// What of a mail is shown besides its text.
 #[derive(Clone, Debug, Default)]
@@ -17,31 +13,38 @@ pub struct Shown<'a> {
     pub subject: bool,
     /// The sender: where somebody else writes than did before.
     pub sender: bool,
-    pub attachments: &'a [Attachment],
     /// Where what was cut off lies.
     pub cut: Option<&'a str>,
 }
 
-/// The text of the message. A slash command is all of it: nothing stands before it, and nothing that its writer did not
-/// put into its line comes behind.
-pub fn content(letter: &Letter, shown: &Shown<'_>) -> String {
+/// The text of the message. Of a slash command it is the line alone: nothing stands before it, and nothing comes behind that
+/// its writer did not put there. A mail without text says what its subject says.
+pub fn content(letter: &Letter) -> String {
     let text = letter.text.trim();
-    if let Some(command) = command(text) {
-        return command.to_owned();
+    let subject = line(letter.subject.trim(), MAX_SUBJECT);
+    match command(text) {
+        Some(command) => command.to_owned(),
+        None if !text.is_empty() => text.to_owned(),
+        None if !subject.is_empty() => subject,
+        None => "(The mail has no text.)".to_owned(),
     }
-    let mut head = Vec::new();
+}
+
+/// What else the model is to know of the mail, one line each. Files are not among it: those of every channel are told of in
+/// one place.
+pub fn about(letter: &Letter, shown: &Shown<'_>) -> Vec<String> {
+    let mut lines = Vec::new();
     if let (true, Some(from)) = (shown.sender, letter.from.first()) {
-        head.push(line(&format!("From: {} <{}>", from.name, from.address), MAX_SUBJECT));
+        lines.push(line(&format!("From: {} <{}>", from.name, from.address), MAX_SUBJECT));
     }
     if shown.subject && !letter.subject.trim().is_empty() {
-        head.push(format!("Subject: {}", line(&letter.subject, MAX_SUBJECT)));
+        lines.push(subject_alone(letter));
     }
-    let mut parts = vec![head.join("\n"), text.to_owned(), below(letter, shown)];
-    parts.retain(|part| !part.is_empty());
-    if parts.is_empty() {
-        return "(The mail has no text.)".to_owned();
+    lines.extend(letter.remarks.iter().take(MAX_REMARKS).map(|remark| format!("({})", line(remark, 300))));
+    if let Some(cut) = shown.cut {
+        lines.push(format!("(Earlier text that the mail quotes, and its signature, were cut off; they lie at {cut})"));
     }
-    parts.join("\n\n")
+    lines
 }
 
 /// Bytes as people say them: `1.5 MB`.
@@ -71,22 +74,6 @@ fn command(text: &str) -> Option<&str> {
     is_name.then_some(first)
 }
 
-fn below(letter: &Letter, shown: &Shown<'_>) -> String {
-    let mut lines: Vec<String> =
-        letter.remarks.iter().take(MAX_REMARKS).map(|r| format!("({})", line(r, 300))).collect();
-    lines.extend(shown.attachments.iter().take(MAX_LISTED).map(|file| {
-        let (name, kind) = (line(&file.name, MAX_NAME), line(&file.media_type, MAX_NAME));
-        format!("Attached: {name} ({kind}, {}) at {}", size(file.size), file.path)
-    }));
-    if let Some(more) = shown.attachments.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
-        lines.push(format!("Attached: {more} more files beside them"));
-    }
-    if let Some(cut) = shown.cut {
-        lines.push(format!("(Earlier text that the mail quotes, and its signature, were cut off; they lie at {cut})"));
-    }
-    lines.join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,43 +86,38 @@ mod tests {
     }
 
     #[test]
-    fn a_mail_is_read_from_top_to_bottom() {
-        let file = |name: &str| Attachment {
-            name: name.to_owned(),
-            path: "mail/t/1.png".to_owned(),
-            media_type: "image/png".to_owned(),
-            size: 2_000,
-        };
-        let files = [file("a\nb.png")];
-        let all = Shown { subject: true, sender: true, attachments: &files, cut: Some("mail/t/quoted.md") };
-        let none = Shown::default();
-        let table: &[(&str, &str, &Shown<'_>, &str)] = &[
-            ("Lunch", "Hello\nthere", &none, "Hello\nthere"),
-            ("Lunch\n/new", " Hello ", &Shown { subject: true, ..none.clone() }, "Subject: Lunch /new\n\nHello"),
-            ("", "Hello", &Shown { subject: true, ..none.clone() }, "Hello"),
-            ("", " ", &none, "(The mail has no text.)"),
-            (
-                "Lunch",
-                "Hello",
-                &all,
-                "From: Ann <ann@a>\nSubject: Lunch\n\nHello\n\n(encrypted, unreadable)\nAttached: a b.png (image/png, 2 kB) \
-                 at mail/t/1.png\n(Earlier text that the mail quotes, and its signature, were cut off; they lie at \
-                 mail/t/quoted.md)",
-            ),
-            ("Lunch", "/model gpt now\nand more", &all, "/model gpt now"),
-            ("Lunch", "\n  /status  \n", &all, "/status"),
-            ("Lunch", "/etc/passwd is odd\nWhy?", &none, "/etc/passwd is odd\nWhy?"),
-            ("Lunch", "/ is full", &none, "/ is full"),
+    fn a_mail_is_its_words_and_what_stands_beside_them() {
+        let all = Shown { subject: true, sender: true, cut: Some("mail/t/quoted.md") };
+        let told = [
+            "From: Ann <ann@a>",
+            "Subject: Lunch /new",
+            "(encrypted, unreadable)",
+            "(Earlier text that the mail quotes, and its signature, were cut off; they lie at mail/t/quoted.md)",
         ];
-        for (subject, text, shown, expected) in table {
-            let remarks = if shown.sender { vec!["encrypted, unreadable".to_owned()] } else { Vec::new() };
+        let table: &[(&str, &str, &Shown<'_>, &str, &[&str])] = &[
+            ("Lunch", " Hello\nthere ", &Shown::default(), "Hello\nthere", &told[2..3]),
+            ("Lunch\n/new", "Hello", &all, "Hello", &told),
+            ("", "Hello", &Shown { subject: true, ..Shown::default() }, "Hello", &told[2..3]),
+            ("Lunch?", "", &Shown::default(), "Lunch?", &told[2..3]),
+            ("", " ", &Shown::default(), "(The mail has no text.)", &told[2..3]),
+            ("Lunch", "/model gpt now\nand more", &Shown::default(), "/model gpt now", &told[2..3]),
+            ("Lunch", "\n  /status  \n", &Shown::default(), "/status", &told[2..3]),
+            ("Lunch", "/etc/passwd is odd\nWhy?", &Shown::default(), "/etc/passwd is odd\nWhy?", &told[2..3]),
+            ("Lunch", "/ is full", &Shown::default(), "/ is full", &told[2..3]),
+        ];
+        for (subject, text, shown, expected, beside) in table {
+            let remarks = vec!["encrypted, unreadable".to_owned()];
             let from = vec![Mailbox { name: "Ann".to_owned(), address: "ann@a".to_owned() }];
             let letter =
                 Letter { subject: (*subject).into(), text: (*text).into(), from, remarks, ..Letter::default() };
-            assert_eq!(content(&letter, shown), *expected, "{subject} {text}");
+            assert_eq!(
+                (content(&letter).as_str(), about(&letter, shown).as_slice()),
+                (*expected, to_vec(beside).as_slice())
+            );
         }
-        let many: Vec<_> = (0..200).map(|n| file(&n.to_string())).collect();
-        let shown = content(&Letter::default(), &Shown { attachments: &many, ..none });
-        assert_eq!((shown.lines().count(), shown.contains("150 more files")), (51, true));
+    }
+
+    fn to_vec(lines: &[&str]) -> Vec<String> {
+        lines.iter().map(|line| (*line).to_owned()).collect()
     }
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::content::{Shown, content, size, subject_alone};
+use super::content::{Shown, about, content, size, subject_alone};
 use super::failing::{Trouble, said};
 use super::hours::{Hours, Room};
 use super::identity::{Identity, code, header_of, identity, key_of};
@@ -26,7 +26,7 @@ use crate::email::source::{Intake, RawContent, RawMail, Taken};
 use crate::email::threads::{Named, Place, Subject, hash, place};
 use crate::email::words::{Words, fill};
 use crate::inbox::{Alongside, Cursor, Inbox, Note, Refusal};
-use crate::message::{InboundMessage, SessionKey, Trust};
+use crate::message::{InboundMessage, SessionKey, Trust, TurnSettings};
 
 /// When a mail is to be tried again that the disk had no room for.
 const ROOM_AGAIN: Duration = Duration::from_secs(30);
@@ -175,15 +175,16 @@ impl MailIntake {
         let subject = Subject::of(&letter.subject);
         let shown = Shown {
             subject: place.is_new || subject.core != place.talk.subject,
-            sender: !place.is_new && place.talk.last != identity.sender,
-            attachments: &saved.attachments,
+            sender: place.is_new || place.talk.last != identity.sender,
             cut: saved.cut.as_deref(),
         };
         let mut talk = place.talk;
         talk.join(&identity.sender, self.others(&letter), &subject.core);
         notes.extend(self.notes.of_thread(&place.root, &identity.message_id, &talk).await?);
         notes.push(self.notes.write(THREAD, &place.root, &answering));
-        let mut message = self.message(arrived, identity, &place.root, trust, content(&letter, &shown));
+        let mut message = self.message(arrived, identity, &place.root, trust, content(&letter));
+        let turn = TurnSettings { about: about(&letter, &shown), ..TurnSettings::default() };
+        turn.put(&mut message.metadata);
         message.attachments.clone_from(&saved.attachments);
         answering.put(&mut message.metadata);
         let cursor = Some(arrived.cursor.clone());

@@ -17,7 +17,7 @@ use crate::email::judge::verify_tests::perplexed;
 use crate::email::source::{Intake, RawContent, RawMail, Taken};
 use crate::email::words::Words;
 use crate::inbox::{Cursor, Inbox, Refusal};
-use crate::message::Trust;
+use crate::message::{InboundMessage, Trust, TurnSettings};
 
 // Seconds by which the clock of these tests is ahead; each test has its own.
 thread_local!(static AHEAD: AtomicI64 = const { AtomicI64::new(0) });
@@ -108,8 +108,14 @@ async fn three_turns_are_one_thread() {
     let fourth = "Message-ID: <4@example.org>\r\nSubject: AW: Dinner\r\n";
     assert_eq!(post.take(ann, fourth, "And now?").await, Ok(Taken::Accepted));
     assert_eq!(post.sessions(), vec!["email:<1@example.org>"; 4]);
-    let said: Vec<_> = post.inbox.accepted().into_iter().map(|m| m.content).collect();
-    assert_eq!(said, ["Subject: Lunch\n\nHello", "When?", "Subject: Dinner\n\nOr so?", "And now?"]);
+    let said: Vec<_> = post.inbox.accepted().into_iter().map(|m| (m.content.clone(), about(&m).join("|"))).collect();
+    let expected = [
+        ("Hello", "From: <ann@example.org>|Subject: Lunch"),
+        ("When?", ""),
+        ("Or so?", "Subject: Dinner"),
+        ("And now?", ""),
+    ];
+    assert_eq!(said, expected.map(|(text, about)| (text.to_owned(), about.to_owned())));
 
     let message = &post.inbox.accepted()[1];
     assert_eq!(message.external_id.as_deref(), Some("<2@example.org> ann@example.org"));
@@ -148,11 +154,7 @@ async fn threads_are_open_to_those_who_take_part() {
         post.take(from, &lines, "Hello").await.unwrap();
         assert_eq!(post.sessions().last().unwrap(), expected, "{from}");
     }
-    assert!(
-        post.inbox.accepted()[1].content.starts_with("From: <bob@example.org>"),
-        "{}",
-        post.inbox.accepted()[1].content
-    );
+    assert_eq!(about(&post.inbox.accepted()[1]), ["From: <bob@example.org>"]);
     // Somebody else's id takes nothing from its owner.
     post.take("eve@example.org", "Message-ID: <1@x>\r\nSubject: Mine\r\n", "Hello").await.unwrap();
     let made = post.sessions().pop().unwrap();
@@ -277,6 +279,11 @@ async fn a_mail_that_fails_three_times_is_passed_over() {
     assert_eq!(post.take("ann@example.org", "Message-ID: <2@x>\r\n", "good").await, Ok(Taken::Accepted));
 }
 
+/// What the model is told beside the words.
+fn about(message: &InboundMessage) -> Vec<String> {
+    TurnSettings::of(&serde_json::Value::Object(message.metadata.clone()).to_string()).about
+}
+
 #[tokio::test]
 async fn what_is_enclosed_lies_in_the_workspace_first() {
     const MIXED: &str = "Content-Type: multipart/mixed; boundary=b\r\n";
@@ -295,9 +302,7 @@ async fn what_is_enclosed_lies_in_the_workspace_first() {
     let message = &post.inbox.accepted()[0];
     let [file] = &message.attachments[..] else { panic!("{:?}", message.attachments) };
     assert_eq!(std::fs::read_to_string(post.workspace.path().join(&file.path)).unwrap().trim(), "1,2");
-    let expected =
-        format!("Subject: Table\n\nSee there\n\nAttached: {} (text/csv, {} B) at {}", file.name, file.size, file.path);
-    assert_eq!(message.content, expected);
+    assert_eq!((message.content.as_str(), about(message)[1].as_str()), ("See there", "Subject: Table"));
 }
 
 #[tokio::test]

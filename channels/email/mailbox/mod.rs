@@ -32,4 +32,3 @@ pub use probe::probe;
 pub use sent::append;
 pub use settings::{SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
 pub use watch::watch;
-

@@ -297,7 +297,6 @@ impl Intake for Taker {
 
 /// A mailbox that is being read.
 pub struct Watched {
-    pub server: Arc<Server>,
     pub log: Arc<Log>,
     pub inbox: Arc<ScriptedInbox>,
     pub taker: Arc<Taker>,
@@ -306,7 +305,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    pub fn new(server: Arc<Server>) -> Self {
+    pub fn new(server: &Server) -> Self {
         let log = Arc::clone(&server.log);
         let inbox = ScriptedInbox::new(|_| Accepting::Hold);
         let taker = Taker {
@@ -326,7 +325,7 @@ impl Watched {
         };
         let moment = Duration::from_millis(1);
         let pace = Pace { reconnect: (moment, moment * 10), retry: (moment, moment * 10), ..Pace::default() };
-        Self { server, log, inbox, taker: Arc::new(taker), config, pace }
+        Self { log, inbox, taker: Arc::new(taker), config, pace }
     }
 
     /// Reads until it fails.

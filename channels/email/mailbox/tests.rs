@@ -10,6 +10,9 @@ use super::testing::{Answer, Server, Watched};
 use crate::email::config::{Done, Tls};
 use crate::settings::{ByteSize, Span};
 
+/// What a server answers, and what becomes of it.
+type Case<A> = (fn() -> Answer, A);
+
 fn usual(_: &str) -> Answer {
     Answer::Usual
 }
@@ -28,12 +31,12 @@ fn at_first(
     }
 }
 
-fn watched(server: Arc<Server>) -> Arc<Watched> {
+fn watched(server: &Server) -> Arc<Watched> {
     Arc::new(Watched::new(server))
 }
 
 async fn fails(server: Arc<Server>, change: impl FnOnce(&mut Watched)) -> String {
-    let mut watched = Watched::new(server);
+    let mut watched = Watched::new(&server);
     change(&mut watched);
     let end = tokio::time::timeout(Duration::from_secs(20), watched.run(CancellationToken::new()));
     let error = end.await.unwrap().unwrap_err().to_string();
@@ -45,7 +48,7 @@ async fn fails(server: Arc<Server>, change: impl FnOnce(&mut Watched)) -> String
 async fn a_first_start_takes_what_comes_after_it_and_marks_it_behind_the_commit() {
     let server = Server::start(usual);
     server.deliver("old");
-    let watched = watched(Arc::clone(&server));
+    let watched = watched(&server);
     let _running = watched.start();
     watched.log.until(1, "IDLE").await;
     assert_eq!(watched.cursor().await, "1:1");
@@ -75,7 +78,7 @@ async fn mails_from_before_are_taken_as_far_back_as_the_backlog() {
     let server = Server::start(usual);
     server.deliver_at("ancient", " 1-Jan-2001 12:00:00 +0800");
     server.deliver("fresh");
-    let mut watched = Watched::new(Arc::clone(&server));
+    let mut watched = Watched::new(&server);
     watched.config.backlog = Span::from_secs(3_600);
     let watched = Arc::new(watched);
     let _running = watched.start();
@@ -88,7 +91,7 @@ async fn mails_from_before_are_taken_as_far_back_as_the_backlog() {
 #[tokio::test]
 async fn a_mail_that_is_not_taken_is_offered_again_and_stays_unread() {
     let server = Server::start(usual);
-    let watched = watched(Arc::clone(&server));
+    let watched = watched(&server);
     watched.read_before("1:0").await;
     watched.taker.refusals.store(2, Ordering::SeqCst);
     server.deliver("one");
@@ -103,7 +106,7 @@ async fn a_mail_that_is_not_taken_is_offered_again_and_stays_unread() {
 #[tokio::test]
 async fn numbers_given_anew_answer_nothing_twice_and_nothing_old() {
     let server = Server::start(usual);
-    let watched = watched(Arc::clone(&server));
+    let watched = watched(&server);
     watched.read_before("1:70").await;
     server.state().validity = 2;
     server.deliver("known");
@@ -124,7 +127,7 @@ async fn numbers_given_anew_answer_nothing_twice_and_nothing_old() {
 #[tokio::test]
 async fn what_was_accepted_before_a_crash_is_marked_after_it() {
     let server = Server::start(usual);
-    let watched = watched(Arc::clone(&server));
+    let watched = watched(&server);
     server.deliver("accepted");
     server.deliver("stranger");
     watched.taker.know(&server.state().mails[0].text);
@@ -140,7 +143,7 @@ async fn what_was_accepted_before_a_crash_is_marked_after_it() {
 async fn a_connection_that_ends_is_made_anew() {
     for leave in ["* BYE shutting down\r\n", "", "+ idling\r\n* BYE kicked\r\n", "+ idling\r\n"] {
         let server = Server::start(at_first("IDLE", 1, move || Answer::Leave(leave)));
-        let watched = watched(Arc::clone(&server));
+        let watched = watched(&server);
         let _running = watched.start();
         watched.log.until(1, "IDLE").await;
         server.deliver("new");
@@ -158,7 +161,7 @@ async fn a_server_that_is_only_half_there_is_noticed() {
     {
         let fault = at_first(start, 1, answer);
         let server = Server::start(move |command| if command.is_empty() { Answer::Hang } else { fault(command) });
-        let mut watched = Watched::new(Arc::clone(&server));
+        let mut watched = Watched::new(&server);
         let moment = Duration::from_millis(100);
         (watched.pace.quiet, watched.pace.patience, watched.pace.silence) = (moment, moment, moment * 10);
         let watched = Arc::new(watched);
@@ -173,7 +176,7 @@ async fn a_server_that_is_only_half_there_is_noticed() {
 async fn a_server_that_does_not_idle_is_asked() {
     for no_idle in ["{} NO not now\r\n", "{} BAD what\r\n", "* 1 EXISTS\r\n{} OK done already\r\n"] {
         let server = Server::start(at_first("IDLE", u32::MAX, move || Answer::Say(no_idle.to_owned())));
-        let mut watched = Watched::new(Arc::clone(&server));
+        let mut watched = Watched::new(&server);
         watched.config.poll_interval = Span::from_millis(20);
         let watched = Arc::new(watched);
         let _running = watched.start();
@@ -188,7 +191,7 @@ async fn a_server_that_does_not_idle_is_asked() {
 async fn a_mail_that_arrives_while_one_looks_is_not_left_lying() {
     let server =
         Server::start(at_first("UID SEARCH", 1, || Answer::Say("* SEARCH\r\n* 1 EXISTS\r\n{} OK\r\n".to_owned())));
-    let watched = watched(Arc::clone(&server));
+    let watched = watched(&server);
     watched.read_before("1:0").await;
     server.deliver("meanwhile");
     let _running = watched.start();
@@ -203,7 +206,7 @@ async fn a_mail_that_is_gone_is_no_fault() {
     }));
     server.state().next = 5;
     server.deliver("there");
-    let watched = watched(Arc::clone(&server));
+    let watched = watched(&server);
     watched.read_before("1:0").await;
     let _running = watched.start();
     watched.log.until(1, "take 1:5").await;
@@ -214,7 +217,7 @@ async fn a_mail_that_is_gone_is_no_fault() {
 async fn a_mail_that_cannot_be_fetched_is_skipped_and_told() {
     // A refusal; more than was asked for; nothing of use; what nobody can read.
     let flood = || Answer::Say(format!("* 1 FETCH (UID 1 BODY[]<0> {{900000000}}\r\n{}", "x".repeat(2_000_000)));
-    let cases: [(fn() -> Answer, usize); 4] = [
+    let cases: [Case<usize>; 4] = [
         (|| Answer::Say("{} NO broken on disk\r\n".to_owned()), 1),
         (flood, 4),
         (|| Answer::Say("* 1 FETCH (UID one)\r\n{} OK\r\n".to_owned()), 1),
@@ -222,7 +225,7 @@ async fn a_mail_that_cannot_be_fetched_is_skipped_and_told() {
     ];
     for (answer, connections) in cases {
         let server = Server::start(at_first("UID FETCH 1 (UID BODY", 3, answer));
-        let watched = watched(Arc::clone(&server));
+        let watched = watched(&server);
         watched.read_before("1:0").await;
         server.deliver("broken");
         server.deliver("whole");
@@ -238,7 +241,7 @@ async fn a_mail_that_cannot_be_fetched_is_skipped_and_told() {
 #[tokio::test]
 async fn large_mails_come_in_parts_or_as_a_header() {
     let server = Server::start(usual);
-    let mut watched = Watched::new(Arc::clone(&server));
+    let mut watched = Watched::new(&server);
     watched.config.max_size = ByteSize(1_500_000);
     let watched = Arc::new(watched);
     watched.read_before("1:0").await;
@@ -265,7 +268,7 @@ async fn mails_are_moved_the_best_way_that_the_server_knows() {
     for (capabilities, wanted) in cases {
         let server = Server::start(usual);
         server.state().capabilities = capabilities;
-        let mut watched = Watched::new(Arc::clone(&server));
+        let mut watched = Watched::new(&server);
         (watched.config.done, watched.config.move_to) = (Done::Move, "已答复/a".to_owned());
         let watched = Arc::new(watched);
         watched.read_before("1:0").await;
@@ -284,7 +287,7 @@ async fn mails_are_moved_the_best_way_that_the_server_knows() {
 async fn nothing_is_said_in_plain() {
     let starttls = |watched: &mut Watched| watched.config.imap_tls = Tls::Starttls;
     let injected = || Answer::Say("{} OK go on\r\n* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n".to_owned());
-    let cases: [(fn() -> Answer, &str); 3] = [
+    let cases: [Case<&str>; 3] = [
         (injected, "went on in plain"),
         (|| Answer::Say("{} BAD what\r\n".to_owned()), "offers no STARTTLS"),
         (|| Answer::Leave(""), "closed the connection"),
@@ -343,7 +346,7 @@ async fn a_refused_token_is_replaced_once() {
 async fn it_ends_when_it_is_told_to() {
     for hang in ["IDLE", "UID SEARCH", "LOGIN"] {
         let server = Server::start(at_first(hang, 9, || Answer::Hang));
-        let watched = watched(Arc::clone(&server));
+        let watched = watched(&server);
         let (shutdown, own) = (CancellationToken::new(), Arc::clone(&watched));
         let running = tokio::spawn({
             let shutdown = shutdown.clone();

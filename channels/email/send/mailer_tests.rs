@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::compose_tests::{answering, message};
 use super::connect::Limits;
 use super::mailer::{Mailer, SentCopy};
-use super::script::Act::{Drop, Hang, Say};
-use super::script::{Privacy, Script, ScriptedServer, authority};
+use super::script_tests::Act::{Drop, Hang, Say};
+use super::script_tests::{Privacy, Script, ScriptedServer, authority};
 use crate::channel::{Receipt, SendError};
 use crate::email::account::Account;
 use crate::email::config::{EmailConfig, Tls};
@@ -97,7 +97,7 @@ async fn what_the_server_does_decides_what_becomes_of_a_mail() {
         ("RCPT", Say("450 4.2.0 greylisted"), PATIENT, "retry", "recipient refused: 450 4.2.0 greylisted"),
         ("RCPT", Say("452 4.2.2 full"), PATIENT, "retry", "452"),
         ("RCPT", Say("550-5.1.1 no such\r\n550 5.1.1 user"), PATIENT, "permanent", "550 5.1.1 no such user"),
-        ("RCPT", Hang, hasty, "retry", "recipient refused: nothing came"),
+        ("RCPT", Hang, hasty, "retry", "nothing came for 0.2 s"),
         ("DATA", Say("421 leaving"), PATIENT, "retry", "421 leaving"),
         ("DATA", Say("554 5.5.1 no valid recipients"), PATIENT, "permanent", "554"),
         ("DATA", Say("250 what"), PATIENT, "retry", "250 in reply to DATA"),

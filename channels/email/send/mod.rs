@@ -22,7 +22,7 @@ mod mailer;
 #[cfg(test)]
 mod mailer_tests;
 #[cfg(test)]
-mod script;
+mod script_tests;
 mod wire;
 
 pub use mailer::{Mailer, SentCopy};

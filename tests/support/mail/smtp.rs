@@ -133,20 +133,6 @@ impl Smtp {
             .await
     }
 
-    /// Returns when `count` recipients have been named.
-    pub async fn wait_asked(&self, count: usize) {
-        self.wait(&format!("{count} recipients named"), |record| (record.asked >= count).then_some(())).await;
-    }
-
-    /// Returns the first mail to `address`.
-    pub async fn wait_mail_to(&self, address: &str) -> Mail {
-        self.wait(&format!("a mail to {address}"), |record| {
-            let found = record.taken.iter().find(|taken| taken.to.iter().any(|to| to == address));
-            found.map(|taken| taken.mail.clone())
-        })
-        .await
-    }
-
     async fn wait<T>(&self, what: &str, probe: impl Fn(&Record) -> Option<T>) -> T {
         let mut changed = self.shared.changed.subscribe();
         let found = async {
