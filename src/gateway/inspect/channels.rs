@@ -43,7 +43,7 @@ impl Inspector {
         for row in rows.as_array_mut().into_iter().flatten() {
             let (count, last) = passed.next().unwrap_or_default();
             row["skipped"] = json!(count);
-            row["last_skipped"] = last.into_iter().map(skipped).collect();
+            row["last_skipped"] = last.iter().map(skipped).collect();
         }
         Ok(rows)
     }
@@ -236,7 +236,7 @@ async fn bounded(limit: Duration, test: impl Future<Output = Vec<Finding>>) -> V
     }
 }
 
-fn skipped(place: PassedOver) -> Value {
+fn skipped(place: &PassedOver) -> Value {
     let at = Timestamp::from_millisecond(place.at).map(|at| at.to_string()).unwrap_or_default();
     json!({ "source": place.source, "position": place.position, "reason": place.reason, "at": at })
 }
