@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
 use super::certificates::NAMES;
-use super::process::{Process, find, is_root, wait_listening};
+use super::process::{Process, find, is_root, left_out, wait_listening};
 use super::{Authority, Draft, Mail};
 use crate::support::port::Port;
 use crate::support::until;
@@ -43,7 +43,7 @@ impl Dovecot {
     /// Clients are to trust `authority`; the server shows `certificate`.
     pub async fn with_certificate(authority: &Authority, certificate: &(String, String)) -> Option<Self> {
         if find("dovecot").is_none() || find("doveadm").is_none() {
-            println!("left out: there is no Dovecot (package dovecot-imapd); see `cargo xtask test`");
+            left_out("there is no Dovecot (package dovecot-imapd)");
             return None;
         }
         let folder = tempfile::tempdir().expect("a temporary folder");

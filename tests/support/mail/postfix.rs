@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use super::dovecot::has_delivery;
-use super::process::{Process, find, is_root, wait_listening};
+use super::process::{Process, find, is_root, left_out, wait_listening};
 use super::{AUTHSERV, Dovecot, Draft};
 use crate::support::deadline;
 use crate::support::port::Port;
@@ -35,9 +35,7 @@ impl Postfix {
     /// `None` where there is none or it cannot be started, which is said aloud.
     pub async fn start(dovecot: &Dovecot) -> Option<Self> {
         let Some(program) = find("postfix").and_then(|_| find("master")).filter(|_| is_root() && has_delivery()) else {
-            println!(
-                "left out: there is no Postfix, no dovecot-lmtpd, or nobody to start them (it needs root); see `cargo xtask test`"
-            );
+            left_out("there is no Postfix, no dovecot-lmtpd, or nobody to start them (it needs root)");
             return None;
         };
         let folder = dovecot.path("postfix");

@@ -61,6 +61,12 @@ impl Drop for Process {
     }
 }
 
+/// Says aloud what a story leaves out, and why.
+#[expect(clippy::print_stdout, reason = "whoever runs the stories is to see it")]
+pub fn left_out(why: &str) {
+    println!("left out: {why}; see `cargo xtask test`");
+}
+
 /// Where a program of the system is, if it is there.
 pub fn find(name: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
