@@ -2,7 +2,7 @@
 //! `docs/benchmarks.md`; with `--quick` there are few turns, the numbers are rough, and nothing is written.
 
 #[expect(clippy::allow_attributes, reason = "the stories use the rest")]
-#[allow(dead_code, unused_imports, reason = "a tool box: the bench uses a part of it")]
+#[allow(dead_code, unused_imports, clippy::print_stdout, reason = "a tool box: the bench uses a part of it")]
 #[path = "../../tests/support/mod.rs"]
 mod support;
 

@@ -16,7 +16,6 @@ use super::config::EmailConfig;
 use super::files::MailFiles;
 use super::intake::MailIntake;
 use super::mailbox::{self, SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
-use super::presets;
 use super::probe::{round_trip, with_advice};
 use super::send::{MailWords, Mailer, SentCopy};
 use super::source::Intake;
@@ -185,7 +184,7 @@ impl Channel for EmailChannel {
             tokio::join!(mailbox::probe(&self.account, self.config.mailbox.names()), self.mailer.probe());
         findings.extend(sending);
         findings.extend(self.account.certificates.findings(Timestamp::now()));
-        with_advice(findings, presets::usual(&self.account.address))
+        with_advice(findings, self.config.preset())
     }
 
     async fn test_whole_way(&self) -> Vec<Finding> {

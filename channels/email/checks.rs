@@ -6,6 +6,7 @@ use std::path::Path;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use super::account::is_loopback;
 use super::address::{is_address, is_domain};
 use super::config::{Done, EmailConfig, EmailFault, Tls, TrustBy};
 use super::presets::{Preset, usual};
@@ -278,11 +279,6 @@ fn is_mailbox(name: &str) -> bool {
 fn is_authserv_id(text: &str) -> bool {
     let text = text.trim();
     !text.is_empty() && text.len() <= 255 && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == ';')
-}
-
-fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn certificates(file: &Path) -> Result<(), String> {

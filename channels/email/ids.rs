@@ -18,13 +18,6 @@ pub struct OwnId {
     pub hash: String,
 }
 
-impl OwnId {
-    /// Whether this mail began a thread: then its own Message-ID is the thread's root.
-    pub fn is_root(&self) -> bool {
-        self.hash == root_hash(&beginning(self.outbox))
-    }
-}
-
 /// The Message-ID, with its angle brackets, of the mail that delivers the outbox's message `outbox` into the thread of
 /// `root`, a Message-ID with its angle brackets; without one the mail begins a thread. `domain` is the account's, in
 /// ASCII.
@@ -71,10 +64,9 @@ mod tests {
         assert_eq!(reply, "<daoyou.0192f0c1-2345-7abc-8def-0123456789ab.4e7ea1b065858dae@example.net>");
         let own = own_message_id(&reply).unwrap();
         assert_eq!(own, OwnId { outbox: OUTBOX, hash: root_hash("<root@example.org>") });
-        assert!(!own.is_root());
 
         let first = message_id(OUTBOX, None, "example.net");
-        assert!(own_message_id(&first).unwrap().is_root());
+        assert_eq!(own_message_id(&first).unwrap().hash, root_hash(&beginning(OUTBOX)));
         assert_eq!(message_id(OUTBOX, None, "example.net"), first);
     }
 

@@ -37,9 +37,6 @@ pub(super) fn build(
     if email_runs(config) && !is_alone {
         channels.running.push(build_email(config, workspace).map_err(anyhow::Error::msg)?);
     } else {
-        if config.channels.email.enabled && !is_alone {
-            tracing::warn!("the e-mail channel rests: channels.email.consent_granted is not set");
-        }
         channels.resting.insert(email::NAME.to_owned());
     }
     Ok(channels)
