@@ -68,7 +68,7 @@ impl Default for Pace {
         }
         Self {
             silence: secs(50),
-            quiet: secs(45),
+            quiet: secs(40),
             patience: secs(10),
             longest_idle: secs(270),
             reconnect: (secs(1), secs(60)),
