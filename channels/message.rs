@@ -166,6 +166,26 @@ pub struct TurnSettings {
     /// What the model is to know of the message beside its words, one line each: a mail's subject, what was cut off.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<String>,
+    /// The model is given nothing of what was said in the session before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fresh: bool,
+    /// The tools that the turn has, by name; absent is all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// How far the turn may go; absent is as far as any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<TurnBounds>,
+}
+
+/// How far one turn may go, where that is less than others may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnBounds {
+    /// Responses with tool calls.
+    pub iterations: u32,
+    /// Tokens of all responses together.
+    pub tokens: u64,
+    /// Active time, in milliseconds.
+    pub timeout_ms: u64,
 }
 
 impl TurnSettings {

@@ -17,6 +17,8 @@ pub mod http;
 
 pub mod agent;
 
+pub mod cron;
+
 pub mod llm;
 pub mod tools;
 

@@ -62,6 +62,7 @@ fn context(cancel: &CancellationToken) -> ToolContext {
         channel: "cli".to_owned(),
         chat_id: "direct".to_owned(),
         trust: Trust::Owner,
+        metadata: "{}".into(),
         cancel: cancel.clone(),
     }
 }

@@ -227,6 +227,7 @@ impl LaneRunner {
                 channel: last.channel.clone(),
                 chat_id: last.chat_id.clone(),
                 trust: context::least_trust(&started.rows),
+                metadata: last.metadata.as_str().into(),
                 cancel: started.cancel.child_token(),
             },
             limits: TurnLimits { iterations: self.config.max_iterations, tokens: self.config.max_turn_tokens },

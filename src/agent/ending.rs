@@ -1,5 +1,6 @@
 //! The end of a turn: one commit.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use daoyou_channels::backoff::Backoff;
@@ -9,7 +10,8 @@ use uuid::Uuid;
 use super::progress::Progress;
 use super::slash::SessionChange;
 use super::spending::{ModelSpending, Spending};
-use crate::bus::{MessageBus, OutboundBody, OutboundDraft};
+use super::errands::{self, Followed};
+use crate::bus::{Errand, MessageBus, OutboundBody, OutboundDraft, RunEnd, Told};
 use crate::crash;
 use crate::llm::ChatMessage;
 use crate::metrics::{Outcome, Phase};
@@ -27,6 +29,8 @@ pub enum Append {
         user: ChatMessage,
         reason: &'static str,
     },
+    /// What the session is to know without a turn of its own; nothing is answered.
+    Told(Told),
 }
 
 /// How a turn ends.
@@ -49,16 +53,17 @@ pub struct Ending {
 impl Ending {
     /// Writes the end and tells who waits; a store that cannot take it is tried again until it can, and holds the
     /// session's lane meanwhile. Answers whether the session has another message.
-    pub async fn write(self, bus: &MessageBus) -> bool {
+    pub async fn write(self, bus: &Arc<MessageBus>) -> bool {
         let Some(last) = self.rows.last() else { return false };
         let (session, channel) = (SessionKey::from(last.session.as_str()), last.channel.clone());
         let ids: Vec<Uuid> = self.rows.iter().map(|row| row.id).collect();
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         let begun = Instant::now();
-        let more = loop {
-            let ending = self.clone();
-            match bus.store().write(Commit::Synced, move |connection| ending.commit(connection)).await {
-                Ok(more) => break more,
+        let Ended { more, is_answered, followed } = loop {
+            let (ending, bus_of_commit) = (self.clone(), bus.clone());
+            let commit = move |connection: &Connection| ending.commit(connection, &bus_of_commit);
+            match bus.store().write(Commit::Synced, commit).await {
+                Ok(ended) => break ended,
                 Err(StoreError::Closed) => return std::future::pending().await,
                 Err(error) => {
                     tracing::error!(turn = %self.turn, %session, %error, "the end of a turn could not be written; its session waits");
@@ -71,7 +76,10 @@ impl Ending {
         turns.phase(Phase::End, begun.elapsed());
         turns.ended(self.outcome(), since(self.rows.first().unwrap_or(last)));
         bus.inbound_ended(&session, &ids);
-        bus.outbound_written(&channel, 1);
+        if is_answered {
+            bus.outbound_written(&channel, 1);
+        }
+        errands::wake(bus, followed);
         more
     }
 
@@ -84,14 +92,18 @@ impl Ending {
         }
     }
 
-    fn commit(&self, connection: &Connection) -> Result<bool, StoreError> {
-        let Some(last) = self.rows.last() else { return Ok(false) };
+    fn commit(&self, connection: &Connection, bus: &MessageBus) -> Result<Ended, StoreError> {
+        let Some(last) = self.rows.last() else { return Ok(Ended::default()) };
+        let mut ended = Ended::default();
         if inbox::finish(connection, self.turn, self.state)? == 0 {
             // Written before, by a commit whose success was not told.
-            return Ok(!inbox::open_of_session(connection, &last.session, 1)?.is_empty());
+            ended.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
+            return Ok(ended);
         }
-        if let Append::Turn { user, reason } = &self.append {
-            self.append_messages(connection, &last.session, user, reason)?;
+        match &self.append {
+            Append::Nothing => {}
+            Append::Turn { user, reason } => self.append_messages(connection, &last.session, user, reason)?,
+            Append::Told(told) => append_told(connection, &last.session, self.turn, told)?,
         }
         match &self.change {
             SessionChange::None => {}
@@ -100,11 +112,28 @@ impl Ending {
             SessionChange::NamePoint { turn, name } => points::set_name(connection, &last.session, *turn, name)?,
             SessionChange::Restore(point) => drop(points::restore(connection, point)?),
         }
-        self.reply_draft(last)?.insert(connection)?;
+        ended.followed = self.follow(connection, bus, last)?;
+        if let Some(reply) = &ended.followed.reply {
+            self.reply_draft(last, reply)?.insert(connection)?;
+            ended.is_answered = true;
+        }
         if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == self.turn.to_string()) {
             meta::set(connection, meta::ALONE, "")?;
         }
-        Ok(!inbox::open_of_session(connection, &last.session, 1)?.is_empty())
+        ended.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
+        Ok(ended)
+    }
+
+    /// What is delivered to the chat, and what else follows.
+    fn follow(&self, connection: &Connection, bus: &MessageBus, last: &InboxRow) -> Result<Followed, StoreError> {
+        if let Append::Told(_) = self.append {
+            return Ok(Followed::default());
+        }
+        let Some(errand) = Errand::of(&last.metadata) else {
+            return Ok(Followed { reply: Some(self.reply.clone()), ..Followed::default() });
+        };
+        let end = RunEnd { row: last, turn: self.turn, reply: &self.reply, error: self.error };
+        errands::follow(connection, bus, &errand, &end)
     }
 
     fn append_messages(
@@ -140,14 +169,14 @@ impl Ending {
         Ok(())
     }
 
-    fn reply_draft(&self, last: &InboxRow) -> Result<OutboundDraft, StoreError> {
+    fn reply_draft(&self, last: &InboxRow, reply: &str) -> Result<OutboundDraft, StoreError> {
         Ok(OutboundDraft {
             turn: self.turn,
             slot: "reply".to_owned(),
             channel: last.channel.clone(),
             chat_id: last.chat_id.clone(),
             body: OutboundBody {
-                content: self.reply.clone(),
+                content: reply.to_owned(),
                 session: SessionKey::from(last.session.as_str()),
                 in_reply_to: Some(last.id),
                 attachments: Vec::new(),
@@ -156,6 +185,25 @@ impl Ending {
             },
         })
     }
+}
+
+/// What the commit of an end came to.
+#[derive(Default)]
+struct Ended {
+    /// The session has another message.
+    more: bool,
+    /// There is something to deliver.
+    is_answered: bool,
+    followed: Followed,
+}
+
+fn append_told(connection: &Connection, session: &str, turn: Uuid, told: &Told) -> Result<(), StoreError> {
+    let said = [
+        ChatMessage::User { content: told.note.clone(), images: Vec::new() },
+        ChatMessage::assistant(&told.said),
+    ];
+    let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    messages::append(connection, session, turn, said.iter().map(ChatMessage::role).zip(bodies))
 }
 
 /// What a turn adds to its session: the user's message, what was done with open calls closed by `reason`, the reply.

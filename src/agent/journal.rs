@@ -14,7 +14,7 @@ use super::progress::StepBody;
 use crate::bus::{MessageBus, OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::store::{Commit, Connection, StoreError, inbox, turn_steps};
-use crate::tools::Effect;
+use crate::tools::{Effect, Rows};
 
 /// Keeps the steps of a turn. Each call returns when its step is kept; a store that cannot take it holds the turn.
 #[async_trait]
@@ -50,7 +50,7 @@ impl StoreJournal<'_> {
         self.context.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn append(&self, commit: Commit, step: &StepBody, effects: Vec<OutboundDraft>) {
+    async fn append(&self, commit: Commit, step: &StepBody, effects: Vec<Written>) {
         let (kind, turn) = (step.kind(), self.turn);
         let progressed = matches!(step, StepBody::Response { .. } | StepBody::ToolResult { .. });
         let body = match serde_json::to_string(step) {
@@ -76,9 +76,15 @@ impl StoreJournal<'_> {
                 if progressed {
                     inbox::reset_stalled(connection, turn)?;
                 }
-                for (number, mut effect) in effects.into_iter().enumerate() {
-                    effect.slot = if number == 0 { format!("tool:{seq}") } else { format!("tool:{seq}.{number}") };
-                    effect.insert(connection)?;
+                for (number, effect) in effects.into_iter().enumerate() {
+                    match effect {
+                        Written::Message(mut draft) => {
+                            draft.slot =
+                                if number == 0 { format!("tool:{seq}") } else { format!("tool:{seq}.{number}") };
+                            draft.insert(connection)?;
+                        }
+                        Written::Rows(rows) => rows.0.write(connection)?,
+                    }
                 }
                 Ok(())
             };
@@ -119,19 +125,29 @@ impl Journal for StoreJournal<'_> {
     async fn record_result(&self, step: &StepBody, effects: &[Effect]) {
         let StepBody::ToolResult { name, .. } = step else { return self.record(step).await };
         crash::point("tool_finished", name);
-        let drafts: Vec<_> = effects.iter().map(|effect| draft_of(effect, self.turn, &self.session)).collect();
-        let commit = if drafts.is_empty() { Commit::Logged } else { Commit::Synced };
-        self.append(commit, step, drafts.clone()).await;
+        let written: Vec<_> = effects.iter().map(|effect| written_for(effect, self.turn, &self.session)).collect();
+        let commit = if written.is_empty() { Commit::Logged } else { Commit::Synced };
+        self.append(commit, step, written.clone()).await;
         crash::point("tool_result_committed", name);
-        for draft in drafts {
-            self.bus.outbound_written(&draft.channel, 1);
+        for effect in written {
+            match effect {
+                Written::Message(draft) => self.bus.outbound_written(&draft.channel, 1),
+                Written::Rows(rows) => rows.0.written(),
+            }
         }
     }
 }
 
-fn draft_of(effect: &Effect, turn: Uuid, session: &SessionKey) -> OutboundDraft {
+/// An effect as it is written.
+#[derive(Clone)]
+enum Written {
+    Message(OutboundDraft),
+    Rows(Rows),
+}
+
+fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Written {
     match effect {
-        Effect::Message { channel, chat_id, content, attachments, subject } => OutboundDraft {
+        Effect::Message { channel, chat_id, content, attachments, subject } => Written::Message(OutboundDraft {
             turn,
             slot: String::new(),
             channel: channel.clone(),
@@ -144,6 +160,7 @@ fn draft_of(effect: &Effect, turn: Uuid, session: &SessionKey) -> OutboundDraft 
                 metadata: subject.iter().map(|subject| (SUBJECT_KEY.to_owned(), subject.as_str().into())).collect(),
                 error: None,
             },
-        },
+        }),
+        Effect::Rows(rows) => Written::Rows(rows.clone()),
     }
 }

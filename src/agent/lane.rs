@@ -30,7 +30,7 @@ use super::turn::Answer;
 use super::waiting::WaitingRoom;
 use super::watch::Watch;
 use super::{AgentConfig, QueueMode, attached};
-use crate::bus::MessageBus;
+use crate::bus::{Errand, MessageBus, Told};
 use crate::crash;
 use crate::llm::{ChatMessage, Models, costs_in_words};
 use crate::metrics::Phase;
@@ -158,6 +158,10 @@ impl LaneRunner {
         let Some(last) = started.rows.last() else {
             return Err(StoreError::Row("a turn without messages".to_owned()).into());
         };
+        if let Some(told) = Told::of(&last.metadata) {
+            let ending = self.ending(session, started, Ok(Answer { reply: String::new() }), None);
+            return Ok(Finish::Ends(Box::new(Ending { append: Append::Told(told), ..ending })));
+        }
         if let Some(command) = Slash::parse(&last.content) {
             let Answered { reply, change, error } = self.slash.answer(&command, last, &self.config.model).await?;
             let ending = self.ending(session, started, Ok(Answer { reply }), None);
@@ -289,15 +293,20 @@ fn take_rows(
     }
     let joins = |row: &InboxRow| {
         row.state == State::Queued
-            && Slash::parse(&row.content).is_none()
+            && !stands_alone(row)
             && (&row.sender, &row.trust, &row.channel, &row.chat_id)
                 == (&first.sender, &first.trust, &first.channel, &first.chat_id)
     };
-    let count = if Slash::parse(&first.content).is_some() {
+    let count = if stands_alone(&first) {
         1
     } else {
         1 + rows.iter().skip(1).take_while(|row| joins(row)).count()
     };
     rows.truncate(count);
     Ok(rows)
+}
+
+/// Whether a message is never joined with others: what follows from its end is its own.
+fn stands_alone(row: &InboxRow) -> bool {
+    Slash::parse(&row.content).is_some() || Errand::of(&row.metadata).is_some() || Told::of(&row.metadata).is_some()
 }

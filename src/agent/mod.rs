@@ -20,6 +20,7 @@ mod middleware;
 
 mod context;
 mod ending;
+mod errands;
 mod flight;
 mod journal;
 mod progress;

@@ -118,7 +118,7 @@ impl MessageBus {
             let known = self.known(&message).await?;
             return known.ok_or(refusal);
         }
-        let row = new_row(&message, &session, State::Queued).map_err(|error| refuse(&error))?;
+        let row = new_row(Uuid::now_v7(), &message, &session, State::Queued).map_err(|error| refuse(&error))?;
         let id = row.id;
         let notices = self.settings.get().notices.clone();
         let written = self
@@ -172,7 +172,7 @@ impl MessageBus {
         if let Err(refusal) = self.ledger.may_take(&message.channel) {
             return self.known(&message).await?.ok_or(refusal);
         }
-        let row = new_row(&message, &session, State::Done).map_err(|error| refuse(&error))?;
+        let row = new_row(Uuid::now_v7(), &message, &session, State::Done).map_err(|error| refuse(&error))?;
         let id = row.id;
         let past_lane = self.past_lane.clone();
         let channel = message.channel.clone();
@@ -228,8 +228,12 @@ impl MessageBus {
     }
 }
 
-fn new_row(message: &InboundMessage, session: &SessionKey, state: State) -> Result<NewMessage, StoreError> {
-    let id = Uuid::now_v7();
+pub(super) fn new_row(
+    id: Uuid,
+    message: &InboundMessage,
+    session: &SessionKey,
+    state: State,
+) -> Result<NewMessage, StoreError> {
     Ok(NewMessage {
         id,
         channel: message.channel.clone(),

@@ -19,11 +19,24 @@ pub(super) fn keep(
     for note in &alongside.notes {
         notes::set(connection, &note.channel, note.kind, &note.key, &note.value)?;
     }
-    let Some(content) = &alongside.notice else { return Ok(None) };
+    match &alongside.notice {
+        Some(content) => tell(connection, notices, Uuid::now_v7(), "notice:channel", content.clone()),
+        None => Ok(None),
+    }
+}
+
+/// Puts what the owner is to be told into the outbox; answers the channel that has it to deliver. Without one it is in the log.
+pub(super) fn tell(
+    connection: &Connection,
+    notices: Option<&Notices>,
+    turn: Uuid,
+    slot: &str,
+    content: String,
+) -> Result<Option<String>, StoreError> {
     let Some(notices) = notices else {
         tracing::warn!(notice = content, "for the owner, who is told nowhere else (owner.notify)");
         return Ok(None);
     };
-    notices.draft(Uuid::now_v7(), "notice:channel".to_owned(), content.clone()).insert(connection)?;
+    notices.draft(turn, slot.to_owned(), content).insert(connection)?;
     Ok(Some(notices.channel.clone()))
 }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use daoyou_channels::{InboundMessage, SessionKey};
 use uuid::Uuid;
 
+use super::alongside::tell;
 use super::capacity::Ledger;
 use super::disk::DiskReserve;
 use super::told::Told;
@@ -239,6 +240,18 @@ impl MessageBus {
         Ok(())
     }
 
+    /// Puts what the owner is to be told into the outbox, within the caller's commit; answers the channel that has it to
+    /// deliver, which the caller wakes. Where the owner is told nowhere it is in the log.
+    pub fn tell_owner(
+        &self,
+        connection: &Connection,
+        turn: Uuid,
+        slot: &str,
+        content: String,
+    ) -> Result<Option<String>, StoreError> {
+        tell(connection, self.settings.get().notices.as_ref(), turn, slot, content)
+    }
+
     /// Waits for the next channel with something to deliver; `None` asks to look at all. For the one consumer.
     pub async fn consume_outbound(&self) -> Option<String> {
         self.outbound.next().await
@@ -263,8 +276,7 @@ impl MessageBus {
 
     /// Dead messages were revived by hand.
     pub fn inbound_revived(&self, session: SessionKey, messages: usize) {
-        self.ledger.add(&session, messages);
-        self.inbound.wake(Inbound::Work(session));
+        self.inbound_written(session, messages);
     }
 
     /// From now on new messages are refused: the gateway stops.

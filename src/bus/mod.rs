@@ -11,8 +11,10 @@ mod alongside;
 mod body;
 mod capacity;
 mod disk;
+mod errand;
 mod events;
 mod health;
+mod inbound;
 mod message_bus;
 mod states;
 #[cfg(test)]
@@ -22,7 +24,9 @@ mod waiters;
 
 pub use body::{OutboundBody, OutboundDraft, message_of};
 pub use config::{BusSettings, Capacities, Notices};
+pub use errand::{Errand, JobErrand, RunEnd, SubAgentErrand, Told, WhatFollows};
 pub use events::EventHub;
 pub use health::{ChannelHealth, ChannelState};
+pub use inbound::InboundDraft;
 pub use message_bus::{DeadLetter, Inbound, MessageBus, Order, PastLane};
 pub use states::BusInbox;

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentConfig;
+use crate::cron::CronConfig;
 use crate::http::TlsConfig;
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
@@ -28,6 +29,7 @@ pub struct Config {
     pub channels: ChannelsConfig,
     pub owner: OwnerConfig,
     pub tools: ToolsConfig,
+    pub cron: CronConfig,
     pub log: LogConfig,
 }
 

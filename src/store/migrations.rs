@@ -6,11 +6,12 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
     include_str!("migrations/0004_notes.sql"),
+    include_str!("migrations/0005_jobs.sql"),
 ];
 
 /// A table that every version of this program has.

@@ -24,6 +24,8 @@ pub mod backup;
 pub mod checkup;
 pub mod cursors;
 pub mod inbox;
+pub mod job_runs;
+pub mod jobs;
 pub mod losses;
 pub mod messages;
 pub mod meta;

@@ -31,4 +31,6 @@ pub use parallel::{NodeEnd, OnError, Plan, PlanError, PlanNode, RunNode, run_pla
 pub use registry::{Registry, RegistryError};
 pub use schema::{plain_schema, schema_faults, tool_spec};
 pub use spill::Spill;
-pub use tool::{Access, Effect, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult};
+pub use tool::{
+    Access, Effect, OutputLimit, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows,
+};

@@ -36,8 +36,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::llm::ToolCall;
-    use crate::tools::testing::{World, context};
-    use crate::tools::{Effect, ToolOutcome, ToolsConfig};
+    use crate::tools::testing::{World, context, said};
+    use crate::tools::{ToolOutcome, ToolsConfig};
 
     const REFUSED: &str = "is refused";
 
@@ -100,7 +100,7 @@ mod tests {
         let ToolOutcome { result, effects } = run(&world, Trust::Untrusted, "parallel", &plan).await;
         let told = result.render();
         assert!(told.contains("2 of 4 calls") && told.contains("one") && !world.path("b.txt").exists(), "{told}");
-        let said: Vec<_> = effects.iter().map(|Effect::Message { content, .. }| content.as_str()).collect();
+        let said: Vec<_> = effects.iter().map(said).collect();
         assert_eq!(said, ["mine"]);
     }
 }

@@ -17,6 +17,7 @@ pub(super) fn context() -> ToolContext {
         channel: "cli".to_owned(),
         chat_id: "direct".to_owned(),
         trust: Trust::Owner,
+        metadata: "{}".into(),
         cancel: CancellationToken::new(),
     }
 }
@@ -44,5 +45,13 @@ impl World {
     pub async fn says(&self, name: &str, arguments: serde_json::Value) -> String {
         let call = ToolCall { id: "call-1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
         self.executor.run(&call, &context()).await.result.render()
+    }
+}
+
+/// What a message says.
+pub(super) fn said(effect: &super::Effect) -> &str {
+    match effect {
+        super::Effect::Message { content, .. } => content,
+        super::Effect::Rows(rows) => panic!("no message: {rows:?}"),
     }
 }

@@ -1,5 +1,7 @@
 //! What a tool is.
 
+use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,6 +13,7 @@ use uuid::Uuid;
 
 use super::Executor;
 use crate::llm::ToolSpec;
+use crate::store::{Connection, StoreError};
 
 /// What a restart does with a call that was cut off in the middle.
 ///
@@ -46,6 +49,28 @@ pub enum Effect {
         /// Where the channel knows such a thing.
         subject: Option<String>,
     },
+    /// Writes other rows of daoyou's.
+    Rows(Rows),
+}
+
+/// Rows that a call writes in the commit of its result.
+#[derive(Clone, Debug)]
+pub struct Rows(pub Arc<dyn WriteRows>);
+
+impl PartialEq for Rows {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// What [`Rows`] are made of.
+pub trait WriteRows: Debug + Send + Sync {
+    /// Writes them. What the tool has looked at before may have changed meanwhile: then nothing is written, or what is right
+    /// now. A commit that is tried again calls it again.
+    fn write(&self, connection: &Connection) -> Result<(), StoreError>;
+
+    /// The commit is done: who has something to do now is woken.
+    fn written(&self);
 }
 
 /// How a call ended; failure is data. `content` is what the model reads when it went well, `error` when not.
@@ -113,6 +138,8 @@ pub struct ToolContext {
     pub channel: String,
     pub chat_id: String,
     pub trust: Trust,
+    /// The metadata of that message, as JSON: what its channel needs to answer it.
+    pub metadata: Arc<str>,
     /// Cancelled by `/stop` and by the turn's deadline.
     pub cancel: CancellationToken,
 }

@@ -203,6 +203,7 @@ mod tests {
             channel: String::new(),
             chat_id: String::new(),
             trust: Trust::Owner,
+            metadata: "{}".into(),
             cancel: CancellationToken::new(),
         };
         let mut handler = Runs(tools, context);

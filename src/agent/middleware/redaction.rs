@@ -74,7 +74,7 @@ impl Around<ToolRun> for Redaction {
             self.strike(at, "a tool's error", error);
         }
         for effect in &mut outcome.effects {
-            let Effect::Message { content, subject, .. } = effect;
+            let Effect::Message { content, subject, .. } = effect else { continue };
             self.strike(at, "a message", content);
             if let Some(subject) = subject {
                 self.strike(at, "a subject", subject);

@@ -80,6 +80,7 @@ impl Inspector {
             channel: "cli".to_owned(),
             chat_id: "doctor".to_owned(),
             trust: Trust::Owner,
+            metadata: "{}".into(),
             cancel: CancellationToken::new(),
         };
         let result = self.tools()?.run(&call, &context).await.result;

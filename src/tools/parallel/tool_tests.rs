@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::llm::{ToolCall, ToolSpec};
-use crate::tools::testing::{World, context};
+use crate::tools::testing::{World, context, said};
 use crate::tools::{
-    Effect, Extent, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult, ToolsConfig, plain_schema,
+    Extent, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult, ToolsConfig, plain_schema,
 };
 
 fn fresh() -> World {
@@ -108,7 +108,7 @@ async fn messages_are_sent_with_the_result_in_the_order_asked() {
     let message = |content: &str, needs: &[&str]| json!({ "tool": "message", "arguments": { "content": content }, "needs": needs });
     let plan = json!({ "calls": [message("second", &["2"]), message("first", &[]), message(" ", &[])] });
     let outcome = run(&world, &plan).await;
-    let said: Vec<_> = outcome.effects.iter().map(|Effect::Message { content, .. }| content.as_str()).collect();
+    let said: Vec<_> = outcome.effects.iter().map(said).collect();
     assert_eq!(said, ["second", "first"]);
     assert!(outcome.result.render().contains("[3] message: failed\nError: content is empty"));
 }

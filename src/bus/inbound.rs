@@ -1,0 +1,41 @@
+//! Messages that daoyou itself puts into the inbox: a job that is due, the end of a sub-agent, what a session is to know.
+//! No capacity holds them back: what was accepted once must not be refused halfway.
+
+use daoyou_channels::{InboundMessage, SessionKey};
+use uuid::Uuid;
+
+use super::accept::new_row;
+use super::message_bus::{Inbound, MessageBus};
+use crate::store::inbox::{self, Inserted, State};
+use crate::store::{Connection, StoreError};
+
+/// An inbound message before it has a row. To be written within somebody's commit, who then tells the bus
+/// ([`MessageBus::inbound_written`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboundDraft {
+    /// The row's, and at first its turn's.
+    pub id: Uuid,
+    pub message: InboundMessage,
+}
+
+impl InboundDraft {
+    /// A draft under an id of its own.
+    pub fn new(message: InboundMessage) -> Self {
+        Self { id: Uuid::now_v7(), message }
+    }
+
+    /// Puts the row into the inbox as `queued`, within the caller's commit. One whose `(channel, external_id)` stands already
+    /// is not written again.
+    pub fn insert(&self, connection: &Connection) -> Result<Inserted, StoreError> {
+        let session = self.message.session_key();
+        inbox::insert(connection, &new_row(self.id, &self.message, &session, State::Queued)?)
+    }
+}
+
+impl MessageBus {
+    /// Inbox rows were committed along with something else: their places are counted and the consumer is woken.
+    pub fn inbound_written(&self, session: SessionKey, messages: usize) {
+        self.ledger.add(&session, messages);
+        self.inbound.wake(Inbound::Work(session));
+    }
+}

@@ -1,0 +1,154 @@
+//! What became of each slot of each job: a slot is taken once, whatever happens.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use super::{StoreError, now_ms};
+
+/// What was decided when the slot came, or when its turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunOutcome {
+    Started,
+    Ok,
+    Error,
+    /// The run before it was not done.
+    Skipped,
+    /// Nobody was there when it was due, and it was not made up for.
+    Missed,
+}
+
+impl RunOutcome {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Skipped => "skipped",
+            Self::Missed => "missed",
+        }
+    }
+}
+
+/// A slot that is taken.
+#[derive(Clone, Debug)]
+pub struct NewRun<'a> {
+    pub job: &'a str,
+    pub name: &'a str,
+    /// UTC milliseconds.
+    pub due: i64,
+    /// The inbox row that is committed with it.
+    pub turn: Option<Uuid>,
+    pub outcome: RunOutcome,
+    pub reason: Option<&'a str>,
+}
+
+/// A run as it stands, with the state of its message and its delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    pub job: String,
+    pub name: String,
+    pub due: i64,
+    pub at: i64,
+    pub ended: Option<i64>,
+    pub turn: Option<Uuid>,
+    pub outcome: String,
+    pub reason: Option<String>,
+    pub sends: bool,
+    /// Of the inbox row: `queued`, `running`, `waiting`, `done`, `dead`.
+    pub state: Option<String>,
+    /// Of the outbox row, its tries and its last error; what was last seen of it when it is gone.
+    pub delivery: Option<String>,
+    pub tries: u32,
+    pub last_error: Option<String>,
+    pub input_tokens: i64,
+    pub output_tokens: i64,
+    /// In millionths, with its currency; of the model that cost most where several did.
+    pub cost: Option<i64>,
+    pub currency: Option<String>,
+}
+
+/// Takes a slot; answers whether it was free.
+pub fn insert(connection: &Connection, run: &NewRun<'_>) -> Result<bool, StoreError> {
+    let now = now_ms();
+    let ended = (run.turn.is_none()).then_some(now);
+    let sql = "INSERT INTO job_runs (job, name, due, at, turn, outcome, reason, ended, sends)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job, due) DO NOTHING";
+    let turn = run.turn.map(|turn| turn.to_string());
+    let (outcome, sends) = (run.outcome.as_str(), run.turn.is_some());
+    let parameters = params![run.job, run.name, run.due, now, turn, outcome, run.reason, ended, sends];
+    Ok(connection.prepare_cached(sql)?.execute(parameters)? == 1)
+}
+
+/// The turn of a run has ended. `sends` tells whether its answer goes to the chat.
+pub fn end(
+    connection: &Connection,
+    job: &str,
+    due: i64,
+    outcome: RunOutcome,
+    reason: Option<&str>,
+    sends: bool,
+) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE job_runs SET outcome = ?, reason = ?, sends = ?, ended = ? WHERE job = ? AND due = ?")?
+        .execute(params![outcome.as_str(), reason, sends, now_ms(), job, due])?;
+    Ok(())
+}
+
+/// Whether the slot is taken.
+pub fn is_taken(connection: &Connection, job: &str, due: i64) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM job_runs WHERE job = ? AND due = ?)";
+    Ok(connection.prepare_cached(sql)?.query_row(params![job, due], |row| row.get(0))?)
+}
+
+/// The message of a run of the job that is not done yet.
+pub fn unfinished(connection: &Connection, job: &str) -> Result<Option<Uuid>, StoreError> {
+    let sql = "SELECT r.turn FROM job_runs r JOIN inbox i ON i.id = r.turn
+               WHERE r.job = ? AND r.outcome = 'started' AND i.state NOT IN ('done', 'dead') LIMIT 1";
+    let turn: Option<String> = connection.prepare_cached(sql)?.query_row([job], |row| row.get(0)).optional()?;
+    turn.map(|turn| turn.parse().map_err(StoreError::from)).transpose()
+}
+
+/// The newest runs of a job, the newest first, also of one that is gone; found by its id or its name.
+pub fn of_job(connection: &Connection, id_or_name: &str, limit: u32) -> Result<Vec<RunRow>, StoreError> {
+    let sql = "SELECT r.job, r.name, r.due, r.at, r.ended, r.turn, r.outcome, r.reason, r.sends, i.state,
+                   coalesce(o.state, r.delivery), coalesce(o.tries, 0), o.last_error,
+                   (SELECT coalesce(sum(u.input_tokens), 0) FROM usage u WHERE u.turn = r.turn),
+                   (SELECT coalesce(sum(u.output_tokens), 0) FROM usage u WHERE u.turn = r.turn),
+                   (SELECT sum(u.cost) FROM usage u WHERE u.turn = r.turn),
+                   (SELECT max(u.currency) FROM usage u WHERE u.turn = r.turn)
+               FROM job_runs r
+               LEFT JOIN inbox i ON i.id = r.turn
+               LEFT JOIN outbox o ON o.turn = i.turn AND o.slot = 'reply'
+               WHERE r.job = ?1 OR r.name = ?1
+               ORDER BY r.seq DESC LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![id_or_name, limit])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read_row(row)?);
+    }
+    Ok(found)
+}
+
+fn read_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
+    let turn: Option<String> = row.get(5)?;
+    Ok(RunRow {
+        job: row.get(0)?,
+        name: row.get(1)?,
+        due: row.get(2)?,
+        at: row.get(3)?,
+        ended: row.get(4)?,
+        turn: turn.map(|turn| turn.parse()).transpose()?,
+        outcome: row.get(6)?,
+        reason: row.get(7)?,
+        sends: row.get(8)?,
+        state: row.get(9)?,
+        delivery: row.get(10)?,
+        tries: row.get(11)?,
+        last_error: row.get(12)?,
+        input_tokens: row.get(13)?,
+        output_tokens: row.get(14)?,
+        cost: row.get(15)?,
+        currency: row.get(16)?,
+    })
+}
