@@ -1,4 +1,4 @@
-//! How long servers' certificates are still good.
+//! Servers' certificates: how long they are still good, and what is wrong with one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
 use crate::finding::Finding;
 
@@ -86,6 +86,28 @@ impl ServerCertVerifier for Noticing {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.inner.supported_verify_schemes()
     }
+}
+
+/// Why the certificate of `host` was not taken, and what helps.
+pub fn fault_in_words(fault: &CertificateError, host: &str) -> String {
+    let what = match fault {
+        CertificateError::UnknownIssuer => {
+            "is signed by nobody that this system trusts; if it is your own authority's, name that in ca_file"
+                .to_owned()
+        }
+        // That is what an authority of the right name with another key comes to.
+        CertificateError::BadSignature => {
+            "is not signed by the authority that it names; if that one was made anew, its new certificate belongs into \
+             ca_file"
+                .to_owned()
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "has expired".to_owned(),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("is not for the name {host}")
+        }
+        other => format!("is not to be trusted: {other}"),
+    };
+    format!("the server's certificate {what}")
 }
 
 fn finding(server: &str, end: Timestamp, now: Timestamp) -> Finding {

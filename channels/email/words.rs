@@ -9,6 +9,10 @@ pub struct Words {
     pub too_large: &'static str,
     /// To a sender: mails an hour.
     pub too_many: &'static str,
+    /// To a sender who wants no answers.
+    pub unsubscribed: &'static str,
+    /// To a sender who wants answers again.
+    pub subscribed: &'static str,
     /// To the owner: sender, mails an hour.
     pub too_many_notice: &'static str,
     /// To the owner: sender, size, limit.
@@ -28,6 +32,9 @@ impl Words {
                     parts, or without what is enclosed.",
         too_many: "You have sent me more mails than the {} that I answer within an hour, so I have not read this one and \
                    will be silent for a while. Please write again in an hour.",
+        unsubscribed: "You will get no more answers from this address. To be answered again, send a mail with the subject \
+                       \"subscribe\" and nothing else.",
+        subscribed: "Your mails are answered again.",
         too_many_notice: "More than {1} mails within an hour came from {0}, or into one thread with them. Those beyond \
                           that are not answered; they lie unread in the mailbox. The limit is \
                           `channels.email.hourly_limit`.",
@@ -44,6 +51,8 @@ impl Words {
         refused: "感谢来信。这个地址由助手回复，它只听主人指定的人；您不在其中，所以没有人读过您的邮件。如果您认为应该在内，请用其他方式联系主人。",
         too_large: "您的邮件超过了我能接收的 {}，所以我没有读。请分成几封较小的邮件，或者去掉附件再发。",
         too_many: "您在一小时内发来的邮件超过了我会回复的 {} 封，这一封我没有读，接下来一段时间也不会回复。请一小时后再来信。",
+        unsubscribed: "这个地址不会再回复您。想恢复回复，请发一封主题为“订阅”、没有正文的邮件。",
+        subscribed: "您的邮件会重新得到回复。",
         too_many_notice: "{0} 或同一会话在一小时内来信超过 {1} 封。超出的邮件不会回复，仍以未读状态留在邮箱里。上限是 \
                           `channels.email.hourly_limit`。",
         too_large_notice: "来自 {} 的一封邮件被跳过：大小为 {}，上限是 {}（`channels.email.max_size`）。它仍以未读状态留在邮箱里。\

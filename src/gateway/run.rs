@@ -15,7 +15,7 @@ use super::{Gateway, service};
 use crate::guard;
 use crate::http;
 
-/// How long due replies may take to go out after the last turn has ended.
+/// How long due replies may take to go out after the last turn has ended; not longer than the turns themselves may take.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long open HTTP requests may take to end after that.
@@ -94,9 +94,10 @@ impl Gateway {
         stop_turns.cancel();
         ended("the agent loop", agent.await);
         self.bus.release_waiters();
-        say("delivering what is due", FLUSH_LIMIT);
+        let flush_limit = self.bus.drain_timeout().min(FLUSH_LIMIT);
+        say("delivering what is due", flush_limit);
         flush.cancel();
-        match tokio::time::timeout(FLUSH_LIMIT, manager).await {
+        match tokio::time::timeout(flush_limit, manager).await {
             Ok(result) => ended("the channel manager", result),
             Err(_) => tracing::warn!("some replies did not go out in time; they go out at the next start"),
         }

@@ -15,8 +15,9 @@ use super::content::{Shown, about, content, size, subject_alone};
 use super::failing::{Trouble, said};
 use super::hours::{Hours, Room};
 use super::identity::{Identity, code, header_of, identity, key_of};
-use super::notes::{HOURLY, Notes, REFUSED, SENDER, THREAD};
+use super::notes::{HOURLY, Notes, REFUSED, SENDER, SILENT, THREAD};
 use super::replying::answering;
+use super::wishes::Wish;
 use crate::email::config::EmailConfig;
 use crate::email::files::{MailFiles, SavedFiles};
 use crate::email::judge::{Address, Judge, Verdict};
@@ -165,9 +166,17 @@ impl MailIntake {
     ) -> Result<Taken, Trouble> {
         let _turn = self.turn.lock().await;
         let place = self.place(&letter, &identity).await?;
+        let wish = Wish::of(&letter);
+        let was_silent = self.notes.read::<bool>(SILENT, &identity.sender).await?.is_some_and(|(silent, _)| silent);
+        if was_silent && wish != Some(Wish::Answers) {
+            return self.pass(arrived, "its sender has unsubscribed").await;
+        }
         let Some(mut notes) = self.counted(arrived.received_at, &identity.sender, &place.root).await? else {
             return self.too_many(arrived, &letter, identity, (place.root, trust)).await;
         };
+        if let Some(wish) = wish.filter(|wish| was_silent || *wish == Wish::Silence) {
+            return self.grant(wish, arrived, &letter, identity, (place.root, trust), notes).await;
+        }
         let session = SessionKey::of_chat(&self.notes.channel, &place.root);
         let letter = Arc::new(letter);
         let saved = self.save(session, &identity, letter.clone()).await?;
@@ -190,6 +199,23 @@ impl MailIntake {
         let cursor = Some(arrived.cursor.clone());
         self.inbox().accept(message, Alongside { cursor, notes, notice: None }).await?;
         Ok(Taken::Accepted)
+    }
+
+    /// What a sender asks for by List-Unsubscribe, or takes back.
+    async fn grant(
+        &self,
+        wish: Wish,
+        arrived: &Arrived,
+        letter: &Letter,
+        identity: Identity,
+        place: (String, Trust),
+        mut notes: Vec<Note>,
+    ) -> Result<Taken, Trouble> {
+        let is_silent = wish == Wish::Silence;
+        tracing::info!(sender = identity.sender, is_silent, "a sender subscribes or unsubscribes");
+        notes.push(self.notes.write(SILENT, &identity.sender, &is_silent));
+        let told = if is_silent { self.words.unsubscribed } else { self.words.subscribed }.to_owned();
+        self.answer(arrived, letter, identity, place, told, Alongside { notes, ..Alongside::default() }).await
     }
 
     /// One more mail of `sender` in the thread `root`: what is to be noted of it, unless the limit is reached.

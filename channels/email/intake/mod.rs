@@ -8,6 +8,7 @@ mod hours;
 mod identity;
 mod notes;
 mod replying;
+mod wishes;
 
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,8 @@ pub const SENDER: &str = "sender";
 pub const HOURLY: &str = "hourly";
 /// Sender -> that he was refused.
 pub const REFUSED: &str = "refused";
+/// Sender -> whether he wants no answers.
+pub const SILENT: &str = "silent";
 /// A mail (the hash of its header) -> how often it failed.
 pub const FAILED: &str = "failed";
 

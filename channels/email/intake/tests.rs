@@ -207,6 +207,30 @@ async fn what_nobody_wants_is_passed_over() {
 }
 
 #[tokio::test]
+async fn who_unsubscribes_is_left_alone_until_he_subscribes() {
+    let post = Post::new(|_| {});
+    let ann = "ann@example.org";
+    let Words { unsubscribed, subscribed, .. } = Words::ENGLISH;
+    let mut id = 0;
+    for (from, subject, text, taken, said) in [
+        (ann, "Lunch", "Hello", Taken::Accepted, None),
+        (ann, "unsubscribe", "", Taken::PassedOver, Some(unsubscribed)),
+        (ann, "unsubscribe", "", Taken::PassedOver, None),
+        (ann, "Re: Lunch", "And?", Taken::PassedOver, None),
+        ("bob@example.org", "Lunch", "Hello", Taken::Accepted, None),
+        (ann, "subscribe", "", Taken::PassedOver, Some(subscribed)),
+        (ann, "Re: Lunch", "And?", Taken::Accepted, None),
+        // Nothing to take back: a mail as any other.
+        (ann, "subscribe", "", Taken::Accepted, None),
+    ] {
+        id += 1;
+        let lines = format!("Message-ID: <{id}@example.org>\r\nSubject: {subject}\r\n");
+        assert_eq!(post.take(from, &lines, text).await, Ok(taken), "{subject} {text}");
+        assert_eq!(post.replies(), said.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{subject} {text}");
+    }
+}
+
+#[tokio::test]
 async fn strangers_are_refused_once_a_day() {
     let post = Post::new(|config| config.strangers = Strangers::Refuse);
     let refused = Words::ENGLISH.refused.to_owned();

@@ -5,11 +5,12 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::{CertificateError, ClientConfig};
+use rustls::ClientConfig;
 
 use super::trouble::{Trouble, shown};
 use super::wire::{Closer, Limit, Stream};
 use crate::email::account::Server;
+use crate::email::certificate::fault_in_words;
 use crate::email::config::Tls;
 
 /// How long one address is tried.
@@ -114,7 +115,7 @@ fn secure(stream: &Stream, server: &Server, config: Arc<ClientConfig>) -> Result
     stream.secure(&server.host, config).map_err(|error| {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match inner {
-            Some(rustls::Error::InvalidCertificate(fault)) => Trouble::Lost(certificate(fault, &server.host)),
+            Some(rustls::Error::InvalidCertificate(fault)) => Trouble::Lost(fault_in_words(fault, &server.host)),
             Some(rustls::Error::InvalidMessage(_)) => Trouble::Lost(
                 "the server speaks no TLS on this port; port 993 wants imap_tls = \"implicit\", port 143 \"starttls\""
                     .to_owned(),
@@ -123,21 +124,6 @@ fn secure(stream: &Stream, server: &Server, config: Arc<ClientConfig>) -> Result
             _ => Trouble::Lost(format!("no TLS: {error}")),
         }
     })
-}
-
-fn certificate(fault: &CertificateError, host: &str) -> String {
-    let what = match fault {
-        CertificateError::UnknownIssuer => {
-            "is signed by nobody that this system trusts; if it is your own authority's, name that in ca_file"
-                .to_owned()
-        }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "has expired".to_owned(),
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            format!("is not for the name {host}")
-        }
-        other => format!("is not to be trusted: {other}"),
-    };
-    format!("the server's certificate {what}")
 }
 
 pub fn lost(error: &io::Error) -> Trouble {

@@ -7,6 +7,7 @@ use lettre::transport::smtp::Error;
 
 use super::address::one_line;
 use crate::channel::SendError;
+use crate::email::certificate::fault_in_words;
 
 /// How much of a server's words is kept, in characters.
 const MAX_WORDS: usize = 300;
@@ -74,7 +75,8 @@ impl Failure {
     }
 
     pub fn of_io(stage: Stage, error: &io::Error) -> Self {
-        Self::new(stage, Outcome::Later, format!("{}: {error}", doing(stage)))
+        let words = certificate(error).unwrap_or_else(|| error.to_string());
+        Self::new(stage, Outcome::Later, format!("{}: {words}", doing(stage)))
     }
 
     /// Nothing came within a time. `is_data_ended`: the whole mail had been written.
@@ -144,4 +146,13 @@ fn words(error: &Error) -> String {
     let words = one_line(&words.unwrap_or_else(|| error.to_string()));
     let words = if words == "incomplete response" { "the connection was closed".to_owned() } else { words };
     words.chars().take(MAX_WORDS).collect()
+}
+
+/// What is wrong with the server's certificate, if that is the cause.
+fn certificate(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    if let Some(rustls::Error::InvalidCertificate(fault)) = cause.downcast_ref::<rustls::Error>() {
+        return Some(fault_in_words(fault, "that it was reached by"));
+    }
+    // An IO error hides what it carries from the chain of sources.
+    certificate(cause.downcast_ref::<io::Error>()?.get_ref()?)
 }
