@@ -13,6 +13,8 @@ pub const NOTE_AGES: &[(&str, Duration)] = &[
     ("root", THREAD),
     ("thread", THREAD),
     ("people", THREAD),
+    // Whether it may be marked as read.
+    ("spot", THREAD),
     // By subject alone a thread is found for thirty days.
     ("subject", Duration::from_secs(31 * 86_400)),
     // What is counted, it is counted by the hour and the day.

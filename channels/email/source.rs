@@ -44,6 +44,6 @@ pub trait Intake: Send + Sync {
     /// Nothing was kept: the same mail is to be offered again, later.
     async fn take(&self, mail: RawMail) -> Result<Taken, Refusal>;
 
-    /// Whether the mail with this header was accepted before, wherever it lay then.
-    async fn knows(&self, header: &[u8]) -> Result<bool, Refusal>;
+    /// What became of the mail with this header, wherever it lay then; `None` when it is new.
+    async fn known(&self, header: &[u8]) -> Result<Option<Taken>, Refusal>;
 }

@@ -15,7 +15,7 @@ use super::content::{Shown, about, content, size, subject_alone};
 use super::failing::{Trouble, said};
 use super::hours::{Hours, Room};
 use super::identity::{Identity, code, header_of, identity, key_of};
-use super::notes::{HOURLY, Notes, REFUSED, SENDER, SILENT, THREAD};
+use super::notes::{HOURLY, Notes, REFUSED, SENDER, SILENT, SPOT, THREAD};
 use super::replying::answering;
 use super::wishes::Wish;
 use crate::email::config::EmailConfig;
@@ -109,10 +109,10 @@ impl MailIntake {
         let (raw, letter) = reading.await.map_err(|error| Trouble::Failed(format!("reading it failed: {error}")))?;
         let identity = identity(&letter, &arrived.key);
         if let Some(identity) = &identity
-            && self.is_known(identity).await?
+            && let Some(taken) = self.was_taken(identity).await?
         {
-            self.pass(arrived, "it was accepted before").await?;
-            return Ok(Taken::Accepted);
+            self.pass(arrived, "it was taken before").await?;
+            return Ok(taken);
         }
         let verdict = self.judge.judge(&raw, &letter, arrived.received_at).await;
         drop(raw);
@@ -132,7 +132,7 @@ impl MailIntake {
         let limit = size(self.max_size);
         let reason = format!("it is larger than {limit}");
         let Some(identity) = identity(&letter, &arrived.key) else { return self.pass(arrived, &reason).await };
-        if self.is_known(&identity).await? {
+        if self.was_taken(&identity).await?.is_some() {
             return self.pass(arrived, "it was answered before").await;
         }
         match self.judge.judge_header(&letter) {
@@ -303,6 +303,7 @@ impl MailIntake {
         reply: String,
         mut alongside: Alongside,
     ) -> Result<Taken, Trouble> {
+        alongside.notes.push(self.notes.write(SPOT, hash(&[&identity.external_id]), &true));
         let mut message = self.message(arrived, identity, &root, trust, subject_alone(letter));
         answering(letter, self.own.as_ref(), self.quote).put(&mut message.metadata);
         alongside.cursor = Some(arrived.cursor.clone());
@@ -364,8 +365,14 @@ impl MailIntake {
         all.filter(|address| !is_own(address)).map(|address| address.as_str().to_owned()).take(50).collect()
     }
 
-    async fn is_known(&self, identity: &Identity) -> Result<bool, Refusal> {
-        Ok(self.inbox().state(&self.notes.channel, &identity.external_id).await?.is_some())
+    /// What became of a mail; `None` when it is new. One that was answered on the spot stays as it lies, now as then.
+    async fn was_taken(&self, identity: &Identity) -> Result<Option<Taken>, Refusal> {
+        let id = &identity.external_id;
+        if self.inbox().state(&self.notes.channel, id).await?.is_none() {
+            return Ok(None);
+        }
+        let on_the_spot = self.notes.read::<bool>(SPOT, &hash(&[id])).await?.is_some();
+        Ok(Some(if on_the_spot { Taken::PassedOver } else { Taken::Accepted }))
     }
 
     async fn pass(&self, arrived: &Arrived, reason: &str) -> Result<Taken, Trouble> {
@@ -416,12 +423,12 @@ impl Intake for MailIntake {
         }
     }
 
-    async fn knows(&self, header: &[u8]) -> Result<bool, Refusal> {
+    async fn known(&self, header: &[u8]) -> Result<Option<Taken>, Refusal> {
         let header = header_of(header);
         let letter = read(header, &ReadLimits::default());
         match identity(&letter, &key_of(header)) {
-            Some(identity) => self.is_known(&identity).await,
-            None => Ok(false),
+            Some(identity) => self.was_taken(&identity).await,
+            None => Ok(None),
         }
     }
 }

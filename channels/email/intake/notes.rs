@@ -29,6 +29,8 @@ pub const HOURLY: &str = "hourly";
 pub const REFUSED: &str = "refused";
 /// Sender -> whether he wants no answers.
 pub const SILENT: &str = "silent";
+/// A mail (the hash of its id in the inbox) that was answered on the spot.
+pub const SPOT: &str = "spot";
 /// A mail (the hash of its header) -> how often it failed.
 pub const FAILED: &str = "failed";
 

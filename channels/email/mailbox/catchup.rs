@@ -6,6 +6,7 @@ use super::link::{About, Link, Opened};
 use super::reader::{Place, Reader};
 use super::trouble::Trouble;
 use crate::email::config::Done;
+use crate::email::source::Taken;
 use crate::inbox::{Alongside, Note, Refusal};
 
 /// The mails just below the cursor that are looked at after a restart. One at a time is accepted and then marked, so it is
@@ -126,9 +127,9 @@ impl Reader {
                 Ok(None) | Err(Trouble::Denied(_)) => continue,
                 Err(trouble) => return Err(trouble),
             };
-            match self.knows(&header) {
-                Ok(true) => self.mark(link, uid)?,
-                Ok(false) => {}
+            match self.known(&header) {
+                Ok(Some(Taken::Accepted)) => self.mark(link, uid)?,
+                Ok(Some(Taken::PassedOver) | None) => {}
                 Err(refusal) => {
                     tracing::warn!(mailbox = %self.settings.mailbox, "mails could not be looked up, and not marked: {refusal}");
                     return Ok(());

@@ -180,9 +180,10 @@ impl Reader {
                 return Ok(Step::Done);
             }
             let Some(header) = link.header(uid)? else { return gone(link, uid) };
-            match self.knows(&header) {
-                Ok(true) => return self.mark(link, uid).map(|()| Step::Done),
-                Ok(false) => {}
+            match self.known(&header) {
+                Ok(Some(Taken::Accepted)) => return self.mark(link, uid).map(|()| Step::Done),
+                Ok(Some(Taken::PassedOver)) => return Ok(Step::Done),
+                Ok(None) => {}
                 Err(refusal) => return Ok(self.refused(&refusal, backoff)),
             }
         }
@@ -213,8 +214,8 @@ impl Reader {
         Ok(link.header(uid)?.map(|header| RawContent::TooLarge { size, header }))
     }
 
-    pub fn knows(&self, header: &[u8]) -> Result<bool, Refusal> {
-        self.rest.handle.block_on(self.intake.knows(header))
+    pub fn known(&self, header: &[u8]) -> Result<Option<Taken>, Refusal> {
+        self.rest.handle.block_on(self.intake.known(header))
     }
 
     /// It was not taken: it is offered again, later.

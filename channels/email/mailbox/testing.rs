@@ -290,8 +290,8 @@ impl Intake for Taker {
         Ok(if is_ours { Taken::Accepted } else { Taken::PassedOver })
     }
 
-    async fn knows(&self, header: &[u8]) -> Result<bool, Refusal> {
-        Ok(self.known.lock().unwrap().contains(&message_id(header)))
+    async fn known(&self, header: &[u8]) -> Result<Option<Taken>, Refusal> {
+        Ok(self.known.lock().unwrap().contains(&message_id(header)).then_some(Taken::Accepted))
     }
 }
 
