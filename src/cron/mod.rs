@@ -5,12 +5,24 @@ mod config;
 
 mod schedule;
 
+mod asked;
+mod desk;
 mod ended;
+mod file;
 mod job;
 mod jobs;
+mod terms;
+mod tool;
+mod words;
 
+pub use asked::{AskedJob, Place};
 pub use config::CronConfig;
+pub use desk::Desk;
 pub use ended::ended;
 pub use job::{Deliver, Job, JobBody, Maker, Misfire, Target, Task};
 pub use jobs::{JobError, NewJob, Scope, Settings, add, find, list, remove, set_enabled};
+pub use file::{Imported, export, import};
 pub use schedule::{Language, Schedule, ScheduleError};
+pub use terms::Terms;
+pub use tool::CronTool;
+pub use words::lines;
