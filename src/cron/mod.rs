@@ -6,11 +6,15 @@ mod config;
 mod schedule;
 
 mod ended;
+mod history;
 mod job;
 mod jobs;
+mod rules;
 
 pub use config::CronConfig;
 pub use ended::ended;
+pub use history::{delivery, outcome};
 pub use job::{Deliver, Job, JobBody, Maker, Misfire, Target, Task};
+pub use rules::{CronHandle, Rules, Words};
 pub use jobs::{JobError, NewJob, Scope, Settings, add, find, list, remove, set_enabled};
 pub use schedule::{Language, Schedule, ScheduleError};
