@@ -59,7 +59,6 @@ impl JobChange {
     }
 }
 
-/// Below a word of its own, so that a job may be called `export`.
 fn one(job: &str, then: &str) -> String {
     format!("/api/cron/{}{then}", escape(job))
 }

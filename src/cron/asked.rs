@@ -73,7 +73,7 @@ impl AskedJob {
     /// # Errors
     /// What is wrong and what would be right.
     pub fn plan(self, place: &Place, terms: &Terms, now: Timestamp) -> Result<NewJob, JobError> {
-        let asked = self.trimmed();
+        let (asked, now) = (self.trimmed(), to_millisecond(now));
         let task = asked.task()?;
         let schedule = asked.schedule(terms, now)?;
         let target = asked.target(place, terms)?;
@@ -163,7 +163,11 @@ impl AskedJob {
             }
             _ => return wrong("at, every and a cron expression: give exactly one of them".to_owned()),
         };
-        schedule.map_err(|ScheduleError(words)| JobError::Wrong(words))
+        match schedule {
+            Ok(Schedule::At { at }) => Ok(Schedule::At { at: to_millisecond(at) }),
+            Ok(schedule) => Ok(schedule),
+            Err(ScheduleError(words)) => wrong(words),
+        }
     }
 
     fn target(&self, place: &Place, terms: &Terms) -> Result<Target, JobError> {
@@ -208,6 +212,11 @@ fn wrong<T>(words: String) -> Result<T, JobError> {
     Err(JobError::Wrong(words))
 }
 
+/// Without what the store and `cron.json` do not keep.
+fn to_millisecond(at: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)
+}
+
 fn is_no_key(text: &str) -> bool {
     text.chars().count() > MAX_KEY || text.contains(char::is_control)
 }
@@ -215,10 +224,10 @@ fn is_no_key(text: &str) -> bool {
 /// It may lie behind us: slots count from it both ways.
 fn anchor(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
     if let Ok(anchor) = words.parse() {
-        return Ok(anchor);
+        return Ok(to_millisecond(anchor));
     }
     match Schedule::at(words, now, zone) {
-        Ok(Schedule::At { at }) => Ok(at),
+        Ok(Schedule::At { at }) => Ok(to_millisecond(at)),
         Ok(_) => wrong(format!("anchor: {words:?} is no time")),
         Err(ScheduleError(error)) => wrong(format!("anchor: {error}")),
     }

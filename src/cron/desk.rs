@@ -1,10 +1,6 @@
 //! Where jobs are made and changed while a gateway runs.
 
-use std::sync::Arc;
-
-use tokio::sync::Notify;
-
-use super::Terms;
+use super::{CronHandle, Terms};
 use crate::live::Live;
 use crate::store::Store;
 
@@ -12,17 +8,16 @@ use crate::store::Store;
 pub struct Desk {
     pub store: Store,
     pub terms: Live<Terms>,
-    /// Told when jobs have changed.
-    changed: Arc<Notify>,
+    service: CronHandle,
 }
 
 impl Desk {
-    pub fn new(store: Store, terms: Terms, changed: Arc<Notify>) -> Self {
-        Self { store, terms: Live::new(terms), changed }
+    pub fn new(store: Store, terms: Terms, service: CronHandle) -> Self {
+        Self { store, terms: Live::new(terms), service }
     }
 
-    /// The service looks for what is due next.
+    /// Jobs have changed: the service looks for what is due next.
     pub fn wake(&self) {
-        self.changed.notify_one();
+        self.service.wake();
     }
 }
