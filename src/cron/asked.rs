@@ -5,10 +5,10 @@ use daoyou_channels::{SessionKey, Trust};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use super::terms::zone_name;
-use super::{Deliver, JobBody, JobError, Maker, Misfire, NewJob, Terms, Schedule, ScheduleError, Target, Task};
+use super::{Deliver, JobBody, JobError, Maker, Misfire, NewJob, Schedule, ScheduleError, Target, Task, Terms};
 
 /// The longest prompt or message, in characters.
 const MAX_TASK: usize = 32_000;
@@ -68,6 +68,14 @@ impl Target {
 }
 
 impl AskedJob {
+    /// Reads it as JSON.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn read(value: &Value) -> Result<Self, JobError> {
+        Self::deserialize(value).map_err(|error| JobError::Wrong(format!("this is no job: {error}")))
+    }
+
     /// What is to be made of it.
     ///
     /// # Errors
@@ -129,14 +137,16 @@ impl AskedJob {
         let task = match (&self.prompt, &self.message) {
             (Some(prompt), None) => Task::Prompt(prompt.clone()),
             (None, Some(message)) => Task::Message(message.clone()),
-            (None, None) => return wrong("say what it does: a prompt, which the agent answers, or a message".to_owned()),
+            (None, None) => {
+                return wrong("say what it does: a prompt, which the agent answers, or a message".to_owned());
+            }
             (Some(_), Some(_)) => return wrong("a prompt and a message are given; give one of them".to_owned()),
         };
         let (Task::Prompt(text) | Task::Message(text)) = &task;
         match text.chars().count() {
-            count if count > MAX_TASK => {
-                wrong(format!("its text has {count} characters; at most {MAX_TASK} are allowed: put the rest into a file"))
-            }
+            count if count > MAX_TASK => wrong(format!(
+                "its text has {count} characters; at most {MAX_TASK} are allowed: put the rest into a file"
+            )),
             _ => Ok(task),
         }
     }
@@ -202,7 +212,9 @@ impl AskedJob {
             return wrong("only the owner names another session; \"this\" is the one of this chat".to_owned());
         }
         if is_no_key(key) {
-            return wrong(format!("session: {key:.40?} is no key; one line such as cli:direct, at most {MAX_KEY} characters"));
+            return wrong(format!(
+                "session: {key:.40?} is no key; one line such as cli:direct, at most {MAX_KEY} characters"
+            ));
         }
         Ok(Some(SessionKey::from(key.as_str())))
     }
@@ -268,9 +280,13 @@ mod tests {
 
         let job = plan(json!({"message": "x", "at": "2026-11-21T09:00:00Z", "channel": "cli"}), Trust::Owner).unwrap();
         assert_eq!((job.body.target.session.as_str(), job.body.delete_after_run), ("cli:direct", true));
-        let job = plan(json!({"prompt": "x", "at": "2026-11-21T09:00:00Z", "keep": true, "session": "this"}), Trust::Known);
+        let job =
+            plan(json!({"prompt": "x", "at": "2026-11-21T09:00:00Z", "keep": true, "session": "this"}), Trust::Known);
         let body = job.unwrap().body;
-        assert_eq!((body.session.as_ref().map(SessionKey::as_str), body.delete_after_run), (Some("webhook:in:c"), false));
+        assert_eq!(
+            (body.session.as_ref().map(SessionKey::as_str), body.delete_after_run),
+            (Some("webhook:in:c"), false)
+        );
 
         let job = plan(json!({"prompt": "x", "cron": "0 9 * * *"}), Trust::Owner).unwrap();
         assert!(matches!(job.body.schedule, Schedule::Cron { tz, .. } if tz == "Asia/Shanghai"));
@@ -294,7 +310,11 @@ mod tests {
             (json!({"prompt": "x", "cron": "0 9 * * *", "tz": "Mars/Base"}), Trust::Owner, "no IANA time zone"),
             (json!({"prompt": "x", "cron": "0 9 * * *", "anchor": "now"}), Trust::Owner, "anchor goes with every"),
             (json!({"prompt": "x", "every": "1h", "anchor": "once"}), Trust::Owner, "anchor: "),
-            (json!({"prompt": "x", "every": "1h", "channel": "emial", "chat_id": "a"}), Trust::Owner, "there are cli, webhook:in"),
+            (
+                json!({"prompt": "x", "every": "1h", "channel": "emial", "chat_id": "a"}),
+                Trust::Owner,
+                "there are cli, webhook:in",
+            ),
             (json!({"prompt": "x", "every": "1h", "channel": "email"}), Trust::Owner, "needs a chat"),
             (json!({"prompt": "x", "every": "1h", "chat_id": "other"}), Trust::Known, "only the owner"),
             (json!({"prompt": "x", "every": "1h", "session": "cli:direct"}), Trust::Known, "only the owner"),

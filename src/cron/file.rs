@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use daoyou_channels::SessionKey;
 use daoyou_channels::settings::Span;
-use daoyou_channels::{SessionKey, Trust};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::terms::zone_name;
 use super::{
-    Deliver, Job, JobBody, JobError, Maker, Misfire, NewJob, Place, Schedule, ScheduleError, Scope, Target, Task, Terms, add,
-    list, set_enabled,
+    Deliver, Job, JobBody, JobError, Maker, Misfire, NewJob, Place, Schedule, ScheduleError, Scope, Target, Task,
+    Terms, add, list, set_enabled,
 };
 use crate::store::job_runs::{self, LastRun};
 use crate::store::{Connection, StoreError, jobs};
@@ -80,17 +80,9 @@ struct FileJob {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", rename_all_fields = "camelCase")]
 enum FileSchedule {
-    At {
-        at_ms: i64,
-    },
-    Every {
-        every_ms: u64,
-        anchor_ms: Option<i64>,
-    },
-    Cron {
-        expr: String,
-        tz: Option<String>,
-    },
+    At { at_ms: i64 },
+    Every { every_ms: u64, anchor_ms: Option<i64> },
+    Cron { expr: String, tz: Option<String> },
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -157,7 +149,8 @@ pub fn export(connection: &Connection) -> Result<Value, StoreError> {
         match job {
             Ok(job) => jobs.push(written(&job, job_runs::last_of(connection, &job.row.id)?)),
             Err((row, error)) => {
-                unreadable.push(json!({ "id": row.id, "name": row.name, "error": error.to_string(), "body": row.body }));
+                unreadable
+                    .push(json!({ "id": row.id, "name": row.name, "error": error.to_string(), "body": row.body }));
             }
         }
     }
@@ -204,18 +197,23 @@ fn import_row(connection: &Connection, value: Value, terms: &Terms, now: Timesta
         Some(id) => jobs::find(connection, check_id(id)?)?,
         None => None,
     };
-    let here = here.map(Job::read).transpose().map_err(|_| JobError::Wrong("its id is that of a job here that cannot be read".to_owned()))?;
+    let here = here
+        .map(Job::read)
+        .transpose()
+        .map_err(|_| JobError::Wrong("its id is that of a job here that cannot be read".to_owned()))?;
     let anchored = (file.created_at_ms, state.next_run_at_ms);
     let schedule = schedule.read(anchored, here.as_ref(), terms, now)?;
+    let (id, name, is_enabled) = (file.id.clone(), file.name.clone().unwrap_or_default(), file.enabled.unwrap_or(true));
     let (body, note) = file.body(schedule, payload, terms)?;
-    let new = NewJob { id: file.id.clone(), name: file.name.clone().unwrap_or_default(), body };
-    let is_enabled = file.enabled.unwrap_or(true);
+    let new = NewJob { id, name, body };
     if let Some(job) = here {
         let same_name = new.name.trim().is_empty() || new.name.trim() == job.row.name;
         if same_name && job.body == new.body && job.row.enabled == is_enabled {
             return Ok(Taken { job, note, is_new: false });
         }
-        return Err(JobError::Wrong("another job has this id; remove that one, or change the id in the file".to_owned()));
+        return Err(JobError::Wrong(
+            "another job has this id; remove that one, or change the id in the file".to_owned(),
+        ));
     }
     let mut job = add(connection, &new, terms.settings, now)?;
     if !is_enabled {
@@ -311,7 +309,8 @@ impl FileJob {
         }
         target.metadata = payload.metadata;
         let is_quiet = payload.deliver == Some(false) && self.deliver.is_none() && matches!(task, Task::Prompt(_));
-        let note = is_quiet.then_some("payload.deliver = false: it is not sent when the answer is NO_REPLY (when_asked)");
+        let note =
+            is_quiet.then_some("payload.deliver = false: it is not sent when the answer is NO_REPLY (when_asked)");
         let deliver = if is_quiet { Deliver::WhenAsked } else { self.deliver.unwrap_or_default() };
         let is_once = matches!(schedule, Schedule::At { .. });
         let body = JobBody {

@@ -9,23 +9,27 @@ mod asked;
 mod desk;
 mod ended;
 mod file;
+#[cfg(test)]
+mod file_tests;
 mod history;
 mod job;
 mod jobs;
 mod rules;
 mod terms;
 mod tool;
+#[cfg(test)]
+mod tool_tests;
 mod words;
 
 pub use asked::{AskedJob, Place};
 pub use config::CronConfig;
 pub use desk::Desk;
 pub use ended::ended;
+pub use file::{Imported, export, import};
 pub use history::{delivery, outcome};
 pub use job::{Deliver, Job, JobBody, Maker, Misfire, Target, Task};
-pub use rules::{CronHandle, Rules, Words};
 pub use jobs::{JobError, NewJob, Scope, Settings, add, find, list, remove, set_enabled};
-pub use file::{Imported, export, import};
+pub use rules::{CronHandle, Rules, Words};
 pub use schedule::{Language, Schedule, ScheduleError};
 pub use terms::Terms;
 pub use tool::CronTool;

@@ -27,7 +27,9 @@ impl Terms {
         match name {
             None => Ok(self.zone.clone()),
             Some(name) => TimeZone::get(name).map_err(|_| {
-                JobError::Wrong(format!("tz: {name:?} is no IANA time zone; they look like Europe/Berlin or Asia/Shanghai"))
+                JobError::Wrong(format!(
+                    "tz: {name:?} is no IANA time zone; they look like Europe/Berlin or Asia/Shanghai"
+                ))
             }),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use daoyou_channels::{SessionKey, Trust};
+use daoyou_channels::SessionKey;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::asked::{AskedJob, Place};
 use super::jobs::{self, id_from};
 use super::words::lines;
-use super::{Deliver, Desk, Job, JobError, Maker, Misfire, NewJob, Terms, Scope, Target};
+use super::{Deliver, Desk, Job, JobError, Maker, Misfire, NewJob, Scope, Target, Terms};
 use crate::bus::Errand;
 use crate::llm::ToolSpec;
 use crate::store::{Connection, StoreError};
@@ -23,6 +23,8 @@ use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolRes
 const NAME: &str = "cron";
 /// Jobs that `list` shows.
 const LISTED: usize = 50;
+/// Jobs that are named where one is not found.
+const NAMED: usize = 10;
 /// What a turn's message says of that turn alone.
 const OF_THE_TURN: [&str; 5] = ["turn", "errand", "told", "model", "pickup"];
 
@@ -195,7 +197,8 @@ fn prepare(
             let Some(next) = job.body.schedule.next_after(now) else {
                 return Err(JobError::Wrong(format!("job {} is never due again; add a new one", job.row.id)));
             };
-            let enabled = Job { row: crate::store::jobs::JobRow { next_at: Some(next.as_millisecond()), ..job.row }, ..job };
+            let enabled =
+                Job { row: crate::store::jobs::JobRow { next_at: Some(next.as_millisecond()), ..job.row }, ..job };
             let next = enabled.next_in_words(terms).unwrap_or_default();
             Ok((format!("Enabled job {}; next: {next}", enabled.row.id), Some(Change::Enable(enabled.row.id))))
         }
@@ -210,12 +213,20 @@ fn prepare(
     }
 }
 
+/// The job that is meant; when there is none, those that there are.
 fn find(connection: &Connection, scope: &Scope, id: &str) -> Result<Job, JobError> {
     let id = id.trim();
-    jobs::find(connection, scope, id).map_err(|error| match error {
-        JobError::NotFound(_) => JobError::Wrong(format!("Job {id} not found; action=list shows those that are there")),
-        other => other,
-    })
+    match jobs::find(connection, scope, id) {
+        Err(JobError::NotFound(_)) => {
+            let jobs = jobs::list(connection, scope)?;
+            let named = jobs.iter().filter_map(|job| job.as_ref().ok()).take(NAMED);
+            let named: Vec<_> = named.map(|job| format!("{} ({})", job.row.id, job.row.name)).collect();
+            let there =
+                if named.is_empty() { "there are none".to_owned() } else { format!("there are {}", named.join(", ")) };
+            Err(JobError::Wrong(format!("Job {id} not found; {there}")))
+        }
+        found => found,
+    }
 }
 
 fn add(

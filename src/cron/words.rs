@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::terms::clock;
-use super::{Job, Language, Terms, Schedule};
-use crate::store::jobs::JobRow;
+use super::{Job, Language, Schedule, Terms};
 use crate::store::StoreError;
+use crate::store::jobs::JobRow;
 
 /// Of a reason, in characters.
 const MAX_REASON: usize = 120;
@@ -50,7 +50,11 @@ fn line(job: &Result<Job, (JobRow, StoreError)>, terms: &Terms) -> String {
         Ok(job) => job,
         Err((row, error)) => {
             let (id, name, error) = (&row.id, &row.name, short(&error.to_string()));
-            return if is_zh { format!("- {id} {name}：无法读取（{error}）") } else { format!("- {id} {name}: unreadable ({error})") };
+            return if is_zh {
+                format!("- {id} {name}：无法读取（{error}）")
+            } else {
+                format!("- {id} {name}: unreadable ({error})")
+            };
         }
     };
     let mut line = format!("- {} {}{}{}", job.row.id, job.row.name, if is_zh { "：" } else { ": " }, job.when(terms));
