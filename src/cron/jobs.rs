@@ -5,7 +5,8 @@ use daoyou_channels::Trust;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{CronConfig, Job, JobBody, Maker, Schedule};
+use super::slots::Slots;
+use super::{CronConfig, Job, JobBody, Maker, Task, prompt};
 use crate::store::{Connection, StoreError, jobs};
 
 /// The characters of an id.
@@ -41,9 +42,7 @@ impl Scope {
     pub fn of(trust: Trust, channel: &str, chat_id: &str) -> Self {
         match trust {
             Trust::Owner => Self::All,
-            Trust::Known | Trust::Untrusted => {
-                Self::Chat { channel: channel.to_owned(), chat_id: chat_id.to_owned() }
-            }
+            Trust::Known | Trust::Untrusted => Self::Chat { channel: channel.to_owned(), chat_id: chat_id.to_owned() },
         }
     }
 
@@ -80,7 +79,7 @@ impl From<&CronConfig> for Settings {
 /// Adds a job.
 ///
 /// # Errors
-/// It is never due, its id is taken, or there are too many.
+/// It is never due, its prompt is no template, its id is taken, or there are too many.
 pub fn add(connection: &Connection, new: &NewJob, settings: Settings, now: Timestamp) -> Result<Job, JobError> {
     if jobs::count(connection)? >= usize::try_from(settings.max_jobs).unwrap_or(usize::MAX) {
         return Err(JobError::Wrong(format!(
@@ -88,8 +87,13 @@ pub fn add(connection: &Connection, new: &NewJob, settings: Settings, now: Times
             settings.max_jobs
         )));
     }
-    let next = next_slot(&new.body.schedule, now)?;
+    if let Task::Prompt(template) = &new.body.task {
+        prompt::check(template).map_err(JobError::Wrong)?;
+    }
     let (id, name) = (new.id.clone().unwrap_or_else(new_id), name_of(new));
+    let slots = Slots { job: &id, schedule: &new.body.schedule, jitter: new.body.jitter };
+    slots.check_jitter(now).map_err(JobError::Wrong)?;
+    let next = next_slot(&slots, now)?;
     let body = serde_json::to_string(&new.body).map_err(StoreError::from)?;
     if !jobs::insert(connection, &id, &name, &body, true, Some(next.as_millisecond()))? {
         return Err(JobError::Wrong(format!("a job with the id {id:?} is there already")));
@@ -117,7 +121,11 @@ pub fn find(connection: &Connection, scope: &Scope, id_or_name: &str) -> Result<
         1 => Ok(Job::read(rows.remove(0))?),
         _ => {
             let ids: Vec<_> = rows.iter().map(|row| row.id.as_str()).collect();
-            Err(JobError::Wrong(format!("{} jobs are called {id_or_name:?}; say which id: {}", ids.len(), ids.join(", "))))
+            Err(JobError::Wrong(format!(
+                "{} jobs are called {id_or_name:?}; say which id: {}",
+                ids.len(),
+                ids.join(", ")
+            )))
         }
     }
 }
@@ -160,13 +168,13 @@ pub fn set_enabled(
     now: Timestamp,
 ) -> Result<Job, JobError> {
     let job = find(connection, scope, id_or_name)?;
-    let next = if enabled { Some(next_slot(&job.body.schedule, now)?.as_millisecond()) } else { None };
+    let next = if enabled { Some(next_slot(&Slots::of(&job), now)?.as_millisecond()) } else { None };
     jobs::set_enabled(connection, &job.row.id, enabled, next, None)?;
     find(connection, &Scope::All, &job.row.id)
 }
 
-fn next_slot(schedule: &Schedule, now: Timestamp) -> Result<Timestamp, JobError> {
-    schedule.next_after(now).ok_or_else(|| JobError::Wrong("it is never due: its time is past".to_owned()))
+fn next_slot(slots: &Slots<'_>, now: Timestamp) -> Result<Timestamp, JobError> {
+    slots.next_after(now).ok_or_else(|| JobError::Wrong("it is never due: its time is past".to_owned()))
 }
 
 fn name_of(new: &NewJob) -> String {
@@ -175,7 +183,7 @@ fn name_of(new: &NewJob) -> String {
     if !named.is_empty() {
         return named.chars().take(MAX_NAME).collect();
     }
-    let (super::Task::Prompt(text) | super::Task::Message(text)) = &new.body.task;
+    let (Task::Prompt(text) | Task::Message(text)) = &new.body.task;
     words(text).chars().take(NAME_OF_TASK).collect()
 }
 

@@ -5,16 +5,25 @@ mod config;
 
 mod schedule;
 
+mod clock;
 mod ended;
+mod firing;
 mod history;
 mod job;
 mod jobs;
+mod misfire;
+mod prompt;
 mod rules;
+mod run_message;
+mod service;
+mod slots;
 
 pub use config::CronConfig;
 pub use ended::ended;
+pub use firing::{Fired, run_now};
 pub use history::{delivery, outcome};
 pub use job::{Deliver, Job, JobBody, Maker, Misfire, Target, Task};
-pub use rules::{CronHandle, Rules, Words};
 pub use jobs::{JobError, NewJob, Scope, Settings, add, find, list, remove, set_enabled};
+pub use rules::{CronHandle, Rules, Words};
 pub use schedule::{Language, Schedule, ScheduleError};
+pub use service::{CronService, note_stop};

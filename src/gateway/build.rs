@@ -19,6 +19,7 @@ use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, Phrases, WaitingRoom
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
+use crate::cron::{CronHandle, CronService};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, GatewayDirectory, Hub, Listening, Server, TokenGate};
 use crate::live::Live;
@@ -51,6 +52,8 @@ pub struct Gateway {
     pub(super) cli: Arc<CliChannel>,
     pub(super) hub: Arc<Hub>,
     pub(super) server: Option<Server>,
+    /// None for a single conversation: what is due is the next gateway's.
+    pub(super) cron: Option<CronService>,
     pub(super) context: ChannelContext,
     pub(super) stop_serving: CancellationToken,
 }
@@ -107,6 +110,8 @@ impl Gateway {
             equipment: equipment.clone(),
         };
         let inspector = RunningInspector::new(home.clone(), &running, live);
+        let cron = || CronService::new(bus.clone(), equipment.rules.clone(), equipment.cron.clone());
+        let cron = (!is_alone).then(cron);
         let stop_serving = CancellationToken::new();
         let hub = Arc::new(Hub {
             inbox: BusInbox(bus.clone()),
@@ -135,6 +140,7 @@ impl Gateway {
             cli,
             hub,
             server,
+            cron,
             context,
             stop_serving,
         })
@@ -250,7 +256,7 @@ async fn build_agent(
         // Whoever sits there is told at once, rather than let wait for somebody who will be gone.
         runner.room = Arc::new(WaitingRoom::closed());
     }
-    let equipment = Equipment::new(config, runner, slash);
+    let equipment = Equipment::new(config, runner, slash, CronHandle::default());
     let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
     Ok((agent, equipment))
 }

@@ -9,11 +9,12 @@ use daoyou_channels::settings::Secret;
 use jiff::tz::TimeZone;
 
 use crate::agent::{
-    FlightRecorder, Gallery, Kept, LaneRunner, Middleware, MiddlewareParts, Orchestrators, Phrases, SlashCommands,
-    SystemPrompt,
+    ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Middleware, MiddlewareParts, Orchestrators, Phrases,
+    SlashCommands, SystemPrompt,
 };
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
 use crate::config::{Config, Loaded};
+use crate::cron::{CronHandle, Rules, Words};
 use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
@@ -31,11 +32,17 @@ pub struct Equipment {
     pub model: Arc<Live<String>>,
     pub store: Arc<Live<StoreConfig>>,
     pub config: Arc<Live<Config>>,
+    /// What holds for jobs.
+    pub rules: Arc<Live<Rules>>,
+    /// Wakes the service that fires jobs.
+    pub cron: CronHandle,
 }
 
 impl Equipment {
-    pub fn new(config: &Config, runner: LaneRunner, slash: Arc<Live<SlashCommands>>) -> Self {
+    pub fn new(config: &Config, runner: LaneRunner, slash: Arc<Live<SlashCommands>>, cron: CronHandle) -> Self {
         Self {
+            rules: Arc::new(Live::new(runner.errands.jobs.clone())),
+            cron,
             models: Arc::new(Live::new(runner.models.clone())),
             runner: Arc::new(Live::new(runner)),
             slash,
@@ -53,7 +60,9 @@ impl Equipment {
         self.store.set(config.store.clone());
         self.config.set(config.clone());
         self.slash.set(runner.slash.clone());
+        self.rules.set(runner.errands.jobs.clone());
         self.runner.set(runner);
+        self.cron.wake();
     }
 }
 
@@ -120,6 +129,7 @@ pub(super) fn lane_runner(
         cancels: Arc::default(),
         room: Arc::default(),
         flight,
+        errands: ErrandRules { jobs: Arc::new(job_rules(config)?) },
     })
 }
 
@@ -161,13 +171,26 @@ fn capacities(config: &Config) -> Capacities {
     }
 }
 
-fn notices(config: &Config) -> Option<Notices> {
+/// How jobs run, and what is said of them.
+fn job_rules(config: &Config) -> anyhow::Result<Rules> {
+    let phrases = Phrases::of(config.agent.locale);
+    let words = Words { paused: phrases.job_paused, failed: phrases.job_failed };
+    let rules = Rules::new(&config.cron, timezone(config)?, words, config.gateway.drain_timeout.0);
+    Ok(Rules { owner: owner_chat(config), ..rules })
+}
+
+/// Channel and chat of `owner.notify`.
+fn owner_chat(config: &Config) -> Option<(String, String)> {
     let (channel, chat_id) = config.owner.notify.split_once(':')?;
     // A webhook's name holds a colon itself: `webhook:NAME:CHAT`.
-    let (channel, chat_id) = match (channel, chat_id.split_once(':')) {
-        ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id),
-        _ => (channel.to_owned(), chat_id),
-    };
+    Some(match (channel, chat_id.split_once(':')) {
+        ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id.to_owned()),
+        _ => (channel.to_owned(), chat_id.to_owned()),
+    })
+}
+
+fn notices(config: &Config) -> Option<Notices> {
+    let (channel, chat_id) = owner_chat(config)?;
     if !runs(config, &channel) {
         tracing::warn!(
             channel,
@@ -176,7 +199,7 @@ fn notices(config: &Config) -> Option<Notices> {
         return None;
     }
     let phrases = Phrases::of(config.agent.locale);
-    Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter: phrases.dead_letter, loss: phrases.loss })
+    Some(Notices { channel, chat_id, dead_letter: phrases.dead_letter, loss: phrases.loss })
 }
 
 /// Whether a channel delivers, as far as the configuration says.
