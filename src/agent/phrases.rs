@@ -63,6 +63,10 @@ pub struct Phrases {
     pub no_jobs: &'static str,
     pub waiting: &'static str,
     pub unavailable: &'static str,
+    /// Name, failures, reason, id.
+    pub job_paused: &'static str,
+    /// Name, reason.
+    pub job_failed: &'static str,
 }
 
 impl Phrases {
@@ -165,6 +169,8 @@ static EN: Phrases = Phrases {
     no_jobs: "There are no reminders and no scheduled prompts.",
     waiting: "The model service cannot be reached at the moment. Your message is kept and will be answered when it is back.",
     unavailable: "The model service could not be reached within {}, so I have set this message aside. The owner can have it answered after all with `daoyou queue retry {}`. ({})",
+    job_paused: "The scheduled job **{}** is paused: {} runs in a row failed, the last one with: {}. `daoyou cron enable {}` runs it again.",
+    job_failed: "The scheduled job **{}** could not run: {}",
 };
 
 static ZH: Phrases = Phrases {
@@ -244,6 +250,8 @@ static ZH: Phrases = Phrases {
     no_jobs: "没有提醒，也没有定时任务。",
     waiting: "暂时无法连接模型服务。您的消息已保存，服务恢复后会立即回答。",
     unavailable: "{} 内一直无法连接模型服务，这条消息已被搁置。所有者可用 `daoyou queue retry {}` 重新处理。（{}）",
+    job_paused: "定时任务 **{}** 已暂停：连续 {} 次运行失败，最近一次的原因：{}。用 `daoyou cron enable {}` 重新启用。",
+    job_failed: "定时任务 **{}** 未能运行：{}",
 };
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use daoyou_channels::Trust;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{CronConfig, Job, JobBody, Maker, Schedule};
+use super::slots::Slots;
+use super::{CronConfig, Job, JobBody, Maker, Task, prompt};
 use crate::store::{Connection, StoreError, jobs};
 
 /// The characters of an id.
@@ -90,7 +91,7 @@ pub fn add(connection: &Connection, new: &NewJob, settings: Settings, now: Times
 /// The job as [`add`] would make it; nothing is written.
 ///
 /// # Errors
-/// It is never due, its id is taken, or there are too many.
+/// It is never due, its prompt is no template, its id is taken, or there are too many.
 pub fn preview(connection: &Connection, new: &NewJob, settings: Settings, now: Timestamp) -> Result<Job, JobError> {
     if jobs::count(connection)? >= usize::try_from(settings.max_jobs).unwrap_or(usize::MAX) {
         return Err(JobError::Wrong(format!(
@@ -98,8 +99,13 @@ pub fn preview(connection: &Connection, new: &NewJob, settings: Settings, now: T
             settings.max_jobs
         )));
     }
-    let next = next_slot(&new.body.schedule, now)?;
+    if let Task::Prompt(template) = &new.body.task {
+        prompt::check(template).map_err(JobError::Wrong)?;
+    }
     let id = new.id.clone().unwrap_or_else(new_id);
+    let slots = Slots { job: &id, schedule: &new.body.schedule, jitter: new.body.jitter };
+    slots.check_jitter(now).map_err(JobError::Wrong)?;
+    let next = next_slot(&slots, now)?;
     if jobs::find(connection, &id)?.is_some() {
         return Err(taken(&id));
     }
@@ -189,13 +195,17 @@ pub fn set_enabled(
     now: Timestamp,
 ) -> Result<Job, JobError> {
     let job = find(connection, scope, id_or_name)?;
-    let next = if enabled { Some(next_slot(&job.body.schedule, now)?.as_millisecond()) } else { None };
+    let next = if enabled { Some(next_slot(&Slots::of(&job), now)?.as_millisecond()) } else { None };
     jobs::set_enabled(connection, &job.row.id, enabled, next, None)?;
     find(connection, &Scope::All, &job.row.id)
 }
 
-fn next_slot(schedule: &Schedule, now: Timestamp) -> Result<Timestamp, JobError> {
-    schedule.next_after(now).ok_or_else(|| JobError::Wrong("it is never due: its time is past".to_owned()))
+/// The first slot after `now`.
+///
+/// # Errors
+/// There is none.
+pub(super) fn next_slot(slots: &Slots<'_>, now: Timestamp) -> Result<Timestamp, JobError> {
+    slots.next_after(now).ok_or_else(|| JobError::Wrong("it is never due: its time is past".to_owned()))
 }
 
 fn name_of(new: &NewJob) -> String {
@@ -204,7 +214,7 @@ fn name_of(new: &NewJob) -> String {
     if !named.is_empty() {
         return named.chars().take(MAX_NAME).collect();
     }
-    let (super::Task::Prompt(text) | super::Task::Message(text)) = &new.body.task;
+    let (Task::Prompt(text) | Task::Message(text)) = &new.body.task;
     words(text).chars().take(NAME_OF_TASK).collect()
 }
 
