@@ -7,10 +7,10 @@ use daoyou_channels::backoff::Backoff;
 use daoyou_channels::{ErrorInfo, SessionKey};
 use uuid::Uuid;
 
+use super::errands::{self, ErrandRules, Followed};
 use super::progress::Progress;
 use super::slash::SessionChange;
 use super::spending::{ModelSpending, Spending};
-use super::errands::{self, Followed};
 use crate::bus::{Errand, MessageBus, OutboundBody, OutboundDraft, RunEnd, Told};
 use crate::crash;
 use crate::llm::ChatMessage;
@@ -53,15 +53,15 @@ pub struct Ending {
 impl Ending {
     /// Writes the end and tells who waits; a store that cannot take it is tried again until it can, and holds the
     /// session's lane meanwhile. Answers whether the session has another message.
-    pub async fn write(self, bus: &Arc<MessageBus>) -> bool {
+    pub async fn write(self, bus: &Arc<MessageBus>, rules: &ErrandRules) -> bool {
         let Some(last) = self.rows.last() else { return false };
         let (session, channel) = (SessionKey::from(last.session.as_str()), last.channel.clone());
         let ids: Vec<Uuid> = self.rows.iter().map(|row| row.id).collect();
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         let begun = Instant::now();
         let Ended { more, is_answered, followed } = loop {
-            let (ending, bus_of_commit) = (self.clone(), bus.clone());
-            let commit = move |connection: &Connection| ending.commit(connection, &bus_of_commit);
+            let (ending, bus_of_commit, rules) = (self.clone(), bus.clone(), rules.clone());
+            let commit = move |connection: &Connection| ending.commit(connection, &bus_of_commit, &rules);
             match bus.store().write(Commit::Synced, commit).await {
                 Ok(ended) => break ended,
                 Err(StoreError::Closed) => return std::future::pending().await,
@@ -92,7 +92,7 @@ impl Ending {
         }
     }
 
-    fn commit(&self, connection: &Connection, bus: &MessageBus) -> Result<Ended, StoreError> {
+    fn commit(&self, connection: &Connection, bus: &MessageBus, rules: &ErrandRules) -> Result<Ended, StoreError> {
         let Some(last) = self.rows.last() else { return Ok(Ended::default()) };
         let mut ended = Ended::default();
         if inbox::finish(connection, self.turn, self.state)? == 0 {
@@ -112,7 +112,7 @@ impl Ending {
             SessionChange::NamePoint { turn, name } => points::set_name(connection, &last.session, *turn, name)?,
             SessionChange::Restore(point) => drop(points::restore(connection, point)?),
         }
-        ended.followed = self.follow(connection, bus, last)?;
+        ended.followed = self.follow(connection, bus, rules, last)?;
         if let Some(reply) = &ended.followed.reply {
             self.reply_draft(last, reply)?.insert(connection)?;
             ended.is_answered = true;
@@ -125,7 +125,13 @@ impl Ending {
     }
 
     /// What is delivered to the chat, and what else follows.
-    fn follow(&self, connection: &Connection, bus: &MessageBus, last: &InboxRow) -> Result<Followed, StoreError> {
+    fn follow(
+        &self,
+        connection: &Connection,
+        bus: &MessageBus,
+        rules: &ErrandRules,
+        last: &InboxRow,
+    ) -> Result<Followed, StoreError> {
         if let Append::Told(_) = self.append {
             return Ok(Followed::default());
         }
@@ -133,7 +139,7 @@ impl Ending {
             return Ok(Followed { reply: Some(self.reply.clone()), ..Followed::default() });
         };
         let end = RunEnd { row: last, turn: self.turn, reply: &self.reply, error: self.error };
-        errands::follow(connection, bus, &errand, &end)
+        errands::follow(connection, bus, rules, &errand, &end)
     }
 
     fn append_messages(
@@ -198,10 +204,8 @@ struct Ended {
 }
 
 fn append_told(connection: &Connection, session: &str, turn: Uuid, told: &Told) -> Result<(), StoreError> {
-    let said = [
-        ChatMessage::User { content: told.note.clone(), images: Vec::new() },
-        ChatMessage::assistant(&told.said),
-    ];
+    let said =
+        [ChatMessage::User { content: told.note.clone(), images: Vec::new() }, ChatMessage::assistant(&told.said)];
     let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
     messages::append(connection, session, turn, said.iter().map(ChatMessage::role).zip(bodies))
 }

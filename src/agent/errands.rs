@@ -1,5 +1,7 @@
 //! What follows from the end of a turn that runs on an errand, written within the commit of that end.
 
+use std::sync::Arc;
+
 use daoyou_channels::SessionKey;
 use uuid::Uuid;
 
@@ -7,6 +9,12 @@ use crate::bus::{Errand, MessageBus, RunEnd, WhatFollows};
 use crate::cron;
 use crate::store::inbox::Inserted;
 use crate::store::{Connection, StoreError};
+
+/// What holds for errands.
+#[derive(Clone, Debug)]
+pub struct ErrandRules {
+    pub jobs: Arc<cron::Rules>,
+}
 
 /// What stands in the store after the commit, and whom the bus is to wake.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,11 +31,17 @@ pub(super) struct Followed {
 pub(super) fn follow(
     connection: &Connection,
     bus: &MessageBus,
+    rules: &ErrandRules,
     errand: &Errand,
     end: &RunEnd<'_>,
 ) -> Result<Followed, StoreError> {
     let WhatFollows { reply, messages, notice } = match errand {
-        Errand::Job(job) => cron::ended(connection, job, end)?,
+        Errand::Job(job) => {
+            if end.error.is_some() {
+                bus.metrics().cron.run_failed();
+            }
+            cron::ended(connection, &rules.jobs, job, end)?
+        }
         Errand::Heartbeat | Errand::SubAgent(_) => {
             WhatFollows { reply: Some(end.reply.to_owned()), ..WhatFollows::default() }
         }

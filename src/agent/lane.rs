@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::context::{self, SystemPrompt};
 use super::conversing::{Conversing, Panicked, Run, Started, TurnEnd};
 use super::ending::{Append, Ending, since};
+use super::errands::ErrandRules;
 use super::error::{ErrorCode, TurnError};
 use super::flight::{FlightRecorder, FlightSlot};
 use super::gallery::Gallery;
@@ -62,6 +63,7 @@ pub struct LaneRunner {
     pub room: Arc<WaitingRoom>,
     pub flight: Arc<FlightRecorder>,
     pub middleware: Arc<Middleware>,
+    pub errands: ErrandRules,
 }
 
 /// How a run of a turn came to its end.
@@ -107,7 +109,7 @@ impl LaneRunner {
             }
         };
         let (outcome, reply_bytes) = (ending.error.unwrap_or("answered"), ending.reply.len());
-        let more = ending.write(&self.bus).await;
+        let more = ending.write(&self.bus, &self.errands).await;
         self.lock_cancels().remove(&turn);
         self.room.leave(turn);
         tracing::info!(%turn, %session, outcome, reply_bytes, "turn ended");
@@ -162,7 +164,9 @@ impl LaneRunner {
             let ending = self.ending(session, started, Ok(Answer { reply: String::new() }), None);
             return Ok(Finish::Ends(Box::new(Ending { append: Append::Told(told), ..ending })));
         }
-        if let Some(command) = Slash::parse(&last.content) {
+        // Nobody gives orders by what daoyou itself asks for.
+        let is_asked = Errand::of(&last.metadata).is_none();
+        if let Some(command) = Slash::parse(&last.content).filter(|_| is_asked) {
             let Answered { reply, change, error } = self.slash.answer(&command, last, &self.config.model).await?;
             let ending = self.ending(session, started, Ok(Answer { reply }), None);
             return Ok(Finish::Ends(Box::new(Ending { append: Append::Nothing, change, error, ..ending })));
@@ -258,7 +262,7 @@ impl LaneRunner {
             change: SessionChange::None,
             model: String::new(),
         };
-        ending.write(&self.bus).await;
+        ending.write(&self.bus, &self.errands).await;
     }
 
     /// Turns that run side by side.
@@ -297,11 +301,7 @@ fn take_rows(
             && (&row.sender, &row.trust, &row.channel, &row.chat_id)
                 == (&first.sender, &first.trust, &first.channel, &first.chat_id)
     };
-    let count = if stands_alone(&first) {
-        1
-    } else {
-        1 + rows.iter().skip(1).take_while(|row| joins(row)).count()
-    };
+    let count = if stands_alone(&first) { 1 } else { 1 + rows.iter().skip(1).take_while(|row| joins(row)).count() };
     rows.truncate(count);
     Ok(rows)
 }

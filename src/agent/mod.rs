@@ -51,6 +51,7 @@ mod slash;
 pub use agent_loop::{AgentLoop, Probe};
 pub use config::{AgentConfig, Locale, Orchestrator, QueueMode};
 pub use context::SystemPrompt;
+pub use errands::ErrandRules;
 pub use error::{ErrorClass, ErrorCode, TurnError};
 pub use flight::FlightRecorder;
 pub use gallery::Gallery;

@@ -13,7 +13,7 @@ use super::error::{ErrorCode, TurnError};
 use super::lane::LaneRunner;
 use super::progress::{Progress, StepBody};
 use super::waiting::Awaited;
-use crate::bus::{OutboundBody, OutboundDraft};
+use crate::bus::{Errand, OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::llm::LlmError;
 use crate::store::inbox::{self, InboxRow, State};
@@ -48,7 +48,7 @@ struct Laid {
     turn: Uuid,
     context: Option<String>,
     /// The step and the notice of a turn that rests for the first time.
-    first: Option<(String, OutboundDraft)>,
+    first: Option<(String, Option<OutboundDraft>)>,
 }
 
 impl LaneRunner {
@@ -78,15 +78,16 @@ impl LaneRunner {
                 Some(_) => None,
                 None => Some((
                     serde_json::to_string(&StepBody::Waiting { since }).map_err(StoreError::from)?,
-                    self.notice(turn, last)?,
+                    // Nobody waits for the answer of an errand.
+                    if Errand::of(&last.metadata).is_some() { None } else { Some(self.notice(turn, last)?) },
                 )),
             },
         };
-        let is_first = laid.first.is_some();
+        let is_told = laid.first.as_ref().is_some_and(|(_, notice)| notice.is_some());
         let look_again = self.lay(laid).await;
         crash::point("waiting_committed", &last.content);
         tracing::warn!(%turn, session = %resting.session, left = %Span(left), error = %outage.error, "no model can be reached; the turn waits");
-        if is_first {
+        if is_told {
             self.bus.outbound_written(&channel, 1);
         }
         let Outage { error: LlmError { retry_after, .. }, providers, mark } = outage;
@@ -146,7 +147,9 @@ impl Laid {
         }
         if let Some((note, notice)) = first {
             turn_steps::append(connection, turn, "note", &note)?;
-            notice.insert(connection)?;
+            if let Some(notice) = notice {
+                notice.insert(connection)?;
+            }
         }
         inbox::rest(connection, turn)?;
         if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == turn.to_string()) {

@@ -250,7 +250,7 @@ pub(super) fn new_row(
     })
 }
 
-fn reply_to(turn: Uuid, message: InboundMessage, content: String) -> OutboundDraft {
+pub(super) fn reply_to(turn: Uuid, message: InboundMessage, content: String) -> OutboundDraft {
     let session = message.session_key();
     OutboundDraft {
         turn,

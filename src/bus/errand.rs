@@ -28,6 +28,11 @@ pub struct JobErrand {
     pub job: String,
     /// The slot, in UTC milliseconds: with `job` it names the run.
     pub due: i64,
+    /// The session of the chat that its answer goes to.
+    pub chat: SessionKey,
+    /// Somebody asked for this run, beside the schedule.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_hand: bool,
 }
 
 /// The task of a sub-agent.
@@ -131,7 +136,12 @@ mod tests {
 
     #[test]
     fn errands_are_read_back_and_what_is_none_is_none() {
-        let errand = Errand::Job(JobErrand { job: "a1b2c3d4".to_owned(), due: 7 });
+        let errand = Errand::Job(JobErrand {
+            job: "a1b2c3d4".to_owned(),
+            due: 7,
+            chat: SessionKey::from("cli:direct"),
+            by_hand: false,
+        });
         let mut metadata = Map::new();
         errand.put(&mut metadata);
         assert_eq!(Errand::of(&serde_json::to_string(&metadata).unwrap()), Some(errand));

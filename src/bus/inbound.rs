@@ -1,10 +1,10 @@
 //! Messages that daoyou itself puts into the inbox: a job that is due, the end of a sub-agent, what a session is to know.
 //! No capacity holds them back: what was accepted once must not be refused halfway.
 
-use daoyou_channels::{InboundMessage, SessionKey};
+use daoyou_channels::{ErrorInfo, InboundMessage, SessionKey};
 use uuid::Uuid;
 
-use super::accept::new_row;
+use super::accept::{new_row, reply_to};
 use super::message_bus::{Inbound, MessageBus};
 use crate::store::inbox::{self, Inserted, State};
 use crate::store::{Connection, StoreError};
@@ -29,6 +29,26 @@ impl InboundDraft {
     pub fn insert(&self, connection: &Connection) -> Result<Inserted, StoreError> {
         let session = self.message.session_key();
         inbox::insert(connection, &new_row(self.id, &self.message, &session, State::Queued)?)
+    }
+
+    /// Puts the row into the inbox as done and `reply`, if any, into the outbox, within the caller's commit: no turn answers it. The
+    /// caller wakes the channel ([`MessageBus::outbound_written`]).
+    pub fn insert_answered(
+        &self,
+        connection: &Connection,
+        reply: Option<String>,
+        error: Option<ErrorInfo>,
+    ) -> Result<Inserted, StoreError> {
+        let session = self.message.session_key();
+        let inserted = inbox::insert(connection, &new_row(self.id, &self.message, &session, State::Done)?)?;
+        if inserted == Inserted::New
+            && let Some(reply) = reply
+        {
+            let mut draft = reply_to(self.id, self.message.clone(), reply);
+            draft.body.error = error;
+            draft.insert(connection)?;
+        }
+        Ok(inserted)
     }
 }
 

@@ -1,17 +1,203 @@
-//! What follows from the end of a job's turn, within the commit of that end.
+//! What follows from the end of a run, within the commit of that end.
 
-use crate::bus::{JobErrand, RunEnd, WhatFollows};
+use daoyou_channels::SessionKey;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::rules::fill;
+use super::run_message::shown;
+use super::{Deliver, Job, Rules, Schedule, Task};
+use crate::bus::{JobErrand, OutboundBody, RunEnd, Told, WhatFollows};
 use crate::store::job_runs::{self, RunOutcome};
-use crate::store::{Connection, StoreError, jobs};
+use crate::store::{Connection, StoreError, jobs, outbox};
 
-/// Writes how the run ended, and answers what is delivered and who is told.
-pub fn ended(connection: &Connection, errand: &JobErrand, run: &RunEnd<'_>) -> Result<WhatFollows, StoreError> {
-    let outcome = if run.error.is_some() { RunOutcome::Error } else { RunOutcome::Ok };
-    job_runs::end(connection, &errand.job, errand.due, outcome, run.error, true)?;
-    if run.error.is_some() {
-        jobs::count_failure(connection, &errand.job)?;
-    } else {
-        jobs::set_result(connection, &errand.job, run.reply)?;
+/// What a model answers that has nothing to tell.
+const NO_REPLY: &str = "NO_REPLY";
+/// What it may stand in.
+const QUOTES: [char; 9] = ['"', '\'', '`', '*', '“', '”', '‘', '’', '「'];
+/// Characters of an answer that are kept for the next run.
+const KEPT: usize = 4_000;
+/// The word for a turn that somebody stopped: no fault of the job.
+const STOPPED: &str = "stopped";
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug)]
+pub struct End<'a> {
+    pub turn: Uuid,
+    /// Where it answers.
+    pub channel: &'a str,
+    pub chat_id: &'a str,
+    /// The session that it ran in.
+    pub session: &'a SessionKey,
+    pub reply: &'a str,
+    /// Why it failed.
+    pub error: Option<&'a str>,
+}
+
+/// Writes how the turn of a run ended, and answers what is delivered and who is told.
+pub fn ended(
+    connection: &Connection,
+    rules: &Rules,
+    errand: &JobErrand,
+    run: &RunEnd<'_>,
+) -> Result<WhatFollows, StoreError> {
+    let session = SessionKey::from(run.row.session.as_str());
+    let end = End {
+        turn: run.turn,
+        channel: &run.row.channel,
+        chat_id: &run.row.chat_id,
+        session: &session,
+        reply: run.reply,
+        error: run.error,
+    };
+    settle(connection, rules, errand, &end)
+}
+
+/// As [`ended`], also for runs that need no turn.
+pub fn settle(
+    connection: &Connection,
+    rules: &Rules,
+    errand: &JobErrand,
+    end: &End<'_>,
+) -> Result<WhatFollows, StoreError> {
+    // It may be gone by now, or nobody can read it any more: then what it answers is delivered as usual.
+    let job = jobs::find(connection, &errand.job)?.and_then(|row| Job::read(row).ok());
+    let mut follows = match end.error {
+        None => went_well(connection, errand, end, job.as_ref())?,
+        Some(error) => failed(connection, rules, errand, end, (job.as_ref(), error))?,
+    };
+    if let Some(told) = told(connection, rules, errand, end, (job.as_ref(), follows.reply.as_deref()))? {
+        follows.messages.push(told.draft(errand.chat.clone()));
     }
-    Ok(WhatFollows { reply: Some(run.reply.to_owned()), ..WhatFollows::default() })
+    Ok(follows)
+}
+
+fn went_well(
+    connection: &Connection,
+    errand: &JobErrand,
+    end: &End<'_>,
+    job: Option<&Job>,
+) -> Result<WhatFollows, StoreError> {
+    let is_message = job.is_some_and(|job| matches!(job.body.task, Task::Message(_)));
+    let has_something = is_message || !is_no_reply(end.reply);
+    let result = kept(end.reply);
+    let is_news = match job {
+        Some(job) if !is_message && job.body.deliver == Deliver::OnChange => job.row.result.as_deref() != Some(result),
+        _ => true,
+    };
+    let sends = has_something && is_news;
+    job_runs::end(connection, &errand.job, errand.due, RunOutcome::Ok, None, sends)?;
+    if let Some(job) = job {
+        if job.body.delete_after_run && !errand.by_hand {
+            jobs::remove(connection, &errand.job)?;
+        } else if has_something {
+            jobs::set_result(connection, &errand.job, result)?;
+        } else {
+            jobs::count_success(connection, &errand.job)?;
+        }
+    }
+    Ok(WhatFollows { reply: sends.then(|| end.reply.to_owned()), ..WhatFollows::default() })
+}
+
+fn failed(
+    connection: &Connection,
+    rules: &Rules,
+    errand: &JobErrand,
+    end: &End<'_>,
+    (job, error): (Option<&Job>, &str),
+) -> Result<WhatFollows, StoreError> {
+    let is_told = job.is_none_or(|job| job.body.deliver == Deliver::Always);
+    let counts = error != STOPPED && !errand.by_hand;
+    let paused = match job.filter(|_| counts) {
+        Some(job) => put_by(connection, rules, job, error)?,
+        None => None,
+    };
+    job_runs::end(connection, &errand.job, errand.due, RunOutcome::Error, Some(error), is_told || paused.is_some())?;
+    let reply = match (&paused, is_told) {
+        (Some(paused), true) => Some(format!("{}\n\n{paused}", end.reply)),
+        (Some(paused), false) => Some(paused.clone()),
+        (None, true) => Some(end.reply.to_owned()),
+        (None, false) => None,
+    };
+    let is_owner = |(channel, chat_id): &(String, String)| channel == end.channel && chat_id == end.chat_id;
+    let notice = paused.filter(|_| !rules.owner.as_ref().is_some_and(is_owner));
+    Ok(WhatFollows { reply, notice, ..WhatFollows::default() })
+}
+
+/// Counts a failure. A job that fails again and again is disabled: then answers what people are told. One that runs once
+/// stays with the reason.
+fn put_by(connection: &Connection, rules: &Rules, job: &Job, error: &str) -> Result<Option<String>, StoreError> {
+    let row = &job.row;
+    let failures = jobs::count_failure(connection, &row.id)?;
+    if matches!(job.body.schedule, Schedule::At { .. }) {
+        jobs::set_enabled(connection, &row.id, false, None, Some(&format!("its run failed: {error}")))?;
+        return Ok(None);
+    }
+    if failures < rules.pause_after || !row.enabled {
+        return Ok(None);
+    }
+    let reason = format!("{failures} runs in a row failed, the last with: {error}");
+    jobs::set_enabled(connection, &row.id, false, None, Some(&reason))?;
+    tracing::warn!(job = row.id, name = row.name, failures, error, "a scheduled job is paused");
+    Ok(Some(fill(rules.words.paused, &[&row.name, &failures.to_string(), error, &row.id])))
+}
+
+/// What the chat's session is told of what the run sent there, unless it ran in it.
+fn told(
+    connection: &Connection,
+    rules: &Rules,
+    errand: &JobErrand,
+    end: &End<'_>,
+    (job, reply): (Option<&Job>, Option<&str>),
+) -> Result<Option<Told>, StoreError> {
+    if *end.session == errand.chat {
+        return Ok(None);
+    }
+    let mut said = Vec::new();
+    for row in outbox::of_turn(connection, end.turn)? {
+        if row.slot.starts_with("tool:") && row.channel == end.channel && row.chat_id == end.chat_id {
+            said.push(serde_json::from_str::<OutboundBody>(&row.body)?.content);
+        }
+    }
+    said.extend(reply.map(str::to_owned));
+    if said.is_empty() {
+        return Ok(None);
+    }
+    let name = job.map_or(errand.job.as_str(), |job| &job.row.name);
+    let due = Timestamp::from_millisecond(errand.due).unwrap_or_default();
+    let due = shown(due, &rules.zone);
+    let note = format!("[The scheduled job {name:?} (id {}), due {due}, sent this to the chat:]", errand.job);
+    Ok(Some(Told { note, said: said.join("\n\n") }))
+}
+
+/// Whether a model says that it has nothing to tell.
+fn is_no_reply(reply: &str) -> bool {
+    reply.trim_matches(|c: char| c.is_whitespace() || QUOTES.contains(&c)) == NO_REPLY
+}
+
+/// What of an answer is kept for the next run.
+fn kept(reply: &str) -> &str {
+    let reply = reply.trim();
+    reply.char_indices().nth(KEPT).map_or(reply, |(at, _)| &reply[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_none_is_known() {
+        for (reply, expected) in [
+            ("NO_REPLY", true),
+            (" `NO_REPLY`\n", true),
+            ("\"NO_REPLY\"", true),
+            ("**NO_REPLY**", true),
+            ("no_reply", false),
+            ("NO_REPLY: nothing new", false),
+            ("", false),
+        ] {
+            assert_eq!(is_no_reply(reply), expected, "{reply:?}");
+        }
+        assert_eq!(kept(&"道".repeat(KEPT + 1)).chars().count(), KEPT);
+    }
 }

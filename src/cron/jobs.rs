@@ -5,7 +5,8 @@ use daoyou_channels::Trust;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{CronConfig, Job, JobBody, Maker, Schedule};
+use super::slots::Slots;
+use super::{CronConfig, Job, JobBody, Maker, Task, prompt};
 use crate::store::{Connection, StoreError, jobs};
 
 /// The characters of an id.
@@ -41,9 +42,7 @@ impl Scope {
     pub fn of(trust: Trust, channel: &str, chat_id: &str) -> Self {
         match trust {
             Trust::Owner => Self::All,
-            Trust::Known | Trust::Untrusted => {
-                Self::Chat { channel: channel.to_owned(), chat_id: chat_id.to_owned() }
-            }
+            Trust::Known | Trust::Untrusted => Self::Chat { channel: channel.to_owned(), chat_id: chat_id.to_owned() },
         }
     }
 
@@ -80,21 +79,53 @@ impl From<&CronConfig> for Settings {
 /// Adds a job.
 ///
 /// # Errors
-/// It is never due, its id is taken, or there are too many.
+/// As [`preview`].
 pub fn add(connection: &Connection, new: &NewJob, settings: Settings, now: Timestamp) -> Result<Job, JobError> {
+    let Job { row, .. } = preview(connection, new, settings, now)?;
+    if !jobs::insert(connection, &row.id, &row.name, &row.body, true, row.next_at)? {
+        return Err(taken(&row.id));
+    }
+    find(connection, &Scope::All, &row.id)
+}
+
+/// The job as [`add`] would make it; nothing is written.
+///
+/// # Errors
+/// It is never due, its prompt is no template, its id is taken, or there are too many.
+pub fn preview(connection: &Connection, new: &NewJob, settings: Settings, now: Timestamp) -> Result<Job, JobError> {
     if jobs::count(connection)? >= usize::try_from(settings.max_jobs).unwrap_or(usize::MAX) {
         return Err(JobError::Wrong(format!(
             "there are {} jobs already, as many as cron.max_jobs allows; remove some",
             settings.max_jobs
         )));
     }
-    let next = next_slot(&new.body.schedule, now)?;
-    let (id, name) = (new.id.clone().unwrap_or_else(new_id), name_of(new));
-    let body = serde_json::to_string(&new.body).map_err(StoreError::from)?;
-    if !jobs::insert(connection, &id, &name, &body, true, Some(next.as_millisecond()))? {
-        return Err(JobError::Wrong(format!("a job with the id {id:?} is there already")));
+    if let Task::Prompt(template) = &new.body.task {
+        prompt::check(template).map_err(JobError::Wrong)?;
     }
-    find(connection, &Scope::All, &id)
+    let id = new.id.clone().unwrap_or_else(new_id);
+    let slots = Slots { job: &id, schedule: &new.body.schedule, jitter: new.body.jitter };
+    slots.check_jitter(now).map_err(JobError::Wrong)?;
+    let next = next_slot(&slots, now)?;
+    if jobs::find(connection, &id)?.is_some() {
+        return Err(taken(&id));
+    }
+    let row = jobs::JobRow {
+        id,
+        name: name_of(new),
+        body: serde_json::to_string(&new.body).map_err(StoreError::from)?,
+        enabled: true,
+        next_at: Some(next.as_millisecond()),
+        failures: 0,
+        paused: None,
+        result: None,
+        created_at: now.as_millisecond(),
+        updated_at: now.as_millisecond(),
+    };
+    Ok(Job { row, body: new.body.clone() })
+}
+
+fn taken(id: &str) -> JobError {
+    JobError::Wrong(format!("a job with the id {id:?} is there already"))
 }
 
 /// The job with this id, or the one with this name.
@@ -117,7 +148,11 @@ pub fn find(connection: &Connection, scope: &Scope, id_or_name: &str) -> Result<
         1 => Ok(Job::read(rows.remove(0))?),
         _ => {
             let ids: Vec<_> = rows.iter().map(|row| row.id.as_str()).collect();
-            Err(JobError::Wrong(format!("{} jobs are called {id_or_name:?}; say which id: {}", ids.len(), ids.join(", "))))
+            Err(JobError::Wrong(format!(
+                "{} jobs are called {id_or_name:?}; say which id: {}",
+                ids.len(),
+                ids.join(", ")
+            )))
         }
     }
 }
@@ -160,13 +195,17 @@ pub fn set_enabled(
     now: Timestamp,
 ) -> Result<Job, JobError> {
     let job = find(connection, scope, id_or_name)?;
-    let next = if enabled { Some(next_slot(&job.body.schedule, now)?.as_millisecond()) } else { None };
+    let next = if enabled { Some(next_slot(&Slots::of(&job), now)?.as_millisecond()) } else { None };
     jobs::set_enabled(connection, &job.row.id, enabled, next, None)?;
     find(connection, &Scope::All, &job.row.id)
 }
 
-fn next_slot(schedule: &Schedule, now: Timestamp) -> Result<Timestamp, JobError> {
-    schedule.next_after(now).ok_or_else(|| JobError::Wrong("it is never due: its time is past".to_owned()))
+/// The first slot after `now`.
+///
+/// # Errors
+/// There is none.
+pub(super) fn next_slot(slots: &Slots<'_>, now: Timestamp) -> Result<Timestamp, JobError> {
+    slots.next_after(now).ok_or_else(|| JobError::Wrong("it is never due: its time is past".to_owned()))
 }
 
 fn name_of(new: &NewJob) -> String {
@@ -175,13 +214,22 @@ fn name_of(new: &NewJob) -> String {
     if !named.is_empty() {
         return named.chars().take(MAX_NAME).collect();
     }
-    let (super::Task::Prompt(text) | super::Task::Message(text)) = &new.body.task;
+    let (Task::Prompt(text) | Task::Message(text)) = &new.body.task;
     words(text).chars().take(NAME_OF_TASK).collect()
 }
 
-/// Eight characters, of which two alike are not to be expected among all that a store holds.
 fn new_id() -> String {
-    let mut random = Uuid::new_v4().as_u128();
+    id_of(Uuid::new_v4())
+}
+
+/// The id of the job that a call makes: the same again when the call is repeated.
+pub(super) fn id_from(turn: Uuid, call_id: &str) -> String {
+    id_of(Uuid::new_v5(&turn, call_id.as_bytes()))
+}
+
+/// Eight characters, of which two alike are not to be expected among all that a store holds.
+fn id_of(random: Uuid) -> String {
+    let mut random = random.as_u128();
     let mut id = String::with_capacity(8);
     for _ in 0..8 {
         // The remainder is less than the alphabet is long.

@@ -12,13 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, open_tls};
-use super::equip::{Equipment, build_tools, bus_settings, lane_runner, secrets, slash_commands};
+use super::equip::{Equipment, build_tools, bus_settings, job_rules, job_terms, lane_runner, secrets, slash_commands};
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
 use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, Phrases, WaitingRoom, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
+use crate::cron::{self, CronService};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, GatewayDirectory, Hub, Listening, Server, TokenGate};
 use crate::live::Live;
@@ -51,6 +52,8 @@ pub struct Gateway {
     pub(super) cli: Arc<CliChannel>,
     pub(super) hub: Arc<Hub>,
     pub(super) server: Option<Server>,
+    /// None for a single conversation: what is due is the next gateway's.
+    pub(super) cron: Option<CronService>,
     pub(super) context: ChannelContext,
     pub(super) stop_serving: CancellationToken,
 }
@@ -107,6 +110,8 @@ impl Gateway {
             equipment: equipment.clone(),
         };
         let inspector = RunningInspector::new(home.clone(), &running, live);
+        let cron = || CronService::new(bus.clone(), equipment.rules.clone(), equipment.jobs.service());
+        let cron = (!is_alone).then(cron);
         let stop_serving = CancellationToken::new();
         let hub = Arc::new(Hub {
             inbox: BusInbox(bus.clone()),
@@ -114,6 +119,7 @@ impl Gateway {
             channels: health.clone(),
             cli: cli.clone(),
             directory,
+            jobs: equipment.jobs.clone(),
             inspect: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });
@@ -135,6 +141,7 @@ impl Gateway {
             cli,
             hub,
             server,
+            cron,
             context,
             stop_serving,
         })
@@ -234,10 +241,14 @@ async fn build_agent(
     let config = &loaded.config;
     let metrics = Arc::new(Metrics::default());
     let store = open_store(home, metrics.clone())?;
-    let tools = build_tools(config, workspace, home)?;
-    let current = Arc::new(slash_commands(config, store.clone(), models, tools, workspace, Instant::now())?);
+    let desk =
+        cron::Desk::new(store.clone(), job_terms(config, Arc::new(job_rules(config)?)), cron::CronHandle::default());
+    let desk = Arc::new(desk);
+    let tools = build_tools(config, workspace, home, vec![Arc::new(cron::CronTool::new(desk.clone()))])?;
+    let current = Arc::new(slash_commands(config, desk.clone(), models, tools, workspace, Instant::now())?);
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
+    desk.serve(&bus);
     bus.recount().await?;
     let (flight, waited) = match alone {
         // The gateway's record is for the next gateway.
@@ -250,7 +261,7 @@ async fn build_agent(
         // Whoever sits there is told at once, rather than let wait for somebody who will be gone.
         runner.room = Arc::new(WaitingRoom::closed());
     }
-    let equipment = Equipment::new(config, runner, slash);
+    let equipment = Equipment::new(config, runner, slash, desk);
     let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
     Ok((agent, equipment))
 }

@@ -9,17 +9,18 @@ use daoyou_channels::settings::Secret;
 use jiff::tz::TimeZone;
 
 use crate::agent::{
-    FlightRecorder, Gallery, Kept, LaneRunner, Middleware, MiddlewareParts, Orchestrators, Phrases, SlashCommands,
-    SystemPrompt,
+    ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators,
+    Phrases, SlashCommands, SystemPrompt,
 };
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
 use crate::config::{Config, Loaded};
+use crate::cron::{self, Rules, Words};
 use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
 use crate::llm::{Models, SERVICES};
-use crate::store::{Store, StoreConfig};
-use crate::tools::{self, Executor};
+use crate::store::StoreConfig;
+use crate::tools::{self, Executor, Tool};
 
 /// The parts of a running gateway that a reload replaces.
 #[derive(Clone)]
@@ -31,42 +32,56 @@ pub struct Equipment {
     pub model: Arc<Live<String>>,
     pub store: Arc<Live<StoreConfig>>,
     pub config: Arc<Live<Config>>,
+    /// What holds for jobs.
+    pub rules: Arc<Live<Rules>>,
+    /// Where jobs are made.
+    pub jobs: Arc<cron::Desk>,
 }
 
 impl Equipment {
-    pub fn new(config: &Config, runner: LaneRunner, slash: Arc<Live<SlashCommands>>) -> Self {
+    pub fn new(config: &Config, runner: LaneRunner, slash: Arc<Live<SlashCommands>>, jobs: Arc<cron::Desk>) -> Self {
         Self {
+            rules: Arc::new(Live::new(runner.errands.jobs.clone())),
             models: Arc::new(Live::new(runner.models.clone())),
             runner: Arc::new(Live::new(runner)),
             slash,
             model: Arc::new(Live::new(config.agent.model.clone())),
             store: Arc::new(Live::new(config.store.clone())),
             config: Arc::new(Live::new(config.clone())),
+            jobs,
         }
     }
 
     /// Puts `runner`, and what belongs to it, in the place of the one that runs turns now.
     pub fn replace(&self, config: &Config, runner: LaneRunner) {
+        self.jobs.terms.set(job_terms(config, runner.errands.jobs.clone()));
         runner.bus.reconfigure(bus_settings(config));
         self.models.set(runner.models.clone());
         self.model.set(config.agent.model.clone());
         self.store.set(config.store.clone());
         self.config.set(config.clone());
         self.slash.set(runner.slash.clone());
+        self.rules.set(runner.errands.jobs.clone());
         self.runner.set(runner);
+        self.jobs.wake();
     }
 }
 
-/// The tools over `workspace`.
-pub(super) fn build_tools(config: &Config, workspace: &Path, home: &Home) -> anyhow::Result<Arc<Executor>> {
+/// The tools over `workspace`; `further` ones live with what they work on.
+pub(super) fn build_tools(
+    config: &Config,
+    workspace: &Path,
+    home: &Home,
+    further: Vec<Arc<dyn Tool>>,
+) -> anyhow::Result<Arc<Executor>> {
     // Not the file's path: the program may be replaced on disk while it runs.
     let exe = PathBuf::from("/proc/self/exe");
-    Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe)?))
+    Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe, further)?))
 }
 
 pub(super) fn slash_commands(
     config: &Config,
-    store: Store,
+    jobs: Arc<cron::Desk>,
     models: Arc<Models>,
     tools: Arc<Executor>,
     workspace: &Path,
@@ -76,7 +91,8 @@ pub(super) fn slash_commands(
         phrases: Phrases::of(config.agent.locale),
         models,
         tools,
-        store,
+        store: jobs.store.clone(),
+        jobs,
         timezone: timezone(config)?,
         workspace: workspace.to_owned(),
         started,
@@ -120,6 +136,7 @@ pub(super) fn lane_runner(
         cancels: Arc::default(),
         room: Arc::default(),
         flight,
+        errands: ErrandRules { jobs: Arc::new(job_rules(config)?) },
     })
 }
 
@@ -161,13 +178,26 @@ fn capacities(config: &Config) -> Capacities {
     }
 }
 
-fn notices(config: &Config) -> Option<Notices> {
+/// How jobs run, and what is said of them.
+pub(super) fn job_rules(config: &Config) -> anyhow::Result<Rules> {
+    let phrases = Phrases::of(config.agent.locale);
+    let words = Words { paused: phrases.job_paused, failed: phrases.job_failed };
+    let rules = Rules::new(&config.cron, timezone(config)?, words, config.gateway.drain_timeout.0);
+    Ok(Rules { owner: owner_chat(config), ..rules })
+}
+
+/// Channel and chat of `owner.notify`.
+fn owner_chat(config: &Config) -> Option<(String, String)> {
     let (channel, chat_id) = config.owner.notify.split_once(':')?;
     // A webhook's name holds a colon itself: `webhook:NAME:CHAT`.
-    let (channel, chat_id) = match (channel, chat_id.split_once(':')) {
-        ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id),
-        _ => (channel.to_owned(), chat_id),
-    };
+    Some(match (channel, chat_id.split_once(':')) {
+        ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id.to_owned()),
+        _ => (channel.to_owned(), chat_id.to_owned()),
+    })
+}
+
+fn notices(config: &Config) -> Option<Notices> {
+    let (channel, chat_id) = owner_chat(config)?;
     if !runs(config, &channel) {
         tracing::warn!(
             channel,
@@ -176,7 +206,22 @@ fn notices(config: &Config) -> Option<Notices> {
         return None;
     }
     let phrases = Phrases::of(config.agent.locale);
-    Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter: phrases.dead_letter, loss: phrases.loss })
+    Some(Notices { channel, chat_id, dead_letter: phrases.dead_letter, loss: phrases.loss })
+}
+
+/// By what jobs are made and shown.
+pub(super) fn job_terms(config: &Config, rules: Arc<Rules>) -> cron::Terms {
+    let hooks = config.channels.webhook.keys().map(|name| format!("webhook:{name}"));
+    let channels = ["cli", "email"].map(str::to_owned).into_iter().chain(hooks);
+    cron::Terms {
+        settings: cron::Settings::from(&config.cron),
+        rules,
+        channels: channels.filter(|channel| runs(config, channel)).collect(),
+        language: match config.agent.locale {
+            Locale::En => cron::Language::En,
+            Locale::Zh => cron::Language::Zh,
+        },
+    }
 }
 
 /// Whether a channel delivers, as far as the configuration says.

@@ -12,6 +12,7 @@ use super::reload::Reloader;
 use super::upkeep::Upkeep;
 use super::watchdog::{Parts, Watchdog};
 use super::{Gateway, service};
+use crate::cron;
 use crate::guard;
 use crate::http;
 
@@ -51,6 +52,7 @@ impl Gateway {
         let flush = CancellationToken::new();
         let receiving = self.context.shutdown.clone();
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
+        let jobs = self.cron.take().map(|cron| tokio::spawn(cron.run(receiving.clone())));
         on_ready();
         let watchdog = match daemon {
             Some(daemon) => {
@@ -93,6 +95,9 @@ impl Gateway {
         receiving.cancel();
         stop_turns.cancel();
         ended("the agent loop", agent.await);
+        if let Some(jobs) = jobs {
+            ended("the cron service", jobs.await);
+        }
         self.bus.release_waiters();
         let flush_limit = self.bus.drain_timeout().min(FLUSH_LIMIT);
         say("delivering what is due", flush_limit);
@@ -107,6 +112,9 @@ impl Gateway {
             ended("the HTTP server", server.await);
         }
         drop(watchdog);
+        if is_daemon && let Err(error) = cron::note_stop(self.bus.store()).await {
+            tracing::warn!(%error, "the end of the stop could not be noted");
+        }
         self.bus.store().close().await;
         tracing::info!("stopped");
         Ok(())

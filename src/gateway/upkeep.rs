@@ -31,6 +31,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long it is known what a channel passed over: a mail from a list, a stranger's.
 const SKIPPED: Duration = Duration::from_secs(30 * 86_400);
 
+/// How long the runs of a job are known that is gone.
+const JOB_RUNS: Duration = Duration::from_secs(90 * 86_400);
+
 type Prune = fn(&Connection, i64) -> Result<usize, StoreError>;
 
 /// Looks after a store.
@@ -78,11 +81,12 @@ impl Upkeep {
     async fn prune(&self) {
         let config = self.config.get();
         let retain = &config.retain;
-        let rules: [(&str, Option<Duration>, Prune); 4] = [
+        let rules: [(&str, Option<Duration>, Prune); 5] = [
             ("turns", retain.turns.map(Duration::from), retention::prune_turn_steps),
             ("outbox", retain.outbox.map(Duration::from), retention::prune_outbox),
             ("sessions", retain.sessions.map(Duration::from), retention::prune_sessions),
             ("skipped", Some(SKIPPED), retention::prune_skipped),
+            ("runs of removed jobs", Some(JOB_RUNS), retention::prune_job_runs),
         ];
         for (what, keep, prune) in rules {
             let Some(keep) = keep else { continue };

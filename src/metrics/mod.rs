@@ -6,6 +6,7 @@
 //! has a bound on its values. Recording is a few atomic additions; nobody waits for a scrape.
 
 mod caches;
+mod cron;
 mod family;
 mod http;
 mod messages;
@@ -18,6 +19,7 @@ mod turns;
 mod value;
 
 pub use caches::{CacheCounts, CacheMetrics};
+pub use cron::CronMetrics;
 pub use family::Family;
 pub use http::HttpMetrics;
 pub use messages::{ChannelMetrics, Delivered, MessageMetrics};

@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 
-use super::{CacheMetrics, HttpMetrics, Kind, MessageMetrics, Page, Scraped, StoreMetrics, TurnMetrics, process};
+use super::{
+    CacheMetrics, CronMetrics, HttpMetrics, Kind, MessageMetrics, Page, Scraped, StoreMetrics, TurnMetrics, process,
+};
 
 /// What a gateway counts and measures; one for each gateway, shared by all its parts.
 #[derive(Debug)]
@@ -12,6 +14,7 @@ pub struct Metrics {
     pub store: StoreMetrics,
     pub http: HttpMetrics,
     pub caches: CacheMetrics,
+    pub cron: CronMetrics,
     started: SystemTime,
 }
 
@@ -23,6 +26,7 @@ impl Default for Metrics {
             store: StoreMetrics::default(),
             http: HttpMetrics::default(),
             caches: CacheMetrics::default(),
+            cron: CronMetrics::default(),
             started: SystemTime::now(),
         }
     }
@@ -38,6 +42,7 @@ impl Metrics {
         self.messages.write(&mut page);
         self.turns.write(&mut page);
         self.caches.write(&mut page);
+        self.cron.write(&mut page);
         scraped.write(&mut page);
         self.store.write(&mut page);
         self.http.write(&mut page);

@@ -70,7 +70,7 @@ pub struct RunRow {
 /// Takes a slot; answers whether it was free.
 pub fn insert(connection: &Connection, run: &NewRun<'_>) -> Result<bool, StoreError> {
     let now = now_ms();
-    let ended = (run.turn.is_none()).then_some(now);
+    let ended = (run.outcome != RunOutcome::Started).then_some(now);
     let sql = "INSERT INTO job_runs (job, name, due, at, turn, outcome, reason, ended, sends)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (job, due) DO NOTHING";
     let turn = run.turn.map(|turn| turn.to_string());
@@ -94,6 +94,21 @@ pub fn end(
     Ok(())
 }
 
+/// When the job last ran, whatever came of it.
+pub fn last_run(connection: &Connection, job: &str) -> Result<Option<i64>, StoreError> {
+    let sql =
+        "SELECT at FROM job_runs WHERE job = ? AND outcome IN ('started', 'ok', 'error') ORDER BY due DESC LIMIT 1";
+    Ok(connection.prepare_cached(sql)?.query_row([job], |row| row.get(0)).optional()?)
+}
+
+/// Deletes the runs of a job but the `keep` newest; those that are not done stay.
+pub fn prune(connection: &Connection, job: &str, keep: u32) -> Result<(), StoreError> {
+    let sql = "DELETE FROM job_runs WHERE job = ?1 AND outcome <> 'started'
+               AND due <= (SELECT due FROM job_runs WHERE job = ?1 ORDER BY due DESC LIMIT 1 OFFSET ?2)";
+    connection.prepare_cached(sql)?.execute(params![job, keep])?;
+    Ok(())
+}
+
 /// Whether the slot is taken.
 pub fn is_taken(connection: &Connection, job: &str, due: i64) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM job_runs WHERE job = ? AND due = ?)";
@@ -102,10 +117,25 @@ pub fn is_taken(connection: &Connection, job: &str, due: i64) -> Result<bool, St
 
 /// The message of a run of the job that is not done yet.
 pub fn unfinished(connection: &Connection, job: &str) -> Result<Option<Uuid>, StoreError> {
-    let sql = "SELECT r.turn FROM job_runs r JOIN inbox i ON i.id = r.turn
+    let sql = "SELECT r.turn FROM job_runs r INDEXED BY job_runs_started CROSS JOIN inbox i ON i.id = r.turn
                WHERE r.job = ? AND r.outcome = 'started' AND i.state NOT IN ('done', 'dead') LIMIT 1";
     let turn: Option<String> = connection.prepare_cached(sql)?.query_row([job], |row| row.get(0)).optional()?;
     turn.map(|turn| turn.parse().map_err(StoreError::from)).transpose()
+}
+
+/// How a job ran last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastRun {
+    pub at: i64,
+    pub outcome: String,
+    pub reason: Option<String>,
+}
+
+/// The run of a job's newest slot.
+pub fn last_of(connection: &Connection, job: &str) -> Result<Option<LastRun>, StoreError> {
+    let sql = "SELECT at, outcome, reason FROM job_runs WHERE job = ? ORDER BY due DESC LIMIT 1";
+    let read = |row: &Row<'_>| Ok(LastRun { at: row.get(0)?, outcome: row.get(1)?, reason: row.get(2)? });
+    Ok(connection.prepare_cached(sql)?.query_row([job], read).optional()?)
 }
 
 /// The newest runs of a job, the newest first, also of one that is gone; found by its id or its name.

@@ -48,6 +48,22 @@ pub fn find(connection: &Connection, id: &str) -> Result<Option<JobRow>, StoreEr
     Ok(connection.prepare_cached(&sql)?.query_row([id], read_row).optional()?)
 }
 
+/// How many jobs there are, and how they stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobCounts {
+    pub enabled: u64,
+    pub disabled: u64,
+    /// Of these, those that daoyou disabled or set aside.
+    pub paused: u64,
+}
+
+/// Counts them.
+pub fn counts(connection: &Connection) -> Result<JobCounts, StoreError> {
+    let sql = "SELECT coalesce(sum(enabled), 0), coalesce(sum(NOT enabled), 0), count(paused) FROM jobs";
+    let read = |row: &Row<'_>| Ok(JobCounts { enabled: row.get(0)?, disabled: row.get(1)?, paused: row.get(2)? });
+    Ok(connection.prepare_cached(sql)?.query_row([], read)?)
+}
+
 /// All jobs, those due first at the head, those without a slot at the end.
 pub fn all(connection: &Connection) -> Result<Vec<JobRow>, StoreError> {
     many(connection, "TRUE ORDER BY next_at IS NULL, next_at, id", params![])
@@ -79,6 +95,19 @@ pub fn set_next(connection: &Connection, id: &str, next_at: Option<i64>) -> Resu
     Ok(())
 }
 
+/// Its next slot, unless it has another than `from` by now or is disabled.
+pub fn move_next(connection: &Connection, id: &str, from: Option<i64>, to: i64) -> Result<(), StoreError> {
+    let sql = "UPDATE jobs SET next_at = ?, paused = NULL WHERE id = ? AND next_at IS ? AND enabled = 1";
+    connection.prepare_cached(sql)?.execute(params![to, id, from])?;
+    Ok(())
+}
+
+/// It has no next slot until somebody looks at it, and stays enabled.
+pub fn set_aside(connection: &Connection, id: &str, reason: &str) -> Result<(), StoreError> {
+    connection.prepare_cached("UPDATE jobs SET next_at = NULL, paused = ? WHERE id = ?")?.execute([reason, id])?;
+    Ok(())
+}
+
 /// Enables it, with its next slot, or disables it; its failures are forgotten. Answers whether there is one.
 pub fn set_enabled(
     connection: &Connection,
@@ -98,6 +127,12 @@ pub fn set_result(connection: &Connection, id: &str, result: &str) -> Result<(),
     Ok(())
 }
 
+/// A run went well and answered nothing.
+pub fn count_success(connection: &Connection, id: &str) -> Result<(), StoreError> {
+    connection.prepare_cached("UPDATE jobs SET failures = 0 WHERE id = ? AND failures > 0")?.execute([id])?;
+    Ok(())
+}
+
 /// A run failed; answers how many did in a row.
 pub fn count_failure(connection: &Connection, id: &str) -> Result<u32, StoreError> {
     connection.prepare_cached("UPDATE jobs SET failures = failures + 1 WHERE id = ?")?.execute([id])?;
@@ -111,11 +146,7 @@ pub fn remove(connection: &Connection, id: &str) -> Result<bool, StoreError> {
     Ok(connection.prepare_cached("DELETE FROM jobs WHERE id = ?")?.execute([id])? == 1)
 }
 
-fn many(
-    connection: &Connection,
-    filter: &str,
-    parameters: &[&dyn rusqlite::ToSql],
-) -> Result<Vec<JobRow>, StoreError> {
+fn many(connection: &Connection, filter: &str, parameters: &[&dyn rusqlite::ToSql]) -> Result<Vec<JobRow>, StoreError> {
     let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM jobs WHERE {filter}"))?;
     let rows = statement.query_map(parameters, read_row)?;
     Ok(rows.collect::<Result<_, _>>()?)

@@ -22,6 +22,10 @@ pub const VACUUMED: &str = "vacuumed_at";
 /// When all of the file was last read and held together, UTC milliseconds.
 pub const CHECKED: &str = "checked_at";
 
+/// When the last orderly stop began and ended, UTC milliseconds: what was due meanwhile is put off.
+pub const STOP_BEGAN: &str = "stop_began_at";
+pub const STOP_ENDED: &str = "stop_ended_at";
+
 pub fn get(connection: &Connection, key: &str) -> Result<Option<String>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?")?;
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)

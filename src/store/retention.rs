@@ -29,11 +29,25 @@ pub fn prune_turn_steps(connection: &Connection, before_ms: i64) -> Result<usize
 /// Delivered and given-up outbound messages older than `before_ms`.
 pub fn prune_outbox(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     // The oldest stand first; looking at a few pieces of them is enough, and bounded.
+    const OLD: &str = "SELECT seq FROM (SELECT seq, state, created_at FROM outbox ORDER BY seq LIMIT 8 * ?2)
+        WHERE state IN ('sent', 'unknown', 'dead') AND created_at < ?1 LIMIT ?2";
+    // The history of a job goes on telling what became of its answers.
+    let keep = format!(
+        "UPDATE job_runs SET delivery = o.state FROM outbox o
+         WHERE o.seq IN ({OLD}) AND o.slot = 'reply' AND job_runs.turn = o.turn"
+    );
+    connection.prepare_cached(&keep)?.execute(params![before_ms, PIECE])?;
+    let delete = format!("DELETE FROM outbox WHERE seq IN ({OLD})");
+    Ok(connection.prepare_cached(&delete)?.execute(params![before_ms, PIECE])?)
+}
+
+/// Runs before `before_ms` of jobs that are gone.
+pub fn prune_job_runs(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     Ok(connection
         .prepare_cached(
-            "DELETE FROM outbox WHERE seq IN (
-                SELECT seq FROM (SELECT seq, state, created_at FROM outbox ORDER BY seq LIMIT 8 * ?2)
-                WHERE state IN ('sent', 'unknown', 'dead') AND created_at < ?1 LIMIT ?2)",
+            "DELETE FROM job_runs WHERE seq IN (
+                SELECT r.seq FROM job_runs r LEFT JOIN jobs j ON j.id = r.job
+                WHERE j.id IS NULL AND r.due < ?1 AND r.outcome <> 'started' ORDER BY r.seq LIMIT ?2)",
         )?
         .execute(params![before_ms, PIECE])?)
 }

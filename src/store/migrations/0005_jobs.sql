@@ -42,3 +42,5 @@ CREATE TABLE job_runs (
     UNIQUE (job, due)
 );
 CREATE INDEX job_runs_turn ON job_runs (turn) WHERE turn IS NOT NULL;
+-- Few at any time: those whose turn has not ended.
+CREATE INDEX job_runs_started ON job_runs (job) WHERE outcome = 'started';

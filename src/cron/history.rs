@@ -1,0 +1,77 @@
+//! How a run is told to people: in the words of `daoyou cron history`.
+
+use crate::store::job_runs::RunRow;
+
+/// What became of it: `ok`, `error`, `running`, `skipped` (the run before it was not done) or `missed` (nobody was there).
+pub fn outcome(run: &RunRow) -> &'static str {
+    let has_ended = matches!(run.state.as_deref(), Some("done" | "dead"));
+    match run.outcome.as_str() {
+        "ok" => "ok",
+        "skipped" => "skipped",
+        "missed" => "missed",
+        "started" if !has_ended => "running",
+        _ => "error",
+    }
+}
+
+/// Where its answer is: `sent`; `pending`, on its way; `failed`, tried and not delivered so far, or not known to have
+/// arrived; `dead`, given up; `none`, nothing is to be sent.
+pub fn delivery(run: &RunRow) -> &'static str {
+    if !run.sends || matches!(outcome(run), "skipped" | "missed" | "running") {
+        return "none";
+    }
+    match run.delivery.as_deref() {
+        Some("sent") => "sent",
+        Some("pending") if run.tries == 0 => "pending",
+        Some("sending") if run.tries <= 1 => "pending",
+        Some("pending" | "sending" | "unknown") => "failed",
+        // A row that is gone without a trace was dropped by hand.
+        _ => "dead",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_told_in_one_word_each() {
+        let run = |outcome: &str, state: Option<&str>, sends, delivery: Option<&str>, tries| RunRow {
+            job: "j".to_owned(),
+            name: "n".to_owned(),
+            due: 0,
+            at: 0,
+            ended: None,
+            turn: None,
+            outcome: outcome.to_owned(),
+            reason: None,
+            sends,
+            state: state.map(str::to_owned),
+            delivery: delivery.map(str::to_owned),
+            tries,
+            last_error: None,
+            input_tokens: 0,
+            output_tokens: 0,
+            cost: None,
+            currency: None,
+        };
+        for (given, expected) in [
+            (run("started", Some("queued"), true, None, 0), ("running", "none")),
+            (run("started", Some("waiting"), true, None, 0), ("running", "none")),
+            (run("started", Some("done"), true, None, 0), ("error", "dead")),
+            (run("skipped", None, false, None, 0), ("skipped", "none")),
+            (run("missed", None, false, None, 0), ("missed", "none")),
+            (run("ok", Some("done"), false, None, 0), ("ok", "none")),
+            (run("ok", Some("done"), true, Some("pending"), 0), ("ok", "pending")),
+            (run("ok", Some("done"), true, Some("sending"), 1), ("ok", "pending")),
+            (run("ok", Some("done"), true, Some("pending"), 1), ("ok", "failed")),
+            (run("ok", Some("done"), true, Some("sending"), 2), ("ok", "failed")),
+            (run("ok", Some("done"), true, Some("unknown"), 1), ("ok", "failed")),
+            (run("ok", Some("done"), true, Some("dead"), 7), ("ok", "dead")),
+            (run("ok", Some("done"), true, None, 0), ("ok", "dead")),
+            (run("error", Some("dead"), true, Some("sent"), 1), ("error", "sent")),
+        ] {
+            assert_eq!((outcome(&given), delivery(&given)), expected, "{given:?}");
+        }
+    }
+}

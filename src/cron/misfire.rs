@@ -1,0 +1,199 @@
+//! Which of the slots that have passed are run: pure.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::slots::Slots;
+use super::{Misfire, Schedule};
+
+/// A run that begins within this of its slot is on time.
+pub const ON_TIME: Duration = Duration::from_secs(60);
+
+/// Slots that are counted one by one; of more only the newest are looked at.
+const COUNTED: usize = 1_000;
+
+/// How often a stretch of time is halved or doubled in search of its newest slots.
+const SEARCHES: usize = 80;
+
+/// How a job wants missed slots to be treated.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub misfire: Misfire,
+    /// A slot that is late by more is not made up for.
+    pub stale_after: Duration,
+    pub catch_up: usize,
+    /// In these an orderly stop was under way: what came due is put off, not missed.
+    pub deferred: Option<RangeInclusive<Timestamp>>,
+}
+
+/// What is done about the slots up to now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Those that are run, in order.
+    pub runs: Vec<Timestamp>,
+    /// The newest of those that are not and are put down as missed, in order.
+    pub missed: Vec<Timestamp>,
+    /// How many are not run, together; of very many only that there are at least so many is known.
+    pub passed_over: usize,
+}
+
+/// Looks at the slots from `first`, which is one, up to `now`.
+pub fn decide(slots: &Slots<'_>, first: Timestamp, now: Timestamp, policy: &Policy) -> Decision {
+    let (newest, count) = newest(slots, first, now, policy.catch_up.max(1));
+    let late = |slot: &Timestamp| Duration::try_from(now.duration_since(*slot)).unwrap_or_default();
+    let is_once = matches!(slots.schedule, Schedule::At { .. });
+    let is_deferred = |slot: &Timestamp| policy.deferred.as_ref().is_some_and(|deferred| deferred.contains(slot));
+    let is_on_time = |slot: &Timestamp| late(slot) <= ON_TIME || is_deferred(slot);
+    let is_fresh = |slot: &Timestamp| is_on_time(slot) || is_once || late(slot) <= policy.stale_after;
+    let last = newest.last().copied();
+    let runs: Vec<Timestamp> = match policy.misfire {
+        Misfire::Once => last.into_iter().filter(is_fresh).collect(),
+        // What the stop put off is the earliest.
+        Misfire::Skip => last.into_iter().filter(is_on_time).chain(Some(first).filter(is_deferred)).take(1).collect(),
+        Misfire::All => newest.iter().copied().filter(is_fresh).collect(),
+    };
+    let passed_over = count.saturating_sub(runs.len());
+    // One run stands for all the others.
+    let stands_for_all = policy.misfire == Misfire::Once && !runs.is_empty();
+    let missed =
+        if stands_for_all { Vec::new() } else { newest.into_iter().filter(|slot| !runs.contains(slot)).collect() };
+    Decision { runs, missed, passed_over }
+}
+
+/// The newest `want` slots from `first` up to `now` in order, and how many there are.
+fn newest(slots: &Slots<'_>, first: Timestamp, now: Timestamp, want: usize) -> (Vec<Timestamp>, usize) {
+    let most = COUNTED.max(2 * want);
+    let all = list(slots, Some(first), first, now, most);
+    if all.len() <= most {
+        let count = all.len();
+        return (all[count.saturating_sub(want)..].to_vec(), count);
+    }
+    // Too many to go through. Looked at backwards, in a stretch that holds enough of them and not too many.
+    let whole = u64::try_from(now.duration_since(first).as_millis()).unwrap_or(0);
+    let (mut too_short, mut too_long, mut length) = (0, whole, 1_000);
+    let mut best = Vec::new();
+    for _ in 0..SEARCHES {
+        let from = now.checked_sub(Duration::from_millis(length)).unwrap_or(first).max(first);
+        let found = list(slots, None, from, now, most);
+        if found.len() > most {
+            too_long = length;
+        } else if found.len() >= want {
+            best = found;
+            break;
+        } else {
+            too_short = length;
+            best = found;
+        }
+        if too_long - too_short <= 1 {
+            break;
+        }
+        length = if too_long == whole && too_short.saturating_mul(2) < whole {
+            (too_short * 2).max(length)
+        } else {
+            too_short + (too_long - too_short) / 2
+        };
+    }
+    (best[best.len().saturating_sub(want)..].to_vec(), most)
+}
+
+/// `first`, if given, and the slots after `from` up to `now`; stops behind the first one too many.
+fn list(slots: &Slots<'_>, first: Option<Timestamp>, from: Timestamp, now: Timestamp, most: usize) -> Vec<Timestamp> {
+    let mut found: Vec<_> = first.into_iter().collect();
+    let mut last = from;
+    while found.len() <= most
+        && let Some(next) = slots.next_after(last).filter(|next| *next <= now && *next > last)
+    {
+        found.push(next);
+        last = next;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use daoyou_channels::settings::Span;
+
+    use super::*;
+
+    const HOUR: i64 = 3_600;
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_second(secs).unwrap()
+    }
+
+    fn decided(schedule: &Schedule, first: i64, now: i64, policy: &Policy) -> (Vec<i64>, Vec<i64>, usize) {
+        let slots = Slots { job: "j", schedule, jitter: None };
+        let Decision { runs, missed, passed_over } = decide(&slots, at(first), at(now), policy);
+        let secs = |slots: Vec<Timestamp>| slots.into_iter().map(Timestamp::as_second).collect();
+        (secs(runs), secs(missed), passed_over)
+    }
+
+    fn policy(misfire: Misfire, deferred: Option<(i64, i64)>) -> Policy {
+        let deferred = deferred.map(|(from, to)| at(from)..=at(to));
+        Policy { misfire, stale_after: Duration::from_secs(86_400), catch_up: 2, deferred }
+    }
+
+    #[test]
+    fn missed_slots_are_treated_as_their_job_says() {
+        let hourly = Schedule::Every { every: Span::from_secs(3_600), anchor: at(0) };
+        let once = Schedule::At { at: at(HOUR) };
+        type Told<'a> = (&'a [i64], &'a [i64], usize);
+        #[rustfmt::skip]
+        let table: &[(&str, &Schedule, Misfire, Option<(i64, i64)>, i64, Told<'_>)] = &[
+            // what, schedule, policy, stop under way, now; runs, missed, passed over
+            ("on the dot",          &hourly, Misfire::Skip, None, HOUR,              (&[HOUR], &[], 0)),
+            ("60 s late",           &hourly, Misfire::Skip, None, HOUR + 60,         (&[HOUR], &[], 0)),
+            ("61 s late",           &hourly, Misfire::Skip, None, HOUR + 61,         (&[], &[HOUR], 1)),
+            ("three, once",         &hourly, Misfire::Once, None, 3 * HOUR + 100,    (&[3 * HOUR], &[], 2)),
+            ("three, all",          &hourly, Misfire::All,  None, 3 * HOUR + 100,    (&[2 * HOUR, 3 * HOUR], &[], 1)),
+            ("three, skip",         &hourly, Misfire::Skip, None, 3 * HOUR + 100,    (&[], &[2 * HOUR, 3 * HOUR], 3)),
+            ("three, last on time", &hourly, Misfire::Skip, None, 3 * HOUR + 5,      (&[3 * HOUR], &[2 * HOUR], 2)),
+            ("put off by a stop",   &hourly, Misfire::Skip, Some((HOUR - 9, HOUR + 9)), HOUR + 900, (&[HOUR], &[], 0)),
+            ("put off, two more",   &hourly, Misfire::Skip, Some((HOUR - 9, HOUR + 9)), 3 * HOUR + 900,
+                (&[HOUR], &[2 * HOUR, 3 * HOUR], 2)),
+            ("days late, one time", &once,   Misfire::Once, None, 240 * HOUR,        (&[HOUR], &[], 0)),
+            ("days late, skipped",  &once,   Misfire::Skip, None, 240 * HOUR,        (&[], &[HOUR], 1)),
+        ];
+        for (what, schedule, misfire, deferred, now, expected) in table {
+            let found = decided(schedule, HOUR, *now, &policy(*misfire, *deferred));
+            assert_eq!((&*found.0, &*found.1, found.2), *expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_is_stale_is_missed() {
+        let daily = Schedule::Every { every: Span::from_secs(86_400), anchor: at(0) };
+        for (misfire, late, runs) in
+            [(Misfire::Once, 3_600, 1), (Misfire::Once, 3_601, 0), (Misfire::All, 3_600, 1), (Misfire::All, 3_601, 0)]
+        {
+            let policy = Policy { stale_after: Duration::from_secs(3_600), ..policy(misfire, None) };
+            let (run, missed, passed_over) = decided(&daily, 86_400, 2 * 86_400 + late, &policy);
+            assert_eq!(
+                (run.len(), missed.len() + run.len(), passed_over + run.len()),
+                (
+                    runs,
+                    2 * usize::from(misfire == Misfire::All || runs == 0)
+                        + usize::from(misfire == Misfire::Once && runs == 1),
+                    2
+                ),
+                "{misfire:?} {late}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_year_of_seconds_is_not_gone_through() {
+        let year = 366 * 86_400;
+        for every in [1, 7, 60] {
+            let schedule = Schedule::Every { every: Span::from_secs(every), anchor: at(0) };
+            let every = i64::try_from(every).unwrap();
+            let begun = std::time::Instant::now();
+            let (runs, missed, passed_over) = decided(&schedule, every, year + 100, &policy(Misfire::All, None));
+            let newest = (year + 100) / every * every;
+            assert_eq!((runs, missed), (vec![newest - every, newest], Vec::new()));
+            assert!(passed_over >= COUNTED - 2 && begun.elapsed() < Duration::from_secs(1));
+        }
+    }
+}

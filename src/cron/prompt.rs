@@ -1,0 +1,155 @@
+//! The prompt of a job: a template in small bounds, since it is written by whoever may make jobs.
+
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, context};
+
+/// The longest template, in bytes.
+const MAX_SOURCE: usize = 32 << 10;
+/// The longest text that one makes, in bytes.
+const MAX_OUTPUT: usize = 100 << 10;
+/// Steps that one rendering may take.
+const FUEL: u64 = 50_000;
+/// How deep macros may go.
+const RECURSION: usize = 16;
+/// The names that a template knows.
+const NAMES: [&str; 4] = ["time", "last_run", "last_result", "name"];
+/// Filters and functions that would fill the memory with a large number, or show what is none of the template's business.
+const NO_FILTERS: [&str; 2] = ["format", "indent"];
+const NO_FUNCTIONS: [&str; 1] = ["debug"];
+const TEMPLATE: &str = "prompt";
+
+/// What a template can name; times by the owner's clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    pub time: String,
+    /// Empty before the first run.
+    pub last_run: String,
+    /// Empty before the first run that went well.
+    pub last_result: String,
+    pub name: String,
+}
+
+/// Finds what would fail at each run.
+///
+/// # Errors
+/// What is wrong with it, in words for whoever wrote it.
+pub fn check(source: &str) -> Result<(), String> {
+    let environment = environment(source)?;
+    let template = environment.get_template(TEMPLATE).map_err(|error| describe(&error))?;
+    let known =
+        |name: &String| NAMES.contains(&name.as_str()) || environment.globals().any(|(global, _)| global == name);
+    let mut unknown: Vec<_> = template.undeclared_variables(false).into_iter().filter(|name| !known(name)).collect();
+    unknown.sort();
+    if let Some(name) = unknown.first() {
+        return Err(format!("the prompt has no name {name:?}; there are {}", NAMES.join(", ")));
+    }
+    render(source, &Names { name: "x".to_owned(), ..Names::default() }).map(drop)
+}
+
+/// What the template makes of `names`.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn render(source: &str, names: &Names) -> Result<String, String> {
+    // Nearly all prompts are plain text.
+    if !source.contains("{{") && !source.contains("{%") && !source.contains("{#") {
+        return if source.len() > MAX_SOURCE { Err(too_long()) } else { Ok(source.to_owned()) };
+    }
+    let Names { time, last_run, last_result, name } = names;
+    let environment = environment(source)?;
+    let mut output = Bounded(Vec::new());
+    let rendered = environment.get_template(TEMPLATE).and_then(|template| {
+        template.render_captured_to(context! { time, last_run, last_result, name }, &mut output).map(drop)
+    });
+    match rendered {
+        Ok(()) => String::from_utf8(output.0).map_err(|_| "the prompt's template made no text".to_owned()),
+        Err(_) if output.0.len() >= MAX_OUTPUT => Err(format!("the prompt makes more than {MAX_OUTPUT} bytes of text")),
+        Err(error) => Err(describe(&error)),
+    }
+}
+
+fn too_long() -> String {
+    format!("the prompt is longer than {MAX_SOURCE} bytes; put what is long into a file of the workspace")
+}
+
+fn environment(source: &str) -> Result<Environment<'static>, String> {
+    if source.len() > MAX_SOURCE {
+        return Err(too_long());
+    }
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_fuel(Some(FUEL));
+    environment.set_recursion_limit(RECURSION);
+    for name in NO_FILTERS {
+        environment.remove_filter(name);
+    }
+    for name in NO_FUNCTIONS {
+        environment.remove_global(name);
+    }
+    environment.add_template_owned(TEMPLATE.to_owned(), source.to_owned()).map_err(|error| describe(&error))?;
+    Ok(environment)
+}
+
+/// The error in one line.
+fn describe(error: &Error) -> String {
+    let words = match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, _) => "it takes too many steps".to_owned(),
+        (ErrorKind::UndefinedError, Some(detail)) => detail.replace(" is undefined", " is missing"),
+        (kind, Some(detail)) => format!("{kind}: {detail}"),
+        (kind, None) => kind.to_string(),
+    };
+    let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
+    format!("the prompt is a template and is wrong{line}: {words}; text with {{{{ or {{% in it stands in {{% raw %}}")
+}
+
+/// Takes text up to [`MAX_OUTPUT`].
+struct Bounded(Vec<u8>);
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let room = MAX_OUTPUT - self.0.len();
+        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if bytes.len() > room { Err(std::io::ErrorKind::WriteZero.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_filled_in_or_refused_with_a_reason() {
+        let text = |text: &str| text.to_owned();
+        let names =
+            Names { time: text("2026-03-08 09:00"), last_run: text(""), last_result: text("sun"), name: text("w") };
+        for (source, expected) in [
+            ("plain { text }", Ok("plain { text }")),
+            ("/stop", Ok("/stop")),
+            ("{{ name }} at {{ time }}", Ok("w at 2026-03-08 09:00")),
+            ("{% if last_run %}again{% else %}first{% endif %}: {{ last_result | upper }}", Ok("first: SUN")),
+            ("{% raw %}{{ x }}{% endraw %}", Ok("{{ x }}")),
+            ("{{ weather }}", Err("no name \"weather\"")),
+            ("{{ name | nothing }}", Err("nothing")),
+            ("{% if %}", Err("template and is wrong (line 1)")),
+            ("{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}", Err("too many steps")),
+            ("{{ time.x.y }}", Err("template")),
+            ("{{ 'x' * 100000000 }}", Err("")),
+        ] {
+            let made = check(source).and_then(|()| render(source, &names));
+            match (&made, expected) {
+                (Ok(made), Ok(expected)) => assert_eq!(made, expected, "{source}"),
+                (Err(error), Err(part)) => assert!(error.contains(part), "{source}: {error}"),
+                _ => panic!("{source}: {made:?}"),
+            }
+        }
+        let long = "x".repeat(MAX_SOURCE + 1);
+        assert!(check(&long).is_err_and(|error| error.contains("longer than")));
+        let filling = "{% for a in range(4000) %}{{ last_result }}{% endfor %}";
+        let large = Names { last_result: "y".repeat(4_000), ..names };
+        assert!(render(filling, &large).is_err_and(|error| error.contains("more than")), "output is bounded");
+    }
+}

@@ -1,0 +1,80 @@
+//! What holds for all jobs while they run: the settings, and the words of the owner's language.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use tokio::sync::Notify;
+
+use super::CronConfig;
+
+/// What daoyou itself says of jobs in chats; `{}` stands for what is filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// Name, failures in a row, the last one's reason, id.
+    pub paused: &'static str,
+    /// Name, reason.
+    pub failed: &'static str,
+}
+
+/// How jobs run. A reload makes new ones.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    pub enabled: bool,
+    /// How late a missed slot may be that is made up for, unless its job says otherwise.
+    pub stale_after: Duration,
+    /// Missed slots that are made up for at most.
+    pub catch_up: usize,
+    /// Failures in a row after which a job pauses.
+    pub pause_after: u32,
+    /// Runs that are kept of each job.
+    pub keep_runs: u32,
+    /// How long an orderly stop may take: what is due meanwhile is not missed.
+    pub drain_timeout: Duration,
+    /// The owner's.
+    pub zone: TimeZone,
+    pub words: Words,
+    /// Channel and chat where the owner is told.
+    pub owner: Option<(String, String)>,
+}
+
+impl Rules {
+    /// The settings of `config`, with what other areas know.
+    pub fn new(config: &CronConfig, zone: TimeZone, words: Words, drain_timeout: Duration) -> Self {
+        Self {
+            enabled: config.enabled,
+            stale_after: config.stale_after.0,
+            catch_up: usize::try_from(config.catch_up).unwrap_or(usize::MAX),
+            pause_after: config.pause_after,
+            keep_runs: config.keep_runs,
+            drain_timeout,
+            zone,
+            words,
+            owner: None,
+        }
+    }
+}
+
+/// Makes the service look at once. Cheap to copy; wakes nobody where none runs.
+#[derive(Clone, Debug, Default)]
+pub struct CronHandle(pub(super) Arc<Notify>);
+
+impl CronHandle {
+    /// A job was made, changed or removed, or the settings were.
+    pub fn wake(&self) {
+        self.0.notify_one();
+    }
+}
+
+/// Puts `values` where `{}` stands, in order.
+pub(super) fn fill(template: &str, values: &[&str]) -> String {
+    let mut values = values.iter();
+    let mut filled = String::with_capacity(template.len() + 64);
+    for (at, piece) in template.split("{}").enumerate() {
+        if at > 0 {
+            filled.push_str(values.next().copied().unwrap_or_default());
+        }
+        filled.push_str(piece);
+    }
+    filled
+}

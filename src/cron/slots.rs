@@ -1,0 +1,126 @@
+//! The moments at which a job runs: its schedule's, each put off by the job's jitter, which is the same for a slot however
+//! often it is asked for.
+
+use std::hash::Hasher;
+use std::time::Duration;
+
+use daoyou_channels::settings::Span;
+use jiff::Timestamp;
+
+use super::{Job, Schedule};
+
+/// Slots that are looked through for one moment at most.
+const STEPS: usize = 1_000;
+
+/// Slots that a jitter is compared with.
+const LOOKED_AT: usize = 5;
+
+/// When a job runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Slots<'a> {
+    pub job: &'a str,
+    pub schedule: &'a Schedule,
+    pub jitter: Option<Span>,
+}
+
+impl<'a> Slots<'a> {
+    pub fn of(job: &'a Job) -> Self {
+        Self { job: &job.row.id, schedule: &job.body.schedule, jitter: job.body.jitter }
+    }
+
+    /// Whether the jitter leaves each slot before the next one, as far as the first few tell.
+    ///
+    /// # Errors
+    /// What would be right.
+    pub fn check_jitter(&self, now: Timestamp) -> Result<(), String> {
+        let Some(jitter) = self.jitter.filter(|jitter| !jitter.0.is_zero()) else { return Ok(()) };
+        let coming = self.schedule.upcoming(now, LOOKED_AT);
+        let shortest =
+            coming.windows(2).filter_map(|pair| Duration::try_from(pair[1].duration_since(pair[0])).ok()).min();
+        match shortest {
+            Some(shortest) if jitter.0 >= shortest => Err(format!(
+                "a jitter of {jitter} is too long for a job that is due every {}; it must be shorter than that",
+                Span(shortest)
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The first moment after `after`; `None` when there is no more.
+    pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
+        let Some(jitter) = self.jitter.map(|Span(jitter)| jitter).filter(|jitter| !jitter.is_zero()) else {
+            return self.schedule.next_after(after);
+        };
+        // A slot before `after` may have been put off until behind it.
+        let mut slot = self.schedule.next_after(after.checked_sub(jitter).ok()?)?;
+        for _ in 0..STEPS {
+            let following = self.schedule.next_after(slot);
+            let moment = self.put_off(slot, following, jitter);
+            if moment > after {
+                return Some(moment);
+            }
+            slot = following?;
+        }
+        // Slots much closer than the jitter is long: it means nothing there.
+        self.schedule.next_after(after)
+    }
+
+    /// `slot` with its jitter, and before the slot that follows it.
+    fn put_off(&self, slot: Timestamp, following: Option<Timestamp>, jitter: Duration) -> Timestamp {
+        let room = following.map_or(i64::MAX, |following| following.as_millisecond() - slot.as_millisecond());
+        let most = i64::try_from(jitter.as_millis()).unwrap_or(i64::MAX).min(room);
+        let by = if most > 0 { self.random(slot) % most } else { 0 };
+        Timestamp::from_millisecond(slot.as_millisecond().saturating_add(by)).unwrap_or(slot)
+    }
+
+    /// A number, not negative, that depends on the job and the slot alone.
+    fn random(&self, slot: Timestamp) -> i64 {
+        // FNV-1a: the same in each build, unlike the standard library's.
+        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+        hash.write(self.job.as_bytes());
+        hash.write(&slot.as_millisecond().to_le_bytes());
+        i64::try_from(hash.finish() >> 2).unwrap_or(0)
+    }
+}
+
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        // The low bits of FNV are weak; the high ones are folded in.
+        self.0 ^ (self.0 >> 29)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_puts_each_slot_off_and_neither_drops_nor_doubles_one() {
+        let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
+        let schedule = Schedule::Every { every: Span::from_secs(60), anchor: at(0) };
+        for jitter in [0, 1, 30, 59, 60, 3_600] {
+            let slots = Slots { job: "j", schedule: &schedule, jitter: Some(Span::from_secs(jitter)) };
+            let mut moments = vec![slots.next_after(at(0)).unwrap()];
+            for _ in 0..50 {
+                moments.push(slots.next_after(*moments.last().unwrap()).unwrap());
+            }
+            let minutes: Vec<i64> = moments.iter().map(|moment| moment.as_millisecond() / 60_000).collect();
+            let first = minutes[0];
+            assert_eq!(minutes, (first..=first + 50).collect::<Vec<_>>(), "one in each minute with {jitter} s");
+            let late = moments.iter().map(|moment| moment.as_millisecond() % 60_000).max().unwrap();
+            assert!(late < (jitter * 1_000).clamp(1, 60_000) as i64, "{late}");
+            // Asked from anywhere in between, it is the same moment.
+            for pair in moments.windows(2) {
+                assert_eq!(slots.next_after(pair[1].checked_sub(Duration::from_millis(1)).unwrap()), Some(pair[1]));
+            }
+        }
+    }
+}
