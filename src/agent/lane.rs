@@ -297,11 +297,7 @@ fn take_rows(
             && (&row.sender, &row.trust, &row.channel, &row.chat_id)
                 == (&first.sender, &first.trust, &first.channel, &first.chat_id)
     };
-    let count = if stands_alone(&first) {
-        1
-    } else {
-        1 + rows.iter().skip(1).take_while(|row| joins(row)).count()
-    };
+    let count = if stands_alone(&first) { 1 } else { 1 + rows.iter().skip(1).take_while(|row| joins(row)).count() };
     rows.truncate(count);
     Ok(rows)
 }

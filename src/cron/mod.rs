@@ -13,4 +13,4 @@ pub use config::CronConfig;
 pub use ended::ended;
 pub use job::{Deliver, Job, JobBody, Maker, Misfire, Target, Task};
 pub use jobs::{JobError, NewJob, Scope, Settings, add, find, list, remove, set_enabled};
-pub use schedule::{Language, Schedule, ScheduleError};
+pub use schedule::{Language, Schedule, ScheduleError, Slots, time_zone};

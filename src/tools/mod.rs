@@ -31,6 +31,4 @@ pub use parallel::{NodeEnd, OnError, Plan, PlanError, PlanNode, RunNode, run_pla
 pub use registry::{Registry, RegistryError};
 pub use schema::{plain_schema, schema_faults, tool_spec};
 pub use spill::Spill;
-pub use tool::{
-    Access, Effect, OutputLimit, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows,
-};
+pub use tool::{Access, Effect, OutputLimit, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows};
