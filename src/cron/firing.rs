@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::ended::{End, settle};
 use super::misfire::{Decision, ON_TIME, Policy, decide};
 use super::run_message::{self, Slot, Work};
-use super::slots::Slots;
+use super::moments::Moments;
 use super::{Job, JobError, Misfire, Rules};
 use crate::bus::{InboundDraft, MessageBus, WhatFollows};
 use crate::store::inbox::Inserted;
@@ -100,7 +100,7 @@ fn plan_one(
         (Err(error), _) => return Ok(Due::Unreadable { id, reason: unreadable(&error) }),
         (_, None) => return Ok(Due::Unreadable { id, reason: "its next time is none".to_owned() }),
     };
-    let slots = Slots::of(&job);
+    let slots = Moments::of(&job);
     let policy = Policy {
         misfire: job.body.misfire,
         stale_after: job.body.stale_after.map_or(rules.stale_after, |stale_after| stale_after.0),

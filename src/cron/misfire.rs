@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::slots::Slots;
+use super::moments::Moments;
 use super::{Misfire, Schedule};
 
 /// A run that begins within this of its slot is on time.
 pub const ON_TIME: Duration = Duration::from_secs(60);
 
-/// Slots that are counted one by one; of more only the newest are looked at.
+/// Moments that are counted one by one; of more only the newest are looked at.
 const COUNTED: usize = 1_000;
 
 /// How often a stretch of time is halved or doubled in search of its newest slots.
@@ -40,7 +40,7 @@ pub struct Decision {
 }
 
 /// Looks at the slots from `first`, which is one, up to `now`.
-pub fn decide(slots: &Slots<'_>, first: Timestamp, now: Timestamp, policy: &Policy) -> Decision {
+pub fn decide(slots: &Moments<'_>, first: Timestamp, now: Timestamp, policy: &Policy) -> Decision {
     let (newest, count) = newest(slots, first, now, policy.catch_up.max(1));
     let late = |slot: &Timestamp| Duration::try_from(now.duration_since(*slot)).unwrap_or_default();
     let is_once = matches!(slots.schedule, Schedule::At { .. });
@@ -63,7 +63,7 @@ pub fn decide(slots: &Slots<'_>, first: Timestamp, now: Timestamp, policy: &Poli
 }
 
 /// The newest `want` slots from `first` up to `now` in order, and how many there are.
-fn newest(slots: &Slots<'_>, first: Timestamp, now: Timestamp, want: usize) -> (Vec<Timestamp>, usize) {
+fn newest(slots: &Moments<'_>, first: Timestamp, now: Timestamp, want: usize) -> (Vec<Timestamp>, usize) {
     let most = COUNTED.max(2 * want);
     let all = list(slots, Some(first), first, now, most);
     if all.len() <= most {
@@ -99,7 +99,7 @@ fn newest(slots: &Slots<'_>, first: Timestamp, now: Timestamp, want: usize) -> (
 }
 
 /// `first`, if given, and the slots after `from` up to `now`; stops behind the first one too many.
-fn list(slots: &Slots<'_>, first: Option<Timestamp>, from: Timestamp, now: Timestamp, most: usize) -> Vec<Timestamp> {
+fn list(slots: &Moments<'_>, first: Option<Timestamp>, from: Timestamp, now: Timestamp, most: usize) -> Vec<Timestamp> {
     let mut found: Vec<_> = first.into_iter().collect();
     let mut last = from;
     while found.len() <= most
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn decided(schedule: &Schedule, first: i64, now: i64, policy: &Policy) -> (Vec<i64>, Vec<i64>, usize) {
-        let slots = Slots { job: "j", schedule, jitter: None };
+        let slots = Moments { job: "j", schedule, jitter: None };
         let Decision { runs, missed, passed_over } = decide(&slots, at(first), at(now), policy);
         let secs = |slots: Vec<Timestamp>| slots.into_iter().map(Timestamp::as_second).collect();
         (secs(runs), secs(missed), passed_over)

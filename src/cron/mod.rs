@@ -16,7 +16,7 @@ mod prompt;
 mod rules;
 mod run_message;
 mod service;
-mod slots;
+mod moments;
 
 pub use config::CronConfig;
 pub use ended::ended;
@@ -25,5 +25,5 @@ pub use history::{delivery, outcome};
 pub use job::{Deliver, Job, JobBody, Maker, Misfire, Target, Task};
 pub use jobs::{JobError, NewJob, Scope, Settings, add, find, list, remove, set_enabled};
 pub use rules::{CronHandle, Rules, Words};
-pub use schedule::{Language, Schedule, ScheduleError};
+pub use schedule::{Language, Schedule, ScheduleError, Slots, time_zone};
 pub use service::{CronService, note_stop};

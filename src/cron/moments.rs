@@ -9,21 +9,21 @@ use jiff::Timestamp;
 
 use super::{Job, Schedule};
 
-/// Slots that are looked through for one moment at most.
+/// Moments that are looked through for one moment at most.
 const STEPS: usize = 1_000;
 
-/// Slots that a jitter is compared with.
+/// Moments that a jitter is compared with.
 const LOOKED_AT: usize = 5;
 
 /// When a job runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Slots<'a> {
+pub struct Moments<'a> {
     pub job: &'a str,
     pub schedule: &'a Schedule,
     pub jitter: Option<Span>,
 }
 
-impl<'a> Slots<'a> {
+impl<'a> Moments<'a> {
     pub fn of(job: &'a Job) -> Self {
         Self { job: &job.row.id, schedule: &job.body.schedule, jitter: job.body.jitter }
     }
@@ -61,7 +61,7 @@ impl<'a> Slots<'a> {
             }
             slot = following?;
         }
-        // Slots much closer than the jitter is long: it means nothing there.
+        // Moments much closer than the jitter is long: it means nothing there.
         self.schedule.next_after(after)
     }
 
@@ -107,7 +107,7 @@ mod tests {
         let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
         let schedule = Schedule::Every { every: Span::from_secs(60), anchor: at(0) };
         for jitter in [0, 1, 30, 59, 60, 3_600] {
-            let slots = Slots { job: "j", schedule: &schedule, jitter: Some(Span::from_secs(jitter)) };
+            let slots = Moments { job: "j", schedule: &schedule, jitter: Some(Span::from_secs(jitter)) };
             let mut moments = vec![slots.next_after(at(0)).unwrap()];
             for _ in 0..50 {
                 moments.push(slots.next_after(*moments.last().unwrap()).unwrap());
