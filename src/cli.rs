@@ -1,9 +1,13 @@
 //! The command line.
 
+mod cron;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+
+pub use cron::{CronAdd, CronCommand, CronJob};
 
 use crate::logging::{LogConfig, LogFormat};
 
@@ -61,6 +65,9 @@ pub enum Command {
     /// "up" or "down".
     #[command(after_help = "Examples:\n  daoyou status\n  daoyou status --json | jq -r .gateway")]
     Status(StatusArgs),
+    /// Look after scheduled prompts and reminders
+    #[command(subcommand, after_help = "Example:\n  daoyou cron list")]
+    Cron(CronCommand),
     /// List, show, export or clear conversations
     #[command(subcommand, after_help = "Example:\n  daoyou sessions list")]
     Sessions(SessionsCommand),
@@ -448,6 +455,7 @@ mod tests {
             "agent",
             "doctor",
             "status",
+            "cron",
             "sessions",
             "turns",
             "queue",
@@ -519,6 +527,20 @@ mod tests {
             ("service", false),
             ("status --acknowledge", true),
             ("backup /tmp/x.tar --force --json", true),
+            ("cron add --name n --at 9:00 --prompt p --channel cli --chat direct --misfire skip --session cli:x", true),
+            ("cron add --every 2h --anchor 9:00 --message m --jitter 1m --json", true),
+            ("cron add --cron @daily --tz Asia/Shanghai --prompt p --deliver when_asked --stale-after 1h", true),
+            ("cron add --prompt p", false),
+            ("cron add --at 9:00", false),
+            ("cron add --at 9:00 --every 2h --prompt p", false),
+            ("cron add --at 9:00 --prompt p --message m", false),
+            ("cron add --at 9:00 --message m --model a/b", false),
+            ("cron add --cron @daily --prompt p --keep", false),
+            ("cron add --every 2h --prompt p --misfire never", false),
+            ("cron history news --limit 3 --json", true),
+            ("cron run", false),
+            ("cron import -", true),
+            ("cron export --json", true),
             ("backup", false),
             ("restore /tmp/x.tar", true),
             ("doctor --fix --json", true),

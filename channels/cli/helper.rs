@@ -14,7 +14,7 @@ use super::host::Names;
 use super::layout::Face;
 
 /// The commands, and what may follow them.
-const COMMANDS: [(&str, &str); 18] = [
+const COMMANDS: [(&str, &str); 19] = [
     ("/help", ""),
     ("/new", ""),
     ("/stop", ""),
@@ -22,6 +22,7 @@ const COMMANDS: [(&str, &str); 18] = [
     ("/model", " [NAME]"),
     ("/session", " [KEY]"),
     ("/cost", ""),
+    ("/cron", ""),
     ("/checkpoint", " [NAME]"),
     ("/restore", " ID"),
     ("/history", " [COUNT]"),

@@ -58,6 +58,9 @@ pub struct Phrases {
     pub no_such_point: &'static str,
     pub point_corrupted: &'static str,
     pub not_restored: &'static str,
+    pub jobs_are: &'static str,
+    pub jobs_use: &'static str,
+    pub no_jobs: &'static str,
     pub waiting: &'static str,
     pub unavailable: &'static str,
     /// Name, failures, reason, id.
@@ -115,6 +118,7 @@ static EN: Phrases = Phrases {
         - `/model [name]` - show or choose the model of this session\n\
         - `/session` - show this session\n\
         - `/cost` - tokens used, and what they cost\n\
+        - `/cron` - reminders and scheduled prompts\n\
         - `/checkpoint [name]` - points to come back to; with a name, name the current one\n\
         - `/restore ID` - go back to one of them\n\
         - `/tools` - what I can use\n\
@@ -160,6 +164,9 @@ static EN: Phrases = Phrases {
     no_such_point: "This session has no point {}. `/checkpoint` lists those that it has.",
     point_corrupted: "The record of turn `{}` is damaged (state_corrupted), so I did not go back to it; nothing has changed.",
     not_restored: "I cannot go back there: {}",
+    jobs_are: "Reminders and scheduled prompts:",
+    jobs_use: "Ask me to add, change or remove one.",
+    no_jobs: "There are no reminders and no scheduled prompts.",
     waiting: "The model service cannot be reached at the moment. Your message is kept and will be answered when it is back.",
     unavailable: "The model service could not be reached within {}, so I have set this message aside. The owner can have it answered after all with `daoyou queue retry {}`. ({})",
     job_paused: "The scheduled job **{}** is paused: {} runs in a row failed, the last one with: {}. `daoyou cron enable {}` runs it again.",
@@ -192,6 +199,7 @@ static ZH: Phrases = Phrases {
         - `/model [名称]` - 查看或选择本会话的模型\n\
         - `/session` - 查看本会话\n\
         - `/cost` - 已用 token 与费用\n\
+        - `/cron` - 提醒和定时任务\n\
         - `/checkpoint [名称]` - 可返回的节点；带名称则为当前节点命名\n\
         - `/restore ID` - 返回到其中一个节点\n\
         - `/tools` - 我能用的工具\n\
@@ -237,6 +245,9 @@ static ZH: Phrases = Phrases {
     no_such_point: "本会话没有节点 {}。用 `/checkpoint` 查看已有节点。",
     point_corrupted: "轮次 `{}` 的记录已损坏（state_corrupted），未作恢复；当前状态没有变化。",
     not_restored: "无法返回到该节点：{}",
+    jobs_are: "提醒和定时任务：",
+    jobs_use: "要添加、修改或取消，请告诉我。",
+    no_jobs: "没有提醒，也没有定时任务。",
     waiting: "暂时无法连接模型服务。您的消息已保存，服务恢复后会立即回答。",
     unavailable: "{} 内一直无法连接模型服务，这条消息已被搁置。所有者可用 `daoyou queue retry {}` 重新处理。（{}）",
     job_paused: "定时任务 **{}** 已暂停：连续 {} 次运行失败，最近一次的原因：{}。用 `daoyou cron enable {}` 重新启用。",

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use daoyou_channels::InboundMessage;
-use daoyou_channels::TurnSettings;
 use daoyou_channels::message::MODEL_KEY;
+use daoyou_channels::{InboundMessage, Trust, TurnSettings};
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
@@ -16,6 +15,7 @@ use super::history;
 use super::phrases::{Phrases, fill};
 use super::skill_names;
 use crate::bus::{MessageBus, Order, PastLane};
+use crate::cron::{self, Desk, Scope};
 use crate::live::Live;
 use crate::llm::Models;
 use crate::store::inbox::InboxRow;
@@ -67,9 +67,10 @@ fn without_signature(text: &str) -> &str {
 }
 
 /// All commands, those of the terminal too.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "checkpoint",
     "cost",
+    "cron",
     "help",
     "history",
     "model",
@@ -122,6 +123,8 @@ const TERMINAL: &str = "cli";
 const LISTED_SESSIONS: u32 = 15;
 /// How much of a tool's description `/tools` shows, in characters.
 const MAX_DESCRIPTION: usize = 100;
+/// Jobs that `/cron` lists.
+const LISTED_JOBS: usize = 30;
 
 /// The model that is to answer a message: the one that it asks for itself, else the one that `/model` has `chosen` for
 /// its session, else its channel's, else the `configured` one.
@@ -140,6 +143,7 @@ pub struct SlashCommands {
     pub models: Arc<Models>,
     pub tools: Arc<Executor>,
     pub store: Store,
+    pub jobs: Arc<Desk>,
     pub timezone: TimeZone,
     pub workspace: PathBuf,
     pub started: Instant,
@@ -167,6 +171,7 @@ impl SlashCommands {
             "help" => self.help(in_terminal),
             "session" => self.session(session, in_terminal).await?,
             "cost" => self.cost(session).await?,
+            "cron" => self.jobs(row).await?,
             "checkpoint" => return self.checkpoint(&command.argument, row).await,
             "restore" => return self.restore(&command.argument, row).await,
             "tools" => self.tools(),
@@ -255,6 +260,17 @@ impl SlashCommands {
             .await?;
         let lines = history::lines(&rows, count, &self.timezone, self.phrases);
         Ok(if lines.is_empty() { self.phrases.nothing_said.to_owned() } else { lines })
+    }
+
+    /// The jobs that the sender may see.
+    async fn jobs(&self, row: &InboxRow) -> Result<String, StoreError> {
+        let scope = Scope::of(Trust::parse(&row.trust), &row.channel, &row.chat_id);
+        let jobs = self.store.read(move |connection| cron::list(connection, &scope)).await?;
+        if jobs.is_empty() {
+            return Ok(self.phrases.no_jobs.to_owned());
+        }
+        let lines = cron::lines(&jobs, &self.jobs.terms.get(), LISTED_JOBS);
+        Ok(format!("{}\n{lines}\n\n{}", self.phrases.jobs_are, self.phrases.jobs_use))
     }
 
     fn skills(&self) -> String {

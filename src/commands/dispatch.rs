@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::data::{change, inspect, look, parse_beginning, parse_id};
 use super::prepared::{Prepared, chats_here};
-use super::{Exit, agent, backup, chat, doctor, findings, gateway, papers, service, show, status};
+use super::{Exit, agent, backup, chat, cron, doctor, findings, gateway, papers, service, show, status};
 use crate::cli::{
     ChannelsCommand, Cli, Command, ModelsArgs, Output, QueueCommand, SessionsCommand, StatusArgs, ToolsCommand,
     TurnItem, TurnsCommand,
@@ -79,6 +79,7 @@ async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
             let found = inspect(Question::Status, &prepared).await?;
             print(&found, *output, |out| status::status(&found, out))
         }
+        Command::Cron(command) => Box::pin(cron::run(command, &prepared)).await,
         Command::Sessions(command) => sessions(command, &prepared.home).await,
         Command::Turns(command) => turns(command, &prepared.home).await,
         Command::Queue(command) => queue(command, &prepared.home).await,
@@ -185,7 +186,7 @@ fn changed(answer: &Value, output: Output) -> anyhow::Result<Exit> {
     print(answer, output, |out| show::fields(answer, out))
 }
 
-fn print(
+pub(super) fn print(
     value: &Value,
     output: Output,
     for_people: impl FnOnce(&mut dyn Write) -> io::Result<()>,

@@ -12,6 +12,7 @@ mod agent;
 mod backup;
 mod chat;
 pub mod config;
+mod cron;
 mod data;
 mod dispatch;
 mod doctor;

@@ -79,7 +79,15 @@ impl ControlClient {
     /// # Errors
     /// As [`ControlClient::get`].
     pub async fn request(&self, method: Method, path: &str) -> anyhow::Result<Value> {
-        let response = self.http.request(method, format!("{BASE}{path}")).send().await;
+        self.send(method, path, String::new()).await
+    }
+
+    /// As [`ControlClient::request`], with something to read.
+    ///
+    /// # Errors
+    /// As [`ControlClient::get`].
+    pub async fn send(&self, method: Method, path: &str, body: String) -> anyhow::Result<Value> {
+        let response = self.http.request(method, format!("{BASE}{path}")).body(body).send().await;
         read(response.context("the gateway does not answer on its control socket")?).await
     }
 

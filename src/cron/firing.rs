@@ -214,7 +214,7 @@ impl Planned {
         let Decision { missed, passed_over, .. } = &self.decision;
         let mut reason = "daoyou did not run, or the clock was set forward".to_owned();
         if *passed_over > missed.len() {
-            reason = format!("{reason}; it is one of {passed_over} or more");
+            reason = format!("{reason}; it is one of {passed_over}");
         }
         for due in missed {
             job_runs::insert(connection, &self.run(*due, RunOutcome::Missed, &reason))?;

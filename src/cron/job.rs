@@ -2,6 +2,7 @@
 
 use daoyou_channels::settings::Span;
 use daoyou_channels::{SessionKey, Trust};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -40,7 +41,7 @@ pub struct Maker {
 }
 
 /// When what a job answers is delivered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Deliver {
     #[default]
@@ -52,7 +53,7 @@ pub enum Deliver {
 }
 
 /// What is done about slots that were missed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Misfire {
     /// One run stands for all of them.

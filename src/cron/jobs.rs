@@ -79,8 +79,20 @@ impl From<&CronConfig> for Settings {
 /// Adds a job.
 ///
 /// # Errors
-/// It is never due, its prompt is no template, its id is taken, or there are too many.
+/// As [`preview`].
 pub fn add(connection: &Connection, new: &NewJob, settings: Settings, now: Timestamp) -> Result<Job, JobError> {
+    let Job { row, .. } = preview(connection, new, settings, now)?;
+    if !jobs::insert(connection, &row.id, &row.name, &row.body, true, row.next_at)? {
+        return Err(taken(&row.id));
+    }
+    find(connection, &Scope::All, &row.id)
+}
+
+/// The job as [`add`] would make it; nothing is written.
+///
+/// # Errors
+/// It is never due, its prompt is no template, its id is taken, or there are too many.
+pub fn preview(connection: &Connection, new: &NewJob, settings: Settings, now: Timestamp) -> Result<Job, JobError> {
     if jobs::count(connection)? >= usize::try_from(settings.max_jobs).unwrap_or(usize::MAX) {
         return Err(JobError::Wrong(format!(
             "there are {} jobs already, as many as cron.max_jobs allows; remove some",
@@ -90,15 +102,30 @@ pub fn add(connection: &Connection, new: &NewJob, settings: Settings, now: Times
     if let Task::Prompt(template) = &new.body.task {
         prompt::check(template).map_err(JobError::Wrong)?;
     }
-    let (id, name) = (new.id.clone().unwrap_or_else(new_id), name_of(new));
-    let slots = Moments { job: &id, schedule: &new.body.schedule, jitter: new.body.jitter };
-    slots.check_jitter(now).map_err(JobError::Wrong)?;
-    let next = next_slot(&slots, now)?;
-    let body = serde_json::to_string(&new.body).map_err(StoreError::from)?;
-    if !jobs::insert(connection, &id, &name, &body, true, Some(next.as_millisecond()))? {
-        return Err(JobError::Wrong(format!("a job with the id {id:?} is there already")));
+    let id = new.id.clone().unwrap_or_else(new_id);
+    let moments = Moments { job: &id, schedule: &new.body.schedule, jitter: new.body.jitter };
+    moments.check_jitter(now).map_err(JobError::Wrong)?;
+    let next = next_slot(&moments, now)?;
+    if jobs::find(connection, &id)?.is_some() {
+        return Err(taken(&id));
     }
-    find(connection, &Scope::All, &id)
+    let row = jobs::JobRow {
+        id,
+        name: name_of(new),
+        body: serde_json::to_string(&new.body).map_err(StoreError::from)?,
+        enabled: true,
+        next_at: Some(next.as_millisecond()),
+        failures: 0,
+        paused: None,
+        result: None,
+        created_at: now.as_millisecond(),
+        updated_at: now.as_millisecond(),
+    };
+    Ok(Job { row, body: new.body.clone() })
+}
+
+fn taken(id: &str) -> JobError {
+    JobError::Wrong(format!("a job with the id {id:?} is there already"))
 }
 
 /// The job with this id, or the one with this name.
@@ -187,9 +214,18 @@ fn name_of(new: &NewJob) -> String {
     words(text).chars().take(NAME_OF_TASK).collect()
 }
 
-/// Eight characters, of which two alike are not to be expected among all that a store holds.
 fn new_id() -> String {
-    let mut random = Uuid::new_v4().as_u128();
+    id_of(Uuid::new_v4())
+}
+
+/// The id of the job that a call makes: the same again when the call is repeated.
+pub(super) fn id_from(turn: Uuid, call_id: &str) -> String {
+    id_of(Uuid::new_v5(&turn, call_id.as_bytes()))
+}
+
+/// Eight characters, of which two alike are not to be expected among all that a store holds.
+fn id_of(random: Uuid) -> String {
+    let mut random = random.as_u128();
     let mut id = String::with_capacity(8);
     for _ in 0..8 {
         // The remainder is less than the alphabet is long.

@@ -5,8 +5,13 @@ mod config;
 
 mod schedule;
 
+mod asked;
 mod clock;
+mod desk;
 mod ended;
+mod file;
+#[cfg(test)]
+mod file_tests;
 mod firing;
 mod history;
 mod job;
@@ -14,12 +19,20 @@ mod jobs;
 mod misfire;
 mod prompt;
 mod rules;
+mod moments;
 mod run_message;
 mod service;
-mod moments;
+mod terms;
+mod tool;
+#[cfg(test)]
+mod tool_tests;
+mod words;
 
+pub use asked::{AskedJob, Place};
 pub use config::CronConfig;
+pub use desk::Desk;
 pub use ended::ended;
+pub use file::{Imported, export, import};
 pub use firing::{Fired, run_now};
 pub use history::{delivery, outcome};
 pub use job::{Deliver, Job, JobBody, Maker, Misfire, Target, Task};
@@ -27,3 +40,6 @@ pub use jobs::{JobError, NewJob, Scope, Settings, add, find, list, remove, set_e
 pub use rules::{CronHandle, Rules, Words};
 pub use schedule::{Language, Schedule, ScheduleError, Slots, time_zone};
 pub use service::{CronService, note_stop};
+pub use terms::Terms;
+pub use tool::CronTool;
+pub use words::lines;

@@ -1,13 +1,16 @@
 //! A home where no gateway runs: its store is opened just to look or to mend. The lock says that nobody else has it.
 
 use anyhow::{Context, anyhow};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::equip::{job_terms, timezone};
 use super::inspect::Inspector;
 use crate::config::Loaded;
-use crate::control::{Change, Inspect, Query, Question};
+use crate::control::{Change, Inspect, JobChange, JobQuery, Query, Question};
+use crate::cron::JobError;
 use crate::home::{Home, HomeLock};
-use crate::http::views;
+use crate::http::{jobs, settle_job, views};
 use crate::store::points::settle;
 use crate::store::{Commit, Connection, Store, StoreError};
 
@@ -41,6 +44,35 @@ pub async fn change(home: &Home, _lock: &HomeLock, change: Change) -> anyhow::Re
     let changed = store.write(Commit::Synced, move |connection| settle(views::change(connection, &change))).await;
     store.close().await;
     Ok(changed??.with_context(|| format!("there is no {what}"))?.answer)
+}
+
+/// Answers a query about jobs.
+///
+/// # Errors
+/// There is no such job, or the store cannot be read.
+pub async fn look_at_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, query: JobQuery) -> anyhow::Result<Value> {
+    let terms = job_terms(&loaded.config, timezone(&loaded.config)?);
+    if !home.database().exists() {
+        match query {
+            JobQuery::List => return Ok(json!([])),
+            JobQuery::Show(job) | JobQuery::History { job, .. } => return Err(JobError::NotFound(job).into()),
+            JobQuery::Export => {}
+        }
+    }
+    Ok(read(home, move |connection| settle_job(jobs::look(connection, &query, &terms))).await??)
+}
+
+/// Makes a change to jobs; the next gateway goes by it.
+///
+/// # Errors
+/// It cannot be made, or the store cannot be written.
+pub async fn change_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, change: JobChange) -> anyhow::Result<Value> {
+    let terms = job_terms(&loaded.config, timezone(&loaded.config)?);
+    let store = Store::open(&home.database())?;
+    let write = move |connection: &Connection| settle_job(jobs::change(connection, &change, &terms, Timestamp::now()));
+    let changed = store.write(Commit::Synced, write).await;
+    store.close().await;
+    Ok(changed??)
 }
 
 /// Answers what is asked about the gateway that this home would have. Only what reads the store needs `lock`, so that a

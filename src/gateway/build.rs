@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, open_tls};
-use super::equip::{Equipment, build_tools, bus_settings, lane_runner, secrets, slash_commands};
+use super::equip::{Equipment, build_tools, bus_settings, job_terms, lane_runner, secrets, slash_commands, timezone};
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
 use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, Phrases, WaitingRoom, prepare_workspace};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
-use crate::cron::{CronHandle, CronService};
+use crate::cron::{self, CronService};
 use crate::home::{Home, HomeLock};
 use crate::http::{self, GatewayDirectory, Hub, Listening, Server, TokenGate};
 use crate::live::Live;
@@ -119,6 +119,7 @@ impl Gateway {
             channels: health.clone(),
             cli: cli.clone(),
             directory,
+            jobs: equipment.jobs.clone(),
             inspect: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });
@@ -240,8 +241,11 @@ async fn build_agent(
     let config = &loaded.config;
     let metrics = Arc::new(Metrics::default());
     let store = open_store(home, metrics.clone())?;
-    let tools = build_tools(config, workspace, home)?;
-    let current = Arc::new(slash_commands(config, store.clone(), models, tools, workspace, Instant::now())?);
+    let handle = cron::CronHandle::default();
+    let desk = cron::Desk::new(store.clone(), job_terms(config, timezone(config)?), handle.clone());
+    let desk = Arc::new(desk);
+    let tools = build_tools(config, workspace, home, vec![Arc::new(cron::CronTool::new(desk.clone()))])?;
+    let current = Arc::new(slash_commands(config, desk.clone(), models, tools, workspace, Instant::now())?);
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
     bus.recount().await?;
@@ -256,7 +260,7 @@ async fn build_agent(
         // Whoever sits there is told at once, rather than let wait for somebody who will be gone.
         runner.room = Arc::new(WaitingRoom::closed());
     }
-    let equipment = Equipment::new(config, runner, slash, CronHandle::default());
+    let equipment = Equipment::new(config, runner, slash, desk, handle);
     let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
     Ok((agent, equipment))
 }

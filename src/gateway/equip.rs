@@ -9,18 +9,18 @@ use daoyou_channels::settings::Secret;
 use jiff::tz::TimeZone;
 
 use crate::agent::{
-    ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Middleware, MiddlewareParts, Orchestrators, Phrases,
+    ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators, Phrases,
     SlashCommands, SystemPrompt,
 };
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
 use crate::config::{Config, Loaded};
-use crate::cron::{CronHandle, Rules, Words};
+use crate::cron;
 use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
 use crate::llm::{Models, SERVICES};
 use crate::store::{Store, StoreConfig};
-use crate::tools::{self, Executor};
+use crate::tools::{self, Executor, Tool};
 
 /// The parts of a running gateway that a reload replaces.
 #[derive(Clone)]
@@ -32,14 +32,21 @@ pub struct Equipment {
     pub model: Arc<Live<String>>,
     pub store: Arc<Live<StoreConfig>>,
     pub config: Arc<Live<Config>>,
-    /// What holds for jobs.
-    pub rules: Arc<Live<Rules>>,
+    pub jobs: Arc<cron::Desk>,
+    /// What holds for jobs while they run.
+    pub rules: Arc<Live<cron::Rules>>,
     /// Wakes the service that fires jobs.
-    pub cron: CronHandle,
+    pub cron: cron::CronHandle,
 }
 
 impl Equipment {
-    pub fn new(config: &Config, runner: LaneRunner, slash: Arc<Live<SlashCommands>>, cron: CronHandle) -> Self {
+    pub fn new(
+        config: &Config,
+        runner: LaneRunner,
+        slash: Arc<Live<SlashCommands>>,
+        jobs: Arc<cron::Desk>,
+        cron: cron::CronHandle,
+    ) -> Self {
         Self {
             rules: Arc::new(Live::new(runner.errands.jobs.clone())),
             cron,
@@ -49,11 +56,13 @@ impl Equipment {
             model: Arc::new(Live::new(config.agent.model.clone())),
             store: Arc::new(Live::new(config.store.clone())),
             config: Arc::new(Live::new(config.clone())),
+            jobs,
         }
     }
 
     /// Puts `runner`, and what belongs to it, in the place of the one that runs turns now.
     pub fn replace(&self, config: &Config, runner: LaneRunner) {
+        self.jobs.terms.set(job_terms(config, runner.timezone.clone()));
         runner.bus.reconfigure(bus_settings(config));
         self.models.set(runner.models.clone());
         self.model.set(config.agent.model.clone());
@@ -66,16 +75,21 @@ impl Equipment {
     }
 }
 
-/// The tools over `workspace`.
-pub(super) fn build_tools(config: &Config, workspace: &Path, home: &Home) -> anyhow::Result<Arc<Executor>> {
+/// The tools over `workspace`; `further` ones live with what they work on.
+pub(super) fn build_tools(
+    config: &Config,
+    workspace: &Path,
+    home: &Home,
+    further: Vec<Arc<dyn Tool>>,
+) -> anyhow::Result<Arc<Executor>> {
     // Not the file's path: the program may be replaced on disk while it runs.
     let exe = PathBuf::from("/proc/self/exe");
-    Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe)?))
+    Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe, further)?))
 }
 
 pub(super) fn slash_commands(
     config: &Config,
-    store: Store,
+    jobs: Arc<cron::Desk>,
     models: Arc<Models>,
     tools: Arc<Executor>,
     workspace: &Path,
@@ -85,7 +99,8 @@ pub(super) fn slash_commands(
         phrases: Phrases::of(config.agent.locale),
         models,
         tools,
-        store,
+        store: jobs.store.clone(),
+        jobs,
         timezone: timezone(config)?,
         workspace: workspace.to_owned(),
         started,
@@ -172,11 +187,11 @@ fn capacities(config: &Config) -> Capacities {
 }
 
 /// How jobs run, and what is said of them.
-fn job_rules(config: &Config) -> anyhow::Result<Rules> {
+fn job_rules(config: &Config) -> anyhow::Result<cron::Rules> {
     let phrases = Phrases::of(config.agent.locale);
-    let words = Words { paused: phrases.job_paused, failed: phrases.job_failed };
-    let rules = Rules::new(&config.cron, timezone(config)?, words, config.gateway.drain_timeout.0);
-    Ok(Rules { owner: owner_chat(config), ..rules })
+    let words = cron::Words { paused: phrases.job_paused, failed: phrases.job_failed };
+    let rules = cron::Rules::new(&config.cron, timezone(config)?, words, config.gateway.drain_timeout.0);
+    Ok(cron::Rules { owner: owner_chat(config), ..rules })
 }
 
 /// Channel and chat of `owner.notify`.
@@ -200,6 +215,21 @@ fn notices(config: &Config) -> Option<Notices> {
     }
     let phrases = Phrases::of(config.agent.locale);
     Some(Notices { channel, chat_id, dead_letter: phrases.dead_letter, loss: phrases.loss })
+}
+
+/// By what jobs are made and shown, in the owner's zone.
+pub(super) fn job_terms(config: &Config, zone: TimeZone) -> cron::Terms {
+    let hooks = config.channels.webhook.keys().map(|name| format!("webhook:{name}"));
+    let channels = ["cli", "email"].map(str::to_owned).into_iter().chain(hooks);
+    cron::Terms {
+        settings: cron::Settings::from(&config.cron),
+        zone,
+        channels: channels.filter(|channel| runs(config, channel)).collect(),
+        language: match config.agent.locale {
+            Locale::En => cron::Language::En,
+            Locale::Zh => cron::Language::Zh,
+        },
+    }
 }
 
 /// Whether a channel delivers, as far as the configuration says.

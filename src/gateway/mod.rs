@@ -13,7 +13,7 @@ mod service;
 mod upkeep;
 mod watchdog;
 
-pub use at_rest::{change, inspect as inspect_at_rest, look};
+pub use at_rest::{change, change_jobs, inspect as inspect_at_rest, look, look_at_jobs};
 pub use build::{Gateway, Options, banner, language, notice_of_waiting};
 pub use check::check;
 pub use inspect::{age, bytes};

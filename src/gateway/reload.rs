@@ -13,6 +13,7 @@ use super::equip::{self, Equipment};
 use super::service;
 use crate::agent::{LaneRunner, Probe};
 use crate::config::{Change, Fault, Faults, Loaded};
+use crate::cron::CronTool;
 use crate::home::Home;
 use crate::logging::LogLevel;
 
@@ -30,12 +31,12 @@ pub struct Daemon {
 /// The settings that hold for all that begins after a reload: keys, or tables with a point at the end. All others need a
 /// restart.
 const LIVE: [&str; 11] = [
-    "cron.",
     "agent.",
     "providers.",
     "owner.",
     "tools.",
     "store.",
+    "cron.",
     "gateway.drain_timeout",
     "gateway.session_capacity",
     "gateway.inbound_capacity",
@@ -101,10 +102,15 @@ impl Reloader {
         let tools = if config.tools == before.tools {
             old.tools.clone()
         } else {
-            equip::build_tools(config, &self.workspace, &self.home)?
+            equip::build_tools(
+                config,
+                &self.workspace,
+                &self.home,
+                vec![Arc::new(CronTool::new(self.equipment.jobs.clone()))],
+            )?
         };
-        let store = old.bus.store().clone();
-        let slash = Arc::new(equip::slash_commands(config, store, models, tools, &self.workspace, old.slash.started)?);
+        let jobs = self.equipment.jobs.clone();
+        let slash = Arc::new(equip::slash_commands(config, jobs, models, tools, &self.workspace, old.slash.started)?);
         let around = (equip::secrets(loaded, &self.home)?, old.middleware.kept());
         let (bus, flight) = (old.bus.clone(), old.flight.clone());
         let runner = equip::lane_runner(config, &self.workspace, slash, bus, flight, around)?;

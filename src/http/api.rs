@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::routes::Hub;
 use super::views::{self, Changed, Then};
-use super::{attach, directory, fault, inspect, points};
+use super::{attach, cron, directory, fault, inspect, points};
 use crate::control::{Change, Query};
 use crate::store::points::{of_turn, settle, turn_of};
 use crate::store::{Commit, StoreError};
@@ -50,6 +50,7 @@ pub fn routes(hub: Arc<Hub>) -> Router {
         .route("/api/attach", get(attach::attach))
         .route("/api/terminal", get(directory::terminal))
         .with_state(hub.clone())
+        .merge(cron::routes(hub.clone()))
         .merge(inspect::routes(hub))
 }
 

@@ -8,6 +8,7 @@ use daoyou_channels::HttpError;
 use daoyou_channels::settings::ByteSize;
 
 use crate::control::InspectError;
+use crate::cron::JobError;
 use crate::store::StoreError;
 use crate::store::points::PointError;
 
@@ -50,6 +51,16 @@ impl From<PointError> for HttpError {
         match error {
             PointError::Store(error) => error.into(),
             other => no_point(other.code(), other.to_string()),
+        }
+    }
+}
+
+impl From<JobError> for HttpError {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::Store(error) => error.into(),
+            JobError::NotFound(_) => Self::not_found(error.to_string()),
+            JobError::Wrong(words) => Self::unprocessable(words),
         }
     }
 }

@@ -3,9 +3,11 @@
 
 mod api;
 mod attach;
+mod cron;
 mod directory;
 mod health;
 mod inspect;
+pub mod jobs;
 mod metrics;
 pub mod points;
 mod routes;
@@ -31,6 +33,7 @@ mod attempts;
 mod fault;
 mod stamp;
 
+pub use cron::settle as settle_job;
 pub use directory::GatewayDirectory;
 pub use health::readiness;
 pub use hosts::Hosts;

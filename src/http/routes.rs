@@ -19,6 +19,7 @@ use super::token::{self, TokenGate};
 use super::{api, health};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::control::Inspect;
+use crate::cron::Desk;
 
 /// The largest request body where a route sets no smaller one, in bytes.
 pub const BODY_LIMIT: usize = 2 * 1024 * 1024;
@@ -30,6 +31,7 @@ pub struct Hub {
     pub channels: Arc<ChannelHealth>,
     pub cli: Arc<CliChannel>,
     pub directory: Arc<GatewayDirectory>,
+    pub jobs: Arc<Desk>,
     /// Answers what the commands ask about the gateway.
     pub inspect: Arc<dyn Inspect>,
     /// Cancelled when open streams are to end.

@@ -123,6 +123,21 @@ pub fn unfinished(connection: &Connection, job: &str) -> Result<Option<Uuid>, St
     turn.map(|turn| turn.parse().map_err(StoreError::from)).transpose()
 }
 
+/// How a job ran last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastRun {
+    pub at: i64,
+    pub outcome: String,
+    pub reason: Option<String>,
+}
+
+/// The run of a job's newest slot.
+pub fn last_of(connection: &Connection, job: &str) -> Result<Option<LastRun>, StoreError> {
+    let sql = "SELECT at, outcome, reason FROM job_runs WHERE job = ? ORDER BY due DESC LIMIT 1";
+    let read = |row: &Row<'_>| Ok(LastRun { at: row.get(0)?, outcome: row.get(1)?, reason: row.get(2)? });
+    Ok(connection.prepare_cached(sql)?.query_row([job], read).optional()?)
+}
+
 /// The newest runs of a job, the newest first, also of one that is gone; found by its id or its name.
 pub fn of_job(connection: &Connection, id_or_name: &str, limit: u32) -> Result<Vec<RunRow>, StoreError> {
     let sql = "SELECT r.job, r.name, r.due, r.at, r.ended, r.turn, r.outcome, r.reason, r.sends, i.state,

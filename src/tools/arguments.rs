@@ -34,6 +34,20 @@ const ALIASES: &[(&str, &str)] = &[
     ("contents", "content"),
     ("chatId", "chat_id"),
     ("q", "query"),
+    ("prompt", "message"),
+    ("task", "message"),
+    ("text", "message"),
+    ("content", "message"),
+    ("at_time", "at"),
+    ("atTime", "at"),
+    ("everySeconds", "every_seconds"),
+    ("interval", "every"),
+    ("cron", "cron_expr"),
+    ("cronExpr", "cron_expr"),
+    ("cron_expression", "cron_expr"),
+    ("timezone", "tz"),
+    ("jobId", "job_id"),
+    ("id", "job_id"),
 ];
 
 /// The longest word of a model's that an error repeats, in characters.

@@ -31,12 +31,19 @@ pub enum BuildError {
     Registry(#[from] RegistryError),
 }
 
-/// Builds read_file, write_file, edit_file, list_dir, exec, message and parallel over `workspace`, which must exist, as `home` must.
-/// `exe` is this program; `/proc/self/exe` is right also after it was replaced on disk.
+/// Builds read_file, write_file, edit_file, list_dir, exec, message and parallel over `workspace`, which must exist, as `home` must,
+/// and takes the `further` tools, which live with what they work on. `exe` is this program; `/proc/self/exe` is right also after
+/// it was replaced on disk.
 ///
 /// # Errors
 /// When a folder cannot be used; each names the folder.
-pub fn build(config: &ToolsConfig, workspace: &Path, home: &Path, exe: PathBuf) -> Result<Executor, BuildError> {
+pub fn build(
+    config: &ToolsConfig,
+    workspace: &Path,
+    home: &Path,
+    exe: PathBuf,
+    further: Vec<Arc<dyn Tool>>,
+) -> Result<Executor, BuildError> {
     let failed = |error| BuildError::Workspace { path: workspace.to_owned(), error };
     let protected = protected_paths(home);
     let jail = Jail::open(workspace, config.restrict_to_workspace, protected.clone(), config.max_file_size.0);
@@ -61,7 +68,7 @@ pub fn build(config: &ToolsConfig, workspace: &Path, home: &Path, exe: PathBuf) 
         Arc::new(MessageTool::new(outgoing)),
         Arc::new(ParallelTool::new(config.timeout.0)),
     ];
-    for tool in tools {
+    for tool in tools.into_iter().chain(further) {
         registry.register(tool)?;
     }
     Ok(Executor::new(registry, spill, Limits { timeout: config.timeout.0, at_once: config.parallel }))

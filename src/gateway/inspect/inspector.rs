@@ -12,6 +12,7 @@ use crate::agent::prepare_workspace;
 use crate::bus::{ChannelHealth, MessageBus};
 use crate::config::{Config, Faults, Loaded};
 use crate::control::{Inspect, InspectError, Question};
+use crate::cron::CronTool;
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
 use crate::gateway::equip::{Equipment, build_tools};
@@ -118,7 +119,8 @@ impl Inspector {
             return Ok(live.equipment.runner.get().tools.clone());
         }
         let workspace = self.home.workspace(&self.config.agent.workspace);
-        build_tools(&self.config, &workspace, &self.home).map_err(|error| error.to_string())
+        build_tools(&self.config, &workspace, &self.home, vec![Arc::new(CronTool::to_be_shown())])
+            .map_err(|error| error.to_string())
     }
 
     fn tool_rows(&self) -> Result<Value, InspectError> {

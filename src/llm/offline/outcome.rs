@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::phrases::{Phrases, fill};
 use super::plan::{FIND, GREP};
+use super::reminder::{self, CRON};
 use super::rules::Intent;
 use super::understand::Wish;
 use crate::llm::ToolCall;
@@ -25,6 +26,9 @@ pub(super) fn tell(call: &ToolCall, result: &str, wish: &Wish) -> String {
     }
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
     let argument = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
+    if call.name == CRON {
+        return reminder::tell(&arguments, &bounded(result, phrases), phrases);
+    }
     let command = argument("command");
     let path = Some(argument("path")).filter(|path| *path != ".").unwrap_or(phrases.workspace);
     let is_silent = result.trim().is_empty() || result == SILENT;
@@ -45,11 +49,6 @@ pub(super) fn tell(call: &ToolCall, result: &str, wish: &Wish) -> String {
         ("recall", false) if wish.intent == Intent::ForgetWhich => phrases.forget_which,
         ("recall", false) => phrases.recall,
         ("forget", _) => phrases.forget,
-        ("cron", _) => match argument("action") {
-            "add" => phrases.cron_add,
-            "list" => phrases.cron_list,
-            _ => phrases.cron_remove,
-        },
         (_, false) => phrases.other,
         (_, true) => phrases.other_silent,
     };

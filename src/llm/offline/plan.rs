@@ -47,16 +47,6 @@ impl Tools<'_> {
         }
     }
 
-    /// The first of the names that the tool's schema knows for an argument; the very first where it knows none.
-    pub fn key(&self, tool: &str, names: &[&str]) -> String {
-        let known = names.iter().find(|name| self.takes(tool, name));
-        (*known.or(names.first()).unwrap_or(&"")).to_owned()
-    }
-
-    pub fn takes(&self, tool: &str, argument: &str) -> bool {
-        self.argument(tool, argument).is_some()
-    }
-
     /// The argument's JSON type in the tool's schema; of several, the first that is not null.
     pub fn argument_type(&self, tool: &str, argument: &str) -> Option<&str> {
         match self.argument(tool, argument)?.get("type")? {
@@ -95,11 +85,10 @@ pub(super) fn plan(wish: &Wish, tools: Tools<'_>, now: Option<&Now>) -> Step {
         Intent::Thanks => say(phrases.thanks),
         Intent::Goodbye => say(phrases.goodbye),
         Intent::NeverMind => say(phrases.never_mind),
-        Intent::Due => Step::Say(fill(phrases.due, &[("text", text)])),
         Intent::Time => clock(phrases.time, wish.language, tools, now),
         Intent::Date => clock(phrases.date, wish.language, tools, now),
         Intent::Calculate => sum(wish.language, text),
-        Intent::ListReminders => call(&["cron"], json!({ "action": "list" })),
+        Intent::ListReminders => call(&[reminder::CRON], json!({ "action": "list" })),
         Intent::CancelReminder => reminder::remove(wish, tools),
         Intent::Remind => reminder::add(wish, tools, now),
         Intent::RemindWhen => reminder::ask_when(wish),

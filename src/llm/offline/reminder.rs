@@ -1,51 +1,43 @@
-//! A reminder as a call of the `cron` tool.
+//! Reminders as calls of the `cron` tool, and what it answered in words for the user.
 
+use daoyou_channels::settings::Span;
 use serde_json::{Map, Value, json};
 
 use super::context::Now;
-use super::phrases::fill;
+use super::phrases::{Phrases, fill};
 use super::plan::{Step, Tools};
 use super::understand::{Language, Wish};
-use super::when::Due;
+use super::when::{Due, When};
 
-const CRON: &str = "cron";
+pub(super) const CRON: &str = "cron";
+/// What a reminder is called, in characters of its text.
+const NAME_CHARS: usize = 30;
 
-/// The reminder that the wish asks for.
+/// The reminder that the wish asks for. It goes out as it stands: no model has to be there when its time comes.
 pub(super) fn add(wish: &Wish, tools: Tools<'_>, now: Option<&Now>) -> Step {
     let phrases = wish.language.phrases();
     let text = wish.slots.text.as_deref().unwrap_or(phrases.nothing_named);
     let Some(when) = wish.slots.when else {
         return ask_when(wish);
     };
-    let due = match when.due(now) {
-        None => return Step::Say(phrases.no_clock.to_owned()),
-        Some(Due::Past) => return Step::Say(phrases.past.to_owned()),
-        Some(due) => due,
+    let (key, value) = match (when, when.due(now)) {
+        // To the second, which the message's own clock does not know.
+        (When::In(seconds), _) => ("at", format!("in {}", Span::from_secs(seconds))),
+        (_, Some(Due::At(at))) => ("at", now.map_or_else(|| at.to_string(), |now| now.stamp(at))),
+        (_, Some(Due::Every(seconds))) => ("every", Span::from_secs(seconds).to_string()),
+        (_, Some(Due::Cron(expression))) => ("cron_expr", expression),
+        (_, Some(Due::Past)) => return Step::Say(phrases.past.to_owned()),
+        (_, None) => return Step::Say(phrases.no_clock.to_owned()),
     };
     let mut arguments = Map::new();
-    arguments.insert("action".to_owned(), json!("add"));
-    let prompt = fill(phrases.due_prompt, &[("text", text)]);
-    arguments.insert(tools.key(CRON, &["prompt", "message", "content", "text"]), json!(prompt));
-    match due {
-        Due::At(at) => {
-            let stamp = now.map_or_else(|| at.to_string(), |now| now.stamp(at));
-            arguments.insert(tools.key(CRON, &["at", "at_time", "when"]), json!(stamp));
-        }
-        Due::Every(seconds) => {
-            let key = tools.key(CRON, &["every", "every_seconds", "interval"]);
-            let is_number = tools.argument_type(CRON, &key) == Some("integer") || key == "every_seconds";
-            arguments.insert(key, if is_number { json!(seconds) } else { json!(format!("{seconds}s")) });
-        }
-        Due::Cron(expression) => {
-            arguments.insert(tools.key(CRON, &["cron", "cron_expr", "expression", "expr"]), json!(expression));
-            if let Some(now) = now.filter(|now| now.has_named_zone()) {
-                arguments.insert(tools.key(CRON, &["tz", "timezone"]), json!(now.zone));
-            }
-        }
-        Due::Past => {}
+    if let Some(now) = now.filter(|now| key == "cron_expr" && now.has_named_zone()) {
+        arguments.insert("tz".to_owned(), json!(now.zone));
     }
-    if tools.takes(CRON, "name") {
-        arguments.insert("name".to_owned(), json!(text.chars().take(30).collect::<String>()));
+    let message = fill(phrases.due, &[("text", text)]);
+    for (key, value) in
+        [("action", "add"), ("kind", "message"), ("message", &message), ("name", &name(text)), (key, &value)]
+    {
+        arguments.insert(key.to_owned(), json!(value));
     }
     tools.call(wish.language, &[CRON], |_| Value::Object(arguments.clone()))
 }
@@ -60,10 +52,40 @@ pub(super) fn ask_when(wish: &Wish) -> Step {
     Step::Say(fill(wish.language.phrases().when, &[("text", text)]))
 }
 
-/// Takes a reminder away.
+/// Takes a reminder away, by its id or what it says.
 pub(super) fn remove(wish: &Wish, tools: Tools<'_>) -> Step {
-    let id = wish.slots.text.as_deref().unwrap_or_default();
-    let key = tools.key(CRON, &["id", "job_id", "job"]);
-    let id = tools.id(CRON, &key, id);
-    tools.call(wish.language, &[CRON], |_| json!({ "action": "remove", key.as_str(): id }))
+    let id = name(wish.slots.text.as_deref().unwrap_or_default());
+    tools.call(wish.language, &[CRON], |_| json!({ "action": "remove", "job_id": id }))
+}
+
+/// What the tool answered, in words.
+pub(super) fn tell(arguments: &Value, result: &str, phrases: &Phrases) -> String {
+    let argument = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (template, values) = match argument("action") {
+        "add" => {
+            let template = if argument("at").is_empty() { phrases.cron_repeats } else { phrases.cron_add };
+            let prefix = phrases.due.split('{').next().unwrap_or_default();
+            let message = argument("message");
+            let text = message.strip_prefix(prefix).unwrap_or(message);
+            let id = between(result, "(id: ", ")");
+            match (id, result.rsplit_once("next: ")) {
+                (Some(id), Some((_, time))) => (template, [("text", text), ("time", time.trim()), ("id", id)]),
+                _ => (phrases.cron_done, [("text", text), ("time", ""), ("id", "")]),
+            }
+        }
+        "list" if result.starts_with("No scheduled jobs") => (phrases.cron_none, Default::default()),
+        "list" => (phrases.cron_list, Default::default()),
+        _ => (phrases.cron_remove, [("id", argument("job_id")), ("time", ""), ("text", "")]),
+    };
+    let values: Vec<_> = values.into_iter().chain([("result", result)]).collect();
+    fill(template, &values)
+}
+
+fn name(text: &str) -> String {
+    text.chars().take(NAME_CHARS).collect::<String>().trim().to_owned()
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let (_, rest) = text.rsplit_once(before)?;
+    Some(rest.split_once(after)?.0)
 }

@@ -197,20 +197,27 @@ mod tests {
                 ("forget that I like tea", r#"recall {"query":"I like tea"}"#),
                 (
                     "remind me in 10 minutes to stretch",
-                    r#"cron {"action":"add","at":"2026-11-21T14:15:00+08:00","prompt":"Reminder for the user: stretch"}"#,
+                    r#"cron {"action":"add","at":"in 10m","kind":"message","message":"Reminder: stretch","name":"stretch"}"#,
                 ),
                 ("remind me at 15:00 to call Ann", r#""at":"2026-11-21T15:00:00+08:00""#),
                 ("remind me to call Ann tomorrow at 9", r#""at":"2026-11-22T09:00:00+08:00""#),
-                ("remind me every 2 hours to drink", r#""every":"7200s""#),
+                (
+                    "remind me in 20 minutes to call mum",
+                    r#""at":"in 20m","kind":"message","message":"Reminder: call mum""#,
+                ),
+                ("remind me tomorrow at 9:00 to plan", r#""at":"2026-11-22T09:00:00+08:00""#),
+                ("every day at 9 remind me to plan", r#""cron_expr":"0 9 * * *""#),
+                ("remind me every 2 hours to drink", r#""every":"2h""#),
                 (
                     "remind me every day at 9:30 to plan",
-                    r#""cron":"30 9 * * *","prompt":"Reminder for the user: plan","tz":"Asia/Shanghai""#,
+                    r#""cron_expr":"30 9 * * *","kind":"message","message":"Reminder: plan","name":"plan","tz":"Asia/Shanghai""#,
                 ),
                 ("remind me today at 9 to plan", "already passed"),
                 ("remind me to plan", "When? For example: remind me in 10 minutes to plan"),
                 ("list reminders", r#"cron {"action":"list"}"#),
-                ("cancel reminder 7", r#"cron {"action":"remove","id":"7"}"#),
-                ("Reminder for the user: stretch", "Reminder: stretch"),
+                ("list my reminders", r#"cron {"action":"list"}"#),
+                ("cancel reminder 7", r#"cron {"action":"remove","job_id":"7"}"#),
+                ("cancel the reminder to call mum", r#"cron {"action":"remove","job_id":"call mum"}"#),
                 ("send me a message: done", r#"message {"content":"done"}"#),
                 ("search the web for rust", "tool `web_search`"),
                 ("write me a poem about the sea", "I did not understand that: I am the offline responder"),
@@ -252,16 +259,20 @@ mod tests {
                 ("忘记 12", r#"forget {"id":"12"}"#),
                 (
                     "10分钟后提醒我喝水",
-                    r#"cron {"action":"add","at":"2026-11-21T14:15:00+08:00","prompt":"提醒用户：喝水"}"#,
+                    r#"cron {"action":"add","at":"in 10m","kind":"message","message":"提醒：喝水","name":"喝水"}"#,
                 ),
                 ("提醒我下午3点开会", r#""at":"2026-11-21T15:00:00+08:00""#),
                 ("明天早上九点半提醒我写周报", r#""at":"2026-11-22T09:30:00+08:00""#),
-                ("每天9点提醒我写计划", r#""cron":"0 9 * * *","prompt":"提醒用户：写计划""#),
+                ("20分钟后提醒我喝水", r#""at":"in 20m""#),
+                ("明天9点提醒我开会", r#""at":"2026-11-22T09:00:00+08:00""#),
+                ("每天8点提醒我吃药", r#""cron_expr":"0 8 * * *""#),
+                ("每天9点提醒我写计划", r#""cron_expr":"0 9 * * *","kind":"message","message":"提醒：写计划""#),
                 ("今天上午9点提醒我写计划", "已经过去"),
                 ("提醒我写计划", "什么时候？例如：10分钟后提醒我写计划"),
                 ("查看提醒", r#"cron {"action":"list"}"#),
-                ("取消提醒 7", r#"cron {"action":"remove","id":"7"}"#),
-                ("提醒用户：喝水", "提醒：喝水"),
+                ("有哪些提醒", r#"cron {"action":"list"}"#),
+                ("取消提醒 7", r#"cron {"action":"remove","job_id":"7"}"#),
+                ("取消喝水的提醒", r#"cron {"action":"remove","job_id":"喝水"}"#),
                 ("发消息：完成了", r#"message {"content":"完成了"}"#),
                 ("上网搜索 rust", "`web_search`，但现在没有"),
                 ("给我写一首诗", "我没听懂：我是离线应答器"),
@@ -294,19 +305,6 @@ mod tests {
             ],
         );
         check(&["current_time"], &[("what time is it", "current_time {}")]);
-    }
-
-    #[test]
-    fn the_cron_tools_own_argument_names_are_used() {
-        let mut request = request("remind me every 2 hours to drink", ALL);
-        let properties = json!({ "message": {}, "every_seconds": { "type": "integer" }, "name": {} });
-        let parameters = json!({ "type": "object", "properties": properties });
-        request.tools = vec![ToolSpec { name: "cron".into(), description: String::new(), parameters }].into();
-        let arguments: Value = serde_json::from_str(&respond(&request).tool_calls[0].arguments).expect("JSON");
-        let expected = json!({
-            "action": "add", "every_seconds": 7200, "message": "Reminder for the user: drink", "name": "drink",
-        });
-        assert_eq!(arguments, expected);
     }
 
     /// Plays the tool round: the call's result comes back, and is told.
@@ -344,6 +342,18 @@ mod tests {
             ("记住我喜欢茶", "(done, no output)", "我记住了。"),
             ("forget tea", "12: tea", "This is what I found. To forget one, say \"forget\" and its id:\n\n12: tea"),
             ("remind me in 1 hour", "Job 7", "I will remind you. Job 7"),
+            (
+                "remind me in 1 hour to call (id: x) Ann",
+                "Created job 'call (id: x) Ann' (id: a1b2c3d4): once; next: 2026-11-21 15:05",
+                "I will remind you at 2026-11-21 15:05: call (id: x) Ann. To call it off, say \"cancel reminder a1b2c3d4\".",
+            ),
+            (
+                "每天8点提醒我吃药",
+                "Created job '吃药' (id: a1b2c3d4): 每天 08:00; next: 2026-11-22 08:00",
+                "好的，我会反复提醒你：吃药。下一次是 2026-11-22 08:00。要取消，请说“取消提醒 a1b2c3d4”。",
+            ),
+            ("有哪些提醒", "No scheduled jobs.", "没有提醒。"),
+            ("取消提醒 7", "Removed job 7 (喝水)", "提醒 7 已取消。"),
             (
                 "what time is it?\nlist files",
                 "a.txt",

@@ -4,8 +4,6 @@
 /// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Intent {
-    /// A reminder has come due: the prompt that [`Intent::Remind`] scheduled.
-    Due,
     Greeting,
     Thanks,
     Goodbye,
@@ -95,7 +93,6 @@ pub(super) const POLITE_END: &[&str] = &[" please", " now", " for me", " thanks"
 
 /// The rules, in order.
 pub(super) const RULES: &[Rule] = &[
-    Rule { intent: Intent::Due, en: &["Reminder for the user: {note}"], zh: &["提醒用户：{note}"] },
     Rule {
         intent: Intent::Greeting,
         en: &["[hi|hello|hey|yo|greetings|good morning|good afternoon|good evening][| there| daoyou| again]"],
@@ -199,12 +196,13 @@ pub(super) const RULES: &[Rule] = &[
         intent: Intent::CancelReminder,
         en: &[
             "[cancel|remove|delete|stop|clear][| the| my] [reminder|job|cron job|scheduled job] [number |no. |with id |id |]{id}",
-            "[cancel|remove|delete|stop|clear][| the| my] [reminder|job|cron job|scheduled job] {query}",
+            "[cancel|remove|delete|stop|clear][| the| my] [reminder|job|cron job|scheduled job] [to |about |called |named |for |]{query}",
         ],
         zh: &[
             "[取消|删除|移除|去掉|停止][提醒|定时任务|任务|定时提醒]{id}",
             "[取消|删除|移除|去掉|停止][提醒|定时任务|任务|定时提醒]{query}",
             "[取消|删除|移除]{id}[号|][的|]提醒",
+            "[取消|删除|移除]{query}的[提醒|定时任务]",
         ],
     },
     Rule {

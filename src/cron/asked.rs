@@ -1,0 +1,330 @@
+//! A job as somebody asks for it: what the tool, the command line and the API have in common.
+
+use daoyou_channels::settings::Span;
+use daoyou_channels::{SessionKey, Trust};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::terms::zone_name;
+use super::{Deliver, JobBody, JobError, Maker, Misfire, NewJob, Schedule, ScheduleError, Target, Task, Terms};
+
+/// The longest prompt or message, in characters.
+const MAX_TASK: usize = 32_000;
+/// The longest name of a chat, a session or a model, in characters.
+const MAX_KEY: usize = 300;
+/// The words that stand for the conversation in which a job is made.
+const HERE: [&str; 3] = ["this", "here", "current"];
+
+/// What is asked for. Exactly one of `prompt` and `message` is set, and exactly one of `at`, `every` and `cron`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AskedJob {
+    pub name: Option<String>,
+    pub prompt: Option<String>,
+    pub message: Option<String>,
+    pub at: Option<String>,
+    pub every: Option<String>,
+    pub cron: Option<String>,
+    /// Of `at`, `cron` and `anchor`.
+    pub tz: Option<String>,
+    /// Where `every` counts from.
+    pub anchor: Option<String>,
+    pub channel: Option<String>,
+    pub chat_id: Option<String>,
+    pub session: Option<String>,
+    pub model: Option<String>,
+    pub deliver: Option<Deliver>,
+    pub misfire: Option<Misfire>,
+    pub stale_after: Option<Span>,
+    pub jitter: Option<Span>,
+    /// A job of one time is not removed when it has run.
+    pub keep: bool,
+}
+
+/// From where a job is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub target: Target,
+    pub maker: Maker,
+}
+
+impl Place {
+    /// The owner's terminal.
+    pub fn terminal() -> Self {
+        let (channel, chat_id) = ("cli".to_owned(), "direct".to_owned());
+        let maker = Maker { trust: Trust::Owner, channel: channel.clone(), chat_id: chat_id.clone() };
+        Self { target: Target::of_chat(channel, chat_id), maker }
+    }
+}
+
+impl Target {
+    /// A chat, by its own session.
+    pub fn of_chat(channel: String, chat_id: String) -> Self {
+        let session = SessionKey::of_chat(&channel, &chat_id);
+        Self { channel, chat_id, session, metadata: Map::new() }
+    }
+}
+
+impl AskedJob {
+    /// Reads it as JSON.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn read(value: &Value) -> Result<Self, JobError> {
+        Self::deserialize(value).map_err(|error| JobError::Wrong(format!("this is no job: {error}")))
+    }
+
+    /// What is to be made of it.
+    ///
+    /// # Errors
+    /// What is wrong and what would be right.
+    pub fn plan(self, place: &Place, terms: &Terms, now: Timestamp) -> Result<NewJob, JobError> {
+        let (asked, now) = (self.trimmed(), to_millisecond(now));
+        let task = asked.task()?;
+        let schedule = asked.schedule(terms, now)?;
+        let target = asked.target(place, terms)?;
+        let session = asked.session(place)?;
+        if matches!(task, Task::Message(_)) {
+            let deliver = asked.deliver.unwrap_or_default();
+            if session.is_some() || asked.model.is_some() || deliver != Deliver::Always {
+                return wrong("session, model and deliver are for prompts; a message is sent as it stands".to_owned());
+            }
+        }
+        if asked.model.as_deref().is_some_and(is_no_key) {
+            return wrong(format!("model: write it as PROVIDER/MODEL, at most {MAX_KEY} characters"));
+        }
+        let body = JobBody {
+            delete_after_run: matches!(schedule, Schedule::At { .. }) && !asked.keep,
+            schedule,
+            task,
+            target,
+            maker: place.maker.clone(),
+            session,
+            model: asked.model,
+            deliver: asked.deliver.unwrap_or_default(),
+            misfire: asked.misfire.unwrap_or_default(),
+            stale_after: asked.stale_after,
+            jitter: asked.jitter,
+        };
+        Ok(NewJob { id: None, name: asked.name.unwrap_or_default(), body })
+    }
+
+    /// Without what is there in name only: models and forms send empty texts for what they leave out.
+    fn trimmed(mut self) -> Self {
+        let all = [
+            &mut self.name,
+            &mut self.prompt,
+            &mut self.message,
+            &mut self.at,
+            &mut self.every,
+            &mut self.cron,
+            &mut self.tz,
+            &mut self.anchor,
+            &mut self.channel,
+            &mut self.chat_id,
+            &mut self.session,
+            &mut self.model,
+        ];
+        for field in all {
+            *field = field.take().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        }
+        self
+    }
+
+    fn task(&self) -> Result<Task, JobError> {
+        let task = match (&self.prompt, &self.message) {
+            (Some(prompt), None) => Task::Prompt(prompt.clone()),
+            (None, Some(message)) => Task::Message(message.clone()),
+            (None, None) => {
+                return wrong("say what it does: a prompt, which the agent answers, or a message".to_owned());
+            }
+            (Some(_), Some(_)) => return wrong("a prompt and a message are given; give one of them".to_owned()),
+        };
+        let (Task::Prompt(text) | Task::Message(text)) = &task;
+        match text.chars().count() {
+            count if count > MAX_TASK => wrong(format!(
+                "its text has {count} characters; at most {MAX_TASK} are allowed: put the rest into a file"
+            )),
+            _ => Ok(task),
+        }
+    }
+
+    fn schedule(&self, terms: &Terms, now: Timestamp) -> Result<Schedule, JobError> {
+        let zone = terms.zone_of(self.tz.as_deref())?;
+        if self.anchor.is_some() && self.every.is_none() {
+            return wrong("anchor goes with every alone".to_owned());
+        }
+        let schedule = match (&self.at, &self.every, &self.cron) {
+            (Some(at), None, None) => Schedule::at(at, now, &zone),
+            (None, Some(every), None) => {
+                let every = every.parse().map_err(|error| JobError::Wrong(format!("every: {error}")))?;
+                let anchor = self.anchor.as_deref().map(|words| anchor(words, now, &zone)).transpose()?;
+                Schedule::every(every, anchor.unwrap_or(now))
+            }
+            (None, None, Some(cron)) => Schedule::cron(cron, self.tz.as_deref().unwrap_or(zone_name(&zone))),
+            (None, None, None) => {
+                return wrong(
+                    "say when: at (\"in 20m\", \"tomorrow 9:00\", 2026-03-08T09:00:00Z), every (\"2h\") or a cron \
+                     expression (\"0 9 * * *\")"
+                        .to_owned(),
+                );
+            }
+            _ => return wrong("at, every and a cron expression: give exactly one of them".to_owned()),
+        };
+        match schedule {
+            Ok(Schedule::At { at }) => Ok(Schedule::At { at: to_millisecond(at) }),
+            Ok(schedule) => Ok(schedule),
+            Err(ScheduleError(words)) => wrong(words),
+        }
+    }
+
+    fn target(&self, place: &Place, terms: &Terms) -> Result<Target, JobError> {
+        let here = &place.target;
+        let channel = self.channel.as_deref().unwrap_or(&here.channel);
+        let chat_id = match &self.chat_id {
+            Some(chat_id) => chat_id.as_str(),
+            None if channel == here.channel => &here.chat_id,
+            None if channel == "cli" => "direct",
+            None => return wrong(format!("channel {channel:?} needs a chat as well: where on it")),
+        };
+        if (channel, chat_id) == (here.channel.as_str(), here.chat_id.as_str()) {
+            return Ok(here.clone());
+        }
+        if place.maker.trust != Trust::Owner {
+            return wrong("only the owner makes jobs for another chat".to_owned());
+        }
+        terms.check_channel(channel)?;
+        if is_no_key(chat_id) {
+            return wrong(format!("chat: one line of at most {MAX_KEY} characters"));
+        }
+        Ok(Target::of_chat(channel.to_owned(), chat_id.to_owned()))
+    }
+
+    fn session(&self, place: &Place) -> Result<Option<SessionKey>, JobError> {
+        let Some(key) = &self.session else { return Ok(None) };
+        let here = &place.target.session;
+        if HERE.contains(&key.as_str()) || key == here.as_str() {
+            return Ok(Some(here.clone()));
+        }
+        if place.maker.trust != Trust::Owner {
+            return wrong("only the owner names another session; \"this\" is the one of this chat".to_owned());
+        }
+        if is_no_key(key) {
+            return wrong(format!(
+                "session: {key:.40?} is no key; one line such as cli:direct, at most {MAX_KEY} characters"
+            ));
+        }
+        Ok(Some(SessionKey::from(key.as_str())))
+    }
+}
+
+fn wrong<T>(words: String) -> Result<T, JobError> {
+    Err(JobError::Wrong(words))
+}
+
+/// Without what the store and `cron.json` do not keep.
+fn to_millisecond(at: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)
+}
+
+fn is_no_key(text: &str) -> bool {
+    text.chars().count() > MAX_KEY || text.contains(char::is_control)
+}
+
+/// It may lie behind us: slots count from it both ways.
+fn anchor(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
+    if let Ok(anchor) = words.parse() {
+        return Ok(to_millisecond(anchor));
+    }
+    match Schedule::at(words, now, zone) {
+        Ok(Schedule::At { at }) => Ok(to_millisecond(at)),
+        Ok(_) => wrong(format!("anchor: {words:?} is no time")),
+        Err(ScheduleError(error)) => wrong(format!("anchor: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cron::{Language, Settings};
+
+    fn terms() -> Terms {
+        Terms {
+            settings: Settings { max_jobs: 10 },
+            zone: TimeZone::get("Asia/Shanghai").unwrap(),
+            channels: ["cli", "webhook:in"].map(str::to_owned).into(),
+            language: Language::En,
+        }
+    }
+
+    fn plan(asked: serde_json::Value, trust: Trust) -> Result<NewJob, String> {
+        let asked: AskedJob = serde_json::from_value(asked).map_err(|error| error.to_string())?;
+        let mut place = Place::terminal();
+        place.target = Target::of_chat("webhook:in".to_owned(), "c".to_owned());
+        place.maker.trust = trust;
+        let now = "2026-11-21T06:05:00Z".parse().unwrap();
+        asked.plan(&place, &terms(), now).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_left_out_is_filled_in() {
+        use serde_json::json;
+        let job = plan(json!({"prompt": " news ", "every": "2h", "name": "", "channel": ""}), Trust::Known).unwrap();
+        let now = "2026-11-21T06:05:00Z".parse().unwrap();
+        assert_eq!(job.body.schedule, Schedule::Every { every: Span::from_secs(7_200), anchor: now });
+        assert_eq!(job.body.task, Task::Prompt("news".to_owned()));
+        assert_eq!((job.body.target.session.as_str(), job.body.session.as_ref()), ("webhook:in:c", None));
+        assert!(!job.body.delete_after_run);
+
+        let job = plan(json!({"message": "x", "at": "2026-11-21T09:00:00Z", "channel": "cli"}), Trust::Owner).unwrap();
+        assert_eq!((job.body.target.session.as_str(), job.body.delete_after_run), ("cli:direct", true));
+        let job =
+            plan(json!({"prompt": "x", "at": "2026-11-21T09:00:00Z", "keep": true, "session": "this"}), Trust::Known);
+        let body = job.unwrap().body;
+        assert_eq!(
+            (body.session.as_ref().map(SessionKey::as_str), body.delete_after_run),
+            (Some("webhook:in:c"), false)
+        );
+
+        let job = plan(json!({"prompt": "x", "cron": "0 9 * * *"}), Trust::Owner).unwrap();
+        assert!(matches!(job.body.schedule, Schedule::Cron { tz, .. } if tz == "Asia/Shanghai"));
+        let anchored = json!({"prompt": "x", "every": "1d", "anchor": "2020-01-01T00:00:00Z"});
+        assert!(matches!(plan(anchored, Trust::Owner).unwrap().body.schedule,
+            Schedule::Every { anchor, .. } if anchor.as_second() == 1_577_836_800));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_told() {
+        use serde_json::json;
+        for (asked, trust, expected) in [
+            (json!({"every": "2h"}), Trust::Owner, "say what it does"),
+            (json!({"prompt": "x", "message": "y", "every": "2h"}), Trust::Owner, "give one of them"),
+            (json!({"prompt": "x"}), Trust::Owner, "say when"),
+            (json!({"prompt": "x", "at": " "}), Trust::Owner, "say when"),
+            (json!({"prompt": "x", "at": "2027-01-01T00:00:00Z", "every": "1h"}), Trust::Owner, "exactly one"),
+            (json!({"prompt": "x", "every": "soon"}), Trust::Owner, "every: \"soon\" is not a duration"),
+            (json!({"prompt": "x", "every": "1ms"}), Trust::Owner, "second"),
+            (json!({"prompt": "x", "at": "2020-01-01T00:00:00Z"}), Trust::Owner, "past"),
+            (json!({"prompt": "x", "cron": "0 9 * * *", "tz": "Mars/Base"}), Trust::Owner, "no IANA time zone"),
+            (json!({"prompt": "x", "cron": "0 9 * * *", "anchor": "now"}), Trust::Owner, "anchor goes with every"),
+            (json!({"prompt": "x", "every": "1h", "anchor": "once"}), Trust::Owner, "anchor: "),
+            (
+                json!({"prompt": "x", "every": "1h", "channel": "emial", "chat_id": "a"}),
+                Trust::Owner,
+                "there are cli, webhook:in",
+            ),
+            (json!({"prompt": "x", "every": "1h", "channel": "email"}), Trust::Owner, "needs a chat"),
+            (json!({"prompt": "x", "every": "1h", "chat_id": "other"}), Trust::Known, "only the owner"),
+            (json!({"prompt": "x", "every": "1h", "session": "cli:direct"}), Trust::Known, "only the owner"),
+            (json!({"message": "x", "every": "1h", "deliver": "on_change"}), Trust::Owner, "are for prompts"),
+            (json!({"prompt": "x", "every": "1h", "deliver": "never"}), Trust::Owner, "expected one of `always`"),
+            (json!({"prompt": "x", "every": "1h", "colour": "red"}), Trust::Owner, "unknown field `colour`"),
+            (json!({"prompt": "x".repeat(40_000), "every": "1h"}), Trust::Owner, "40000 characters"),
+        ] {
+            let told = plan(asked.clone(), trust).unwrap_err();
+            assert!(told.contains(expected), "{:.80}: {told}", asked.to_string());
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! By what jobs are made and shown.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::{JobError, Language, Settings};
+
+/// What holds for everybody who makes or shows jobs; a reload replaces it.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    pub settings: Settings,
+    /// Of times that name none.
+    pub zone: TimeZone,
+    /// The channels that are switched on.
+    pub channels: BTreeSet<String>,
+    pub language: Language,
+}
+
+impl Terms {
+    /// The zone of this name; without one the usual.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn zone_of(&self, name: Option<&str>) -> Result<TimeZone, JobError> {
+        match name {
+            None => Ok(self.zone.clone()),
+            Some(name) => TimeZone::get(name).map_err(|_| {
+                JobError::Wrong(format!(
+                    "tz: {name:?} is no IANA time zone; they look like Europe/Berlin or Asia/Shanghai"
+                ))
+            }),
+        }
+    }
+
+    /// Refuses a channel that is not there.
+    ///
+    /// # Errors
+    /// Names those that are.
+    pub fn check_channel(&self, channel: &str) -> Result<(), JobError> {
+        if self.channels.contains(channel) {
+            return Ok(());
+        }
+        let known: Vec<_> = self.channels.iter().map(String::as_str).collect();
+        Err(JobError::Wrong(format!(
+            "channel: there is none called {channel:?} that is switched on; there are {}",
+            known.join(", ")
+        )))
+    }
+}
+
+/// The name of a zone, for a schedule that keeps it.
+pub(super) fn zone_name(zone: &TimeZone) -> &str {
+    zone.iana_name().unwrap_or("UTC")
+}
+
+/// A moment by the clock of `zone`, with seconds where there are any.
+pub(super) fn clock(at: Timestamp, zone: &TimeZone) -> String {
+    let at = at.to_zoned(zone.clone());
+    at.strftime(if at.second() == 0 { "%Y-%m-%d %H:%M" } else { "%Y-%m-%d %H:%M:%S" }).to_string()
+}

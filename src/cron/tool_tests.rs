@@ -1,0 +1,167 @@
+//! The tool over a store of its own.
+
+use std::sync::Arc;
+
+use daoyou_channels::{SessionKey, Trust};
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{CronHandle, CronTool, Desk, Job, Language, Scope, Settings, Task, Terms, list};
+use crate::store::{Commit, Store};
+use crate::tools::{Effect, Tool, ToolContext, parse_arguments};
+
+struct World {
+    _folder: tempfile::TempDir,
+    desk: Arc<Desk>,
+    tool: CronTool,
+    calls: std::cell::Cell<u32>,
+}
+
+impl World {
+    fn new(max_jobs: u32) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let terms = Terms {
+            settings: Settings { max_jobs },
+            zone: TimeZone::get("Asia/Shanghai").unwrap(),
+            channels: ["cli", "webhook:in"].map(str::to_owned).into(),
+            language: Language::En,
+        };
+        let desk = Arc::new(Desk::new(store, terms, CronHandle::default()));
+        Self { _folder: folder, tool: CronTool::new(desk.clone()), desk, calls: std::cell::Cell::new(0) }
+    }
+
+    /// What the model reads; what the call does is committed.
+    async fn says(&self, context: &ToolContext, arguments: &Value) -> String {
+        self.calls.set(self.calls.get() + 1);
+        let context = ToolContext { call_id: format!("call-{}", self.calls.get()), ..context.clone() };
+        let arguments = match parse_arguments(self.tool.spec(), &arguments.to_string()) {
+            Ok(arguments) => arguments,
+            Err(error) => return error,
+        };
+        if let Err(error) = self.tool.check(&arguments, &context) {
+            return error;
+        }
+        let outcome = self.tool.call(arguments, &context).await;
+        for effect in outcome.effects {
+            let Effect::Rows(rows) = effect else { panic!("{effect:?}") };
+            // A commit that is tried again changes nothing more.
+            for _ in 0..2 {
+                let rows = rows.clone();
+                self.desk.store.write(Commit::Synced, move |connection| rows.0.write(connection)).await.unwrap();
+            }
+        }
+        outcome.result.render()
+    }
+
+    async fn jobs(&self) -> Vec<Job> {
+        let jobs = self.desk.store.read(|connection| list(connection, &Scope::All)).await.unwrap();
+        jobs.into_iter().map(Result::unwrap).collect()
+    }
+}
+
+fn context(trust: Trust, chat: &str) -> ToolContext {
+    ToolContext {
+        session: SessionKey::of_chat("webhook:in", chat),
+        turn: Uuid::from_u128(7),
+        call_id: String::new(),
+        channel: "webhook:in".to_owned(),
+        chat_id: chat.to_owned(),
+        trust,
+        metadata: r#"{"thread":"t","turn":{"model":"a/b"},"model":"c/d"}"#.into(),
+        cancel: CancellationToken::new(),
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_made_listed_changed_and_removed() {
+    let (world, owner) = (World::new(10), context(Trust::Owner, "c"));
+    assert_eq!(world.says(&owner, &json!({"action": "list"})).await, "No scheduled jobs.");
+    let asked = json!({"action": "add", "kind": "message", "message": "tea", "at": "2090-01-01T09:00:00+08:00"});
+    let told = world.says(&owner, &asked).await;
+    assert!(told.starts_with("Created job 'tea' (id: ") && told.ends_with("; next: 2090-01-01 09:00"), "{told}");
+    let asked = json!({"action": "add", "prompt": "news?", "interval": "2h", "name": "news", "session": "this"});
+    assert!(world.says(&owner, &asked).await.starts_with("Created job 'news'"), "aliases are understood");
+    let jobs = world.jobs().await;
+    let news = jobs.iter().find(|job| job.row.name == "news").unwrap();
+    let tea = jobs.iter().find(|job| job.row.name == "tea").unwrap();
+    assert_eq!((&tea.body.task, tea.body.delete_after_run), (&Task::Message("tea".to_owned()), true));
+    assert_eq!(news.body.session.as_ref().map(SessionKey::as_str), Some("webhook:in:c"));
+    assert_eq!(Value::Object(news.body.target.metadata.clone()), json!({"thread": "t"}));
+    assert_eq!(
+        world.says(&owner, &json!({"action": "disable", "job_id": "news"})).await,
+        format!("Disabled job {}", news.row.id)
+    );
+    let listed = world.says(&owner, &json!({"action": "list"})).await;
+    assert!(listed.lines().count() == 2 && listed.contains("; disabled"), "{listed}");
+    let told = world.says(&owner, &json!({"action": "enable", "job_id": news.row.id})).await;
+    assert!(told.starts_with(&format!("Enabled job {}; next: ", news.row.id)), "{told}");
+    assert_eq!(
+        world.says(&owner, &json!({"action": "remove", "id": "news"})).await,
+        format!("Removed job {} (news)", news.row.id)
+    );
+    assert_eq!(world.jobs().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_told() {
+    let (world, owner) = (World::new(1), context(Trust::Owner, "c"));
+    for (asked, expected) in [
+        (json!({"action": "sing"}), "is not one of"),
+        (json!({"action": "add", "message": "x"}), "say when"),
+        (json!({"action": "add", "every": "1h"}), "say what it does"),
+        (json!({"action": "add", "message": "x", "at": "2020-01-01T00:00:00Z"}), "past"),
+        (json!({"action": "add", "message": "x", "every": "1h", "every_seconds": 5}), "one of them"),
+        (
+            json!({"action": "add", "message": "x", "every": "1h", "channel": "emial", "chat_id": "y"}),
+            "there are cli, webhook:in",
+        ),
+        (json!({"action": "remove"}), "job_id is missing"),
+        (json!({"action": "remove", "job_id": "x"}), "Job x not found; there are none"),
+        (json!({"action": "add", "message": "x", "every_seconds": 60}), "Created job 'x'"),
+        (json!({"action": "add", "message": "y", "every_seconds": 60}), "cron.max_jobs"),
+    ] {
+        let told = world.says(&owner, &asked).await;
+        assert!(told.contains(expected), "{asked}: {told}");
+    }
+    let id = &world.jobs().await[0].row.id;
+    assert_eq!(
+        world.says(&owner, &json!({"action": "run", "job_id": "y"})).await,
+        format!("Error: Job y not found; there are {id} (x)")
+    );
+}
+
+#[tokio::test]
+async fn who_is_not_the_owner_sees_the_jobs_of_his_chat_alone() {
+    let world = World::new(10);
+    let (owner, ann, bob) = (context(Trust::Owner, "o"), context(Trust::Known, "a"), context(Trust::Known, "b"));
+    for (who, name) in [(&owner, "owners"), (&ann, "anns")] {
+        let told = world.says(who, &json!({"action": "add", "message": "x", "every": "1h", "name": name})).await;
+        assert!(told.starts_with("Created"), "{told}");
+    }
+    for (who, job, expected) in [
+        (&ann, "owners", "not found; there are"),
+        (&bob, "anns", "not found; there are none"),
+        (&ann, "anns", "Removed"),
+    ] {
+        let told = world.says(who, &json!({"action": "remove", "job_id": job})).await;
+        assert!(
+            told.contains(expected) && !(expected.contains("not") && told.contains(&format!("({job})"))),
+            "{job}: {told}"
+        );
+    }
+    let told = world.says(&bob, &json!({"action": "add", "message": "x", "every": "1h", "chat_id": "a"})).await;
+    assert!(told.contains("only the owner"), "{told}");
+    assert!(!world.tool.serves_strangers(&json!({"action": "list"}), &owner));
+    assert_eq!(world.jobs().await.len(), 1);
+}
+
+/// A model is told of it with every request.
+#[test]
+fn its_description_is_short() {
+    let spec = CronTool::to_be_shown().spec().clone();
+    let length = spec.description.len() + spec.parameters.to_string().len();
+    assert!(length < 2_000, "{length} bytes: {}", spec.parameters);
+}

@@ -1,0 +1,77 @@
+//! A job in words: for the model, for a chat, for the command line.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::terms::clock;
+use super::{Job, Language, Schedule, Terms};
+use crate::store::StoreError;
+use crate::store::jobs::JobRow;
+
+/// Of a reason, in characters.
+const MAX_REASON: usize = 120;
+
+impl Job {
+    /// When it is due, in words.
+    pub fn when(&self, terms: &Terms) -> String {
+        self.body.schedule.describe(terms.language, &terms.zone)
+    }
+
+    /// By which clock it is told when it is due next.
+    fn zone(&self, terms: &Terms) -> TimeZone {
+        let own = match &self.body.schedule {
+            Schedule::Cron { tz, .. } => TimeZone::get(tz).ok(),
+            Schedule::At { .. } | Schedule::Every { .. } => None,
+        };
+        own.unwrap_or_else(|| terms.zone.clone())
+    }
+
+    /// Its next slot by its own clock; `None` when there is none.
+    pub fn next_in_words(&self, terms: &Terms) -> Option<String> {
+        let next = Timestamp::from_millisecond(self.row.next_at?).ok()?;
+        Some(clock(next, &self.zone(terms)))
+    }
+}
+
+/// One short line for each job: id, name, when, next. Those that cannot be read stand there with the reason.
+pub fn lines(jobs: &[Result<Job, (JobRow, StoreError)>], terms: &Terms, limit: usize) -> String {
+    let mut lines: Vec<String> = jobs.iter().take(limit).map(|job| line(job, terms)).collect();
+    match (jobs.len().saturating_sub(limit), terms.language) {
+        (0, _) => {}
+        (more, Language::En) => lines.push(format!("- and {more} more")),
+        (more, Language::Zh) => lines.push(format!("- 还有 {more} 个")),
+    }
+    lines.join("\n")
+}
+
+fn line(job: &Result<Job, (JobRow, StoreError)>, terms: &Terms) -> String {
+    let is_zh = terms.language == Language::Zh;
+    let job = match job {
+        Ok(job) => job,
+        Err((row, error)) => {
+            let (id, name, error) = (&row.id, &row.name, short(&error.to_string()));
+            return if is_zh {
+                format!("- {id} {name}：无法读取（{error}）")
+            } else {
+                format!("- {id} {name}: unreadable ({error})")
+            };
+        }
+    };
+    let mut line = format!("- {} {}{}{}", job.row.id, job.row.name, if is_zh { "：" } else { ": " }, job.when(terms));
+    let is_once = matches!(job.body.schedule, Schedule::At { .. });
+    match (&job.row.paused, job.row.enabled, job.next_in_words(terms)) {
+        (Some(reason), _, _) if is_zh => line.push_str(&format!("，已暂停（{}）", short(reason))),
+        (Some(reason), _, _) => line.push_str(&format!("; paused ({})", short(reason))),
+        (None, false, _) => line.push_str(if is_zh { "，已停用" } else { "; disabled" }),
+        (None, true, Some(next)) if !is_once => {
+            line.push_str(&if is_zh { format!("，下次 {next}") } else { format!("; next {next}") });
+        }
+        (None, true, _) => {}
+    }
+    line
+}
+
+/// On one line.
+fn short(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_REASON).collect()
+}
