@@ -19,7 +19,7 @@ use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
 use crate::llm::{Models, SERVICES};
-use crate::store::{Store, StoreConfig};
+use crate::store::StoreConfig;
 use crate::tools::{self, Executor, Tool};
 
 /// The parts of a running gateway that a reload replaces.
