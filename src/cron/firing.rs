@@ -8,8 +8,8 @@ use jiff::Timestamp;
 
 use super::ended::{End, settle};
 use super::misfire::{Decision, ON_TIME, Policy, decide};
-use super::run_message::{self, Slot, Work};
 use super::moments::Moments;
+use super::run_message::{self, Slot, Work};
 use super::{Job, JobError, Misfire, Rules};
 use crate::bus::{InboundDraft, MessageBus, WhatFollows};
 use crate::store::inbox::Inserted;

@@ -9,8 +9,8 @@ use daoyou_channels::settings::Secret;
 use jiff::tz::TimeZone;
 
 use crate::agent::{
-    ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators, Phrases,
-    SlashCommands, SystemPrompt,
+    ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators,
+    Phrases, SlashCommands, SystemPrompt,
 };
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
 use crate::config::{Config, Loaded};
