@@ -248,16 +248,7 @@ fn anchor(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, Job
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cron::{Language, Settings};
-
-    fn terms() -> Terms {
-        Terms {
-            settings: Settings { max_jobs: 10 },
-            zone: TimeZone::get("Asia/Shanghai").unwrap(),
-            channels: ["cli", "webhook:in"].map(str::to_owned).into(),
-            language: Language::En,
-        }
-    }
+    use crate::cron::testing::terms;
 
     fn plan(asked: serde_json::Value, trust: Trust) -> Result<NewJob, String> {
         let asked: AskedJob = serde_json::from_value(asked).map_err(|error| error.to_string())?;
@@ -265,7 +256,7 @@ mod tests {
         place.target = Target::of_chat("webhook:in".to_owned(), "c".to_owned());
         place.maker.trust = trust;
         let now = "2026-11-21T06:05:00Z".parse().unwrap();
-        asked.plan(&place, &terms(), now).map_err(|error| error.to_string())
+        asked.plan(&place, &terms(10, &["cli", "webhook:in"]), now).map_err(|error| error.to_string())
     }
 
     #[test]

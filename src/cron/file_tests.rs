@@ -3,23 +3,16 @@
 use daoyou_channels::SessionKey;
 use daoyou_channels::settings::Span;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use super::file::{export, import};
 use super::{
-    Deliver, JobBody, Language, Maker, Misfire, NewJob, Place, Schedule, Scope, Settings, Target, Task, Terms, add,
-    find, list, set_enabled,
+    Deliver, JobBody, Maker, Misfire, NewJob, Place, Schedule, Scope, Target, Task, Terms, add, find, list, set_enabled,
 };
 use crate::store::{Commit, Connection, Store, jobs};
 
 fn terms() -> Terms {
-    Terms {
-        settings: Settings { max_jobs: 100 },
-        zone: TimeZone::get("Asia/Shanghai").unwrap(),
-        channels: ["cli", "email"].map(str::to_owned).into(),
-        language: Language::En,
-    }
+    super::testing::terms(100, &["cli", "email"])
 }
 
 async fn on_store<T: Send + 'static>(run: impl FnOnce(&Connection) -> T + Send + 'static) -> T {

@@ -200,7 +200,11 @@ pub fn set_enabled(
     find(connection, &Scope::All, &job.row.id)
 }
 
-fn next_slot(slots: &Moments<'_>, now: Timestamp) -> Result<Timestamp, JobError> {
+/// The first slot after `now`.
+///
+/// # Errors
+/// There is none.
+pub(super) fn next_slot(slots: &Moments<'_>, now: Timestamp) -> Result<Timestamp, JobError> {
     slots.next_after(now).ok_or_else(|| JobError::Wrong("it is never due: its time is past".to_owned()))
 }
 

@@ -23,6 +23,8 @@ mod rules;
 mod run_message;
 mod service;
 mod terms;
+#[cfg(test)]
+mod testing;
 mod tool;
 #[cfg(test)]
 mod tool_tests;

@@ -125,21 +125,21 @@ mod tests {
         let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
         let schedule = Schedule::Every { every: Span::from_secs(60), anchor: at(0) };
         for jitter in [0, 1, 30, 59, 60, 3_600] {
-            let moments = Moments { job: "j", schedule: &schedule, jitter: Some(Span::from_secs(jitter)) };
-            let mut moments = vec![moments.next_after(at(0)).unwrap()];
+            let of = Moments { job: "j", schedule: &schedule, jitter: Some(Span::from_secs(jitter)) };
+            let mut moments = vec![of.next_after(at(0)).unwrap()];
             for _ in 0..50 {
-                moments.push(moments.next_after(*moments.last().unwrap()).unwrap());
+                moments.push(of.next_after(*moments.last().unwrap()).unwrap());
             }
             let minutes: Vec<i64> = moments.iter().map(|moment| moment.as_millisecond() / 60_000).collect();
             let first = minutes[0];
             assert_eq!(minutes, (first..=first + 50).collect::<Vec<_>>(), "one in each minute with {jitter} s");
             let late = moments.iter().map(|moment| moment.as_millisecond() % 60_000).max().unwrap();
             assert!(late < (jitter * 1_000).clamp(1, 60_000) as i64, "{late}");
-            let (newest, count) = moments.passed(moments[10], moments[20], 3);
+            let (newest, count) = of.passed(moments[10], moments[20], 3);
             assert_eq!((newest.as_slice(), count), (&moments[18..=20], 11), "{jitter} s");
             // Asked from anywhere in between, it is the same moment.
             for pair in moments.windows(2) {
-                assert_eq!(moments.next_after(pair[1].checked_sub(Duration::from_millis(1)).unwrap()), Some(pair[1]));
+                assert_eq!(of.next_after(pair[1].checked_sub(Duration::from_millis(1)).unwrap()), Some(pair[1]));
             }
         }
     }

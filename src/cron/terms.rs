@@ -1,31 +1,37 @@
 //! By what jobs are made and shown.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{JobError, Language, Settings};
+use super::{JobError, Language, Rules, Settings};
 
 /// What holds for everybody who makes or shows jobs; a reload replaces it.
 #[derive(Clone, Debug)]
 pub struct Terms {
     pub settings: Settings,
-    /// Of times that name none.
-    pub zone: TimeZone,
     /// The channels that are switched on.
     pub channels: BTreeSet<String>,
     pub language: Language,
+    /// By what they run.
+    pub rules: Arc<Rules>,
 }
 
 impl Terms {
+    /// The zone of times that name none.
+    pub fn zone(&self) -> &TimeZone {
+        &self.rules.zone
+    }
+
     /// The zone of this name; without one the usual.
     ///
     /// # Errors
     /// There is none of that name.
     pub fn zone_of(&self, name: Option<&str>) -> Result<TimeZone, JobError> {
         match name {
-            None => Ok(self.zone.clone()),
+            None => Ok(self.zone().clone()),
             Some(name) => TimeZone::get(name).map_err(|_| {
                 JobError::Wrong(format!(
                     "tz: {name:?} is no IANA time zone; they look like Europe/Berlin or Asia/Shanghai"

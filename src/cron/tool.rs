@@ -1,7 +1,7 @@
 //! `cron`: the agent's own way to jobs, for reminders and for what it promises to do later.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use daoyou_channels::SessionKey;
@@ -12,12 +12,14 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::asked::{AskedJob, Place};
-use super::jobs::{self, id_from};
+use super::jobs::{self, id_from, next_slot};
+use super::moments::Moments;
 use super::words::lines;
-use super::{Deliver, Desk, Job, JobError, Maker, Misfire, NewJob, Scope, Target, Terms};
+use super::{Deliver, Desk, Fired, Job, JobError, Maker, Misfire, NewJob, Scope, Target, Terms, run_now};
 use crate::bus::Errand;
 use crate::llm::ToolSpec;
-use crate::store::{Connection, StoreError};
+use crate::store::jobs::{self as store_jobs, JobRow};
+use crate::store::{Connection, StoreError, job_runs};
 use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};
 
 const NAME: &str = "cron";
@@ -153,7 +155,8 @@ async fn carry_out(desk: &Arc<Desk>, args: Args, context: &ToolContext) -> Resul
         other => Ok(other),
     });
     let (told, change) = looked.await??;
-    let rows = |change| Effect::Rows(Rows(Arc::new(Written { desk: desk.clone(), change, now })));
+    let rows =
+        |change| Effect::Rows(Rows(Arc::new(Written { desk: desk.clone(), change, now, fired: Mutex::default() })));
     Ok(ToolOutcome { result: ToolResult::ok(told), effects: change.map(rows).into_iter().collect() })
 }
 
@@ -194,11 +197,8 @@ fn prepare(
         },
         Action::Enable => {
             let job = job(args.job_id.as_deref())?;
-            let Some(next) = job.body.schedule.next_after(now) else {
-                return Err(JobError::Wrong(format!("job {} is never due again; add a new one", job.row.id)));
-            };
-            let enabled =
-                Job { row: crate::store::jobs::JobRow { next_at: Some(next.as_millisecond()), ..job.row }, ..job };
+            let next = next_slot(&Moments::of(&job), now)?;
+            let enabled = Job { row: JobRow { next_at: Some(next.as_millisecond()), ..job.row }, ..job };
             let next = enabled.next_in_words(terms).unwrap_or_default();
             Ok((format!("Enabled job {}; next: {next}", enabled.row.id), Some(Change::Enable(enabled.row.id))))
         }
@@ -208,6 +208,9 @@ fn prepare(
         }
         Action::Run => {
             let job = job(args.job_id.as_deref())?;
+            if job_runs::unfinished(connection, &job.row.id)?.is_some() {
+                return Err(JobError::Wrong(format!("the last run of job {} is not done yet", job.row.id)));
+            }
             Ok((format!("Job {} runs now", job.row.id), Some(Change::Run(job.row.id))))
         }
     }
@@ -304,7 +307,7 @@ impl Caller {
         let target = &mut place.target;
         match &self.errand {
             Some(Errand::Job(errand)) => {
-                let row = crate::store::jobs::find(connection, &errand.job)?;
+                let row = store_jobs::find(connection, &errand.job)?;
                 match row.map(Job::read).transpose()? {
                     Some(job) if job.session() != target.session || job.body.session.is_some() => {}
                     Some(job) => *target = job.body.target,
@@ -326,11 +329,22 @@ struct Written {
     desk: Arc<Desk>,
     change: Change,
     now: Timestamp,
+    /// What a run by hand gave others to do.
+    fired: Mutex<Option<Fired>>,
 }
 
 impl fmt::Debug for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.change.fmt(f)
+    }
+}
+
+impl Written {
+    fn run(&self, connection: &Connection, id: &str) -> Result<(), JobError> {
+        let job = jobs::find(connection, &Scope::All, id)?;
+        let fired = run_now(connection, &job, &self.desk.terms.get().rules, self.now)?;
+        *self.fired.lock().unwrap_or_else(PoisonError::into_inner) = Some(fired);
+        Ok(())
     }
 }
 
@@ -344,7 +358,7 @@ impl WriteRows for Written {
             Change::Remove(id) => jobs::remove(connection, &all, id).map(|_| ()),
             Change::Enable(id) => jobs::set_enabled(connection, &all, id, true, now).map(|_| ()),
             Change::Disable(id) => jobs::set_enabled(connection, &all, id, false, now).map(|_| ()),
-            Change::Run(_) => Ok(()),
+            Change::Run(id) => self.run(connection, id),
         };
         match done {
             Err(JobError::Store(error)) => Err(error),
@@ -357,6 +371,9 @@ impl WriteRows for Written {
     }
 
     fn written(&self) {
+        if let Some(fired) = self.fired.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.desk.started(fired);
+        }
         self.desk.wake();
     }
 }

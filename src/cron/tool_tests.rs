@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use daoyou_channels::{SessionKey, Trust};
-use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{CronHandle, CronTool, Desk, Job, Language, Scope, Settings, Task, Terms, list};
+use super::testing::terms;
+use super::{CronHandle, CronTool, Desk, Job, Scope, Task, list};
 use crate::store::{Commit, Store};
 use crate::tools::{Effect, Tool, ToolContext, parse_arguments};
 
@@ -23,12 +23,7 @@ impl World {
     fn new(max_jobs: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let terms = Terms {
-            settings: Settings { max_jobs },
-            zone: TimeZone::get("Asia/Shanghai").unwrap(),
-            channels: ["cli", "webhook:in"].map(str::to_owned).into(),
-            language: Language::En,
-        };
+        let terms = terms(max_jobs, &["cli", "webhook:in"]);
         let desk = Arc::new(Desk::new(store, terms, CronHandle::default()));
         Self { _folder: folder, tool: CronTool::new(desk.clone()), desk, calls: std::cell::Cell::new(0) }
     }

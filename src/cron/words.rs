@@ -14,7 +14,7 @@ const MAX_REASON: usize = 120;
 impl Job {
     /// When it is due, in words.
     pub fn when(&self, terms: &Terms) -> String {
-        self.body.schedule.describe(terms.language, &terms.zone)
+        self.body.schedule.describe(terms.language, terms.zone())
     }
 
     /// By which clock it is told when it is due next.
@@ -23,7 +23,7 @@ impl Job {
             Schedule::Cron { tz, .. } => TimeZone::get(tz).ok(),
             Schedule::At { .. } | Schedule::Every { .. } => None,
         };
-        own.unwrap_or_else(|| terms.zone.clone())
+        own.unwrap_or_else(|| terms.zone().clone())
     }
 
     /// Its next slot by its own clock; `None` when there is none.

@@ -1,10 +1,12 @@
 //! A home where no gateway runs: its store is opened just to look or to mend. The lock says that nobody else has it.
 
+use std::sync::Arc;
+
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::equip::{job_terms, timezone};
+use super::equip::{job_rules, job_terms};
 use super::inspect::Inspector;
 use crate::config::Loaded;
 use crate::control::{Change, Inspect, JobChange, JobQuery, Query, Question};
@@ -51,7 +53,7 @@ pub async fn change(home: &Home, _lock: &HomeLock, change: Change) -> anyhow::Re
 /// # Errors
 /// There is no such job, or the store cannot be read.
 pub async fn look_at_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, query: JobQuery) -> anyhow::Result<Value> {
-    let terms = job_terms(&loaded.config, timezone(&loaded.config)?);
+    let terms = job_terms(&loaded.config, Arc::new(job_rules(&loaded.config)?));
     if !home.database().exists() {
         match query {
             JobQuery::List => return Ok(json!([])),
@@ -67,12 +69,12 @@ pub async fn look_at_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, query:
 /// # Errors
 /// It cannot be made, or the store cannot be written.
 pub async fn change_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, change: JobChange) -> anyhow::Result<Value> {
-    let terms = job_terms(&loaded.config, timezone(&loaded.config)?);
+    let terms = job_terms(&loaded.config, Arc::new(job_rules(&loaded.config)?));
     let store = Store::open(&home.database())?;
     let write = move |connection: &Connection| settle_job(jobs::change(connection, &change, &terms, Timestamp::now()));
     let changed = store.write(Commit::Synced, write).await;
     store.close().await;
-    Ok(changed??)
+    Ok(changed??.answer)
 }
 
 /// Answers what is asked about the gateway that this home would have. Only what reads the store needs `lock`, so that a

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, open_tls};
-use super::equip::{Equipment, build_tools, bus_settings, job_terms, lane_runner, secrets, slash_commands, timezone};
+use super::equip::{Equipment, build_tools, bus_settings, job_rules, job_terms, lane_runner, secrets, slash_commands};
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
 use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, Phrases, WaitingRoom, prepare_workspace};
@@ -110,7 +110,7 @@ impl Gateway {
             equipment: equipment.clone(),
         };
         let inspector = RunningInspector::new(home.clone(), &running, live);
-        let cron = || CronService::new(bus.clone(), equipment.rules.clone(), equipment.cron.clone());
+        let cron = || CronService::new(bus.clone(), equipment.rules.clone(), equipment.jobs.service());
         let cron = (!is_alone).then(cron);
         let stop_serving = CancellationToken::new();
         let hub = Arc::new(Hub {
@@ -241,13 +241,14 @@ async fn build_agent(
     let config = &loaded.config;
     let metrics = Arc::new(Metrics::default());
     let store = open_store(home, metrics.clone())?;
-    let handle = cron::CronHandle::default();
-    let desk = cron::Desk::new(store.clone(), job_terms(config, timezone(config)?), handle.clone());
+    let desk =
+        cron::Desk::new(store.clone(), job_terms(config, Arc::new(job_rules(config)?)), cron::CronHandle::default());
     let desk = Arc::new(desk);
     let tools = build_tools(config, workspace, home, vec![Arc::new(cron::CronTool::new(desk.clone()))])?;
     let current = Arc::new(slash_commands(config, desk.clone(), models, tools, workspace, Instant::now())?);
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
+    desk.serve(&bus);
     bus.recount().await?;
     let (flight, waited) = match alone {
         // The gateway's record is for the next gateway.
@@ -260,7 +261,7 @@ async fn build_agent(
         // Whoever sits there is told at once, rather than let wait for somebody who will be gone.
         runner.room = Arc::new(WaitingRoom::closed());
     }
-    let equipment = Equipment::new(config, runner, slash, desk, handle);
+    let equipment = Equipment::new(config, runner, slash, desk);
     let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
     Ok((agent, equipment))
 }

@@ -14,7 +14,7 @@ use crate::agent::{
 };
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
 use crate::config::{Config, Loaded};
-use crate::cron;
+use crate::cron::{self, Rules, Words};
 use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
@@ -32,24 +32,16 @@ pub struct Equipment {
     pub model: Arc<Live<String>>,
     pub store: Arc<Live<StoreConfig>>,
     pub config: Arc<Live<Config>>,
+    /// What holds for jobs.
+    pub rules: Arc<Live<Rules>>,
+    /// Where jobs are made.
     pub jobs: Arc<cron::Desk>,
-    /// What holds for jobs while they run.
-    pub rules: Arc<Live<cron::Rules>>,
-    /// Wakes the service that fires jobs.
-    pub cron: cron::CronHandle,
 }
 
 impl Equipment {
-    pub fn new(
-        config: &Config,
-        runner: LaneRunner,
-        slash: Arc<Live<SlashCommands>>,
-        jobs: Arc<cron::Desk>,
-        cron: cron::CronHandle,
-    ) -> Self {
+    pub fn new(config: &Config, runner: LaneRunner, slash: Arc<Live<SlashCommands>>, jobs: Arc<cron::Desk>) -> Self {
         Self {
             rules: Arc::new(Live::new(runner.errands.jobs.clone())),
-            cron,
             models: Arc::new(Live::new(runner.models.clone())),
             runner: Arc::new(Live::new(runner)),
             slash,
@@ -62,7 +54,7 @@ impl Equipment {
 
     /// Puts `runner`, and what belongs to it, in the place of the one that runs turns now.
     pub fn replace(&self, config: &Config, runner: LaneRunner) {
-        self.jobs.terms.set(job_terms(config, runner.timezone.clone()));
+        self.jobs.terms.set(job_terms(config, runner.errands.jobs.clone()));
         runner.bus.reconfigure(bus_settings(config));
         self.models.set(runner.models.clone());
         self.model.set(config.agent.model.clone());
@@ -71,7 +63,7 @@ impl Equipment {
         self.slash.set(runner.slash.clone());
         self.rules.set(runner.errands.jobs.clone());
         self.runner.set(runner);
-        self.cron.wake();
+        self.jobs.wake();
     }
 }
 
@@ -187,11 +179,11 @@ fn capacities(config: &Config) -> Capacities {
 }
 
 /// How jobs run, and what is said of them.
-fn job_rules(config: &Config) -> anyhow::Result<cron::Rules> {
+pub(super) fn job_rules(config: &Config) -> anyhow::Result<Rules> {
     let phrases = Phrases::of(config.agent.locale);
-    let words = cron::Words { paused: phrases.job_paused, failed: phrases.job_failed };
-    let rules = cron::Rules::new(&config.cron, timezone(config)?, words, config.gateway.drain_timeout.0);
-    Ok(cron::Rules { owner: owner_chat(config), ..rules })
+    let words = Words { paused: phrases.job_paused, failed: phrases.job_failed };
+    let rules = Rules::new(&config.cron, timezone(config)?, words, config.gateway.drain_timeout.0);
+    Ok(Rules { owner: owner_chat(config), ..rules })
 }
 
 /// Channel and chat of `owner.notify`.
@@ -217,13 +209,13 @@ fn notices(config: &Config) -> Option<Notices> {
     Some(Notices { channel, chat_id, dead_letter: phrases.dead_letter, loss: phrases.loss })
 }
 
-/// By what jobs are made and shown, in the owner's zone.
-pub(super) fn job_terms(config: &Config, zone: TimeZone) -> cron::Terms {
+/// By what jobs are made and shown.
+pub(super) fn job_terms(config: &Config, rules: Arc<Rules>) -> cron::Terms {
     let hooks = config.channels.webhook.keys().map(|name| format!("webhook:{name}"));
     let channels = ["cli", "email"].map(str::to_owned).into_iter().chain(hooks);
     cron::Terms {
         settings: cron::Settings::from(&config.cron),
-        zone,
+        rules,
         channels: channels.filter(|channel| runs(config, channel)).collect(),
         language: match config.agent.locale {
             Locale::En => cron::Language::En,

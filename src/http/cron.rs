@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::api::Answer;
-use super::jobs::{self, HISTORY_LIMIT};
+use super::jobs::{self, HISTORY_LIMIT, JobChanged};
 use super::routes::Hub;
 use crate::control::{JobChange, JobQuery};
 use crate::cron::JobError;
@@ -77,7 +77,10 @@ async fn change(hub: &Arc<Hub>, change: JobChange) -> Answer {
     let made = tokio::spawn(async move {
         let (terms, now) = (hub.jobs.terms.get(), Timestamp::now());
         let write = move |connection: &Connection| settle(jobs::change(connection, &change, &terms, now));
-        let answer = hub.jobs.store.write(Commit::Synced, write).await??;
+        let JobChanged { answer, fired } = hub.jobs.store.write(Commit::Synced, write).await??;
+        if let Some(fired) = fired {
+            hub.jobs.started(fired);
+        }
         hub.jobs.wake();
         Ok::<_, HttpError>(Json(answer))
     });

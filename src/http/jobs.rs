@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::views::time;
 use crate::control::{JobChange, JobQuery};
-use crate::cron::{self, AskedJob, Job, JobError, Place, Schedule, Scope, Task, Terms};
+use crate::cron::{self, AskedJob, Fired, Job, JobError, Place, Schedule, Scope, Task, Terms};
 use crate::llm::costs_in_words;
 use crate::store::job_runs::{self, RunRow};
 use crate::store::jobs::JobRow;
@@ -41,30 +41,45 @@ pub fn look(connection: &Connection, query: &JobQuery, terms: &Terms) -> Result<
     }
 }
 
+/// A change that was made.
+pub struct JobChanged {
+    pub answer: Value,
+    /// What a run by hand gave others to do.
+    pub fired: Option<Fired>,
+}
+
 /// Makes a change. Whoever runs jobs is to be woken after it.
 ///
 /// # Errors
 /// There is no such job, or what is asked for cannot be done.
-pub fn change(connection: &Connection, change: &JobChange, terms: &Terms, now: Timestamp) -> Result<Value, JobError> {
+pub fn change(
+    connection: &Connection,
+    change: &JobChange,
+    terms: &Terms,
+    now: Timestamp,
+) -> Result<JobChanged, JobError> {
     let all = Scope::All;
-    match change {
+    let answer = match change {
         JobChange::Add(asked) => {
             let asked: AskedJob = AskedJob::read(asked)?;
             let new = asked.plan(&Place::terminal(), terms, now)?;
-            Ok(view(&cron::add(connection, &new, terms.settings, now)?, terms))
+            view(&cron::add(connection, &new, terms.settings, now)?, terms)
         }
         JobChange::Remove(job) => {
             let (id, name) = cron::remove(connection, &all, job)?;
-            Ok(json!({ "id": id, "name": name, "removed": true }))
+            json!({ "id": id, "name": name, "removed": true })
         }
-        JobChange::Enable(job) => Ok(view(&cron::set_enabled(connection, &all, job, true, now)?, terms)),
-        JobChange::Disable(job) => Ok(view(&cron::set_enabled(connection, &all, job, false, now)?, terms)),
-        JobChange::Import(text) => Ok(json!(cron::import(connection, text, terms, now)?)),
+        JobChange::Enable(job) => view(&cron::set_enabled(connection, &all, job, true, now)?, terms),
+        JobChange::Disable(job) => view(&cron::set_enabled(connection, &all, job, false, now)?, terms),
+        JobChange::Import(text) => json!(cron::import(connection, text, terms, now)?),
         JobChange::Run(job) => {
             let job = cron::find(connection, &all, job)?;
-            Ok(json!({ "id": job.row.id, "name": job.row.name, "due": time(now.as_millisecond()) }))
+            let fired = cron::run_now(connection, &job, &terms.rules, now)?;
+            let answer = json!({ "id": job.row.id, "name": job.row.name, "due": time(now.as_millisecond()) });
+            return Ok(JobChanged { answer, fired: Some(fired) });
         }
-    }
+    };
+    Ok(JobChanged { answer, fired: None })
 }
 
 fn show(connection: &Connection, job: &str, terms: &Terms) -> Result<Value, JobError> {
