@@ -20,6 +20,8 @@ mod commands;
 mod config;
 mod cost;
 mod crash;
+mod cron;
+mod cron_time;
 mod damage;
 mod delivery;
 mod doctor;

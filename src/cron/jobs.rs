@@ -5,7 +5,7 @@ use daoyou_channels::Trust;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::slots::Slots;
+use super::moments::Moments;
 use super::{CronConfig, Job, JobBody, Maker, Task, prompt};
 use crate::store::{Connection, StoreError, jobs};
 
@@ -103,9 +103,9 @@ pub fn preview(connection: &Connection, new: &NewJob, settings: Settings, now: T
         prompt::check(template).map_err(JobError::Wrong)?;
     }
     let id = new.id.clone().unwrap_or_else(new_id);
-    let slots = Slots { job: &id, schedule: &new.body.schedule, jitter: new.body.jitter };
-    slots.check_jitter(now).map_err(JobError::Wrong)?;
-    let next = next_slot(&slots, now)?;
+    let moments = Moments { job: &id, schedule: &new.body.schedule, jitter: new.body.jitter };
+    moments.check_jitter(now).map_err(JobError::Wrong)?;
+    let next = next_slot(&moments, now)?;
     if jobs::find(connection, &id)?.is_some() {
         return Err(taken(&id));
     }
@@ -195,7 +195,7 @@ pub fn set_enabled(
     now: Timestamp,
 ) -> Result<Job, JobError> {
     let job = find(connection, scope, id_or_name)?;
-    let next = if enabled { Some(next_slot(&Slots::of(&job), now)?.as_millisecond()) } else { None };
+    let next = if enabled { Some(next_slot(&Moments::of(&job), now)?.as_millisecond()) } else { None };
     jobs::set_enabled(connection, &job.row.id, enabled, next, None)?;
     find(connection, &Scope::All, &job.row.id)
 }
@@ -204,7 +204,7 @@ pub fn set_enabled(
 ///
 /// # Errors
 /// There is none.
-pub(super) fn next_slot(slots: &Slots<'_>, now: Timestamp) -> Result<Timestamp, JobError> {
+pub(super) fn next_slot(slots: &Moments<'_>, now: Timestamp) -> Result<Timestamp, JobError> {
     slots.next_after(now).ok_or_else(|| JobError::Wrong("it is never due: its time is past".to_owned()))
 }
 

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::asked::{AskedJob, Place};
 use super::jobs::{self, id_from, next_slot};
-use super::slots::Slots;
+use super::moments::Moments;
 use super::words::lines;
 use super::{Deliver, Desk, Fired, Job, JobError, Maker, Misfire, NewJob, Scope, Target, Terms, run_now};
 use crate::bus::Errand;
@@ -197,7 +197,7 @@ fn prepare(
         },
         Action::Enable => {
             let job = job(args.job_id.as_deref())?;
-            let next = next_slot(&Slots::of(&job), now)?;
+            let next = next_slot(&Moments::of(&job), now)?;
             let enabled = Job { row: JobRow { next_at: Some(next.as_millisecond()), ..job.row }, ..job };
             let next = enabled.next_in_words(terms).unwrap_or_default();
             Ok((format!("Enabled job {}; next: {next}", enabled.row.id), Some(Change::Enable(enabled.row.id))))

@@ -3,6 +3,7 @@
 use jiff::civil::{Date, DateTime, Time, Weekday};
 
 use super::context::Now;
+use super::{when_en, when_zh};
 
 pub(super) const MINUTE: u64 = 60;
 pub(super) const HOUR: u64 = 60 * MINUTE;
@@ -15,7 +16,7 @@ const SHORT: u64 = 5 * MINUTE;
 
 /// A time as it was said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
+pub enum When {
     /// After so many seconds.
     In(u64),
     At {
@@ -33,13 +34,17 @@ pub(super) enum When {
 
 /// The day that was said with a clock time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Day {
+pub enum Day {
     /// None was: the next time the clock shows it.
     Next,
     /// So many days from today.
     Ahead(i32),
     /// The next such day, today only if the time is still to come.
     Weekday(Weekday),
+    /// The next such day, never today.
+    NextWeekday(Weekday),
+    /// That day of the week that begins with the next Monday.
+    NextWeek(Weekday),
     On(Date),
 }
 
@@ -55,6 +60,11 @@ pub(super) enum Due {
     Cron(String),
 }
 
+/// Reads a text that is a time and nothing else, in English or Chinese.
+pub fn read(text: &str) -> Option<When> {
+    when_en::read(text).or_else(|| when_zh::read(text))
+}
+
 /// The hour that a day without one means.
 pub(super) fn morning() -> Time {
     Time::constant(9, 0, 0, 0)
@@ -67,7 +77,7 @@ pub(super) fn seconds(count: u64, unit: u64) -> Option<u64> {
 
 impl When {
     /// Works out when it is due. `None` when the clock is needed and not known, or runs out of years.
-    pub fn due(self, now: Option<&Now>) -> Option<Due> {
+    pub(super) fn due(self, now: Option<&Now>) -> Option<Due> {
         match self {
             Self::In(seconds) => {
                 let rounded = if seconds < SHORT { seconds.div_ceil(MINUTE) * MINUTE + MINUTE } else { seconds };
@@ -83,18 +93,28 @@ impl When {
     }
 }
 
+impl Day {
+    /// What the clock shows when it is `clock` on that day, seen from `now`; it may be past. `None` when it runs out of
+    /// years.
+    pub fn at(self, clock: Time, now: DateTime) -> Option<DateTime> {
+        let today = now.date();
+        let passed = clock <= now.time();
+        let date = match self {
+            Self::Next if passed => today.tomorrow().ok()?,
+            Self::Next => today,
+            Self::Ahead(days) => today.checked_add(jiff::Span::new().days(days)).ok()?,
+            Self::Weekday(weekday) if today.weekday() == weekday && !passed => today,
+            Self::Weekday(weekday) | Self::NextWeekday(weekday) => today.nth_weekday(1, weekday).ok()?,
+            Self::NextWeek(Weekday::Monday) => today.nth_weekday(1, Weekday::Monday).ok()?,
+            Self::NextWeek(weekday) => today.nth_weekday(1, Weekday::Monday).ok()?.nth_weekday(1, weekday).ok()?,
+            Self::On(date) => date,
+        };
+        Some(date.to_datetime(clock))
+    }
+}
+
 fn at(day: Day, clock: Time, now: DateTime) -> Option<Due> {
-    let today = now.date();
-    let passed = clock <= now.time();
-    let date = match day {
-        Day::Next if passed => today.tomorrow().ok()?,
-        Day::Next => today,
-        Day::Ahead(days) => today.checked_add(jiff::Span::new().days(days)).ok()?,
-        Day::Weekday(weekday) if today.weekday() == weekday && !passed => today,
-        Day::Weekday(weekday) => today.nth_weekday(1, weekday).ok()?,
-        Day::On(date) => date,
-    };
-    let due = date.to_datetime(clock);
+    let due = day.at(clock, now)?;
     Some(if due <= now { Due::Past } else { Due::At(due) })
 }
 
@@ -121,6 +141,9 @@ mod tests {
             (at(Day::Weekday(Weekday::Saturday), 15, 0), on(21, 15, 0)),
             (at(Day::Weekday(Weekday::Saturday), 14, 0), on(28, 14, 0)),
             (at(Day::Weekday(Weekday::Monday), 9, 0), on(23, 9, 0)),
+            (at(Day::NextWeekday(Weekday::Saturday), 15, 0), on(28, 15, 0)),
+            (at(Day::NextWeek(Weekday::Monday), 9, 0), on(23, 9, 0)),
+            (at(Day::NextWeek(Weekday::Saturday), 9, 0), on(28, 9, 0)),
             (at(Day::On(date(2026, 11, 1)), 9, 0), Due::Past),
             (When::Weekly { weekday: None, clock: time(9, 30, 0, 0) }, Due::Cron("30 9 * * *".into())),
             (When::Weekly { weekday: Some(Weekday::Sunday), clock: time(9, 0, 0, 0) }, Due::Cron("0 9 * * 0".into())),
