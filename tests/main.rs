@@ -20,6 +20,7 @@ mod commands;
 mod config;
 mod cost;
 mod crash;
+mod cron_line;
 mod damage;
 mod delivery;
 mod doctor;
