@@ -34,8 +34,20 @@ async fn a_job_is_kept_by_the_command_line() {
         }
         let list = async || gateway.json(&["cron", "list"]).await;
         assert_eq!(list().await, json!([]), "looking makes nothing");
-        let news = ["--name", "news", "--cron", "0 9 * * *", "--prompt", "What is new?", "--channel", "webhook:in", "--chat", "c"];
-        let more = ["--misfire", "skip", "--deliver", "on_change", "--session", "cli:work", "--model", "offline/offline"];
+        let news = [
+            "--name",
+            "news",
+            "--cron",
+            "0 9 * * *",
+            "--prompt",
+            "What is new?",
+            "--channel",
+            "webhook:in",
+            "--chat",
+            "c",
+        ];
+        let more =
+            ["--misfire", "skip", "--deliver", "on_change", "--session", "cli:work", "--model", "offline/offline"];
         let id = add(&gateway, &[news.as_slice(), &more].concat()).await;
         let job = gateway.json(&["cron", "show", "news"]).await;
         let expected = json!({
@@ -54,11 +66,11 @@ async fn a_job_is_kept_by_the_command_line() {
             assert!(ran.code == Some(0) && ran.stdout.contains(&id), "{ran:?}");
             assert_eq!(list().await[0]["state"], state);
         }
-        let tea = add(&gateway, &words("--at 2090-01-01T09:00:00+08:00 --message tea")).await;
+        let tea = add(&gateway, &words("--at 2031-01-01T09:00:00+08:00 --message tea")).await;
         let rows = list().await;
         assert_eq!((rows[1]["id"].as_str(), &rows[1]["delete_after_run"]), (Some(tea.as_str()), &json!(true)));
         let table = gateway.run(&["cron", "list"]).await.stdout;
-        assert!(table.starts_with("ID") && table.contains("2090-01-01 09:00"), "{table}");
+        assert!(table.starts_with("ID") && table.contains("2031-01-01 09:00"), "{table}");
         assert_eq!(gateway.json(&["cron", "remove", &tea]).await["removed"], true);
         assert_eq!(list().await.as_array().map(Vec::len), Some(1));
         wrong_lines(&gateway).await;
@@ -79,7 +91,7 @@ async fn wrong_lines(gateway: &Gateway) {
         ("add --at 2020-01-01T00:00:00Z --message x", "past"),
         ("add --every soon --message x", "is not a duration"),
         ("add --every 2h --message x --jitter soon", "is not a duration"),
-        ("add --cron @daily --tz Mars/Base --message x", "no IANA time zone"),
+        ("add --cron @daily --tz Mars/Base --message x", "no known time zone"),
         ("add --every 2h --message x --channel emial --chat a", "there are cli, webhook:in"),
         ("add --every 2h --message x --channel webhook:in", "needs a chat"),
         ("import nothing.json", "nothing.json cannot be opened"),
@@ -131,7 +143,8 @@ async fn a_job_runs_by_hand() {
     let sink = Sink::start(Some(&config::callback_secret())).await;
     let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
     let place = ["--channel", "webhook:in", "--chat", "c"];
-    add(&gateway, &[["--name", "tea", "--every", "1d", "--message", "The tea is ready"].as_slice(), &place].concat()).await;
+    add(&gateway, &[["--name", "tea", "--every", "1d", "--message", "The tea is ready"].as_slice(), &place].concat())
+        .await;
     add(&gateway, &[["--name", "news", "--every", "1d", "--prompt", "What is new?"].as_slice(), &place].concat()).await;
     let ran = gateway.run(&["cron", "run", "tea"]).await;
     assert!(ran.code == Some(0) && ran.stdout.contains("no gateway runs at the moment"), "{ran:?}");
@@ -174,7 +187,9 @@ async fn a_model_makes_jobs_for_its_chat() {
     said.sort_unstable();
     assert_eq!(said, [("c", "I will."), ("c", "The build is green."), ("c", "The tea is ready")]);
     let told = model.requests_about("tea and build").last().expect("a request")["messages"].to_string();
-    for expected in ["Created job 'The tea is ready' (id: ", "Created job 'build'", "past", "Job nothing not found; there are"] {
+    for expected in
+        ["Created job 'The tea is ready' (id: ", "Created job 'build'", "past", "Job nothing not found; there are"]
+    {
         assert!(told.contains(expected), "{expected}: {told}");
     }
     until("both jobs to be gone", async || (gateway.json(&["cron", "list"]).await == json!([])).then_some(())).await;
@@ -200,7 +215,8 @@ async fn the_offline_responder_reminds() {
     let daily = ask("每天8点提醒我吃药").await;
     assert!(daily.contains("吃药") && daily.contains(" 08:00"), "{daily}");
     let jobs = gateway.json(&["cron", "list"]).await;
-    let seen: Vec<_> = jobs.as_array().expect("a list").iter().map(|job| (job["kind"].clone(), job["text"].clone())).collect();
+    let seen: Vec<_> =
+        jobs.as_array().expect("a list").iter().map(|job| (job["kind"].clone(), job["text"].clone())).collect();
     assert_eq!(seen, [(json!("message"), json!("Reminder: call mum")), (json!("message"), json!("提醒：吃药"))]);
     for list in ["list my reminders", "/cron"] {
         let listed = ask(list).await;
@@ -217,8 +233,9 @@ async fn the_offline_responder_reminds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_move_by_file() {
     let mut from = Gateway::new(Setup::new());
-    add(&from, &["--name", "news", "--cron", "0 9 * * *", "--tz", "Europe/Berlin", "--prompt", "x", "--jitter", "5m"]).await;
-    add(&from, &["--name", "tea", "--at", "2090-01-01T09:00:00Z", "--message", "y", "--keep"]).await;
+    add(&from, &["--name", "news", "--cron", "0 9 * * *", "--tz", "Europe/Berlin", "--prompt", "x", "--jitter", "5m"])
+        .await;
+    add(&from, &["--name", "tea", "--at", "2031-01-01T09:00:00Z", "--message", "y", "--keep"]).await;
     let water = add(&from, &["--name", "water", "--every", "90m", "--message", "z", "--stale-after", "1h"]).await;
     assert_eq!(from.run(&["cron", "disable", "water"]).await.code, Some(0));
     let file = from.run(&["cron", "export"]).await.stdout;
@@ -230,7 +247,9 @@ async fn jobs_move_by_file() {
     let path = to.home().join("cron.json").display().to_string();
     let ran = to.run(&["cron", "import", &path]).await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    for expected in ["3 imported, 0 here already, 2 refused", "job 4 of the file past: its time, 1970", "job 5 of the file"] {
+    for expected in
+        ["3 imported, 0 here already, 2 refused", "job 4 of the file past: its time, 1970", "job 5 of the file"]
+    {
         assert!(ran.stdout.contains(expected), "{expected}: {ran:?}");
     }
     let again = to.run_with_input(&["cron", "import", "-", "--json"], &file).await;
@@ -254,7 +273,10 @@ async fn jobs_move_by_file() {
     from.up().await;
     let rows = from.json(&["cron", "list"]).await;
     let row = rows.as_array().expect("a list").iter().find(|row| row["id"] == water.as_str()).expect("the broken one");
-    assert!(row["state"] == "unreadable" && row["error"].as_str().is_some_and(|error| error.contains("schedule")), "{row}");
+    assert!(
+        row["state"] == "unreadable" && row["error"].as_str().is_some_and(|error| error.contains("schedule")),
+        "{row}"
+    );
     let table = from.run(&["cron", "list"]).await.stdout;
     assert!(table.contains("is unreadable: ") && table.contains("news") && table.contains("tea"), "{table}");
     assert_eq!(from.json(&["cron", "export"]).await["unreadable"][0]["id"], water.as_str());

@@ -40,7 +40,7 @@ pub use history::{delivery, outcome};
 pub use job::{Deliver, Job, JobBody, Maker, Misfire, Target, Task};
 pub use jobs::{JobError, NewJob, Scope, Settings, add, find, list, remove, set_enabled};
 pub use rules::{CronHandle, Rules, Words};
-pub use schedule::{Language, Schedule, ScheduleError};
+pub use schedule::{Language, Schedule, ScheduleError, time_zone};
 pub use service::{CronService, note_stop};
 pub use terms::Terms;
 pub use tool::CronTool;

@@ -31,7 +31,7 @@ pub use error::{Blame, LlmError, LlmErrorKind};
 pub use images::{Image, ImageRef, Images};
 pub use measured::Measured;
 pub use models::{KeySource, ModelChoice, ModelError, Models, OFFLINE, ProviderFault};
-pub use offline::OfflineProvider;
+pub use offline::{Day, OfflineProvider, When, read_when};
 #[cfg(test)]
 pub(crate) use openai::sent as openai_request;
 pub use prices::{Cost, Price, costs_in_words};

@@ -3,4 +3,21 @@
 
 mod schedule;
 
-pub use schedule::{Language, Schedule, ScheduleError};
+mod fields;
+mod pattern;
+mod timeline;
+mod words;
+mod zone;
+
+mod describe;
+mod describe_en;
+mod describe_zh;
+
+#[cfg(test)]
+mod golden_tests;
+#[cfg(test)]
+mod oracle_tests;
+
+pub use describe::Language;
+pub use schedule::{Schedule, ScheduleError, Slots};
+pub use zone::time_zone;

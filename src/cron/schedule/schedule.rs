@@ -1,9 +1,19 @@
 //! The three kinds of schedule, and what can be asked of each.
 
+use std::time::Duration;
+
 use daoyou_channels::settings::Span;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
+
+use super::describe::{self, Language};
+use super::pattern::Pattern;
+use super::timeline::Timeline;
+use super::{words, zone};
+
+/// The longest time between two slots, and until the first: ten years.
+pub(super) const LONGEST: Duration = Duration::from_secs(3_653 * 86_400);
 
 /// When a job is due.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,69 +32,129 @@ pub enum Schedule {
 #[error("{0}")]
 pub struct ScheduleError(pub String);
 
-/// In which words a schedule is described.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
-    En,
-    Zh,
+/// The slots of a stretch of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slots {
+    /// How many there are.
+    pub count: u64,
+    /// The newest of them, the oldest first.
+    pub newest: Vec<Timestamp>,
 }
 
 impl Schedule {
-    /// Reads a time: RFC 3339, or by the clock of `zone` `2026-03-08 9:00`, `in 20m`, `tomorrow 9:00`, `9:00`.
+    /// Reads a time: RFC 3339, or by the clock of `zone` `2026-03-08 9:00`, `in 20m`, `tomorrow 9:00`, `9:00`, `明天9点`. A
+    /// time that the clock skips is the moment right after; of one that it shows twice, the first counts.
     ///
     /// # Errors
-    /// It is none, or it is not after `now`.
+    /// It is none, it is not after `now`, or it is further off than ten years.
     pub fn at(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Self, ScheduleError> {
-        let _ = zone;
-        let wrong = |_| ScheduleError(format!("{words:?} is no time"));
-        let at: Timestamp = words.trim().parse().map_err(wrong)?;
-        if at <= now {
-            return Err(ScheduleError(format!("{words:?} is past")));
-        }
-        Ok(Self::At { at })
+        words::read(words, now, zone).map(|at| Self::At { at })
     }
 
     /// Every `every` from `anchor` on.
     ///
     /// # Errors
-    /// `every` is shorter than a second.
+    /// `every` is shorter than a second, or longer than ten years.
     pub fn every(every: Span, anchor: Timestamp) -> Result<Self, ScheduleError> {
         if every < Span::from_secs(1) {
-            return Err(ScheduleError(format!("{every} is shorter than a second")));
+            return Err(ScheduleError(format!("an interval of {every} is too short; the shortest is 1s")));
+        }
+        if every.0 > LONGEST {
+            return Err(ScheduleError(format!("an interval of {every} is too long; the longest is ten years")));
         }
         Ok(Self::Every { every, anchor })
     }
 
-    /// Five or six fields, or `@daily` and the like, by the clock of the IANA zone `tz`.
+    /// Five or six fields (seconds first), or `@daily` and the like, by the clock of the IANA zone `tz`.
     ///
     /// # Errors
     /// The expression or the zone is wrong, or the expression never comes true.
     pub fn cron(expr: &str, tz: &str) -> Result<Self, ScheduleError> {
-        Ok(Self::Cron { expr: expr.to_owned(), tz: tz.to_owned() })
+        let pattern: Pattern = expr.parse()?;
+        if !pattern.comes_true() {
+            return Err(ScheduleError(format!("the cron expression {expr:?} never comes true: there is no such day")));
+        }
+        let zone = zone::time_zone(tz)?;
+        // The name as the database spells it, so that it reads the same everywhere.
+        let tz = zone.iana_name().unwrap_or(tz).to_owned();
+        Ok(Self::Cron { expr: expr.split_whitespace().collect::<Vec<_>>().join(" "), tz })
     }
 
-    /// The first slot after `after`; `None` when there is no more.
+    /// The first slot after `after`; `None` when there is no more, or the schedule cannot be read.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match self {
             Self::At { at } => Some(*at).filter(|at| *at > after),
-            Self::Every { every, anchor } => {
-                let every = i64::try_from(every.0.as_millis()).ok().filter(|every| *every > 0)?;
-                let since = after.as_millisecond() - anchor.as_millisecond();
-                let slots = since.div_euclid(every) + 1;
-                Timestamp::from_millisecond(anchor.as_millisecond() + slots * every).ok()
-            }
-            Self::Cron { .. } => None,
+            Self::Every { every, anchor } => slot_of(*every, *anchor, slots_up_to(*every, *anchor, after)? + 1),
+            Self::Cron { expr, tz } => timeline(expr, tz)?.next_after(after),
         }
     }
 
     /// The next `count` slots after `after`.
     pub fn upcoming(&self, after: Timestamp, count: usize) -> Vec<Timestamp> {
-        std::iter::successors(self.next_after(after), |last| self.next_after(*last)).take(count).collect()
+        let from = |next: &dyn Fn(Timestamp) -> Option<Timestamp>| {
+            std::iter::successors(next(after), |last| next(*last)).take(count).collect()
+        };
+        match self {
+            Self::Cron { expr, tz } => {
+                timeline(expr, tz).map(|line| from(&|after| line.next_after(after))).unwrap_or_default()
+            }
+            Self::At { .. } | Self::Every { .. } => from(&|after| self.next_after(after)),
+        }
     }
 
-    /// In words: `every day at 09:00 (Asia/Shanghai)`.
-    pub fn describe(&self, language: Language, zone: &TimeZone) -> String {
-        let _ = (language, zone);
-        format!("{self:?}")
+    /// The slots after `after` up to and with `until`: how many there are, and the newest `limit` of them. What it takes
+    /// does not grow with their number.
+    pub fn slots(&self, after: Timestamp, until: Timestamp, limit: usize) -> Slots {
+        match self {
+            Self::At { at } if after < *at && *at <= until => {
+                Slots { count: 1, newest: vec![*at].into_iter().take(limit).collect() }
+            }
+            Self::At { .. } => Slots::default(),
+            Self::Every { every, anchor } => slots_between(*every, *anchor, after, until, limit).unwrap_or_default(),
+            Self::Cron { expr, tz } => {
+                timeline(expr, tz).map(|line| line.slots(after, until, limit)).unwrap_or_default()
+            }
+        }
     }
+
+    /// In words: `every day at 09:00 (Asia/Shanghai)`. A single time is told by the clock of `zone`.
+    pub fn describe(&self, language: Language, zone: &TimeZone) -> String {
+        match self {
+            Self::At { at } => describe::once(language, &at.to_zoned(zone.clone())),
+            Self::Every { every, .. } => describe::every(language, *every),
+            Self::Cron { expr, tz } => match expr.parse() {
+                Ok(pattern) => describe::cron(language, &pattern, tz),
+                // Nobody could make it so; it still shows what it is.
+                Err(_) => format!("{expr} ({tz})"),
+            },
+        }
+    }
+}
+
+fn timeline(expr: &str, tz: &str) -> Option<Timeline> {
+    Some(Timeline { pattern: expr.parse().ok()?, zone: TimeZone::get(tz).ok()? })
+}
+
+/// In milliseconds, more than none.
+fn millis(every: Span) -> Option<i64> {
+    i64::try_from(every.0.as_millis()).ok().filter(|every| *every > 0)
+}
+
+/// Counted from the anchor, the last slot that is not after `until`.
+fn slots_up_to(every: Span, anchor: Timestamp, until: Timestamp) -> Option<i64> {
+    Some((until.as_millisecond() - anchor.as_millisecond()).div_euclid(millis(every)?))
+}
+
+fn slot_of(every: Span, anchor: Timestamp, number: i64) -> Option<Timestamp> {
+    let since = number.checked_mul(millis(every)?)?;
+    Timestamp::from_millisecond(anchor.as_millisecond().checked_add(since)?).ok()
+}
+
+fn slots_between(every: Span, anchor: Timestamp, after: Timestamp, until: Timestamp, limit: usize) -> Option<Slots> {
+    let (first, last) = (slots_up_to(every, anchor, after)? + 1, slots_up_to(every, anchor, until)?);
+    let shown = first.max(last.saturating_sub(i64::try_from(limit).unwrap_or(i64::MAX)).saturating_add(1));
+    Some(Slots {
+        count: u64::try_from(last - first + 1).unwrap_or(0),
+        newest: (shown..=last).filter_map(|number| slot_of(every, anchor, number)).collect(),
+    })
 }

@@ -18,3 +18,4 @@ mod when_en;
 mod when_zh;
 
 pub use provider::OfflineProvider;
+pub use when::{Day, When, read as read_when};

@@ -167,7 +167,11 @@ fn moment(words: &[&str]) -> Option<When> {
                 (day, evening) = (Some(Day::Ahead(0)), true);
                 tail
             }
-            ["on" | "next", name, tail @ ..] if day.is_none() => {
+            ["next", name, tail @ ..] if day.is_none() => {
+                day = Some(Day::NextWeekday(weekday(name)?));
+                tail
+            }
+            ["on", name, tail @ ..] if day.is_none() => {
                 day = Some(read_day(name)?);
                 tail
             }
@@ -255,6 +259,7 @@ mod tests {
             ("the day after tomorrow", at(Day::Ahead(2), 9, 0)),
             ("tonight at 8", at(Day::Ahead(0), 20, 0)),
             ("on friday at noon", at(Day::Weekday(Weekday::Friday), 12, 0)),
+            ("next friday at noon", at(Day::NextWeekday(Weekday::Friday), 12, 0)),
             ("on 2026-12-24 at 18:00", at(Day::On(date(2026, 12, 24)), 18, 0)),
             ("every 2 hours", Some(When::Every(7_200))),
             ("every minute", Some(When::Every(60))),

@@ -209,8 +209,13 @@ impl Reader<'_> {
                 return Some(Day::Ahead(days));
             }
         }
+        if let Some(weekday) = self.attempt(|reader| {
+            reader.take(&["下周", "下个周", "下星期", "下个星期", "下礼拜"]).then(|| reader.weekday())?
+        }) {
+            return Some(Day::NextWeek(weekday));
+        }
         if let Some(weekday) =
-            self.attempt(|reader| reader.take(&["这周", "本周", "周", "星期"]).then(|| reader.weekday())?)
+            self.attempt(|reader| reader.take(&["这周", "本周", "周", "星期", "礼拜"]).then(|| reader.weekday())?)
         {
             return Some(Day::Weekday(weekday));
         }
@@ -280,6 +285,7 @@ mod tests {
             ("今晚8点", at(Day::Ahead(0), 20, 0)),
             ("后天中午", at(Day::Ahead(2), 12, 0)),
             ("周五下午5点", at(Day::Weekday(Weekday::Friday), 17, 0)),
+            ("下周五下午5点", at(Day::NextWeek(Weekday::Friday), 17, 0)),
             ("2026-12-24 18:00", at(Day::On(date(2026, 12, 24)), 18, 0)),
             ("每天9点", weekly(None, 9, 0)),
             ("每周一早上8点", weekly(Some(Weekday::Monday), 8, 0)),
