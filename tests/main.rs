@@ -22,6 +22,7 @@ mod cost;
 mod crash;
 mod cron;
 mod cron_time;
+mod cron_line;
 mod damage;
 mod delivery;
 mod doctor;
