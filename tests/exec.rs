@@ -36,7 +36,7 @@ impl World {
         let workspace = home.path().join("workspace");
         fs::create_dir(&workspace).unwrap();
         let config = ToolsConfig { exec, ..ToolsConfig::default() };
-        let executor = build(&config, &workspace, home.path(), PathBuf::from(BINARY)).unwrap();
+        let executor = build(&config, &workspace, home.path(), PathBuf::from(BINARY), None).unwrap();
         Self { home, executor }
     }
 
@@ -228,7 +228,7 @@ fn a_killed_gateway_leaves_no_command_behind() {
 
 fn hold_a_command(home: &Path) {
     let config = ToolsConfig { exec: unprotected(), ..ToolsConfig::default() };
-    let executor = build(&config, &home.join("workspace"), home, PathBuf::from(BINARY)).unwrap();
+    let executor = build(&config, &home.join("workspace"), home, PathBuf::from(BINARY), None).unwrap();
     let command = "trap '' TERM HUP; setsid sleep LONG & sleep LONG; sleep LONG";
     let command = command.replace("LONG", &std::env::var("LONG").unwrap());
     let arguments = json!({ "command": command }).to_string();

@@ -10,6 +10,7 @@ use daoyou_channels::cli::{CliChannel, Directory, Front, Language};
 use daoyou_channels::{ChannelContext, Inbox, SessionKey};
 use tokio_util::sync::CancellationToken;
 
+use super::announcer::Announcer;
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, open_tls};
 use super::equip::{Equipment, build_tools, bus_settings, lane_runner, secrets, slash_commands};
@@ -25,6 +26,7 @@ use crate::live::Live;
 use crate::llm::Models;
 use crate::metrics::Metrics;
 use crate::store::{Commit, Committed, Store, StoreError};
+use crate::tools::Processes;
 
 /// What kind of gateway to build.
 #[derive(Default)]
@@ -53,6 +55,8 @@ pub struct Gateway {
     pub(super) server: Option<Server>,
     pub(super) context: ChannelContext,
     pub(super) stop_serving: CancellationToken,
+    /// What the last gateway left is the next one's to judge, not this one's.
+    pub(super) is_alone: bool,
 }
 
 impl Gateway {
@@ -137,6 +141,7 @@ impl Gateway {
             server,
             context,
             stop_serving,
+            is_alone,
         })
     }
 
@@ -234,7 +239,10 @@ async fn build_agent(
     let config = &loaded.config;
     let metrics = Arc::new(Metrics::default());
     let store = open_store(home, metrics.clone())?;
-    let tools = build_tools(config, workspace, home)?;
+    let processes = Processes::open(store.clone(), workspace)
+        .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
+    let processes = Arc::new(processes);
+    let tools = build_tools(config, workspace, home, Some(processes.clone()))?;
     let current = Arc::new(slash_commands(config, store.clone(), models, tools, workspace, Instant::now())?);
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
@@ -250,7 +258,8 @@ async fn build_agent(
         // Whoever sits there is told at once, rather than let wait for somebody who will be gone.
         runner.room = Arc::new(WaitingRoom::closed());
     }
-    let equipment = Equipment::new(config, runner, slash);
+    let equipment = Equipment::new(config, runner, slash, processes.clone());
+    processes.announce_by(Arc::new(Announcer::new(equipment.runner.clone())));
     let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
     Ok((agent, equipment))
 }

@@ -19,7 +19,7 @@ use crate::home::Home;
 use crate::live::Live;
 use crate::llm::{Models, SERVICES};
 use crate::store::{Store, StoreConfig};
-use crate::tools::{self, Executor};
+use crate::tools::{self, Executor, Processes};
 
 /// The parts of a running gateway that a reload replaces.
 #[derive(Clone)]
@@ -31,10 +31,17 @@ pub struct Equipment {
     pub model: Arc<Live<String>>,
     pub store: Arc<Live<StoreConfig>>,
     pub config: Arc<Live<Config>>,
+    /// What runs in the background, whatever is replaced.
+    pub processes: Arc<Processes>,
 }
 
 impl Equipment {
-    pub fn new(config: &Config, runner: LaneRunner, slash: Arc<Live<SlashCommands>>) -> Self {
+    pub fn new(
+        config: &Config,
+        runner: LaneRunner,
+        slash: Arc<Live<SlashCommands>>,
+        processes: Arc<Processes>,
+    ) -> Self {
         Self {
             models: Arc::new(Live::new(runner.models.clone())),
             runner: Arc::new(Live::new(runner)),
@@ -42,6 +49,7 @@ impl Equipment {
             model: Arc::new(Live::new(config.agent.model.clone())),
             store: Arc::new(Live::new(config.store.clone())),
             config: Arc::new(Live::new(config.clone())),
+            processes,
         }
     }
 
@@ -57,11 +65,16 @@ impl Equipment {
     }
 }
 
-/// The tools over `workspace`.
-pub(super) fn build_tools(config: &Config, workspace: &Path, home: &Home) -> anyhow::Result<Arc<Executor>> {
+/// The tools over `workspace`; without `processes` nothing runs in the background.
+pub(super) fn build_tools(
+    config: &Config,
+    workspace: &Path,
+    home: &Home,
+    processes: Option<Arc<Processes>>,
+) -> anyhow::Result<Arc<Executor>> {
     // Not the file's path: the program may be replaced on disk while it runs.
     let exe = PathBuf::from("/proc/self/exe");
-    Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe)?))
+    Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe, processes)?))
 }
 
 pub(super) fn slash_commands(
@@ -102,7 +115,7 @@ pub(super) fn lane_runner(
         tools: slash.tools.clone(),
         timezone: slash.timezone.clone(),
         metrics: bus.metrics().clone(),
-        secrets,
+        secrets: secrets.clone(),
         kept,
     });
     Ok(LaneRunner {
@@ -120,6 +133,7 @@ pub(super) fn lane_runner(
         cancels: Arc::default(),
         room: Arc::default(),
         flight,
+        secrets,
     })
 }
 

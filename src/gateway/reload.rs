@@ -100,7 +100,7 @@ impl Reloader {
         let tools = if config.tools == before.tools {
             old.tools.clone()
         } else {
-            equip::build_tools(config, &self.workspace, &self.home)?
+            equip::build_tools(config, &self.workspace, &self.home, Some(self.equipment.processes.clone()))?
         };
         let store = old.bus.store().clone();
         let slash = Arc::new(equip::slash_commands(config, store, models, tools, &self.workspace, old.slash.started)?);

@@ -82,7 +82,7 @@ fn the_tools_are_small_strict_and_the_same_each_time() {
     let world = fresh();
     let specs = world.executor.specs();
     let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    assert_eq!(names, ["read_file", "write_file", "edit_file", "list_dir", "exec", "message", "parallel"]);
+    assert_eq!(names, ["read_file", "write_file", "edit_file", "list_dir", "exec", "process", "message", "parallel"]);
     for spec in specs.iter() {
         assert_eq!(schema_faults(&spec.parameters), Vec::<String>::new(), "{}", spec.name);
         assert!(spec.parameters.get("additionalProperties") == Some(&json!(false)));
