@@ -120,8 +120,9 @@ fn words(phrases: &Phrases, process: &ProcessRow, end: &ProcessEnd, printed: &Ta
         ProcessEnd::TimedOut(limit) => fill(phrases.process_timed_out, &[&Span(*limit).to_string()]),
         ProcessEnd::Interrupted => phrases.process_interrupted.to_owned(),
         ProcessEnd::Lost => after(phrases.process_lost.to_owned()),
+        ProcessEnd::Killed { .. } => after(phrases.process_killed.to_owned()),
         // Nobody is told of these; the words are the store's.
-        ProcessEnd::Killed(_) | ProcessEnd::Unwatched | ProcessEnd::NotStarted(_) => end.to_string(),
+        ProcessEnd::Unwatched | ProcessEnd::NotStarted(_) => end.to_string(),
     };
     let head = fill(phrases.process_ended, &[&name, &how]);
     let below = match printed.text.as_str() {
@@ -135,6 +136,7 @@ fn words(phrases: &Phrases, process: &ProcessRow, end: &ProcessEnd, printed: &Ta
 mod tests {
     use super::*;
     use crate::agent::Locale;
+    use crate::tools::Killer;
 
     #[test]
     fn an_end_in_words() {
@@ -171,6 +173,13 @@ mod tests {
                 ProcessEnd::Interrupted,
                 Tail::default(),
                 "[background process a1b2c3 ended: interrupted: the gateway stopped while it ran]\nIt printed nothing.",
+            ),
+            (
+                Locale::En,
+                None,
+                ProcessEnd::Killed { ending: None, by: Killer::Another },
+                Tail::default(),
+                "[background process a1b2c3 ended: killed on request from another session after 12.3s]\nIt printed nothing.",
             ),
             (
                 Locale::Zh,

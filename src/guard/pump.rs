@@ -146,9 +146,13 @@ mod tests {
     #[test]
     fn start_and_end_are_kept_and_the_gap_is_told() {
         let all: Vec<u8> = (0..40_000_u32).flat_map(|n| format!("{n}\n").into_bytes()).collect();
-        for (max_bytes, piece, is_whole) in
-            [(1_000_000, 7, true), (1_000_000, 500_000, true), (100_000, 1_000, false), (100_000, 300_000, false), (300, 64, false)]
-        {
+        for (max_bytes, piece, is_whole) in [
+            (1_000_000, 7, true),
+            (1_000_000, 500_000, true),
+            (100_000, 1_000, false),
+            (100_000, 300_000, false),
+            (300, 64, false),
+        ] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("output");
             let mut file = BoundedFile::new(File::create(&path).unwrap(), max_bytes);

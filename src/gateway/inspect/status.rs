@@ -63,7 +63,8 @@ impl Inspector {
     /// What runs in the background; with no gateway, what was detached.
     async fn processes(&self) -> Result<Value, InspectError> {
         let rows = self.read(processes::open).await?;
-        let lives = |row: &ProcessRow| matches!((row.pid, &row.birth), (Some(pid), Some(birth)) if is_still(pid, birth));
+        let lives =
+            |row: &ProcessRow| matches!((row.pid, &row.birth), (Some(pid), Some(birth)) if is_still(pid, birth));
         let row = |row: ProcessRow| {
             json!({
                 "id": row.id,

@@ -38,11 +38,11 @@ struct Args {
     /// Seconds.
     #[schemars(range(min = 1))]
     timeout: Option<u64>,
-    /// Do not wait for it: its end is announced.
+    /// Do not wait; its end is announced.
     background: Option<bool>,
-    /// A short name for what runs in the background.
+    /// Its name there.
     label: Option<String>,
-    /// In the background, and it outlives the gateway.
+    /// It outlives the gateway, too.
     detach: Option<bool>,
 }
 
@@ -76,8 +76,7 @@ impl ExecTool {
         };
         let limit = config.timeout.0.as_secs();
         let description = format!(
-            "Run a shell command in the workspace, at most {limit} s.{held} What it leaves running ends with it. Longer work: \
-             background, which process looks after."
+            "Run a shell command in the workspace, at most {limit} s.{held} What it leaves running ends with it, but for background."
         );
         let spec = tool_spec::<Args>("exec", description);
         Self { spec, config, workspace: workspace.to_owned(), temp, protected, exe, spill, processes }

@@ -14,7 +14,10 @@ pub enum ProcessEnd {
     /// So long it was given.
     TimedOut(Duration),
     /// By the `process` tool, and how the shell took it.
-    Killed(Option<Ending>),
+    Killed {
+        ending: Option<Ending>,
+        by: Killer,
+    },
     /// The gateway stopped.
     Interrupted,
     /// Something outside killed what looked after it, and it with that.
@@ -25,10 +28,18 @@ pub enum ProcessEnd {
     NotStarted(String),
 }
 
+/// Which session asked for the end of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Killer {
+    /// The one that started it, which its own call tells.
+    Itself,
+    Another,
+}
+
 impl ProcessEnd {
     /// Whether the session is told: not of what its own call was told.
     pub(super) fn is_news(&self) -> bool {
-        !matches!(self, Self::Killed(_) | Self::NotStarted(_) | Self::Unwatched)
+        !matches!(self, Self::Killed { by: Killer::Itself, .. } | Self::NotStarted(_) | Self::Unwatched)
     }
 }
 
@@ -38,9 +49,11 @@ impl fmt::Display for ProcessEnd {
             Self::By(Ending::Code(code)) => write!(f, "exit {code}"),
             Self::By(Ending::Signal(signal)) => write!(f, "killed by signal {signal}"),
             Self::TimedOut(limit) => write!(f, "killed, as its time of {} was up", Span(*limit)),
-            Self::Killed(Some(Ending::Code(code))) => write!(f, "ended on request (exit {code})"),
-            Self::Killed(Some(Ending::Signal(signal))) => write!(f, "killed on request (signal {signal})"),
-            Self::Killed(None) => f.write_str("killed on request"),
+            Self::Killed { ending: Some(Ending::Code(code)), .. } => write!(f, "ended on request (exit {code})"),
+            Self::Killed { ending: Some(Ending::Signal(signal)), .. } => {
+                write!(f, "killed on request (signal {signal})")
+            }
+            Self::Killed { ending: None, .. } => f.write_str("killed on request"),
             Self::Interrupted => f.write_str("interrupted: the gateway stopped while it ran"),
             Self::Lost => f.write_str("killed from outside"),
             Self::Unwatched => f.write_str("ended while no gateway looked after it"),

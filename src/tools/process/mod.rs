@@ -8,7 +8,7 @@ mod tool;
 mod watch;
 
 pub use announce::Announce;
-pub use end::{ProcessEnd, took};
+pub use end::{Killer, ProcessEnd, took};
 pub use files::Tail;
 pub use processes::Processes;
 pub use tool::ProcessTool;

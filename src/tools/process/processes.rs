@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::files::{OutputFiles, Tail};
 use super::watch::{Ask, END_LIMIT, GRACE, Launch, START_LIMIT, Watched};
-use super::{Announce, ProcessEnd};
+use super::{Announce, Killer, ProcessEnd};
 use crate::guard::{birth_of, end_group, is_still};
 use crate::store::processes::{self, NewProcess, ProcessRow};
 use crate::store::{Commit, Connection, Store, StoreError};
@@ -106,7 +106,7 @@ impl Processes {
             return;
         }
         // Whoever supervises it has noticed the death of the gateway, and ends it; unless that one is dead, too.
-        if !is_gone_within(&row, GRACE + END_LIMIT).await {
+        if !is_gone_within(&row, GRACE + GRACE).await {
             kill(&row).await;
         }
         tracing::warn!(id = row.id, session = row.session, "a background process was interrupted by the gateway's end");
@@ -231,11 +231,11 @@ impl Processes {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         let told = loop {
             let (id, end, printed, announce) = (id.to_owned(), end.clone(), printed.clone(), announce.clone());
-            let write = move |connection: &Connection| match (processes::end(connection, &id, &end.to_string())?, announce)
-            {
-                (Some(row), Some(announce)) => announce.write(connection, &row, &end, &printed).map(Some),
-                _ => Ok(None),
-            };
+            let write =
+                move |connection: &Connection| match (processes::end(connection, &id, &end.to_string())?, announce) {
+                    (Some(row), Some(announce)) => announce.write(connection, &row, &end, &printed).map(Some),
+                    _ => Ok(None),
+                };
             match self.store.write(Commit::Synced, write).await {
                 Ok(told) => break told,
                 // The next start announces it.
@@ -310,12 +310,14 @@ impl Processes {
     ///
     /// # Errors
     /// It could not be ended, in words for the model.
-    pub(super) async fn kill(&self, row: &ProcessRow) -> Result<String, String> {
+    pub(super) async fn kill(&self, row: &ProcessRow, context: &ToolContext) -> Result<String, String> {
+        let by = if row.session == context.session.as_str() { Killer::Itself } else { Killer::Another };
+        let killed = ProcessEnd::Killed { ending: None, by };
         let handle = {
             let running = self.lock();
             running.by_id.get(&row.id).map(|handle| {
                 // Nobody listens when it has just ended by itself.
-                let _ = handle.ask.send(Ask::Kill);
+                let _ = handle.ask.send(Ask::Kill(by));
                 handle.end.clone()
             })
         };
@@ -324,12 +326,12 @@ impl Processes {
             if !kill(row).await {
                 return Err(format!("process {} did not end", row.id));
             }
-            self.write_end(&row.id, &ProcessEnd::Killed(None)).await;
-            return Ok(ProcessEnd::Killed(None).to_string());
+            self.write_end(&row.id, &killed).await;
+            return Ok(killed.to_string());
         };
         match timeout(END_LIMIT + GRACE, end.wait_for(Option::is_some)).await {
             Ok(Ok(end)) => Ok(end.as_ref().map_or_else(String::new, ProcessEnd::to_string)),
-            Ok(Err(_)) => Ok(ProcessEnd::Killed(None).to_string()),
+            Ok(Err(_)) => Ok(killed.to_string()),
             Err(_) => Err(format!("process {} did not end in time; look again with process list", row.id)),
         }
     }

@@ -35,9 +35,8 @@ enum Action {
 #[derive(Deserialize, JsonSchema)]
 struct Args {
     action: Action,
-    /// For output and kill.
     id: Option<String>,
-    /// Of the output, from its end; default 50.
+    /// Of the output's end, default 50.
     #[schemars(range(min = 1, max = 400))]
     lines: Option<u32>,
 }
@@ -51,7 +50,7 @@ pub struct ProcessTool {
 impl ProcessTool {
     /// Absent where no gateway runs.
     pub fn new(processes: Option<Arc<Processes>>) -> Self {
-        let description = "Commands that exec started in the background: list them, read their output, end them.";
+        let description = "Look after commands in the background.";
         Self { spec: tool_spec::<Args>("process", description), processes }
     }
 
@@ -102,7 +101,7 @@ async fn kill(processes: &Processes, id: &str, context: &ToolContext) -> Result<
     if !lives {
         return Ok(format!("{} runs no more: {}.", named(&row), state(&row, lives)));
     }
-    let how = processes.kill(&row).await?;
+    let how = processes.kill(&row, context).await?;
     Ok(format!("{}: {how}.", named(&row)))
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::ProcessEnd;
-use crate::guard::{Ending, Order, Report, end_group};
+use super::{Killer, ProcessEnd};
+use crate::guard::{Order, Report, end_group};
 use crate::tools::exec::Link;
 
 /// Between SIGTERM and SIGKILL.
@@ -25,7 +25,7 @@ pub(super) const START_LIMIT: Duration = Duration::from_secs(20);
 pub(super) enum Ask {
     Nothing,
     /// Its end, by the `process` tool.
-    Kill,
+    Kill(Killer),
     /// The gateway stops.
     Stop,
 }
@@ -59,14 +59,20 @@ impl Watched {
         let failed = |error: io::Error| error.to_string();
         let outputs = (Stdio::from(file), Stdio::null());
         let mut link = Link::start(&launch.exe, &launch.environment, outputs).map_err(failed)?;
-        link.order(&launch.order).await.map_err(failed)?;
-        let report = timeout_at(Instant::now() + START_LIMIT, link.report()).await;
-        match report.map_err(|_| "its supervisor did not answer".to_owned())?.map_err(failed)? {
-            Some(Report::Started { group }) => Ok(Self { link, pid: group }),
-            Some(Report::Refused { reason }) => Err(reason),
-            // It ended before it began, or was killed.
-            _ => Err("its supervisor was killed".to_owned()),
-        }
+        let begun = async {
+            link.order(&launch.order).await?;
+            link.report().await
+        };
+        let reason = match timeout(START_LIMIT, begun).await {
+            Ok(Ok(Some(Report::Started { group }))) => return Ok(Self { link, pid: group }),
+            Ok(Ok(Some(Report::Refused { reason }))) => reason,
+            Ok(Ok(_)) => "its supervisor was killed".to_owned(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "its supervisor did not answer".to_owned(),
+        };
+        // One that comes late and is detached would take silence for leave to stay.
+        link.end().await;
+        Err(reason)
     }
 
     /// Until it has ended, at the latest after `limit`. Absent where it lives on without this gateway.
@@ -84,7 +90,7 @@ impl Watched {
                 report = self.link.report() => match report {
                     Ok(Some(Report::Ended(ending))) => break match reason {
                         None => ProcessEnd::By(ending),
-                        Some(ProcessEnd::Killed(_)) => ProcessEnd::Killed(Some(ending)),
+                        Some(ProcessEnd::Killed { by, .. }) => ProcessEnd::Killed { ending: Some(ending), by },
                         Some(reason) => reason,
                     },
                     Ok(Some(_)) => {}
@@ -96,8 +102,8 @@ impl Watched {
                 ask = next(&mut asked), if reason.is_none() => {
                     reason = Some(match ask {
                         Ask::Stop if is_detached => return None,
-                        Ask::Stop => ProcessEnd::Interrupted,
-                        Ask::Kill | Ask::Nothing => ProcessEnd::Killed(None),
+                        Ask::Kill(by) => ProcessEnd::Killed { ending: None, by },
+                        Ask::Stop | Ask::Nothing => ProcessEnd::Interrupted,
                     });
                     until = Some(Instant::now() + END_LIMIT);
                     self.link.end().await;
@@ -110,7 +116,7 @@ impl Watched {
                     }
                     (reason, _) => {
                         end_group(self.pid, Signal::KILL);
-                        break reason.unwrap_or(ProcessEnd::Killed(Some(Ending::Signal(Signal::KILL.as_raw()))));
+                        break reason.unwrap_or(ProcessEnd::Lost);
                     }
                 },
             }
