@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use daoyou::guard;
 use daoyou::llm::ToolCall;
-use daoyou::tools::{ExecConfig, Executor, ToolContext, ToolsConfig, build};
+use daoyou::tools::{Beside, ExecConfig, Executor, ToolContext, ToolsConfig, build};
 use daoyou_channels::settings::Span;
 use daoyou_channels::{SessionKey, Trust};
 use seccompiler::{SeccompAction, SeccompFilter};
@@ -36,7 +36,7 @@ impl World {
         let workspace = home.path().join("workspace");
         fs::create_dir(&workspace).unwrap();
         let config = ToolsConfig { exec, ..ToolsConfig::default() };
-        let executor = build(&config, &workspace, home.path(), PathBuf::from(BINARY), Vec::new()).unwrap();
+        let executor = build(&config, &workspace, home.path(), PathBuf::from(BINARY), Beside::default()).unwrap();
         Self { home, executor }
     }
 
@@ -228,7 +228,7 @@ fn a_killed_gateway_leaves_no_command_behind() {
 
 fn hold_a_command(home: &Path) {
     let config = ToolsConfig { exec: unprotected(), ..ToolsConfig::default() };
-    let executor = build(&config, &home.join("workspace"), home, PathBuf::from(BINARY), Vec::new()).unwrap();
+    let executor = build(&config, &home.join("workspace"), home, PathBuf::from(BINARY), Beside::default()).unwrap();
     let command = "trap '' TERM HUP; setsid sleep LONG & sleep LONG; sleep LONG";
     let command = command.replace("LONG", &std::env::var("LONG").unwrap());
     let arguments = json!({ "command": command }).to_string();

@@ -12,6 +12,7 @@ mod support;
 mod tidy;
 
 mod anthropic;
+mod background;
 mod backup;
 mod canary;
 mod checkpoint;

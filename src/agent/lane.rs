@@ -33,6 +33,7 @@ use super::watch::Watch;
 use super::{AgentConfig, QueueMode, attached};
 use crate::bus::{Errand, MessageBus, Told};
 use crate::crash;
+use crate::guard::Secrets;
 use crate::llm::{ChatMessage, Models, costs_in_words};
 use crate::metrics::Phase;
 use crate::store::inbox::{self, InboxRow, State};
@@ -64,6 +65,8 @@ pub struct LaneRunner {
     pub flight: Arc<FlightRecorder>,
     pub middleware: Arc<Middleware>,
     pub errands: ErrandRules,
+    /// What is struck out of what daoyou itself tells the agent.
+    pub secrets: Secrets,
 }
 
 /// How a run of a turn came to its end.

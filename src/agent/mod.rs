@@ -60,7 +60,7 @@ pub use middleware::{
     BudgetConfig, CacheConfig, Kept, Middleware, MiddlewareName, Parts as MiddlewareParts, RateLimitConfig,
 };
 pub use orchestrators::Orchestrators;
-pub use phrases::Phrases;
+pub use phrases::{Phrases, fill};
 pub use slash::SlashCommands;
 pub use waiting::WaitingRoom;
 pub use workspace::{is_prepared, prepare as prepare_workspace};

@@ -83,6 +83,10 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     if let Some(line) = caches(&status["caches"]) {
         writeln!(out, "caches    {line}")?;
     }
+    for (number, process) in status["processes"].as_array().into_iter().flatten().enumerate() {
+        let label = if number == 0 { "runs" } else { "" };
+        writeln!(out, "{label:8}  {}", process_line(process))?;
+    }
     for (number, turn) in status["last_turns"].as_array().into_iter().flatten().enumerate() {
         let label = if number == 0 { "turns" } else { "" };
         let error = turn["error"].as_str().map(|code| format!(" ({code})")).unwrap_or_default();
@@ -140,6 +144,15 @@ fn channel_line(channel: &Value) -> String {
         line.push_str(&format!(": {error}"));
     }
     line
+}
+
+/// `a1b2c3 build, 2 min, pid 42: make all`.
+fn process_line(process: &Value) -> String {
+    let label = process["label"].as_str().map(|label| format!(" {label}")).unwrap_or_default();
+    let age = ago(&process["since"]).map(|age| format!(", {age}")).unwrap_or_default();
+    let detached = if process["detached"] == true { ", detached" } else { "" };
+    let (id, command) = (text(&process["id"]), text(&process["command"]));
+    format!("{id}{label}{age}, pid {}{detached}, for {}: {command}", process["pid"], text(&process["session"]))
 }
 
 /// How long ago a time of the JSON was.

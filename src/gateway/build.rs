@@ -10,9 +10,10 @@ use daoyou_channels::cli::{CliChannel, Directory, Front, Language};
 use daoyou_channels::{ChannelContext, Inbox, SessionKey};
 use tokio_util::sync::CancellationToken;
 
+use super::announcer::Announcer;
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, open_tls};
-use super::equip::{Equipment, build_tools, bus_settings, job_rules, job_terms, lane_runner, secrets, slash_commands};
+use super::equip::{Equipment, Partners, build_tools, bus_settings, job_rules, job_terms, lane_runner, secrets, slash_commands};
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
 use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, Phrases, WaitingRoom, prepare_workspace};
@@ -26,6 +27,7 @@ use crate::live::Live;
 use crate::llm::Models;
 use crate::metrics::Metrics;
 use crate::store::{Commit, Committed, Store, StoreError};
+use crate::tools::Processes;
 
 /// What kind of gateway to build.
 #[derive(Default)]
@@ -56,6 +58,8 @@ pub struct Gateway {
     pub(super) cron: Option<CronService>,
     pub(super) context: ChannelContext,
     pub(super) stop_serving: CancellationToken,
+    /// What the last gateway left is the next one's to judge, not this one's.
+    pub(super) is_alone: bool,
 }
 
 impl Gateway {
@@ -144,6 +148,7 @@ impl Gateway {
             cron,
             context,
             stop_serving,
+            is_alone,
         })
     }
 
@@ -244,7 +249,11 @@ async fn build_agent(
     let desk =
         cron::Desk::new(store.clone(), job_terms(config, Arc::new(job_rules(config)?)), cron::CronHandle::default());
     let desk = Arc::new(desk);
-    let tools = build_tools(config, workspace, home, vec![Arc::new(cron::CronTool::new(desk.clone()))])?;
+    let processes = Processes::open(store.clone(), workspace)
+        .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
+    let processes = Arc::new(processes);
+    let partners = Partners { jobs: Some(desk.clone()), processes: Some(processes.clone()) };
+    let tools = build_tools(config, workspace, home, &partners)?;
     let current = Arc::new(slash_commands(config, desk.clone(), models, tools, workspace, Instant::now())?);
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
@@ -261,7 +270,8 @@ async fn build_agent(
         // Whoever sits there is told at once, rather than let wait for somebody who will be gone.
         runner.room = Arc::new(WaitingRoom::closed());
     }
-    let equipment = Equipment::new(config, runner, slash, desk);
+    let equipment = Equipment::new(config, runner, slash, desk, processes.clone());
+    processes.announce_by(Arc::new(Announcer::new(equipment.runner.clone())));
     let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
     Ok((agent, equipment))
 }

@@ -14,13 +14,13 @@ use crate::agent::{
 };
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
 use crate::config::{Config, Loaded};
-use crate::cron::{self, Rules, Words};
+use crate::cron::{self, CronTool, Rules, Words};
 use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
 use crate::llm::{Models, SERVICES};
 use crate::store::StoreConfig;
-use crate::tools::{self, Executor, Tool};
+use crate::tools::{self, Beside, Executor, Processes};
 
 /// The parts of a running gateway that a reload replaces.
 #[derive(Clone)]
@@ -36,10 +36,27 @@ pub struct Equipment {
     pub rules: Arc<Live<Rules>>,
     /// Where jobs are made.
     pub jobs: Arc<cron::Desk>,
+    /// What runs in the background, whatever is replaced.
+    pub processes: Arc<Processes>,
+}
+
+/// What tools work with beside the workspace.
+#[derive(Clone, Default)]
+pub struct Partners {
+    /// Where jobs are made; absent where tools are only shown.
+    pub jobs: Option<Arc<cron::Desk>>,
+    /// What runs in the background; without it nothing does.
+    pub processes: Option<Arc<Processes>>,
 }
 
 impl Equipment {
-    pub fn new(config: &Config, runner: LaneRunner, slash: Arc<Live<SlashCommands>>, jobs: Arc<cron::Desk>) -> Self {
+    pub fn new(
+        config: &Config,
+        runner: LaneRunner,
+        slash: Arc<Live<SlashCommands>>,
+        jobs: Arc<cron::Desk>,
+        processes: Arc<Processes>,
+    ) -> Self {
         Self {
             rules: Arc::new(Live::new(runner.errands.jobs.clone())),
             models: Arc::new(Live::new(runner.models.clone())),
@@ -49,7 +66,13 @@ impl Equipment {
             store: Arc::new(Live::new(config.store.clone())),
             config: Arc::new(Live::new(config.clone())),
             jobs,
+            processes,
         }
+    }
+
+    /// What new tools are to work with.
+    pub fn partners(&self) -> Partners {
+        Partners { jobs: Some(self.jobs.clone()), processes: Some(self.processes.clone()) }
     }
 
     /// Puts `runner`, and what belongs to it, in the place of the one that runs turns now.
@@ -67,16 +90,18 @@ impl Equipment {
     }
 }
 
-/// The tools over `workspace`; `further` ones live with what they work on.
+/// The tools over `workspace`.
 pub(super) fn build_tools(
     config: &Config,
     workspace: &Path,
     home: &Home,
-    further: Vec<Arc<dyn Tool>>,
+    partners: &Partners,
 ) -> anyhow::Result<Arc<Executor>> {
     // Not the file's path: the program may be replaced on disk while it runs.
     let exe = PathBuf::from("/proc/self/exe");
-    Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe, further)?))
+    let cron = partners.jobs.clone().map_or_else(CronTool::to_be_shown, CronTool::new);
+    let beside = Beside { processes: partners.processes.clone(), further: vec![Arc::new(cron)] };
+    Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe, beside)?))
 }
 
 pub(super) fn slash_commands(
@@ -118,7 +143,7 @@ pub(super) fn lane_runner(
         tools: slash.tools.clone(),
         timezone: slash.timezone.clone(),
         metrics: bus.metrics().clone(),
-        secrets,
+        secrets: secrets.clone(),
         kept,
     });
     Ok(LaneRunner {
@@ -137,6 +162,7 @@ pub(super) fn lane_runner(
         room: Arc::default(),
         flight,
         errands: ErrandRules { jobs: Arc::new(job_rules(config)?) },
+        secrets,
     })
 }
 

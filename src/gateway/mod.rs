@@ -1,5 +1,6 @@
 //! The only constructor: builds everything from the configuration, then spawns it, then drains it.
 
+mod announcer;
 mod at_rest;
 mod build;
 mod channels;

@@ -13,7 +13,6 @@ use super::equip::{self, Equipment};
 use super::service;
 use crate::agent::{LaneRunner, Probe};
 use crate::config::{Change, Fault, Faults, Loaded};
-use crate::cron::CronTool;
 use crate::home::Home;
 use crate::logging::LogLevel;
 
@@ -102,12 +101,7 @@ impl Reloader {
         let tools = if config.tools == before.tools {
             old.tools.clone()
         } else {
-            equip::build_tools(
-                config,
-                &self.workspace,
-                &self.home,
-                vec![Arc::new(CronTool::new(self.equipment.jobs.clone()))],
-            )?
+            equip::build_tools(config, &self.workspace, &self.home, &self.equipment.partners())?
         };
         let jobs = self.equipment.jobs.clone();
         let slash = Arc::new(equip::slash_commands(config, jobs, models, tools, &self.workspace, old.slash.started)?);

@@ -34,9 +34,13 @@ impl Gateway {
     /// What the last run left cannot be read, or the control socket cannot be made.
     pub async fn run(mut self, shutdown: CancellationToken, on_ready: impl FnOnce()) -> anyhow::Result<()> {
         let daemon = self.daemon.take();
+        let processes = self.equipment.processes.clone();
         let is_daemon = daemon.is_some();
         if is_daemon {
             service::status("looking at what was left");
+        }
+        if !self.is_alone {
+            self.equipment.processes.recover().await?;
         }
         self.agent.recover().await?;
         self.manager.recover().await?;
@@ -98,6 +102,8 @@ impl Gateway {
         ended("the agent loop", agent.await);
         ended("the cron service", jobs.await);
         self.bus.release_waiters();
+        say("ending what runs in the background", processes.stop_limit());
+        processes.stop().await;
         let flush_limit = self.bus.drain_timeout().min(FLUSH_LIMIT);
         say("delivering what is due", flush_limit);
         flush.cancel();

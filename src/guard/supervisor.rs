@@ -3,10 +3,11 @@
 //!
 //! Its standard input is a socket whose other end only the gateway holds. The gateway writes one [`Order`] and reads
 //! [`Report`]s, each a line of JSON; closing its writing side, by intent or by dying, is the request to end. So a
-//! `kill -9` of the gateway leaves no command behind, and nobody has to remember process ids.
+//! `kill -9` of the gateway leaves no command behind, and nobody has to remember process ids. Only a command that is
+//! detached on purpose takes nothing but words for that request, and outlives whoever started it.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
+use super::pump::Pump;
 use super::sandbox::{self, Policy};
 
 /// The first argument that makes the program a supervisor.
@@ -48,6 +50,20 @@ pub struct Order {
     pub temp: PathBuf,
     /// Absent: the command runs without protection.
     pub sandbox: Option<Policy>,
+    /// Absent: somebody waits for the command, and reads what it prints from the supervisor's own output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<Background>,
+}
+
+/// How a command runs that nobody waits for. What it prints goes to the file that is the supervisor's standard output.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Background {
+    /// The most that is kept of what it prints.
+    pub output_bytes: u64,
+    /// Between SIGTERM and SIGKILL.
+    pub grace_ms: u64,
+    /// It outlives the gateway.
+    pub detached: bool,
 }
 
 /// What the supervisor tells.
@@ -128,31 +144,47 @@ fn supervise(order: &Order, control: &UnixStream) -> Result<Ending, String> {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(Resource::Core, none).map_err(|error| format!("rlimit: {error}"))?;
 
+    let pump = order.background.as_ref().map(|background| Pump::start(background.output_bytes)).transpose();
+    let (pump, printed) = pump.map_err(wrong("the file for its output"))?.unzip();
     let temp = order.temp.join(format!("{TEMP_PREFIX}{}", std::process::id()));
     fs::DirBuilder::new().mode(0o700).create(&temp).map_err(wrong("the private temp folder"))?;
-    let ending = start(order, &temp).and_then(|shell| {
+    let ending = start(order, &temp, printed).and_then(|shell| {
         let mut control = control.try_clone().map_err(wrong("control socket"))?;
         let told = tell(&mut control, &Report::Started { group: shell.as_raw_nonzero().get() });
         if told.is_err() {
             end_group(shell, Signal::KILL);
         }
         let (ended, watched) = mpsc::channel::<()>();
-        thread::spawn(move || end_on_request(&mut control, shell, &watched));
+        let grace = order.background.as_ref().map_or(GRACE, |background| Duration::from_millis(background.grace_ms));
+        let is_detached = order.background.as_ref().is_some_and(|background| background.detached);
+        thread::spawn(move || {
+            if is_requested(&mut control, is_detached) {
+                end_shell(shell, grace, &watched);
+            }
+        });
         let ending = reap_until(shell);
         drop(ended);
         ending
     });
     end_all();
+    if let Some(pump) = pump {
+        pump.finish();
+    }
     // What cannot be removed now, the gateway's next start sweeps.
     drop(fs::remove_dir_all(&temp));
     ending
 }
 
 /// Starts the shell from a thread that is held to the policy; the supervisor itself stays free to kill.
-fn start(order: &Order, temp: &Path) -> Result<Pid, String> {
+fn start(order: &Order, temp: &Path, printed: Option<PipeWriter>) -> Result<Pid, String> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(&order.command).current_dir(&order.folder).env("TMPDIR", temp).stdin(Stdio::null());
     shell.process_group(0);
+    if let Some(printed) = printed {
+        // One pipe for both, so that errors stand where they happened.
+        let other = printed.try_clone().map_err(|error| format!("a pipe for its output: {error}"))?;
+        shell.stdout(printed).stderr(other);
+    }
     let policy = order.sandbox.clone().map(|mut policy| {
         policy.write.push(temp.to_owned());
         policy
@@ -176,21 +208,26 @@ fn prefer_for_oom(score: &str) {
     drop(fs::write(OOM_SCORE, score));
 }
 
-/// Waits for the gateway to close its side, then ends the shell: asked first, killed after [`GRACE`].
-fn end_on_request(control: &mut UnixStream, shell: Pid, ended: &mpsc::Receiver<()>) {
-    let mut rest = [0; 64];
+/// Waits for the gateway to ask for the end: by closing its side, or in words, which alone count for a detached command.
+fn is_requested(control: &mut UnixStream, is_detached: bool) -> bool {
+    let mut words = [0; 64];
     loop {
-        match control.read(&mut rest) {
-            Ok(0) => break,
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
-            _ => {}
+        match control.read(&mut words) {
+            Ok(0) => return !is_detached,
+            Ok(_) => return true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return !is_detached,
         }
     }
+}
+
+/// Ends the shell, unless it has ended: asked first, killed after `grace`.
+fn end_shell(shell: Pid, grace: Duration, ended: &mpsc::Receiver<()>) {
     if matches!(ended.try_recv(), Err(mpsc::TryRecvError::Disconnected)) {
         return;
     }
     end_group(shell, Signal::TERM);
-    if let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(GRACE) {
+    if let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(grace) {
         end_group(shell, Signal::KILL);
         // A shell may have moved itself to another group; it is not collected yet, so the id is still its own.
         let _ = rustix::process::kill_process(shell, Signal::KILL);

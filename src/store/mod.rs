@@ -33,6 +33,7 @@ pub mod notes;
 pub mod outbox;
 pub mod overview;
 pub mod points;
+pub mod processes;
 pub mod queues;
 pub mod retention;
 pub mod space;

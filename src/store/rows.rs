@@ -11,8 +11,19 @@ use super::turn_steps::StepRow;
 use super::{StoreError, database, migrations, turn_steps};
 
 /// The tables that matter most, in the order in which they are read; others follow.
-const FIRST: [&str; 10] =
-    ["meta", "inbox", "outbox", "sessions", "messages", "turn_steps", "cursors", "notes", "jobs", "job_runs"];
+const FIRST: [&str; 11] = [
+    "meta",
+    "inbox",
+    "outbox",
+    "sessions",
+    "messages",
+    "turn_steps",
+    "cursors",
+    "notes",
+    "jobs",
+    "job_runs",
+    "processes",
+];
 
 /// The most ranges of missing messages that are listed.
 const RANGES: usize = 1_000;

@@ -12,6 +12,7 @@ use super::executor::{Limits, open_spill};
 use super::files::{EditFile, ListDir, ReadFile, Rooms, WriteFile};
 use super::message::{ATTACHMENT_BYTES, MessageTool};
 use super::parallel::ParallelTool;
+use super::process::{ProcessTool, Processes};
 use super::{Executor, Registry, RegistryError, Tool, ToolsConfig};
 use crate::guard::{Jail, protected_paths, sweep_temp};
 
@@ -31,9 +32,18 @@ pub enum BuildError {
     Registry(#[from] RegistryError),
 }
 
-/// Builds read_file, write_file, edit_file, list_dir, exec, message and parallel over `workspace`, which must exist, as `home` must,
-/// and takes the `further` tools, which live with what they work on. `exe` is this program; `/proc/self/exe` is right also after
-/// it was replaced on disk.
+/// What the tools have beside the workspace.
+#[derive(Default)]
+pub struct Beside {
+    /// Without it nothing runs in the background.
+    pub processes: Option<Arc<Processes>>,
+    /// Tools that live with what they work on.
+    pub further: Vec<Arc<dyn Tool>>,
+}
+
+/// Builds read_file, write_file, edit_file, list_dir, exec, process, message and parallel over `workspace`, which must exist,
+/// as `home` must, and takes those that are further. `exe` is this program; `/proc/self/exe` is right also after it was
+/// replaced on disk.
 ///
 /// # Errors
 /// When a folder cannot be used; each names the folder.
@@ -42,7 +52,7 @@ pub fn build(
     workspace: &Path,
     home: &Path,
     exe: PathBuf,
-    further: Vec<Arc<dyn Tool>>,
+    Beside { processes, further }: Beside,
 ) -> Result<Executor, BuildError> {
     let failed = |error| BuildError::Workspace { path: workspace.to_owned(), error };
     let protected = protected_paths(home);
@@ -57,14 +67,16 @@ pub fn build(
     let outgoing = closed(ATTACHMENT_BYTES)?;
     let temp = prepare_temp(home)?;
     let spill = open_spill(&root, config.max_file_size.0).map_err(failed)?;
-    let exec = ExecTool::new(config.exec.clone(), &root, temp, protected, exe, Arc::clone(&spill));
+    let (kept, known) = (Arc::clone(&spill), processes.clone());
+    let exec = ExecTool::new(config.exec.clone(), &root, (temp, protected), exe, kept, known);
     let mut registry = Registry::new(&config.disabled);
-    let tools: [Arc<dyn Tool>; 7] = [
+    let tools: [Arc<dyn Tool>; 8] = [
         Arc::new(ReadFile::new(rooms.clone())),
         Arc::new(WriteFile::new(Arc::clone(&jail))),
         Arc::new(EditFile::new(jail)),
         Arc::new(ListDir::new(rooms)),
         Arc::new(exec),
+        Arc::new(ProcessTool::new(processes)),
         Arc::new(MessageTool::new(outgoing)),
         Arc::new(ParallelTool::new(config.timeout.0)),
     ];

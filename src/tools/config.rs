@@ -52,10 +52,25 @@ pub struct ExecConfig {
     pub read_paths: Vec<String>,
     /// Environment variables that commands see beside PATH, HOME, LANG, LC_*, TERM, TZ, USER, TMPDIR.
     pub env: Vec<String>,
+    /// Commands that run in the background at once; 0: none.
+    pub background: u32,
+    /// When a command in the background is killed, unless it is detached; a call may ask for less.
+    pub background_timeout: Span,
+    /// What is kept of a background command's output; more is left out in the middle.
+    pub background_output: ByteSize,
 }
 
 impl Default for ExecConfig {
     fn default() -> Self {
-        Self { timeout: Span::from_secs(60), sandbox: true, network: false, read_paths: Vec::new(), env: Vec::new() }
+        Self {
+            timeout: Span::from_secs(60),
+            sandbox: true,
+            network: false,
+            read_paths: Vec::new(),
+            env: Vec::new(),
+            background: 8,
+            background_timeout: Span::from_secs(86_400),
+            background_output: ByteSize(10_000_000),
+        }
     }
 }

@@ -6,7 +6,7 @@ use daoyou_channels::{SessionKey, Trust};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Executor, ToolContext, ToolsConfig, build};
+use super::{Beside, Executor, ToolContext, ToolsConfig, build};
 use crate::llm::ToolCall;
 
 pub(super) fn context() -> ToolContext {
@@ -33,7 +33,7 @@ impl World {
         let home = tempfile::tempdir().unwrap();
         let workspace = home.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
-        let executor = build(config, &workspace, home.path(), PathBuf::from("/proc/self/exe"), Vec::new()).unwrap();
+        let executor = build(config, &workspace, home.path(), PathBuf::from("/proc/self/exe"), Beside::default()).unwrap();
         Self { home, executor }
     }
 

@@ -12,10 +12,9 @@ use crate::agent::prepare_workspace;
 use crate::bus::{ChannelHealth, MessageBus};
 use crate::config::{Config, Faults, Loaded};
 use crate::control::{Inspect, InspectError, Question};
-use crate::cron::CronTool;
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
-use crate::gateway::equip::{Equipment, build_tools};
+use crate::gateway::equip::{Equipment, Partners, build_tools};
 use crate::home::Home;
 use crate::llm::Models;
 use crate::store::overview::{Overview, overview};
@@ -119,7 +118,7 @@ impl Inspector {
             return Ok(live.equipment.runner.get().tools.clone());
         }
         let workspace = self.home.workspace(&self.config.agent.workspace);
-        build_tools(&self.config, &workspace, &self.home, vec![Arc::new(CronTool::to_be_shown())])
+        build_tools(&self.config, &workspace, &self.home, &Partners::default())
             .map_err(|error| error.to_string())
     }
 

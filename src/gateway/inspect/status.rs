@@ -7,10 +7,12 @@ use serde_json::{Value, json};
 use super::{Inspector, providers};
 use crate::control::InspectError;
 use crate::gateway::equip;
+use crate::guard::is_still;
 use crate::http::views;
 use crate::llm::CircuitState;
 use crate::metrics::CacheMetrics;
 use crate::store::overview::LastTurn;
+use crate::store::processes::{self, ProcessRow};
 
 /// Turns that are shown.
 const TURNS: u32 = 5;
@@ -25,6 +27,7 @@ impl Inspector {
             Err(error) => format!("none: {error}"),
         };
         let uptime = self.live.as_ref().map(|live| Span::from_secs(live.started.elapsed().as_secs()).to_string());
+        let processes = self.processes().await?;
         Ok(json!({
             "gateway": if self.live.is_some() { "up" } else { "down" },
             "home": self.home.dir(),
@@ -59,8 +62,28 @@ impl Inspector {
             "today": views::spent(&overview.used),
             "database": self.database(overview.free),
             "caches": self.caches(),
+            "processes": processes,
             "losses": views::losses(&overview.losses),
         }))
+    }
+
+    /// What runs in the background; with no gateway, what was detached.
+    async fn processes(&self) -> Result<Value, InspectError> {
+        let rows = self.read(processes::open).await?;
+        let lives =
+            |row: &ProcessRow| matches!((row.pid, &row.birth), (Some(pid), Some(birth)) if is_still(pid, birth));
+        let row = |row: ProcessRow| {
+            json!({
+                "id": row.id,
+                "label": row.label,
+                "command": row.command,
+                "session": row.session,
+                "pid": row.pid,
+                "detached": row.detached,
+                "since": time(row.started_at),
+            })
+        };
+        Ok(rows.into_iter().filter(lives).map(row).collect())
     }
 
     /// What is kept to be given again.

@@ -1,7 +1,10 @@
 //! The tool that runs commands.
 
 mod capture;
+mod link;
 mod run;
 mod tool;
 
 pub use tool::ExecTool;
+
+pub(in crate::tools) use link::Link;

@@ -5,21 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use daoyou_channels::Trust;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::capture::Capture;
 use super::run::{Ended, run};
-use crate::guard::{self, Ending, Order, Policy};
+use crate::guard::{self, Background, Ending, Order, Policy};
 use crate::llm::ToolSpec;
 use crate::tools::executor::SPILL_KEY;
+use crate::tools::process::{GRACE, Launch, Processes};
 use crate::tools::{ExecConfig, OutputLimit, Replay, Spill, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
 /// The longest command, in bytes: one argument of a program has at most 128 KiB on Linux (execve(2)).
 const COMMAND_BYTES: usize = 100_000;
 /// What a command's own limit is given to end in order.
 const SLACK: Duration = Duration::from_secs(15);
+/// The longest name of what runs in the background, in characters.
+const LABEL_CHARS: usize = 60;
 /// What stands before the output of a failed command, in characters and lines.
 const HEAD: OutputLimit = OutputLimit { chars: 120, lines: 2 };
 /// What of the gateway's environment commands see, beside `LC_*` and what the configuration names.
@@ -34,6 +38,12 @@ struct Args {
     /// Seconds.
     #[schemars(range(min = 1))]
     timeout: Option<u64>,
+    /// Do not wait; its end is announced.
+    background: Option<bool>,
+    /// Its name there.
+    label: Option<String>,
+    /// It outlives the gateway, too.
+    detach: Option<bool>,
 }
 
 /// Runs shell commands below a supervisor, in the sandbox unless the configuration says otherwise.
@@ -45,17 +55,19 @@ pub struct ExecTool {
     protected: Vec<PathBuf>,
     exe: PathBuf,
     spill: Arc<Spill>,
+    processes: Option<Arc<Processes>>,
 }
 
 impl ExecTool {
-    /// `temp` holds the private temp folders; `exe` is this program, which is started again as the supervisor.
+    /// `temp` holds the private temp folders; `exe` is this program, which is started again as the supervisor. Without
+    /// `processes` nothing runs in the background.
     pub fn new(
         config: ExecConfig,
         workspace: &Path,
-        temp: PathBuf,
-        protected: Vec<PathBuf>,
+        (temp, protected): (PathBuf, Vec<PathBuf>),
         exe: PathBuf,
         spill: Arc<Spill>,
+        processes: Option<Arc<Processes>>,
     ) -> Self {
         let held = match (config.sandbox, config.network) {
             (true, true) => " Sandboxed: only the workspace and $TMPDIR can be written.",
@@ -64,10 +76,10 @@ impl ExecTool {
         };
         let limit = config.timeout.0.as_secs();
         let description = format!(
-            "Run a shell command in the workspace, at most {limit} s.{held} Background processes end with the command."
+            "Run a shell command in the workspace, at most {limit} s.{held} What it leaves running ends with it, but for background."
         );
         let spec = tool_spec::<Args>("exec", description);
-        Self { spec, config, workspace: workspace.to_owned(), temp, protected, exe, spill }
+        Self { spec, config, workspace: workspace.to_owned(), temp, protected, exe, spill, processes }
     }
 
     fn order(&self, command: String) -> Result<Order, String> {
@@ -75,7 +87,7 @@ impl ExecTool {
             true => Some(self.policy()?),
             false => None,
         };
-        Ok(Order { command, folder: self.workspace.clone(), temp: self.temp.clone(), sandbox })
+        Ok(Order { command, folder: self.workspace.clone(), temp: self.temp.clone(), sandbox, background: None })
     }
 
     fn policy(&self) -> Result<Policy, String> {
@@ -116,7 +128,43 @@ impl ExecTool {
         environment
     }
 
+    /// Starts a command that nobody waits for.
+    async fn launch(&self, args: Args, context: &ToolContext) -> Result<ToolOutcome, String> {
+        let processes = self.processes.as_ref().ok_or("No gateway runs here that could look after it")?;
+        let detached = args.detach == Some(true);
+        let longest = self.config.background_timeout.0;
+        let asked = args.timeout.map_or(longest, |secs| Duration::from_secs(secs).min(longest));
+        let label = args.label.map(|label| label.trim().to_owned()).filter(|label| !label.is_empty());
+        let output_bytes = self.config.background_output.0;
+        let grace_ms = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
+        let mut order = self.order(args.command)?;
+        order.background = Some(Background { output_bytes, grace_ms, detached });
+        let launch = Launch {
+            exe: self.exe.clone(),
+            environment: self.environment(),
+            order,
+            label: label.clone(),
+            timeout: (!detached).then_some(asked),
+            at_once: self.config.background,
+        };
+        let launched = processes.start(launch, context).await?;
+        let (id, pid) = (&launched.id, launched.pid);
+        let told = if detached {
+            let label = label.map(|label| format!(" [{label}]")).unwrap_or_default();
+            format!("Spawned in background (pid: {pid}){label}. Process will run independently. Its id is {id}.")
+        } else {
+            let label = label.map(|label| format!(", {label}")).unwrap_or_default();
+            format!("Started in background (id: {id}, pid: {pid}){label}. Its end is announced.")
+        };
+        let mut result = ToolResult::ok(told);
+        result.metadata.insert("process".to_owned(), Value::from(launched.id));
+        Ok(result.into())
+    }
+
     async fn run(&self, args: Args, context: &ToolContext) -> Result<ToolOutcome, String> {
+        if args.background == Some(true) || args.detach == Some(true) {
+            return self.launch(args, context).await;
+        }
         let limit =
             args.timeout.map_or(self.config.timeout.0, |secs| Duration::from_secs(secs).min(self.config.timeout.0));
         let order = self.order(args.command)?;
@@ -178,7 +226,7 @@ impl Tool for ExecTool {
         &["command"]
     }
 
-    fn check(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+    fn check(&self, arguments: &Value, context: &ToolContext) -> Result<(), String> {
         let command = arguments.get("command").and_then(Value::as_str).unwrap_or_default();
         if command.trim().is_empty() {
             return Err("command is empty".to_owned());
@@ -187,6 +235,18 @@ impl Tool for ExecTool {
             return Err(format!(
                 "a command has at most {COMMAND_BYTES} bytes and no NUL; write longer scripts to a file first"
             ));
+        }
+        let label = arguments.get("label").and_then(Value::as_str).unwrap_or_default();
+        if label.chars().count() > LABEL_CHARS || label.contains(char::is_control) {
+            return Err(format!("a label has at most {LABEL_CHARS} characters, on one line"));
+        }
+        if arguments.get("detach") == Some(&Value::Bool(true)) {
+            if context.trust != Trust::Owner {
+                return Err("only the owner can detach a command; use background".to_owned());
+            }
+            if arguments.get("timeout").is_some_and(|timeout| !timeout.is_null()) {
+                return Err("a detached command has no timeout: nobody is there to end it".to_owned());
+            }
         }
         Ok(())
     }

@@ -1,0 +1,336 @@
+//! Commands in the background: through the real program, the real supervisor, and a scripted model.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Witness, check, open, wait_settled};
+use crate::support::sink::Post;
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+
+/// Where the announcement of an end begins.
+const ENDED: &str = "[background process ";
+
+struct World {
+    model: Model,
+    sink: Sink,
+    gateway: Gateway,
+}
+
+impl World {
+    /// A gateway whose owner writes from `ann`. Commands run unprotected, so that it does the same on every kernel.
+    async fn start(change: impl FnOnce(Setup) -> Setup) -> Self {
+        let (model, sink) = (Model::start().await, Sink::start(Some(&config::callback_secret())).await);
+        let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink));
+        let setup = setup.set("tools.exec.sandbox", false).set("owner.identities", vec!["webhook:in:ann"]);
+        let gateway = Gateway::start(change(setup)).await;
+        Self { model, sink, gateway }
+    }
+
+    /// Says something as `sender` in `chat`, upon which the agent makes this call; answers what the call gave.
+    async fn call(&self, (sender, chat): (&str, &str), tool: &str, arguments: &Value) -> String {
+        let word = format!("please {}", self.model.count());
+        self.model.on(&word, [Reply::tool(tool, arguments), Reply::text("done")]);
+        let id = self.gateway.accept("in", &Message::new(&word).chat(chat).sender(sender)).await;
+        self.sink.wait_reply(&id).await;
+        let requests = self.model.requests_about(&word);
+        let told = requests.last().and_then(|request| request["messages"].as_array()?.last().cloned());
+        told.and_then(|told| told["content"].as_str().map(str::to_owned)).unwrap_or_default()
+    }
+
+    async fn exec(&self, arguments: &Value) -> String {
+        self.call(("ann", "c"), "exec", arguments).await
+    }
+
+    async fn process(&self, arguments: &Value) -> String {
+        self.call(("ann", "c"), "process", arguments).await
+    }
+
+    /// Starts a command in the background and answers its id.
+    async fn begin(&self, command: &str) -> String {
+        let told = self.exec(&json!({ "command": command, "background": true })).await;
+        assert!(told.starts_with("Started in background (id: "), "{told}");
+        id_in(&told)
+    }
+
+    fn announced(&self) -> Vec<Post> {
+        let posts = self.sink.posts().into_iter();
+        posts.filter(|post| post.data("content").starts_with(&format!("echo: {ENDED}"))).collect()
+    }
+
+    /// Waits for so many announcements that were answered in the chat; answers what they said.
+    async fn wait_announced(&self, count: usize) -> Vec<String> {
+        let what = format!("{count} announcements");
+        let enough = async || (self.announced().len() >= count).then(|| self.announced());
+        let found = until(&what, enough).await;
+        wait_settled(&self.gateway.database()).await;
+        assert_eq!(self.announced().len(), count, "each is announced once: {:?}", self.announced());
+        found.iter().map(|post| post.data("content").trim_start_matches("echo: ").to_owned()).collect()
+    }
+
+    /// All that must hold does.
+    async fn check(&self) {
+        wait_settled(&self.gateway.database()).await;
+        check(&self.gateway.database(), &Witness::default());
+        assert_eq!(self.model.refused(), Vec::<String>::new());
+    }
+}
+
+/// The id in what a start was answered with.
+fn id_in(told: &str) -> String {
+    let rest = told.split_once("(id: ").or_else(|| told.split_once("id is ")).map_or("", |(_, rest)| rest);
+    rest.chars().take_while(char::is_ascii_alphanumeric).collect()
+}
+
+fn pid_in(told: &str) -> String {
+    let rest = told.split_once("pid: ").map_or("", |(_, rest)| rest);
+    rest.chars().take_while(char::is_ascii_digit).collect()
+}
+
+/// A length of sleep that no other run of these tests uses, so that it can be told from theirs in the process list.
+fn long(n: u32) -> String {
+    format!("{n}.{}", std::process::id())
+}
+
+/// Whether a process runs whose command line holds `mark`.
+fn alive(mark: &str) -> bool {
+    let me = std::process::id().to_string();
+    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        entry.file_name().to_str() != Some(&me) && String::from_utf8_lossy(&line).contains(mark)
+    })
+}
+
+async fn wait_alive(mark: &str, expected: bool) {
+    until("a process to come or go", async || (alive(mark) == expected).then_some(())).await;
+}
+
+/// Started, answered at once, listed, read, announced in its chat when it ends, and nothing secret with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn its_end_is_announced_where_it_was_started() {
+    let world = World::start(|setup| setup).await;
+    let command = "echo one; cat ../token; while [ ! -e go ]; do sleep 0.02; done; echo two >&2; exit 3";
+    let told = world.exec(&json!({ "command": command, "background": true, "label": "build it" })).await;
+    let (id, pid) = (id_in(&told), pid_in(&told));
+    assert_eq!(told, format!("Started in background (id: {id}, pid: {pid}), build it. Its end is announced."));
+    assert_eq!(id.len(), 6);
+    assert_eq!(world.announced().len(), 0);
+
+    let listed = world.process(&json!({ "action": "list" })).await;
+    assert!(listed.starts_with(&format!("- {id} \"build it\": runs for ")), "{listed}");
+    assert!(listed.contains(&format!("pid {pid}: echo one; cat ../token")), "{listed}");
+    let printed = until("the first lines", async || {
+        let printed = world.process(&json!({ "action": "output", "id": id })).await;
+        printed.contains("All that it printed:\none\n").then_some(printed)
+    });
+    let token = world.gateway.token();
+    assert!(!printed.await.contains(&token));
+    let status = world.gateway.json(&["status"]).await;
+    assert_eq!(
+        (status["processes"][0]["id"].as_str(), status["processes"].as_array().unwrap().len()),
+        (Some(id.as_str()), 1)
+    );
+    let shown = world.gateway.run(&["status"]).await.stdout;
+    assert!(shown.contains(&format!("runs      {id} build it, ")), "{shown}");
+
+    fs::write(world.gateway.workspace().join("go"), "").unwrap();
+    let announced = world.wait_announced(1).await;
+    let (head, rest) = announced[0].split_once('\n').unwrap();
+    assert!(head.starts_with(&format!("{ENDED}{id} \"build it\" ended: exit 3 after ")), "{head}");
+    assert!(rest.contains(&format!(".daoyou/background/{id}.txt):\none\n")) && rest.ends_with("two"), "{rest}");
+    assert!(!rest.contains(&token), "{rest}");
+    let post = world.announced().remove(0);
+    assert_eq!((post.data("chat_id"), post.data("session"), post.faults.len()), ("c", "webhook:in:c", 0));
+    let listed = world.process(&json!({ "action": "list" })).await;
+    assert!(listed.starts_with(&format!("- {id} \"build it\": exit 3, after ")), "{listed}");
+    assert_eq!(world.gateway.json(&["status"]).await["processes"], json!([]));
+    world.check().await;
+}
+
+/// What is killed by the tool is not announced, what ran out of its time is.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_killed_on_request_and_when_its_time_is_up() {
+    let world = World::start(|setup| setup.set("tools.exec.background_timeout", "1s")).await;
+    let mark = long(8871);
+    let told = world.begin(&format!("sleep {mark}; echo never")).await;
+    let announced = world.wait_announced(1).await;
+    assert!(
+        announced[0].starts_with(&format!("{ENDED}{told} ended: killed, as its time of 1s was up]")),
+        "{announced:?}"
+    );
+    assert!(!alive(&mark));
+
+    world.check().await;
+    let world = World::start(|setup| setup).await;
+    let stubborn = format!("trap '' TERM; setsid sleep {mark} & while :; do sleep 0.02; done");
+    for (command, how) in [
+        (stubborn.as_str(), "killed on request (signal 9)"),
+        ("trap 'echo bye; exit 0' TERM; touch ready; while :; do sleep 0.02; done", "ended on request (exit 0)"),
+    ] {
+        let id = world.begin(command).await;
+        if command == stubborn {
+            wait_alive(&mark, true).await;
+        } else {
+            until("its trap", async || world.gateway.workspace().join("ready").exists().then_some(())).await;
+        }
+        assert_eq!(world.process(&json!({ "action": "kill", "id": id })).await, format!("{id}: {how}."));
+        assert!(!alive(&mark));
+        let again = world.process(&json!({ "action": "kill", "id": id })).await;
+        assert!(again.starts_with(&format!("{id} runs no more: {how}, after ")), "{again}");
+        let printed = world.process(&json!({ "action": "output", "id": id, "lines": 1 })).await;
+        assert_eq!(printed.contains("bye"), command != stubborn, "{printed}");
+    }
+    let wrong = world.process(&json!({ "action": "kill", "id": "nobody" })).await;
+    assert!(wrong.contains("There is no background process \"nobody\""), "{wrong}");
+    assert_eq!(world.announced().len(), 0);
+    world.check().await;
+}
+
+/// Killed or stopped: nothing outlives the gateway, and the session is told once by the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_goes_takes_them_along_and_the_next_one_says_so() {
+    for (number, way) in ["killed", "stopped", "crashed"].into_iter().enumerate() {
+        let mut world = World::start(|setup| setup).await;
+        let mark = long(8880 + u32::try_from(number).unwrap());
+        let command = format!("trap '' HUP; echo begun; setsid sleep {mark} & sleep {mark}");
+        let id = if way == "crashed" {
+            world.gateway.stop().await;
+            world.gateway.crash_at("tool_finished=exec").up().await;
+            let arguments = json!({ "command": command, "background": true });
+            world.model.on("start", [Reply::tool("exec", &arguments), Reply::text("I do not know")]);
+            world.gateway.accept("in", &Message::new("start").chat("c").sender("ann")).await;
+            world.gateway.wait_crash().await;
+            let sql = "SELECT id FROM processes";
+            open(&world.gateway.database()).unwrap().query_row(sql, [], |row| row.get::<_, String>(0)).unwrap()
+        } else {
+            let id = world.begin(&command).await;
+            wait_alive(&mark, true).await;
+            if way == "killed" {
+                world.gateway.kill9().await;
+            } else {
+                world.gateway.stop().await;
+                assert!(!alive(&mark), "an orderly stop waits for it");
+            }
+            id
+        };
+        wait_alive(&mark, false).await;
+        world.gateway.up().await;
+        let announced = world.wait_announced(1).await;
+        let expected = format!("{ENDED}{id} ended: interrupted: the gateway stopped while it ran]");
+        assert!(announced[0].starts_with(&expected), "{way}: {announced:?}");
+        world.gateway.restart().await;
+        let listed = world.process(&json!({ "action": "list" })).await;
+        assert!(listed.contains("interrupted"), "{way}: {listed}");
+        assert_eq!(world.wait_announced(1).await.len(), 1, "{way}");
+        world.check().await;
+    }
+}
+
+/// When what supervises it is killed, too, the next gateway ends it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_looks_after_any_more_is_swept() {
+    let mut world = World::start(|setup| setup).await;
+    let mark = long(8890);
+    let command = format!("trap '' TERM HUP; sleep {mark}; sleep {mark}");
+    let told = world.exec(&json!({ "command": command, "background": true })).await;
+    wait_alive(&mark, true).await;
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid_in(&told))).unwrap();
+    let parent: i32 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
+    world.gateway.kill9().await;
+    kill_process(Pid::from_raw(parent).unwrap(), Signal::KILL).unwrap();
+    assert!(alive(&mark));
+    world.gateway.up().await;
+    let announced = world.wait_announced(1).await;
+    assert!(announced[0].contains(&format!("{} ended: interrupted", id_in(&told))), "{announced:?}");
+    assert!(!alive(&mark));
+    world.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn they_are_few_and_print_within_bounds() {
+    let world =
+        World::start(|setup| setup.set("tools.exec.background", 1).set("tools.exec.background_output", "200KB"));
+    let world = world.await;
+    let id = world.begin("yes | head -c 5000000; echo last; while [ ! -e go ]; do sleep 0.02; done").await;
+    let refused = world.exec(&json!({ "command": "true", "background": true })).await;
+    let expected = format!("1 processes run in the background, and 1 are the most: {id} (yes | head");
+    assert!(refused.contains(&expected) && refused.contains("process kill"), "{refused}");
+    let printed = until("the end of the output", async || {
+        let printed = world.process(&json!({ "action": "output", "id": id, "lines": 2 })).await;
+        printed.ends_with("y\nlast").then_some(printed)
+    });
+    let printed = printed.await;
+    assert!(printed.contains(&format!("The end of .daoyou/background/{id}.txt (")), "{printed}");
+    let file = fs::read_to_string(world.gateway.workspace().join(format!(".daoyou/background/{id}.txt"))).unwrap();
+    assert!(file.len() <= 200_000 && file.len() > 190_000, "{}", file.len());
+    assert!(file.starts_with("y\ny\n") && file.contains(" bytes left out ...]\n"));
+    fs::write(world.gateway.workspace().join("go"), "").unwrap();
+    let announced = world.wait_announced(1).await;
+    assert!(announced[0].ends_with("y\ny\nlast") && announced[0].len() < 500, "{announced:?}");
+    world.begin("true").await;
+    world.wait_announced(2).await;
+    world.check().await;
+}
+
+/// Only the owner detaches; what he detached outlives the gateway, is known to the next one, and is not announced then.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_detached_outlives_the_gateway() {
+    let mut world = World::start(|setup| setup).await;
+    let mark = long(8895);
+    let arguments = json!({ "command": format!("echo free; sleep {mark}"), "label": "server", "detach": true });
+    let refused = world.call(("bob", "b"), "exec", &arguments).await;
+    assert!(refused.contains("only the owner can detach"), "{refused}");
+    let told = world.exec(&arguments).await;
+    let (id, pid) = (id_in(&told), pid_in(&told));
+    let expected =
+        format!("Spawned in background (pid: {pid}) [server]. Process will run independently. Its id is {id}.");
+    assert_eq!(told, expected);
+    wait_alive(&mark, true).await;
+    for way in ["stopped", "killed"] {
+        match way {
+            "stopped" => world.gateway.stop().await,
+            _ => world.gateway.kill9().await,
+        }
+        world.gateway.up().await;
+        assert!(alive(&mark), "{way}");
+        let listed = world.process(&json!({ "action": "list" })).await;
+        assert!(listed.contains(&format!("- {id} \"server\": runs for ")) && listed.contains("detached"), "{listed}");
+        assert_eq!(world.gateway.json(&["status"]).await["processes"][0]["detached"], true);
+    }
+    let printed = world.process(&json!({ "action": "output", "id": id })).await;
+    assert!(printed.ends_with("All that it printed:\nfree"), "{printed}");
+    assert_eq!(
+        world.process(&json!({ "action": "kill", "id": id })).await,
+        format!("{id} \"server\": killed on request.")
+    );
+    wait_alive(&mark, false).await;
+    assert_eq!(world.announced().len(), 0);
+    world.check().await;
+}
+
+/// Somebody who is known sees what his own conversation started; the owner sees all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_sees_what_is_his() {
+    let world = World::start(|setup| setup.set("tools.exec.background", 2)).await;
+    let wait = json!({ "command": "while [ ! -e go ]; do sleep 0.02; done", "background": true, "label": "hers" });
+    let (hers, his) = (id_in(&world.exec(&wait).await), id_in(&world.call(("bob", "b"), "exec", &wait).await));
+    let list = json!({ "action": "list" });
+    let (all, own) = (world.process(&list).await, world.call(("bob", "b"), "process", &list).await);
+    assert!(all.find(&hers) < all.find(&his) && all.contains("[session webhook:in:b]"), "{all}");
+    assert!(own.contains(&his) && !own.contains(&hers), "{own}");
+    let kill = world.call(("bob", "b"), "process", &json!({ "action": "kill", "id": hers })).await;
+    assert!(kill.contains("There is no background process"), "{kill}");
+    let refused = world.call(("bob", "b"), "exec", &wait).await;
+    assert!(refused.contains(&his) && refused.contains("1 of other sessions") && !refused.contains(&hers), "{refused}");
+    let killed = world.process(&json!({ "action": "kill", "id": his })).await;
+    assert!(killed.contains(&format!("{his} \"hers\": killed on request (signal 15)")), "{killed}");
+    let told = world.wait_announced(1).await;
+    assert!(told[0].starts_with(&format!("{ENDED}{his} \"hers\" ended: killed on request from another")), "{told:?}");
+    fs::write(world.gateway.workspace().join("go"), "").unwrap();
+    world.wait_announced(2).await;
+    let chats: Vec<_> = world.announced().iter().map(|post| post.data("chat_id").to_owned()).collect();
+    assert!(chats.contains(&"b".to_owned()) && chats.contains(&"c".to_owned()), "{chats:?}");
+    world.check().await;
+}
