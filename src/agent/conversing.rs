@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use daoyou_channels::SessionKey;
 use daoyou_channels::settings::Span;
+use daoyou_channels::{SessionKey, TurnSettings};
 use futures_util::FutureExt;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,7 @@ use crate::store::StoreError;
 use crate::store::inbox::InboxRow;
 use crate::store::messages::{self, Session};
 use crate::store::turn_steps::StepRow;
-use crate::tools::ToolContext;
+use crate::tools::{Executor, ToolContext};
 
 /// A turn that has been started in the store.
 pub(super) struct Started {
@@ -126,6 +126,7 @@ impl Conversing<'_> {
         };
         self.model = chain.current().to_string();
         let (system, system_hash) = runner.system.current();
+        let tools = runner.tools_for(last);
         if self.progress.context.is_none() {
             let (to, system) = (head.next_seq, system_hash.to_string());
             let images = attached::images(&run.started.rows);
@@ -134,7 +135,8 @@ impl Conversing<'_> {
         }
         let ended = loop {
             history.extend(self.progress.context.as_ref().map(ContextStep::message));
-            let turn = runner.turn(run, self.around, &chain, std::mem::take(&mut history), system.clone());
+            let with = (std::mem::take(&mut history), system.clone(), &*tools);
+            let turn = runner.turn(run, self.around, &chain, with);
             let ended = self.attend(turn).await;
             self.model = chain.current().to_string();
             let is_the_models = matches!(&ended, Err(TurnError { code: ErrorCode::Model(_), .. }));
@@ -167,18 +169,19 @@ impl Conversing<'_> {
     /// Lets the turn run until it ends by itself, is stopped, or its time is up.
     async fn attend(&mut self, turn: Turn<'_>) -> Result<Answer, TurnError> {
         let Run { started, watch, .. } = *self.run;
+        let limits = turn.limits;
         let mut running = pin!(turn.run(self.progress));
         let cut_off = tokio::select! {
             biased;
             () = started.cancel.cancelled() => ErrorCode::Stopped,
             () = tokio::time::sleep_until(self.around.deadline) => ErrorCode::TurnTimeout,
             answer = &mut running => {
-                return answer.unwrap_or_else(|| Err(self.runner.cut_off(ErrorCode::Stopped, watch)));
+                return answer.unwrap_or_else(|| Err(self.runner.cut_off(ErrorCode::Stopped, limits, watch)));
             }
         };
         // The model is left at once; a tool that runs is told to end, and within its grace says what it had done.
         started.cancel.cancel();
-        running.await.unwrap_or_else(|| Err(self.runner.cut_off(cut_off, watch)))
+        running.await.unwrap_or_else(|| Err(self.runner.cut_off(cut_off, limits, watch)))
     }
 }
 
@@ -193,10 +196,10 @@ impl LaneRunner {
     }
 
     /// A turn that was stopped, or whose time is up.
-    fn cut_off(&self, code: ErrorCode, watch: &Watch) -> TurnError {
+    fn cut_off(&self, code: ErrorCode, limits: TurnLimits, watch: &Watch) -> TurnError {
         let error = TurnError::new(code, "turn");
         match code {
-            ErrorCode::TurnTimeout => error.with([Span(self.config.turn_timeout.0).to_string()]),
+            ErrorCode::TurnTimeout => error.with([Span(limits.time).to_string()]),
             _ => error.after_saying(&watch.partial_text()),
         }
     }
@@ -206,8 +209,7 @@ impl LaneRunner {
         run: &Run<'a>,
         around: Context<'a>,
         model: &'a Chain,
-        conversation: Vec<ChatMessage>,
-        system: Arc<str>,
+        (conversation, system, tools): (Vec<ChatMessage>, Arc<str>, &'a Executor),
     ) -> Turn<'a> {
         let Run { session, started, last, journal, watch, flight, meter } = *run;
         Turn {
@@ -219,7 +221,7 @@ impl LaneRunner {
             max_tokens: self.config.max_tokens,
             gallery: &self.gallery,
             images: OnceCell::new(),
-            tools: &self.tools,
+            tools,
             tool_context: ToolContext {
                 session: session.clone(),
                 turn: started.turn,
@@ -230,7 +232,7 @@ impl LaneRunner {
                 metadata: last.metadata.as_str().into(),
                 cancel: started.cancel.child_token(),
             },
-            limits: TurnLimits { iterations: self.config.max_iterations, tokens: self.config.max_turn_tokens },
+            limits: self.limits_of(last),
             journal,
             watch,
             flight,
@@ -254,6 +256,7 @@ impl LaneRunner {
             let head = messages::session(connection, &key)?;
             let (from, rows) = match context {
                 Some(context) => (context.from, context::choose_again(connection, &key, context)?),
+                None if TurnSettings::of(&last.metadata).fresh => (head.next_seq, Vec::new()),
                 None => {
                     let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
                     // The other half is for the system prompt, the tools, their results and the answer.

@@ -178,7 +178,7 @@ impl LaneRunner {
         let journal = StoreJournal { bus: &self.bus, turn, session: session.clone(), proven, context };
         let meter = self.bus.metrics().turns.meter();
         let run = Run { session, started, last, journal: &journal, watch: &watch, flight, meter: &meter };
-        let left = self.config.turn_timeout.0.saturating_sub(progress.active);
+        let left = self.limits_of(last).time.saturating_sub(progress.active);
         let around = Context { session, turn, deadline: Instant::now() + left, meter: &meter, phrases: self.phrases };
         let text = progress.context.as_ref().map(|context| context.user.clone());
         let request = TurnRequest { text: text.unwrap_or_else(|| context::user_text(&started.rows, &self.timezone)) };
@@ -297,11 +297,7 @@ fn take_rows(
             && (&row.sender, &row.trust, &row.channel, &row.chat_id)
                 == (&first.sender, &first.trust, &first.channel, &first.chat_id)
     };
-    let count = if stands_alone(&first) {
-        1
-    } else {
-        1 + rows.iter().skip(1).take_while(|row| joins(row)).count()
-    };
+    let count = if stands_alone(&first) { 1 } else { 1 + rows.iter().skip(1).take_while(|row| joins(row)).count() };
     rows.truncate(count);
     Ok(rows)
 }

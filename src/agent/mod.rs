@@ -12,6 +12,7 @@ mod lanes;
 mod lane;
 
 mod conversing;
+mod reach;
 mod rest;
 mod waiting;
 

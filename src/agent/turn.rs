@@ -26,6 +26,8 @@ pub struct TurnLimits {
     pub iterations: u32,
     /// Tokens of all responses together.
     pub tokens: u64,
+    /// Active time, over all runs.
+    pub time: Duration,
 }
 
 /// Everything a turn works with.

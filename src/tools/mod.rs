@@ -18,7 +18,7 @@ mod schema;
 mod spill;
 mod strangers;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod tool;
 
 pub use arguments::parse_arguments;
@@ -31,6 +31,4 @@ pub use parallel::{NodeEnd, OnError, Plan, PlanError, PlanNode, RunNode, run_pla
 pub use registry::{Registry, RegistryError};
 pub use schema::{plain_schema, schema_faults, tool_spec};
 pub use spill::Spill;
-pub use tool::{
-    Access, Effect, OutputLimit, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows,
-};
+pub use tool::{Access, Effect, OutputLimit, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows};
