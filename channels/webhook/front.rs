@@ -90,7 +90,11 @@ impl Front {
             templates,
             session,
             any_session: config.any_session,
-            turn: TurnSettings { model: said(&config.model), prompt: said(&config.prompt), ..TurnSettings::default() },
+            turn: TurnSettings {
+                model: said(&config.model),
+                prompt: said(&config.prompt),
+                ..TurnSettings::default()
+            },
         })
     }
 

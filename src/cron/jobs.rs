@@ -41,7 +41,9 @@ impl Scope {
     pub fn of(trust: Trust, channel: &str, chat_id: &str) -> Self {
         match trust {
             Trust::Owner => Self::All,
-            Trust::Known | Trust::Untrusted => Self::Chat { channel: channel.to_owned(), chat_id: chat_id.to_owned() },
+            Trust::Known | Trust::Untrusted => {
+                Self::Chat { channel: channel.to_owned(), chat_id: chat_id.to_owned() }
+            }
         }
     }
 
@@ -115,11 +117,7 @@ pub fn find(connection: &Connection, scope: &Scope, id_or_name: &str) -> Result<
         1 => Ok(Job::read(rows.remove(0))?),
         _ => {
             let ids: Vec<_> = rows.iter().map(|row| row.id.as_str()).collect();
-            Err(JobError::Wrong(format!(
-                "{} jobs are called {id_or_name:?}; say which id: {}",
-                ids.len(),
-                ids.join(", ")
-            )))
+            Err(JobError::Wrong(format!("{} jobs are called {id_or_name:?}; say which id: {}", ids.len(), ids.join(", "))))
         }
     }
 }

@@ -111,7 +111,11 @@ pub fn remove(connection: &Connection, id: &str) -> Result<bool, StoreError> {
     Ok(connection.prepare_cached("DELETE FROM jobs WHERE id = ?")?.execute([id])? == 1)
 }
 
-fn many(connection: &Connection, filter: &str, parameters: &[&dyn rusqlite::ToSql]) -> Result<Vec<JobRow>, StoreError> {
+fn many(
+    connection: &Connection,
+    filter: &str,
+    parameters: &[&dyn rusqlite::ToSql],
+) -> Result<Vec<JobRow>, StoreError> {
     let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM jobs WHERE {filter}"))?;
     let rows = statement.query_map(parameters, read_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
