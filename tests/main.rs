@@ -46,6 +46,7 @@ mod reload;
 mod service;
 mod services;
 mod soak;
+mod spawn;
 mod store;
 mod terminal;
 mod turn;

@@ -22,7 +22,7 @@ use super::middleware::{Context, Handler, TurnRequest, TurnRun};
 use super::progress::{ContextStep, Damaged, Progress, StepBody};
 use super::rest::{Outage, Resting};
 use super::slash::wanted_model;
-use super::turn::{Answer, Turn, TurnLimits};
+use super::turn::{Answer, Ran, Turn, TurnLimits};
 use super::watch::Watch;
 use crate::llm::{Chain, ChatMessage, LlmErrorKind, ModelError};
 use crate::metrics::TurnMeter;
@@ -67,7 +67,8 @@ pub(super) struct Conversing<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnEnd {
     Answered(Answer),
-    /// No model can be reached: the turn waits, and is run again. Whether it is to be looked at at once.
+    /// No model can be reached, or other turns have to end first: it waits, and is run again. Whether it is to be looked at at
+    /// once.
     AtRest {
         look_again: bool,
     },
@@ -89,10 +90,10 @@ impl Handler<TurnRun> for Conversing<'_> {
         match talk.unwrap_or_else(|_| Err(TurnError::internal("turn", Panicked)))? {
             Talk::Answered(answer) => Ok(TurnEnd::Answered(answer)),
             Talk::NobodyThere(outage) => {
-                let Run { session, started, journal, .. } = *self.run;
-                let (context, progress) = (journal.context(), &*self.progress);
-                let resting = Resting { turn: started.turn, session, rows: &started.rows, progress, context };
-                Ok(TurnEnd::AtRest { look_again: self.runner.rest(resting, outage).await? })
+                Ok(TurnEnd::AtRest { look_again: self.runner.rest(self.resting(), outage).await? })
+            }
+            Talk::Awaits(turns) => {
+                Ok(TurnEnd::AtRest { look_again: self.runner.rest_until(self.resting(), turns).await })
             }
         }
     }
@@ -102,9 +103,16 @@ enum Talk {
     Answered(Answer),
     /// An outage that is waited for.
     NobodyThere(Outage),
+    /// Turns whose ends are waited for.
+    Awaits(Vec<Uuid>),
 }
 
 impl Conversing<'_> {
+    fn resting(&self) -> Resting<'_> {
+        let Run { session, started, journal, .. } = *self.run;
+        Resting { turn: started.turn, session, rows: &started.rows, progress: self.progress, context: journal.context() }
+    }
+
     /// Gives the model the conversation and lets the turn run. `text` is the message as the model reads it.
     async fn talk(&mut self, text: String) -> Result<Talk, TurnError> {
         let (runner, run) = (self.runner, self.run);
@@ -152,7 +160,10 @@ impl Conversing<'_> {
                 _ => break ended,
             }
         };
-        ended.map(Talk::Answered)
+        Ok(match ended? {
+            Ran::Answered(answer) => Talk::Answered(answer),
+            Ran::Awaits(turns) => Talk::Awaits(turns),
+        })
     }
 
     async fn note(&mut self, context: ContextStep) {
@@ -167,7 +178,7 @@ impl Conversing<'_> {
     }
 
     /// Lets the turn run until it ends by itself, is stopped, or its time is up.
-    async fn attend(&mut self, turn: Turn<'_>) -> Result<Answer, TurnError> {
+    async fn attend(&mut self, turn: Turn<'_>) -> Result<Ran, TurnError> {
         let Run { started, watch, .. } = *self.run;
         let limits = turn.limits;
         let mut running = pin!(turn.run(self.progress));

@@ -31,6 +31,7 @@ mod think;
 mod turn;
 
 mod orchestrators;
+mod sub_agents;
 
 mod asking;
 mod attached;
@@ -62,5 +63,6 @@ pub use middleware::{
 pub use orchestrators::Orchestrators;
 pub use phrases::Phrases;
 pub use slash::SlashCommands;
+pub use sub_agents::{SpawnConfig, SpawnTool};
 pub use waiting::WaitingRoom;
 pub use workspace::{is_prepared, prepare as prepare_workspace};

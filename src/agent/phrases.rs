@@ -60,6 +60,15 @@ pub struct Phrases {
     pub not_restored: &'static str,
     pub waiting: &'static str,
     pub unavailable: &'static str,
+    /// A sub-agent, how long it took and its tokens; of one that failed also the error's word.
+    pub sub_agent_finished: &'static str,
+    pub sub_agent_failed: &'static str,
+    pub sub_agent_stopped: &'static str,
+    /// `/stop` with sub-agents: beside the running turn, and alone.
+    pub stopped_with: &'static str,
+    pub stopped_sub_agents: &'static str,
+    /// What `/status` adds: how many, and their labels.
+    pub sub_agents_at_work: &'static str,
 }
 
 impl Phrases {
@@ -158,6 +167,12 @@ static EN: Phrases = Phrases {
     not_restored: "I cannot go back there: {}",
     waiting: "The model service cannot be reached at the moment. Your message is kept and will be answered when it is back.",
     unavailable: "The model service could not be reached within {}, so I have set this message aside. The owner can have it answered after all with `daoyou queue retry {}`. ({})",
+    sub_agent_finished: "[sub-agent {} finished in {}, {}]",
+    sub_agent_failed: "[sub-agent {} failed after {}, {}: {}]",
+    sub_agent_stopped: "[sub-agent {} was stopped after {}, {}]",
+    stopped_with: "Stopping, and {} sub-agents with it.",
+    stopped_sub_agents: "Nothing else is running here; stopping {} sub-agents.",
+    sub_agents_at_work: "\nSub-agents at work here: {} ({})",
 };
 
 static ZH: Phrases = Phrases {
@@ -233,6 +248,12 @@ static ZH: Phrases = Phrases {
     not_restored: "无法返回到该节点：{}",
     waiting: "暂时无法连接模型服务。您的消息已保存，服务恢复后会立即回答。",
     unavailable: "{} 内一直无法连接模型服务，这条消息已被搁置。所有者可用 `daoyou queue retry {}` 重新处理。（{}）",
+    sub_agent_finished: "[子代理 {} 已完成，用时 {}，{}]",
+    sub_agent_failed: "[子代理 {} 失败，用时 {}，{}：{}]",
+    sub_agent_stopped: "[子代理 {} 已被停止，用时 {}，{}]",
+    stopped_with: "正在停止，连同 {} 个子代理。",
+    stopped_sub_agents: "这里没有其他任务；正在停止 {} 个子代理。",
+    sub_agents_at_work: "\n本会话中工作的子代理：{}（{}）",
 };
 
 #[cfg(test)]

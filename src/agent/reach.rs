@@ -6,6 +6,7 @@ use std::time::Duration;
 use daoyou_channels::TurnSettings;
 
 use super::lane::LaneRunner;
+use super::sub_agents::{SPAWN, depth_of};
 use super::turn::TurnLimits;
 use crate::store::inbox::InboxRow;
 use crate::tools::Executor;
@@ -30,9 +31,14 @@ impl LaneRunner {
 
     /// The tools that the turn of this message has.
     pub(super) fn tools_for(&self, row: &InboxRow) -> Arc<Executor> {
-        match TurnSettings::of(&row.metadata).tools {
-            None => self.tools.clone(),
-            Some(listed) => Arc::new(only(&self.tools, &listed)),
+        let is_deep = depth_of(&row.metadata) >= self.config.spawn.depth;
+        match (TurnSettings::of(&row.metadata).tools, is_deep) {
+            (None, false) => self.tools.clone(),
+            (None, true) => Arc::new(self.tools.keeping(|name| name != SPAWN)),
+            (Some(listed), _) => {
+                let listed = only(&self.tools, &listed);
+                Arc::new(if is_deep { listed.keeping(|name| name != SPAWN) } else { listed })
+            }
         }
     }
 }

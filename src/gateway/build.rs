@@ -16,7 +16,7 @@ use super::equip::{Equipment, build_tools, bus_settings, lane_runner, secrets, s
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
 use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, Phrases, WaitingRoom, prepare_workspace};
-use crate::bus::{BusInbox, ChannelHealth, MessageBus};
+use crate::bus::{BusInbox, ChannelHealth, LateBus, MessageBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
 use crate::home::{Home, HomeLock};
@@ -234,10 +234,12 @@ async fn build_agent(
     let config = &loaded.config;
     let metrics = Arc::new(Metrics::default());
     let store = open_store(home, metrics.clone())?;
-    let tools = build_tools(config, workspace, home)?;
+    let late = LateBus::default();
+    let tools = build_tools(config, workspace, home, &late)?;
     let current = Arc::new(slash_commands(config, store.clone(), models, tools, workspace, Instant::now())?);
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
+    late.set(&bus);
     bus.recount().await?;
     let (flight, waited) = match alone {
         // The gateway's record is for the next gateway.

@@ -10,9 +10,9 @@ use jiff::tz::TimeZone;
 
 use crate::agent::{
     FlightRecorder, Gallery, Kept, LaneRunner, Middleware, MiddlewareParts, Orchestrators, Phrases, SlashCommands,
-    SystemPrompt,
+    SpawnTool, SystemPrompt,
 };
-use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
+use crate::bus::{BusSettings, Capacities, LateBus, MessageBus, Notices};
 use crate::config::{Config, Loaded};
 use crate::guard::Secrets;
 use crate::home::Home;
@@ -57,11 +57,18 @@ impl Equipment {
     }
 }
 
-/// The tools over `workspace`.
-pub(super) fn build_tools(config: &Config, workspace: &Path, home: &Home) -> anyhow::Result<Arc<Executor>> {
+/// The tools over `workspace`; those that reach others do so by `bus`.
+pub(super) fn build_tools(
+    config: &Config,
+    workspace: &Path,
+    home: &Home,
+    bus: &LateBus,
+) -> anyhow::Result<Arc<Executor>> {
     // Not the file's path: the program may be replaced on disk while it runs.
     let exe = PathBuf::from("/proc/self/exe");
-    Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe)?))
+    let mut tools = tools::build(&config.tools, workspace, home.dir(), exe)?;
+    tools.register(Arc::new(SpawnTool::new(config.agent.spawn.clone(), bus.clone())))?;
+    Ok(Arc::new(tools))
 }
 
 pub(super) fn slash_commands(

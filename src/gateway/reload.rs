@@ -12,6 +12,7 @@ use super::check::{build_models, check_models};
 use super::equip::{self, Equipment};
 use super::service;
 use crate::agent::{LaneRunner, Probe};
+use crate::bus::LateBus;
 use crate::config::{Change, Fault, Faults, Loaded};
 use crate::home::Home;
 use crate::logging::LogLevel;
@@ -97,10 +98,10 @@ impl Reloader {
             Arc::new(build_models(loaded, |name| std::env::var(name).ok())?)
         };
         check_models(loaded, &models)?;
-        let tools = if config.tools == before.tools {
+        let tools = if config.tools == before.tools && config.agent.spawn == before.agent.spawn {
             old.tools.clone()
         } else {
-            equip::build_tools(config, &self.workspace, &self.home)?
+            equip::build_tools(config, &self.workspace, &self.home, &LateBus::of(&old.bus))?
         };
         let store = old.bus.store().clone();
         let slash = Arc::new(equip::slash_commands(config, store, models, tools, &self.workspace, old.slash.started)?);

@@ -78,8 +78,9 @@ impl Upkeep {
     async fn prune(&self) {
         let config = self.config.get();
         let retain = &config.retain;
-        let rules: [(&str, Option<Duration>, Prune); 4] = [
+        let rules: [(&str, Option<Duration>, Prune); 5] = [
             ("turns", retain.turns.map(Duration::from), retention::prune_turn_steps),
+            ("sub-agents", retain.turns.map(Duration::from), retention::prune_spawns),
             ("outbox", retain.outbox.map(Duration::from), retention::prune_outbox),
             ("sessions", retain.sessions.map(Duration::from), retention::prune_sessions),
             ("skipped", Some(SKIPPED), retention::prune_skipped),

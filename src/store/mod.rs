@@ -36,6 +36,7 @@ pub mod points;
 pub mod queues;
 pub mod retention;
 pub mod space;
+pub mod spawns;
 pub mod spent;
 pub mod turn_steps;
 pub mod usage;

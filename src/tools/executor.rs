@@ -130,7 +130,11 @@ impl Executor {
         context: &ToolContext,
     ) -> Result<(&'a dyn Tool, Value), String> {
         let tool = tool.ok_or_else(|| self.unknown(&call.name))?;
-        let arguments = parse_arguments(tool.spec(), &call.arguments)?;
+        let arguments = parse_arguments(tool.spec(), &call.arguments);
+        let arguments = arguments.map_err(|error| match tool.hint(&call.arguments) {
+            Some(hint) => format!("{error}. {hint}"),
+            None => error,
+        })?;
         tool.check(&arguments, context)?;
         Ok((tool.as_ref(), arguments))
     }

@@ -52,6 +52,6 @@ impl World {
 pub(crate) fn said(effect: &super::Effect) -> &str {
     match effect {
         super::Effect::Message { content, .. } => content,
-        super::Effect::Rows(rows) => panic!("no message: {rows:?}"),
+        other => panic!("no message: {other:?}"),
     }
 }

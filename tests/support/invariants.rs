@@ -26,6 +26,8 @@ pub struct InboxRow {
     pub content: String,
     pub turn: Option<String>,
     pub state: String,
+    /// daoyou wrote it to itself, and what follows from its end is more, or less, than a reply.
+    pub is_own: bool,
 }
 
 /// A row of `turn_steps`.
@@ -127,6 +129,7 @@ impl Journal {
                 content: string(row, "content")?,
                 turn: text(row, "turn")?,
                 state: string(row, "state")?,
+                is_own: is_own(&string(row, "metadata")?),
             })
         })?;
         let steps = rows(&snapshot, "SELECT * FROM turn_steps ORDER BY turn, seq", |row| {
@@ -172,6 +175,12 @@ fn rows<T>(
     read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<Vec<T>> {
     connection.prepare(sql)?.query_map([], read)?.collect()
+}
+
+/// Whether a row's metadata names an errand, or something that is only told.
+fn is_own(metadata: &str) -> bool {
+    let metadata = serde_json::from_str(metadata).unwrap_or(Value::Null);
+    metadata["errand"].is_object() || metadata["told"].is_object()
 }
 
 /// The hash of a step: SHA-256 in hexadecimal over the hash before it (empty for the first) and the body, both as
@@ -273,7 +282,7 @@ fn replies(journal: &Journal, faults: &mut Vec<String>) {
     for ((turn, slot, attempt), n) in count.iter().filter(|(_, n)| **n > 1) {
         faults.push(format!("{n} rows in slot {slot} of turn {turn}, attempt {attempt}"));
     }
-    for row in &journal.inbox {
+    for row in journal.inbox.iter().filter(|row| !row.is_own) {
         let turn = Journal::turn_of(row);
         let told = |outbound: &&OutboxRow| {
             let notice = row.state == "dead" && outbound.slot.starts_with("notice:");

@@ -14,6 +14,7 @@ use crate::config::{Config, Faults, Loaded};
 use crate::control::{Inspect, InspectError, Question};
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
+use crate::bus::LateBus;
 use crate::gateway::equip::{Equipment, build_tools};
 use crate::home::Home;
 use crate::llm::Models;
@@ -118,7 +119,7 @@ impl Inspector {
             return Ok(live.equipment.runner.get().tools.clone());
         }
         let workspace = self.home.workspace(&self.config.agent.workspace);
-        build_tools(&self.config, &workspace, &self.home).map_err(|error| error.to_string())
+        build_tools(&self.config, &workspace, &self.home, &LateBus::default()).map_err(|error| error.to_string())
     }
 
     fn tool_rows(&self) -> Result<Value, InspectError> {
