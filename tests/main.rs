@@ -50,6 +50,7 @@ mod reload;
 mod service;
 mod services;
 mod soak;
+mod spawn;
 mod store;
 mod terminal;
 mod turn;

@@ -48,7 +48,7 @@ impl AgentLoop {
         let is_guest = only.is_some();
         Self {
             bus: current.bus.clone(),
-            lanes: Lanes::new(current.turns_at_once(), only),
+            lanes: Lanes::new(current.at_once(), only),
             runner,
             turns: JoinSet::new(),
             room: current.room.clone(),
@@ -171,7 +171,7 @@ impl AgentLoop {
 
     fn start_turns(&mut self) {
         let current = self.runner.get();
-        self.lanes.set_bound(current.turns_at_once());
+        self.lanes.set_bounds(current.at_once());
         while let Some((session, company)) = self.lanes.next() {
             let (runner, proven) = (current.clone(), self.proven.0.clone());
             self.turns.spawn(async move {

@@ -1,12 +1,14 @@
 //! The tool calls of one response. Those that only look run together, those that may change something alone, in the order
 //! asked; so a look behind a change sees it.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use daoyou_channels::TurnEvent;
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
+use uuid::Uuid;
 
 use super::progress::{INTERRUPTED, OpenCall, Progress, StepBody};
 use super::turn::{Clock, Turn};
@@ -14,25 +16,51 @@ use crate::llm::ToolCall;
 use crate::tools::{Access, Replay, ToolContext, ToolOutcome, ToolResult};
 
 /// What a turn has done so far, for calls that run at the same time.
-struct Shared<'a>(Mutex<&'a mut Progress>);
+struct Shared<'a> {
+    progress: Mutex<&'a mut Progress>,
+    awaited: &'a Mutex<Awaited>,
+}
+
+/// Calls that have no result yet, and the turns whose ends they wait for.
+#[derive(Default)]
+struct Awaited {
+    calls: HashSet<String>,
+    turns: Vec<Uuid>,
+}
 
 impl Shared<'_> {
     fn apply(&self, step: StepBody) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).apply(step);
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).apply(step);
+    }
+
+    fn waits(&self, call: String, turns: Vec<Uuid>) {
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        awaited.calls.insert(call);
+        awaited.turns.extend(turns);
     }
 }
 
 impl Turn<'_> {
     /// Runs what the last response asked for; each call is answered exactly once. Those that run when the turn is
-    /// cancelled still say what they had done; those behind them stay open.
-    pub(super) async fn run_open_calls(&self, progress: &mut Progress, clock: &Clock) {
-        while !self.tool_context.cancel.is_cancelled() && !progress.open_calls.is_empty() {
-            let group = self.next_group(&progress.open_calls);
-            let shared = Shared(Mutex::new(progress));
+    /// cancelled still say what they had done; those behind them stay open. So do those that wait for other turns: these are
+    /// answered.
+    pub(super) async fn run_open_calls(&self, progress: &mut Progress, clock: &Clock) -> Vec<Uuid> {
+        let awaited = Mutex::default();
+        while !self.tool_context.cancel.is_cancelled() {
+            let group = {
+                let awaited: &Awaited = &awaited.lock().unwrap_or_else(PoisonError::into_inner);
+                let open = progress.open_calls.iter().filter(|open| !awaited.calls.contains(&open.call.id));
+                self.next_group(&open.cloned().collect::<Vec<_>>())
+            };
+            if group.is_empty() {
+                break;
+            }
+            let shared = Shared { progress: Mutex::new(progress), awaited: &awaited };
             let run = |open: OpenCall| -> BoxFuture<'_, ()> { Box::pin(self.run_call(open, &shared, clock)) };
             let calls: Vec<_> = group.into_iter().map(run).collect();
             stream::iter(calls).buffer_unordered(self.tools.limits().at_once.get()).collect::<()>().await;
         }
+        awaited.into_inner().unwrap_or_else(PoisonError::into_inner).turns
     }
 
     /// The calls that run next: all that only look up to one that may change something, or that one alone.
@@ -53,6 +81,13 @@ impl Turn<'_> {
         self.watch.calls(std::iter::once(&call));
         let began = Instant::now();
         let outcome = self.outcome_of(&call, interrupted, progress).await;
+        let awaited = outcome.awaited();
+        if !awaited.is_empty() {
+            let ToolContext { turn, session, .. } = &self.tool_context;
+            tracing::info!(%turn, %session, tool = call.name, turns = awaited.len(), "a call waits for other turns");
+            self.journal.record_begun(&outcome.effects).await;
+            return progress.waits(call.id, awaited);
+        }
         let took = began.elapsed();
         // Only registered names are counted: models write what they like.
         let tool = self.tools.registry().get(&call.name).map_or("unknown", |tool| tool.spec().name.as_str());

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::middleware::{BudgetConfig, CacheConfig, MiddlewareName, RateLimitConfig};
+use super::sub_agents::SpawnConfig;
 
 /// The language of what daoyou itself says; the model answers in the user's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -87,6 +88,7 @@ pub struct AgentConfig {
     pub budget: BudgetConfig,
     pub rate_limit: RateLimitConfig,
     pub cache: CacheConfig,
+    pub spawn: SpawnConfig,
 }
 
 impl Default for AgentConfig {
@@ -111,6 +113,7 @@ impl Default for AgentConfig {
             budget: BudgetConfig::default(),
             rate_limit: RateLimitConfig::default(),
             cache: CacheConfig::default(),
+            spawn: SpawnConfig::default(),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use daoyou_channels::SessionKey;
 use daoyou_channels::settings::Span;
+use daoyou_channels::{SessionKey, TurnSettings};
 use futures_util::FutureExt;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ use super::middleware::{Context, Handler, TurnRequest, TurnRun};
 use super::progress::{ContextStep, Damaged, Progress, StepBody};
 use super::rest::{Outage, Resting};
 use super::slash::wanted_model;
-use super::turn::{Answer, Turn, TurnLimits};
+use super::turn::{Answer, Ran, Turn, TurnLimits};
 use super::watch::Watch;
 use crate::llm::{Chain, ChatMessage, LlmErrorKind, ModelError};
 use crate::metrics::TurnMeter;
@@ -30,7 +30,7 @@ use crate::store::StoreError;
 use crate::store::inbox::InboxRow;
 use crate::store::messages::{self, Session};
 use crate::store::turn_steps::StepRow;
-use crate::tools::ToolContext;
+use crate::tools::{Executor, ToolContext};
 
 /// A turn that has been started in the store.
 pub(super) struct Started {
@@ -67,7 +67,8 @@ pub(super) struct Conversing<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnEnd {
     Answered(Answer),
-    /// No model can be reached: the turn waits, and is run again. Whether it is to be looked at at once.
+    /// No model can be reached, or other turns have to end first: it waits, and is run again. Whether it is to be looked at at
+    /// once.
     AtRest {
         look_again: bool,
     },
@@ -89,10 +90,10 @@ impl Handler<TurnRun> for Conversing<'_> {
         match talk.unwrap_or_else(|_| Err(TurnError::internal("turn", Panicked)))? {
             Talk::Answered(answer) => Ok(TurnEnd::Answered(answer)),
             Talk::NobodyThere(outage) => {
-                let Run { session, started, journal, .. } = *self.run;
-                let (context, progress) = (journal.context(), &*self.progress);
-                let resting = Resting { turn: started.turn, session, rows: &started.rows, progress, context };
-                Ok(TurnEnd::AtRest { look_again: self.runner.rest(resting, outage).await? })
+                Ok(TurnEnd::AtRest { look_again: self.runner.rest(self.resting(), outage).await? })
+            }
+            Talk::Awaits(turns) => {
+                Ok(TurnEnd::AtRest { look_again: self.runner.rest_until(self.resting(), turns).await })
             }
         }
     }
@@ -102,9 +103,16 @@ enum Talk {
     Answered(Answer),
     /// An outage that is waited for.
     NobodyThere(Outage),
+    /// Turns whose ends are waited for.
+    Awaits(Vec<Uuid>),
 }
 
 impl Conversing<'_> {
+    fn resting(&self) -> Resting<'_> {
+        let Run { session, started, journal, .. } = *self.run;
+        Resting { turn: started.turn, session, rows: &started.rows, progress: self.progress, context: journal.context() }
+    }
+
     /// Gives the model the conversation and lets the turn run. `text` is the message as the model reads it.
     async fn talk(&mut self, text: String) -> Result<Talk, TurnError> {
         let (runner, run) = (self.runner, self.run);
@@ -126,6 +134,7 @@ impl Conversing<'_> {
         };
         self.model = chain.current().to_string();
         let (system, system_hash) = runner.system.current();
+        let tools = runner.tools_for(last);
         if self.progress.context.is_none() {
             let (to, system) = (head.next_seq, system_hash.to_string());
             let images = attached::images(&run.started.rows);
@@ -134,7 +143,8 @@ impl Conversing<'_> {
         }
         let ended = loop {
             history.extend(self.progress.context.as_ref().map(ContextStep::message));
-            let turn = runner.turn(run, self.around, &chain, std::mem::take(&mut history), system.clone());
+            let with = (std::mem::take(&mut history), system.clone(), &*tools);
+            let turn = runner.turn(run, self.around, &chain, with);
             let ended = self.attend(turn).await;
             self.model = chain.current().to_string();
             let is_the_models = matches!(&ended, Err(TurnError { code: ErrorCode::Model(_), .. }));
@@ -150,7 +160,10 @@ impl Conversing<'_> {
                 _ => break ended,
             }
         };
-        ended.map(Talk::Answered)
+        Ok(match ended? {
+            Ran::Answered(answer) => Talk::Answered(answer),
+            Ran::Awaits(turns) => Talk::Awaits(turns),
+        })
     }
 
     async fn note(&mut self, context: ContextStep) {
@@ -165,20 +178,21 @@ impl Conversing<'_> {
     }
 
     /// Lets the turn run until it ends by itself, is stopped, or its time is up.
-    async fn attend(&mut self, turn: Turn<'_>) -> Result<Answer, TurnError> {
+    async fn attend(&mut self, turn: Turn<'_>) -> Result<Ran, TurnError> {
         let Run { started, watch, .. } = *self.run;
+        let limits = turn.limits;
         let mut running = pin!(turn.run(self.progress));
         let cut_off = tokio::select! {
             biased;
             () = started.cancel.cancelled() => ErrorCode::Stopped,
             () = tokio::time::sleep_until(self.around.deadline) => ErrorCode::TurnTimeout,
             answer = &mut running => {
-                return answer.unwrap_or_else(|| Err(self.runner.cut_off(ErrorCode::Stopped, watch)));
+                return answer.unwrap_or_else(|| Err(self.runner.cut_off(ErrorCode::Stopped, limits, watch)));
             }
         };
         // The model is left at once; a tool that runs is told to end, and within its grace says what it had done.
         started.cancel.cancel();
-        running.await.unwrap_or_else(|| Err(self.runner.cut_off(cut_off, watch)))
+        running.await.unwrap_or_else(|| Err(self.runner.cut_off(cut_off, limits, watch)))
     }
 }
 
@@ -193,10 +207,10 @@ impl LaneRunner {
     }
 
     /// A turn that was stopped, or whose time is up.
-    fn cut_off(&self, code: ErrorCode, watch: &Watch) -> TurnError {
+    fn cut_off(&self, code: ErrorCode, limits: TurnLimits, watch: &Watch) -> TurnError {
         let error = TurnError::new(code, "turn");
         match code {
-            ErrorCode::TurnTimeout => error.with([Span(self.config.turn_timeout.0).to_string()]),
+            ErrorCode::TurnTimeout => error.with([Span(limits.time).to_string()]),
             _ => error.after_saying(&watch.partial_text()),
         }
     }
@@ -206,8 +220,7 @@ impl LaneRunner {
         run: &Run<'a>,
         around: Context<'a>,
         model: &'a Chain,
-        conversation: Vec<ChatMessage>,
-        system: Arc<str>,
+        (conversation, system, tools): (Vec<ChatMessage>, Arc<str>, &'a Executor),
     ) -> Turn<'a> {
         let Run { session, started, last, journal, watch, flight, meter } = *run;
         Turn {
@@ -219,7 +232,7 @@ impl LaneRunner {
             max_tokens: self.config.max_tokens,
             gallery: &self.gallery,
             images: OnceCell::new(),
-            tools: &self.tools,
+            tools,
             tool_context: ToolContext {
                 session: session.clone(),
                 turn: started.turn,
@@ -230,7 +243,7 @@ impl LaneRunner {
                 metadata: last.metadata.as_str().into(),
                 cancel: started.cancel.child_token(),
             },
-            limits: TurnLimits { iterations: self.config.max_iterations, tokens: self.config.max_turn_tokens },
+            limits: self.limits_of(last),
             journal,
             watch,
             flight,
@@ -254,6 +267,7 @@ impl LaneRunner {
             let head = messages::session(connection, &key)?;
             let (from, rows) = match context {
                 Some(context) => (context.from, context::choose_again(connection, &key, context)?),
+                None if TurnSettings::of(&last.metadata).fresh => (head.next_seq, Vec::new()),
                 None => {
                     let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
                     // The other half is for the system prompt, the tools, their results and the answer.

@@ -8,9 +8,11 @@ use daoyou_channels::{ErrorInfo, SessionKey};
 use uuid::Uuid;
 
 use super::errands::{self, ErrandRules, Followed};
+use super::phrases::Phrases;
 use super::progress::Progress;
 use super::slash::SessionChange;
 use super::spending::{ModelSpending, Spending};
+use super::waiting::WaitingRoom;
 use crate::bus::{Errand, MessageBus, OutboundBody, OutboundDraft, RunEnd, Told};
 use crate::crash;
 use crate::llm::ChatMessage;
@@ -48,12 +50,13 @@ pub struct Ending {
     pub change: SessionChange,
     /// `PROVIDER/MODEL`, empty when none was asked.
     pub model: String,
+    pub phrases: &'static Phrases,
 }
 
 impl Ending {
     /// Writes the end and tells who waits; a store that cannot take it is tried again until it can, and holds the
     /// session's lane meanwhile. Answers whether the session has another message.
-    pub async fn write(self, bus: &Arc<MessageBus>, rules: &ErrandRules) -> bool {
+    pub async fn write(self, bus: &Arc<MessageBus>, rules: &ErrandRules, room: &WaitingRoom) -> bool {
         let Some(last) = self.rows.last() else { return false };
         let (session, channel) = (SessionKey::from(last.session.as_str()), last.channel.clone());
         let ids: Vec<Uuid> = self.rows.iter().map(|row| row.id).collect();
@@ -79,7 +82,7 @@ impl Ending {
         if is_answered {
             bus.outbound_written(&channel, 1);
         }
-        errands::wake(bus, followed);
+        errands::wake(bus, room, followed);
         more
     }
 
@@ -139,7 +142,7 @@ impl Ending {
             return Ok(Followed { reply: Some(self.reply.clone()), ..Followed::default() });
         };
         let end = RunEnd { row: last, turn: self.turn, reply: &self.reply, error: self.error };
-        errands::follow(connection, bus, rules, &errand, &end)
+        errands::follow(connection, bus, rules, &errand, &end, self.phrases)
     }
 
     fn append_messages(

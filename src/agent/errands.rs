@@ -5,7 +5,11 @@ use std::sync::Arc;
 use daoyou_channels::SessionKey;
 use uuid::Uuid;
 
+use super::phrases::Phrases;
+use super::sub_agents::{self, Awaiting};
+use super::waiting::WaitingRoom;
 use crate::bus::{Errand, MessageBus, RunEnd, WhatFollows};
+use crate::crash;
 use crate::cron;
 use crate::store::inbox::Inserted;
 use crate::store::{Connection, StoreError};
@@ -25,6 +29,10 @@ pub(super) struct Followed {
     pub sessions: Vec<SessionKey>,
     /// The channel on which the owner is told something.
     pub told: Option<String>,
+    /// The turn that waited for this end.
+    pub awaiting: Option<Awaiting>,
+    /// The sub-agent that has ended, by its label.
+    pub sub_agent: Option<String>,
 }
 
 /// Writes what follows.
@@ -34,7 +42,9 @@ pub(super) fn follow(
     rules: &ErrandRules,
     errand: &Errand,
     end: &RunEnd<'_>,
+    phrases: &Phrases,
 ) -> Result<Followed, StoreError> {
+    let (mut awaiting, mut sub_agent) = (None, None);
     let WhatFollows { reply, messages, notice } = match errand {
         Errand::Job(job) => {
             if end.error.is_some() {
@@ -42,8 +52,11 @@ pub(super) fn follow(
             }
             cron::ended(connection, &rules.jobs, job, end)?
         }
-        Errand::Heartbeat | Errand::SubAgent(_) => {
-            WhatFollows { reply: Some(end.reply.to_owned()), ..WhatFollows::default() }
+        Errand::Heartbeat => WhatFollows { reply: Some(end.reply.to_owned()), ..WhatFollows::default() },
+        Errand::SubAgent(errand) => {
+            let (follows, awaited) = sub_agents::ended(connection, errand, end, phrases)?;
+            (awaiting, sub_agent) = (awaited, Some(errand.label.clone()));
+            follows
         }
     };
     let mut sessions = Vec::with_capacity(messages.len());
@@ -56,11 +69,18 @@ pub(super) fn follow(
         Some(notice) => bus.tell_owner(connection, Uuid::now_v7(), "notice:errand", notice)?,
         None => None,
     };
-    Ok(Followed { reply, sessions, told })
+    Ok(Followed { reply, sessions, told, awaiting, sub_agent })
 }
 
 /// Wakes whom the commit gave something to do.
-pub(super) fn wake(bus: &MessageBus, followed: Followed) {
+pub(super) fn wake(bus: &MessageBus, room: &WaitingRoom, followed: Followed) {
+    if let Some(label) = followed.sub_agent {
+        crash::point("child_ended", &label);
+    }
+    if let Some(Awaiting { turn, session }) = followed.awaiting {
+        room.rouse(turn);
+        bus.nudge(session);
+    }
     for session in followed.sessions {
         bus.inbound_written(session, 1);
     }

@@ -27,6 +27,9 @@ pub trait Journal: Send + Sync {
 
     /// Keeps a tool's result, together with what the tool does inside daoyou.
     async fn record_result(&self, step: &StepBody, effects: &[Effect]);
+
+    /// Keeps what a call that has no result yet does inside daoyou.
+    async fn record_begun(&self, effects: &[Effect]);
 }
 
 /// The journal in the store.
@@ -125,7 +128,7 @@ impl Journal for StoreJournal<'_> {
     async fn record_result(&self, step: &StepBody, effects: &[Effect]) {
         let StepBody::ToolResult { name, .. } = step else { return self.record(step).await };
         crash::point("tool_finished", name);
-        let written: Vec<_> = effects.iter().map(|effect| written_for(effect, self.turn, &self.session)).collect();
+        let written: Vec<_> = effects.iter().filter_map(|effect| written_for(effect, self.turn, &self.session)).collect();
         let commit = if written.is_empty() { Commit::Logged } else { Commit::Synced };
         self.append(commit, step, written.clone()).await;
         crash::point("tool_result_committed", name);
@@ -136,6 +139,32 @@ impl Journal for StoreJournal<'_> {
             }
         }
     }
+
+    async fn record_begun(&self, effects: &[Effect]) {
+        let rows = effects.iter().filter_map(|effect| match effect {
+            Effect::Rows(rows) => Some(rows.clone()),
+            _ => None,
+        });
+        let rows: Vec<Rows> = rows.collect();
+        if rows.is_empty() {
+            return;
+        }
+        let turn = self.turn;
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        loop {
+            let all = rows.clone();
+            let write = move |connection: &Connection| all.iter().try_for_each(|rows| rows.0.write(connection));
+            match self.bus.store().write(Commit::Synced, write).await {
+                Ok(()) => break,
+                Err(StoreError::Closed) => return std::future::pending().await,
+                Err(error) => {
+                    tracing::error!(%turn, %error, "what a tool begins could not be kept; the turn waits");
+                    tokio::time::sleep(backoff.next_wait()).await;
+                }
+            }
+        }
+        rows.iter().for_each(|rows| rows.0.written());
+    }
 }
 
 /// An effect as it is written.
@@ -145,8 +174,8 @@ enum Written {
     Rows(Rows),
 }
 
-fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Written {
-    match effect {
+fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Option<Written> {
+    Some(match effect {
         Effect::Message { channel, chat_id, content, attachments, subject } => Written::Message(OutboundDraft {
             turn,
             slot: String::new(),
@@ -162,5 +191,6 @@ fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Written {
             },
         }),
         Effect::Rows(rows) => Written::Rows(rows.clone()),
-    }
+        Effect::Await(_) => return None,
+    })
 }

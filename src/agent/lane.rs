@@ -21,7 +21,7 @@ use super::error::{ErrorCode, TurnError};
 use super::flight::{FlightRecorder, FlightSlot};
 use super::gallery::Gallery;
 use super::journal::StoreJournal;
-use super::lanes::Company;
+use super::lanes::{Bounds, Company};
 use super::middleware::{Context, Middleware, TurnRequest};
 use super::orchestrators::Orchestrators;
 use super::phrases::Phrases;
@@ -112,7 +112,7 @@ impl LaneRunner {
             }
         };
         let (outcome, reply_bytes) = (ending.error.unwrap_or("answered"), ending.reply.len());
-        let more = ending.write(&self.bus, &self.errands).await;
+        let more = ending.write(&self.bus, &self.errands, &self.room).await;
         self.lock_cancels().remove(&turn);
         self.room.leave(turn);
         tracing::info!(%turn, %session, outcome, reply_bytes, "turn ended");
@@ -167,9 +167,7 @@ impl LaneRunner {
             let ending = self.ending(session, started, Ok(Answer { reply: String::new() }), None);
             return Ok(Finish::Ends(Box::new(Ending { append: Append::Told(told), ..ending })));
         }
-        // Nobody gives orders by what daoyou itself asks for.
-        let is_asked = Errand::of(&last.metadata).is_none();
-        if let Some(command) = Slash::parse(&last.content).filter(|_| is_asked) {
+        if let Some(command) = command_of(last) {
             let Answered { reply, change, error } = self.slash.answer(&command, last, &self.config.model).await?;
             let ending = self.ending(session, started, Ok(Answer { reply }), None);
             return Ok(Finish::Ends(Box::new(Ending { append: Append::Nothing, change, error, ..ending })));
@@ -185,7 +183,7 @@ impl LaneRunner {
         let journal = StoreJournal { bus: &self.bus, turn, session: session.clone(), proven, context };
         let meter = self.bus.metrics().turns.meter();
         let run = Run { session, started, last, journal: &journal, watch: &watch, flight, meter: &meter };
-        let left = self.config.turn_timeout.0.saturating_sub(progress.active);
+        let left = self.limits_of(last).time.saturating_sub(progress.active);
         let around = Context { session, turn, deadline: Instant::now() + left, meter: &meter, phrases: self.phrases };
         let text = progress.context.as_ref().map(|context| context.user.clone());
         let request = TurnRequest { text: text.unwrap_or_else(|| context::user_text(&started.rows, &self.timezone)) };
@@ -248,6 +246,7 @@ impl LaneRunner {
             append: if is_given_up { Append::Nothing } else { Append::Turn { user, reason } },
             change: SessionChange::None,
             model: String::new(),
+            phrases: self.phrases,
         }
     }
 
@@ -264,13 +263,15 @@ impl LaneRunner {
             append: Append::Nothing,
             change: SessionChange::None,
             model: String::new(),
+            phrases: self.phrases,
         };
-        ending.write(&self.bus, &self.errands).await;
+        ending.write(&self.bus, &self.errands, &self.room).await;
     }
 
     /// Turns that run side by side.
-    pub fn turns_at_once(&self) -> usize {
-        usize::try_from(self.config.max_concurrent_turns).unwrap_or(usize::MAX)
+    pub fn at_once(&self) -> Bounds {
+        let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+        Bounds { turns: count(self.config.max_concurrent_turns), sub_agents: count(self.config.spawn.at_once) }
     }
 
     pub fn lock_cancels(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, CancellationToken>> {
@@ -311,5 +312,10 @@ fn take_rows(
 
 /// Whether a message is never joined with others: what follows from its end is its own.
 fn stands_alone(row: &InboxRow) -> bool {
-    Slash::parse(&row.content).is_some() || Errand::of(&row.metadata).is_some() || Told::of(&row.metadata).is_some()
+    command_of(row).is_some() || Errand::of(&row.metadata).is_some() || Told::of(&row.metadata).is_some()
+}
+
+/// The command that a message is. Nobody gives orders by what daoyou itself asks for, whatever it begins with.
+fn command_of(row: &InboxRow) -> Option<Slash> {
+    Slash::parse(&row.content).filter(|_| Errand::of(&row.metadata).is_none())
 }

@@ -5,17 +5,28 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use daoyou_channels::SessionKey;
 
-/// The lanes: one turn a session at a time, at most `bound` sessions at once, each in its turn.
+/// The lanes: one turn a session at a time, at most so many sessions at once as the bounds say, each in its turn. Sub-agents
+/// have places of their own, so that they and those who wait for them never wait for each other's.
 pub struct Lanes {
-    bound: usize,
+    bounds: Bounds,
     /// The sessions that are run; absent is all.
     only: Option<HashSet<SessionKey>>,
     /// Running, and whether there is reason to look again afterwards.
     running: HashMap<SessionKey, bool>,
+    /// Of the running ones, those of sub-agents.
+    sub_agents: usize,
     ready: VecDeque<SessionKey>,
+    ready_sub_agents: VecDeque<SessionKey>,
     in_ready: HashSet<SessionKey>,
     suspects: VecDeque<SessionKey>,
     alone: Option<SessionKey>,
+}
+
+/// How many sessions run side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub turns: usize,
+    pub sub_agents: usize,
 }
 
 /// How a session's turn is to run.
@@ -27,13 +38,15 @@ pub enum Company {
 }
 
 impl Lanes {
-    /// Lanes for `bound` turns side by side; with `only`, for that session and those that are admitted later.
-    pub fn new(bound: usize, only: Option<SessionKey>) -> Self {
+    /// Lanes for so many turns side by side; with `only`, for that session and those that are admitted later.
+    pub fn new(bounds: Bounds, only: Option<SessionKey>) -> Self {
         Self {
-            bound: bound.max(1),
+            bounds,
             only: only.map(|session| HashSet::from([session])),
             running: HashMap::new(),
+            sub_agents: 0,
             ready: VecDeque::new(),
+            ready_sub_agents: VecDeque::new(),
             in_ready: HashSet::new(),
             suspects: VecDeque::new(),
             alone: None,
@@ -41,8 +54,8 @@ impl Lanes {
     }
 
     /// From now on so many run side by side; what runs already goes on.
-    pub fn set_bound(&mut self, bound: usize) {
-        self.bound = bound.max(1);
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
     }
 
     /// The session is run, too.
@@ -60,7 +73,7 @@ impl Lanes {
         if let Some(again) = self.running.get_mut(&session) {
             *again = true;
         } else if self.in_ready.insert(session.clone()) {
-            self.ready.push_back(session);
+            self.ready_like(&session).push_back(session);
         }
     }
 
@@ -83,19 +96,28 @@ impl Lanes {
             }
             let session = self.suspects.pop_front()?;
             if self.in_ready.remove(&session) {
-                self.ready.retain(|ready| *ready != session);
+                self.ready_like(&session).retain(|ready| *ready != session);
             }
-            self.running.insert(session.clone(), false);
+            self.begin(&session);
             self.alone = Some(session.clone());
             return Some((session, Company::Alone));
         }
-        if self.running.len() >= self.bound {
-            return None;
-        }
-        let session = self.ready.pop_front()?;
+        let may_turn = self.running.len() - self.sub_agents < self.bounds.turns.max(1);
+        let may_sub_agent = self.sub_agents < self.bounds.sub_agents.max(1);
+        let turn = if may_turn { self.ready.pop_front() } else { None };
+        let session = turn.or_else(|| if may_sub_agent { self.ready_sub_agents.pop_front() } else { None })?;
         self.in_ready.remove(&session);
-        self.running.insert(session.clone(), false);
+        self.begin(&session);
         Some((session, Company::Beside))
+    }
+
+    fn begin(&mut self, session: &SessionKey) {
+        self.sub_agents += usize::from(is_sub_agents(session));
+        self.running.insert(session.clone(), false);
+    }
+
+    fn ready_like(&mut self, session: &SessionKey) -> &mut VecDeque<SessionKey> {
+        if is_sub_agents(session) { &mut self.ready_sub_agents } else { &mut self.ready }
     }
 
     /// The session that ran alone has got somewhere: others may run beside it.
@@ -109,7 +131,11 @@ impl Lanes {
     /// a session with a thousand messages lets the others by.
     pub fn ended(&mut self, session: &SessionKey, more: bool) {
         self.proven(session);
-        let again = self.running.remove(session).unwrap_or(false);
+        let again = self.running.remove(session);
+        if again.is_some() {
+            self.sub_agents -= usize::from(is_sub_agents(session));
+        }
+        let again = again.unwrap_or(false);
         if more || again {
             self.wake(session.clone());
         }
@@ -121,6 +147,10 @@ impl Lanes {
     }
 }
 
+fn is_sub_agents(session: &SessionKey) -> bool {
+    session.as_str().starts_with("spawn:")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,13 +159,17 @@ mod tests {
         SessionKey::from(name)
     }
 
+    fn lanes_of(turns: usize, only: Option<SessionKey>) -> Lanes {
+        Lanes::new(Bounds { turns, sub_agents: 2 }, only)
+    }
+
     fn next(lanes: &mut Lanes) -> Option<String> {
         lanes.next().map(|(session, _)| session.to_string())
     }
 
     #[test]
     fn a_busy_session_lets_others_by_and_never_runs_twice_at_once() {
-        let mut lanes = Lanes::new(1, None);
+        let mut lanes = lanes_of(1, None);
         for name in ["a", "a", "b", "a"] {
             lanes.wake(key(name));
         }
@@ -148,7 +182,7 @@ mod tests {
         }
         assert_eq!(order, ["a", "b", "a", "a"]);
 
-        let mut lanes = Lanes::new(8, None);
+        let mut lanes = lanes_of(8, None);
         lanes.wake(key("a"));
         assert_eq!(next(&mut lanes).as_deref(), Some("a"));
         lanes.wake(key("a"));
@@ -160,8 +194,26 @@ mod tests {
     }
 
     #[test]
+    fn sub_agents_have_places_of_their_own() {
+        let mut lanes = lanes_of(1, None);
+        for name in ["spawn:1", "a", "b", "spawn:2", "spawn:3"] {
+            lanes.wake(key(name));
+        }
+        let all: Vec<_> = std::iter::from_fn(|| next(&mut lanes)).collect();
+        assert_eq!(all, ["a", "spawn:1", "spawn:2"]);
+        lanes.ended(&key("spawn:1"), false);
+        assert_eq!((next(&mut lanes).as_deref(), next(&mut lanes)), (Some("spawn:3"), None));
+        lanes.ended(&key("a"), false);
+        assert_eq!((next(&mut lanes).as_deref(), next(&mut lanes)), (Some("b"), None));
+        for name in ["spawn:2", "spawn:3", "b"] {
+            lanes.ended(&key(name), false);
+        }
+        assert_eq!((lanes.running(), lanes.sub_agents), (0, 0));
+    }
+
+    #[test]
     fn suspects_run_alone_until_proven() {
-        let mut lanes = Lanes::new(8, None);
+        let mut lanes = lanes_of(8, None);
         lanes.wake(key("good"));
         lanes.wake(key("bad"));
         lanes.suspect(key("bad"));
@@ -175,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_gateway_for_one_session_leaves_the_others_alone_until_they_are_admitted() {
-        let mut lanes = Lanes::new(8, Some(key("mine")));
+        let mut lanes = lanes_of(8, Some(key("mine")));
         lanes.wake(key("other"));
         lanes.suspect(key("other"));
         lanes.wake(key("mine"));

@@ -12,6 +12,7 @@ mod lanes;
 mod lane;
 
 mod conversing;
+mod reach;
 mod rest;
 mod waiting;
 
@@ -30,6 +31,7 @@ mod think;
 mod turn;
 
 mod orchestrators;
+mod sub_agents;
 
 mod asking;
 mod attached;
@@ -62,5 +64,6 @@ pub use middleware::{
 pub use orchestrators::Orchestrators;
 pub use phrases::{Phrases, fill};
 pub use slash::SlashCommands;
+pub use sub_agents::{SpawnConfig, SpawnTool};
 pub use waiting::WaitingRoom;
 pub use workspace::{is_prepared, prepare as prepare_workspace};

@@ -1,4 +1,5 @@
-//! A turn goes to rest: no model can be reached, its message is kept, and its sender is told once.
+//! A turn goes to rest: no model can be reached, its message is kept, and its sender is told once. Or it waits for turns of
+//! sub-agents, of which nobody is told.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::bus::{Errand, OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::llm::LlmError;
 use crate::store::inbox::{self, InboxRow, State};
-use crate::store::{Commit, Connection, StoreError, meta, now_ms, turn_steps};
+use crate::store::{Commit, Connection, StoreError, meta, now_ms, spawns, turn_steps};
 
 const SLOT: &str = "notice:waiting";
 
@@ -49,6 +50,8 @@ struct Laid {
     context: Option<String>,
     /// The step and the notice of a turn that rests for the first time.
     first: Option<(String, Option<OutboundDraft>)>,
+    /// The turns whose ends it waits for.
+    awaited: Vec<Uuid>,
 }
 
 impl LaneRunner {
@@ -82,6 +85,7 @@ impl LaneRunner {
                     if Errand::of(&last.metadata).is_some() { None } else { Some(self.notice(turn, last)?) },
                 )),
             },
+            awaited: Vec::new(),
         };
         let is_told = laid.first.as_ref().is_some_and(|(_, notice)| notice.is_some());
         let look_again = self.lay(laid).await;
@@ -93,6 +97,21 @@ impl LaneRunner {
         let Outage { error: LlmError { retry_after, .. }, providers, mark } = outage;
         self.room.enter(turn, resting.session, Awaited { providers, retry_after, at_latest: left, mark });
         Ok(look_again)
+    }
+
+    /// Lays the turn to rest until one of these turns has ended, without a deadline; answers whether it is to be looked at
+    /// again at once. A store that cannot be written holds the session's lane.
+    pub(super) async fn rest_until(&self, resting: Resting<'_>, awaited: Vec<Uuid>) -> bool {
+        let Resting { turn, session, rows, context, .. } = resting;
+        tracing::info!(%turn, %session, turns = awaited.len(), "the turn waits for sub-agents");
+        // Before the commit: an end that comes right after it must find the turn asleep, to wake it.
+        self.room.sleep(turn);
+        let look_again = self.lay(Laid { turn, context, first: None, awaited }).await;
+        if look_again {
+            self.room.rouse(turn);
+        }
+        crash::point("waiting_committed", rows.last().map_or("", |row| row.content.as_str()));
+        look_again
     }
 
     async fn lay(&self, laid: Laid) -> bool {
@@ -139,9 +158,9 @@ impl LaneRunner {
 }
 
 impl Laid {
-    /// Answers whether it was told to stop meanwhile.
+    /// Answers whether it was told to stop meanwhile, or has nothing to wait for any more.
     fn commit(self, connection: &Connection) -> Result<bool, StoreError> {
-        let Self { turn, context, first } = self;
+        let Self { turn, context, first, awaited } = self;
         if let Some(context) = context {
             turn_steps::append(connection, turn, "context", &context)?;
         }
@@ -155,6 +174,7 @@ impl Laid {
         if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == turn.to_string()) {
             meta::set(connection, meta::ALONE, "")?;
         }
-        Ok(inbox::of_turn(connection, turn)?.iter().any(|row| row.cancel))
+        let is_stopped = inbox::of_turn(connection, turn)?.iter().any(|row| row.cancel);
+        Ok(is_stopped || spawns::any_over(connection, &awaited)?)
     }
 }

@@ -20,7 +20,7 @@ use crate::live::Live;
 use crate::llm::Models;
 use crate::store::inbox::InboxRow;
 use crate::store::points::Point;
-use crate::store::{Store, StoreError, messages};
+use crate::store::{Store, StoreError, messages, spawns};
 use crate::tools::Executor;
 
 /// A command as written.
@@ -121,6 +121,8 @@ impl From<String> for Answered {
 const TERMINAL: &str = "cli";
 /// How many sessions `/session` lists.
 const LISTED_SESSIONS: u32 = 15;
+/// How many sub-agents `/status` names.
+const LISTED_SUB_AGENTS: usize = 5;
 /// How much of a tool's description `/tools` shows, in characters.
 const MAX_DESCRIPTION: usize = 100;
 /// Jobs that `/cron` lists.
@@ -309,17 +311,34 @@ impl PastLane for Live<SlashCommands> {
         Slash::parse(&message.content)?.of_below(self.get().phrases)
     }
 
-    fn stopped(&self, something_ran: bool) -> String {
+    fn stopped(&self, something_ran: bool, sub_agents: usize) -> String {
         let phrases = self.get().phrases;
-        if something_ran { phrases.stopped } else { phrases.nothing_to_stop }.to_owned()
+        match (something_ran, sub_agents) {
+            (true, 0) => phrases.stopped.to_owned(),
+            (false, 0) => phrases.nothing_to_stop.to_owned(),
+            (true, count) => fill(phrases.stopped_with, &[&count.to_string()]),
+            (false, count) => fill(phrases.stopped_sub_agents, &[&count.to_string()]),
+        }
     }
 
-    async fn status(&self, bus: &MessageBus) -> String {
+    async fn status(&self, bus: &MessageBus, message: &InboundMessage) -> String {
         let (inbound, outbound) = bus.depths();
         let current = self.get();
         let up = daoyou_channels::settings::Span::from_secs(current.started.elapsed().as_secs()).to_string();
         let version = env!("CARGO_PKG_VERSION");
-        fill(current.phrases.status_is, &[version, &up, &inbound.to_string(), &outbound.to_string()])
+        let mut status = fill(current.phrases.status_is, &[version, &up, &inbound.to_string(), &outbound.to_string()]);
+        let session = message.session_key();
+        match bus.store().read(move |connection| spawns::at_work(connection, session.as_str())).await {
+            Ok(labels) if labels.is_empty() => {}
+            Ok(labels) => {
+                let more = if labels.len() > LISTED_SUB_AGENTS { ", …" } else { "" };
+                let named = labels.iter().take(LISTED_SUB_AGENTS).map(String::as_str).collect::<Vec<_>>().join(", ");
+                let (count, named) = (labels.len().to_string(), format!("{named}{more}"));
+                status.push_str(&fill(current.phrases.sub_agents_at_work, &[&count, &named]));
+            }
+            Err(error) => tracing::warn!(%error, "the sub-agents of a session could not be looked up"),
+        }
+        status
     }
 }
 

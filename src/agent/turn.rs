@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::OnceCell;
+use uuid::Uuid;
 
 use super::error::{ErrorCode, TurnError};
 use super::flight::FlightSlot;
@@ -26,6 +27,8 @@ pub struct TurnLimits {
     pub iterations: u32,
     /// Tokens of all responses together.
     pub tokens: u64,
+    /// Active time, over all runs.
+    pub time: Duration,
 }
 
 /// Everything a turn works with.
@@ -61,19 +64,30 @@ pub struct Answer {
     pub reply: String,
 }
 
+/// How far a turn came.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ran {
+    Answered(Answer),
+    /// All that is left to do needs the ends of these turns.
+    Awaits(Vec<Uuid>),
+}
+
 impl Turn<'_> {
-    /// Goes on from `progress` until there is an answer; `None` when the context's `cancel` came first. Every step is
-    /// in the journal, and in `progress`, before the next one; dropping the future anywhere leaves both fit to go on
+    /// Goes on from `progress` until there is an answer, or other turns have to end first; `None` when the context's `cancel`
+    /// came first. Every step is in the journal, and in `progress`, before the next one; dropping the future anywhere leaves both fit to go on
     /// from.
-    pub async fn run(&self, progress: &mut Progress) -> Option<Result<Answer, TurnError>> {
+    pub async fn run(&self, progress: &mut Progress) -> Option<Result<Ran, TurnError>> {
         let clock = Clock { began: Instant::now(), before: progress.active };
         let cancel = &self.tool_context.cancel;
         loop {
             if let Some(answer) = &progress.answer {
-                return Some(self.answer(answer, progress));
+                return Some(self.answer(answer, progress).map(Ran::Answered));
             }
             self.watch.calls(progress.open_calls.iter().map(|open| &open.call));
-            self.run_open_calls(progress, &clock).await;
+            let awaited = self.run_open_calls(progress, &clock).await;
+            if !awaited.is_empty() && !cancel.is_cancelled() {
+                return Some(Ok(Ran::Awaits(awaited)));
+            }
             let used = progress.usage.input_tokens + progress.usage.output_tokens;
             if used >= self.limits.tokens {
                 return Some(Err(TurnError::new(ErrorCode::TokenCap, "turn").with([used.to_string()])));

@@ -1,7 +1,7 @@
 //! Turns that wait because no model can be reached. The rows are in the store as `waiting`; here stands when each is
-//! tried again. A turn that is not here, such as one that waited when the process ended, may be tried at once.
+//! tried again, and which turns sleep until a sub-agent has ended. A turn that is not here, such as one that waited when the process ended, may be tried at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub struct Awaited {
 #[derive(Debug, Default)]
 struct Book {
     turns: HashMap<Uuid, Guest>,
+    /// Those that wait for sub-agents; no time wakes them.
+    asleep: HashSet<Uuid>,
     /// How many answers came, and of each provider the number of its last one.
     answers: u64,
     answered: HashMap<String, u64>,
@@ -97,21 +99,36 @@ impl WaitingRoom {
         self.changed.notify_one();
     }
 
+    /// The turn waits until [`WaitingRoom::rouse`].
+    pub fn sleep(&self, turn: Uuid) {
+        self.lock().asleep.insert(turn);
+    }
+
+    /// What the turn waited for has come; its session is for the caller to wake.
+    pub fn rouse(&self, turn: Uuid) {
+        self.lock().asleep.remove(&turn);
+    }
+
     /// Whether the turn waits, and not yet long enough.
     pub fn holds(&self, turn: Uuid) -> bool {
-        self.lock().turns.get(&turn).is_some_and(|guest| guest.until.is_some())
+        let book = self.lock();
+        book.asleep.contains(&turn) || book.turns.get(&turn).is_some_and(|guest| guest.until.is_some())
     }
 
     /// The turn is being tried.
     pub fn call(&self, turn: Uuid) {
-        if let Some(guest) = self.lock().turns.get_mut(&turn) {
+        let mut book = self.lock();
+        book.asleep.remove(&turn);
+        if let Some(guest) = book.turns.get_mut(&turn) {
             guest.until = None;
         }
     }
 
     /// The turn has ended.
     pub fn leave(&self, turn: Uuid) {
-        self.lock().turns.remove(&turn);
+        let mut book = self.lock();
+        book.asleep.remove(&turn);
+        book.turns.remove(&turn);
     }
 
     /// A provider has answered somebody: those who wait for it are tried now.

@@ -13,7 +13,7 @@ use super::states::state_of;
 use super::{OutboundBody, OutboundDraft};
 use crate::crash;
 use crate::store::inbox::{self, Inserted, NewMessage, State};
-use crate::store::{Commit, Connection, StoreError};
+use crate::store::{Commit, Connection, StoreError, spawns};
 
 /// The longest external id, in bytes; beyond it a sender would fill the index.
 const EXTERNAL_ID_LIMIT: usize = 1_024;
@@ -104,7 +104,7 @@ impl MessageBus {
                 self.answer(OnTheSpot::Stop { unread }, message, alongside).await
             }
             Some(Order::Status) => {
-                let status = with_unread(self.past_lane.status(self).await, self.past_lane.unread(&message));
+                let status = with_unread(self.past_lane.status(self, &message).await, self.past_lane.unread(&message));
                 self.answer(OnTheSpot::Reply(status), message, alongside).await
             }
             None => self.queue(message, alongside).await,
@@ -185,10 +185,13 @@ impl MessageBus {
             }
             let (cancelled, content) = match with {
                 OnTheSpot::Stop { unread } => {
-                    let cancelled = inbox::cancel_current(connection, &row.session)?;
-                    (cancelled, with_unread(past_lane.stopped(cancelled.is_some()), unread))
+                    let current = inbox::cancel_current(connection, &row.session)?;
+                    let sub_agents = spawns::cancel_below(connection, &row.session)?;
+                    let told = past_lane.stopped(current.is_some(), sub_agents.len());
+                    let current = current.map(|turn| (turn, row.session.clone()));
+                    (current.into_iter().chain(sub_agents).collect(), with_unread(told, unread))
                 }
-                OnTheSpot::Reply(content) => (None, content),
+                OnTheSpot::Reply(content) => (Vec::new(), content),
             };
             reply_to(id, message, content).insert(connection)?;
             Ok((told, Some(cancelled)))
@@ -198,10 +201,10 @@ impl MessageBus {
         match written {
             Some(cancelled) => {
                 self.outbound_written(&channel, 1);
-                if let Some(turn) = cancelled {
+                for (turn, session) in cancelled {
                     tracing::info!(%session, %turn, "asked to stop");
                     self.inbound.wake(Inbound::Cancel(turn));
-                    self.inbound.wake(Inbound::Work(session.clone()));
+                    self.inbound.wake(Inbound::Work(session.into()));
                 }
                 Ok(Acceptance::Accepted { id, session })
             }

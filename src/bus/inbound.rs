@@ -58,4 +58,9 @@ impl MessageBus {
         self.ledger.add(&session, messages);
         self.inbound.wake(Inbound::Work(session));
     }
+
+    /// A session may have something to do that the consumer has not been told of.
+    pub fn nudge(&self, session: SessionKey) {
+        self.inbound.wake(Inbound::Work(session));
+    }
 }

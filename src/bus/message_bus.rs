@@ -48,11 +48,11 @@ pub trait PastLane: Send + Sync {
         None
     }
 
-    /// What the sender of `/stop` is told.
-    fn stopped(&self, something_ran: bool) -> String;
+    /// What the sender of `/stop` is told: whether a turn ran, and how many sub-agents end with it.
+    fn stopped(&self, something_ran: bool, sub_agents: usize) -> String;
 
-    /// What the sender of `/status` is told.
-    async fn status(&self, bus: &MessageBus) -> String;
+    /// What the sender of `/status`, which is this message, is told.
+    async fn status(&self, bus: &MessageBus, message: &InboundMessage) -> String;
 }
 
 /// A message that was given up.

@@ -15,6 +15,7 @@ mod errand;
 mod events;
 mod health;
 mod inbound;
+mod late;
 mod message_bus;
 mod states;
 #[cfg(test)]
@@ -28,5 +29,6 @@ pub use errand::{Errand, JobErrand, RunEnd, SubAgentErrand, Told, WhatFollows};
 pub use events::EventHub;
 pub use health::{ChannelHealth, ChannelState};
 pub use inbound::InboundDraft;
+pub use late::LateBus;
 pub use message_bus::{DeadLetter, Inbound, MessageBus, Order, PastLane};
 pub use states::BusInbox;

@@ -30,11 +30,11 @@ impl PastLane for NoOrders {
         None
     }
 
-    fn stopped(&self, _: bool) -> String {
+    fn stopped(&self, _: bool, _: usize) -> String {
         String::new()
     }
 
-    async fn status(&self, _: &MessageBus) -> String {
+    async fn status(&self, _: &MessageBus, _: &InboundMessage) -> String {
         String::new()
     }
 }

@@ -151,7 +151,7 @@ async fn turns(command: &TurnsCommand, home: &Home) -> anyhow::Result<Exit> {
     match command {
         TurnsCommand::List { session, limit, output } => {
             let list = look(Query::Turns { session: session.clone(), limit: Some(*limit) }, home).await?;
-            print(&list, *output, |out| show::table(&list, show::TURNS, "no turns yet", out))
+            print(&list, *output, |out| show::turns(&list, out))
         }
         TurnsCommand::Show(TurnItem { id, output }) => {
             let turn = look(Query::Turn(parse_beginning(id)?), home).await?;

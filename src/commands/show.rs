@@ -14,10 +14,21 @@ pub const SESSIONS: Columns = &[
     ("COST", "cost"),
     ("LAST USED", "updated_at"),
 ];
-pub const TURNS: Columns = &[
+const TURNS: Columns = &[
     ("TURN", "turn"),
     ("STATE", "state"),
     ("SESSION", "session"),
+    ("RECEIVED", "received_at"),
+    ("MODEL", "model"),
+    ("TOKENS", "tokens"),
+    ("COST", "cost"),
+    ("MESSAGE", "content"),
+];
+const TURNS_OF_SUB_AGENTS: Columns = &[
+    ("TURN", "turn"),
+    ("STATE", "state"),
+    ("SESSION", "session"),
+    ("SUB-AGENT", "label"),
     ("RECEIVED", "received_at"),
     ("MODEL", "model"),
     ("TOKENS", "tokens"),
@@ -112,8 +123,24 @@ pub fn session(session: &Value, mut out: impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Turns; a column more where some are those of sub-agents.
+pub fn turns(list: &Value, out: impl Write) -> io::Result<()> {
+    let mut rows = list.clone();
+    let mut has_sub_agents = false;
+    for row in rows.as_array_mut().into_iter().flatten() {
+        let label = row["sub_agent"]["label"].take();
+        has_sub_agents |= label.is_string();
+        row["label"] = label;
+    }
+    table(&rows, if has_sub_agents { TURNS_OF_SUB_AGENTS } else { TURNS }, "no turns yet", out)
+}
+
 /// Each step of a turn.
 pub fn turn(turn: &Value, mut out: impl Write) -> io::Result<()> {
+    if let Some(label) = turn["sub_agent"]["label"].as_str() {
+        let (session, asked) = (text(&turn["sub_agent"]["session"]), text(&turn["sub_agent"]["turn"]));
+        writeln!(out, "the turn of sub-agent {label:?}, asked for by session {session} in turn {asked}")?;
+    }
     for message in turn["messages"].as_array().into_iter().flatten() {
         writeln!(
             out,

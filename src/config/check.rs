@@ -65,6 +65,7 @@ impl Checks<'_> {
         }
         self.not_zero("agent.turn_timeout", agent.turn_timeout);
         self.not_zero("agent.cache.ttl", agent.cache.ttl);
+        self.not_zero("agent.spawn.timeout", agent.spawn.timeout);
         let twice = agent.middleware.iter().enumerate().find(|(at, name)| agent.middleware[..*at].contains(name));
         if let Some((_, name)) = twice {
             let wrong = format!("\"{}\" stands in it twice", name.word());

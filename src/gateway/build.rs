@@ -17,7 +17,7 @@ use super::equip::{Equipment, Partners, build_tools, bus_settings, job_rules, jo
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
 use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, Phrases, WaitingRoom, prepare_workspace};
-use crate::bus::{BusInbox, ChannelHealth, MessageBus};
+use crate::bus::{BusInbox, ChannelHealth, LateBus, MessageBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
 use crate::cron::{self, CronService};
@@ -252,11 +252,13 @@ async fn build_agent(
     let processes = Processes::open(store.clone(), workspace)
         .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
     let processes = Arc::new(processes);
-    let partners = Partners { jobs: Some(desk.clone()), processes: Some(processes.clone()) };
+    let late = LateBus::default();
+    let partners = Partners { jobs: Some(desk.clone()), processes: Some(processes.clone()), bus: late.clone() };
     let tools = build_tools(config, workspace, home, &partners)?;
     let current = Arc::new(slash_commands(config, desk.clone(), models, tools, workspace, Instant::now())?);
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
+    late.set(&bus);
     desk.serve(&bus);
     bus.recount().await?;
     let (flight, waited) = match alone {

@@ -10,9 +10,9 @@ use jiff::tz::TimeZone;
 
 use crate::agent::{
     ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators,
-    Phrases, SlashCommands, SystemPrompt,
+    Phrases, SlashCommands, SpawnTool, SystemPrompt,
 };
-use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
+use crate::bus::{BusSettings, Capacities, LateBus, MessageBus, Notices};
 use crate::config::{Config, Loaded};
 use crate::cron::{self, CronTool, Rules, Words};
 use crate::guard::Secrets;
@@ -20,7 +20,7 @@ use crate::home::Home;
 use crate::live::Live;
 use crate::llm::{Models, SERVICES};
 use crate::store::StoreConfig;
-use crate::tools::{self, Beside, Executor, Processes};
+use crate::tools::{self, Beside, Executor, Processes, Tool};
 
 /// The parts of a running gateway that a reload replaces.
 #[derive(Clone)]
@@ -47,6 +47,7 @@ pub struct Partners {
     pub jobs: Option<Arc<cron::Desk>>,
     /// What runs in the background; without it nothing does.
     pub processes: Option<Arc<Processes>>,
+    pub bus: LateBus,
 }
 
 impl Equipment {
@@ -72,7 +73,8 @@ impl Equipment {
 
     /// What new tools are to work with.
     pub fn partners(&self) -> Partners {
-        Partners { jobs: Some(self.jobs.clone()), processes: Some(self.processes.clone()) }
+        let bus = LateBus::of(&self.runner.get().bus);
+        Partners { jobs: Some(self.jobs.clone()), processes: Some(self.processes.clone()), bus }
     }
 
     /// Puts `runner`, and what belongs to it, in the place of the one that runs turns now.
@@ -100,7 +102,9 @@ pub(super) fn build_tools(
     // Not the file's path: the program may be replaced on disk while it runs.
     let exe = PathBuf::from("/proc/self/exe");
     let cron = partners.jobs.clone().map_or_else(CronTool::to_be_shown, CronTool::new);
-    let beside = Beside { processes: partners.processes.clone(), further: vec![Arc::new(cron)] };
+    let spawn = SpawnTool::new(config.agent.spawn.clone(), partners.bus.clone());
+    let further: Vec<Arc<dyn Tool>> = vec![Arc::new(cron), Arc::new(spawn)];
+    let beside = Beside { processes: partners.processes.clone(), further };
     Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe, beside)?))
 }
 

@@ -98,7 +98,7 @@ impl Reloader {
             Arc::new(build_models(loaded, |name| std::env::var(name).ok())?)
         };
         check_models(loaded, &models)?;
-        let tools = if config.tools == before.tools {
+        let tools = if config.tools == before.tools && config.agent.spawn == before.agent.spawn {
             old.tools.clone()
         } else {
             equip::build_tools(config, &self.workspace, &self.home, &self.equipment.partners())?

@@ -83,6 +83,7 @@ impl Upkeep {
         let retain = &config.retain;
         let rules: [(&str, Option<Duration>, Prune); 5] = [
             ("turns", retain.turns.map(Duration::from), retention::prune_turn_steps),
+            ("sub-agents", retain.turns.map(Duration::from), retention::prune_spawns),
             ("outbox", retain.outbox.map(Duration::from), retention::prune_outbox),
             ("sessions", retain.sessions.map(Duration::from), retention::prune_sessions),
             ("skipped", Some(SKIPPED), retention::prune_skipped),

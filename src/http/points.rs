@@ -8,7 +8,7 @@ use super::views::{LIST_LIMIT, inbound, outbound, spent, time};
 use crate::llm::costs_in_words;
 use crate::store::points::{self, PointError};
 use crate::store::usage::{self, Scope};
-use crate::store::{Connection, StoreError, inbox, messages, outbox, turn_steps};
+use crate::store::{Connection, StoreError, inbox, messages, outbox, spawns, turn_steps};
 
 /// Tries to find a key for a fork that no session has.
 const TRIES: usize = 8;
@@ -31,6 +31,7 @@ pub fn list(connection: &Connection, session: Option<&str>, limit: Option<u32>) 
             view["output_tokens"] = json!(spent.tokens.output);
             view["cached_tokens"] = json!(spent.tokens.cached);
             view["cost"] = json!(costs_in_words(&spent.costs));
+            view["sub_agent"] = sub_agent(connection, row.turn)?;
             Ok(view)
         })
         .collect()
@@ -58,12 +59,27 @@ pub fn show(connection: &Connection, id: &str) -> Result<Value, PointError> {
     Ok(json!({
         "turn": turn,
         "session": rows.first().map(|row| &row.session),
+        "sub_agent": sub_agent(connection, turn)?,
         "messages": rows.iter().map(inbound).collect::<Vec<_>>(),
         "steps": steps,
         "intact": intact,
         "checkpoint": checkpoint,
         "used": spent(&usage::spent(connection, Scope::Turn(turn))?),
         "outbox": sent.iter().map(outbound).collect::<Vec<_>>(),
+    }))
+}
+
+/// Whose sub-agent's turn it is; null when it is none's.
+fn sub_agent(connection: &Connection, turn: Uuid) -> Result<Value, StoreError> {
+    let found = spawns::find(connection, turn)?;
+    Ok(found.map_or(Value::Null, |spawn| {
+        json!({
+            "label": spawn.label,
+            "session": spawn.session,
+            "turn": spawn.turn,
+            "depth": spawn.depth,
+            "waited_for": spawn.waits,
+        })
     }))
 }
 

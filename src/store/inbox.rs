@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    fn parse(word: &str) -> Result<Self, StoreError> {
+    pub(super) fn parse(word: &str) -> Result<Self, StoreError> {
         [Self::Queued, Self::Running, Self::Waiting, Self::Done, Self::Dead]
             .into_iter()
             .find(|state| state.as_str() == word)

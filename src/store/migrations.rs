@@ -6,12 +6,13 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
     include_str!("migrations/0004_notes.sql"),
     include_str!("migrations/0005_jobs.sql"),
+    include_str!("migrations/0006_spawns.sql"),
     include_str!("migrations/0007_processes.sql"),
 ];
 

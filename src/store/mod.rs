@@ -37,6 +37,7 @@ pub mod processes;
 pub mod queues;
 pub mod retention;
 pub mod space;
+pub mod spawns;
 pub mod spent;
 pub mod turn_steps;
 pub mod usage;

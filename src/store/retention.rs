@@ -84,6 +84,16 @@ pub fn prune_skipped(connection: &Connection, before_ms: i64) -> Result<usize, S
         .execute(params![before_ms, PIECE])?)
 }
 
+/// Sub-agents that ended, of turns before `before_ms`.
+pub fn prune_spawns(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
+    // The id is as old as the turn that it began in.
+    Ok(connection
+        .prepare_cached(
+            "DELETE FROM spawns WHERE id IN (SELECT id FROM spawns WHERE id < ?1 AND ended_at IS NOT NULL LIMIT ?2)",
+        )?
+        .execute(params![first_uuid_of(before_ms), PIECE])?)
+}
+
 /// The least UUIDv7 of a moment (RFC 9562, section 5.7), as text.
 fn first_uuid_of(ms: i64) -> String {
     let ms = ms.max(0);

@@ -64,6 +64,11 @@ impl Executor {
         self.registry.register(tool)
     }
 
+    /// The same tools, but for those that `keeps` says no to: for a turn that has not all of them.
+    pub fn keeping(&self, keeps: impl Fn(&str) -> bool) -> Self {
+        Self { registry: self.registry.keeping(keeps), spill: Arc::clone(&self.spill), limits: self.limits }
+    }
+
     /// What models are told.
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         self.registry.specs()
@@ -125,7 +130,11 @@ impl Executor {
         context: &ToolContext,
     ) -> Result<(&'a dyn Tool, Value), String> {
         let tool = tool.ok_or_else(|| self.unknown(&call.name))?;
-        let arguments = parse_arguments(tool.spec(), &call.arguments)?;
+        let arguments = parse_arguments(tool.spec(), &call.arguments);
+        let arguments = arguments.map_err(|error| match tool.hint(&call.arguments) {
+            Some(hint) => format!("{error}. {hint}"),
+            None => error,
+        })?;
         tool.check(&arguments, context)?;
         Ok((tool.as_ref(), arguments))
     }
@@ -134,7 +143,9 @@ impl Executor {
     pub(super) fn unknown(&self, name: &str) -> String {
         let name: String = name.chars().take(NAME_CHARS).collect();
         let known: Vec<_> = self.registry.names().collect();
-        format!("Tool {name:?} not found. Available tools: {}", known.join(", "))
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let what = if self.registry.withholds(&name) { "is not available in this turn" } else { "not found" };
+        format!("Tool {name:?} {what}. Available tools: {known}")
     }
 
     /// Runs a call within its time, again where the failure may pass and a second run does no harm.

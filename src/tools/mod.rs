@@ -19,7 +19,7 @@ mod schema;
 mod spill;
 mod strangers;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod tool;
 
 pub use arguments::parse_arguments;

@@ -33,6 +33,8 @@ pub struct Registry {
     disabled: Vec<String>,
     /// Known, and switched off.
     off: Vec<Arc<dyn Tool>>,
+    /// Known, and not for this turn.
+    withheld: Vec<Arc<dyn Tool>>,
     specs: Arc<[ToolSpec]>,
 }
 
@@ -71,6 +73,33 @@ impl Registry {
         self.tools.insert(name, tool);
         self.specs = self.tools.values().map(|tool| tool.spec().clone()).collect();
         Ok(())
+    }
+
+    /// The same tools, but for those that `keeps` says no to: they are withheld.
+    pub fn keeping(&self, keeps: impl Fn(&str) -> bool) -> Self {
+        let (kept, gone): (Vec<_>, Vec<_>) = self.tools.iter().partition(|(name, _)| keeps(name));
+        let tools: IndexMap<_, _> = kept.into_iter().map(|(name, tool)| (name.clone(), Arc::clone(tool))).collect();
+        let aliases = self.aliases.iter().filter(|(_, name)| tools.contains_key(*name));
+        let gone = gone.into_iter().map(|(_, tool)| tool);
+        Self {
+            aliases: aliases.map(|(alias, name)| (alias.clone(), name.clone())).collect(),
+            disabled: self.disabled.clone(),
+            off: self.off.clone(),
+            withheld: self.withheld.iter().chain(gone).cloned().collect(),
+            specs: tools.values().map(|tool| tool.spec().clone()).collect(),
+            tools,
+        }
+    }
+
+    /// Whether this is the name of a tool that there is, and not here.
+    pub fn withholds(&self, name: &str) -> bool {
+        let name = name.trim();
+        let is_meant = |word: &str| word.eq_ignore_ascii_case(name);
+        self.get(name).is_none()
+            && self
+                .withheld
+                .iter()
+                .any(|tool| is_meant(&tool.spec().name) || tool.aliases().iter().any(|a| is_meant(a)))
     }
 
     /// What models are told; shared, not copied.

@@ -8,9 +8,12 @@ use super::{Executor, ToolContext};
 use crate::llm::ToolCall;
 
 impl Executor {
-    /// Why a call does not run for whom it would run, in words for the model; `None` when it may. Only a tool that says so
-    /// itself runs for a stranger ([`Tool::serves_strangers`](super::Tool::serves_strangers)).
+    /// Why a call does not run for whom it would run, in words for the model; `None` when it may. What the turn does not have
+    /// runs for nobody, and only a tool that says so itself runs for a stranger ([`Tool::serves_strangers`](super::Tool::serves_strangers)).
     pub fn refusal(&self, call: &ToolCall, context: &ToolContext) -> Option<String> {
+        if self.registry().withholds(&call.name) {
+            return Some(self.unknown(&call.name));
+        }
         if context.trust != Trust::Untrusted {
             return None;
         }

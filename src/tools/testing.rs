@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{Beside, Executor, ToolContext, ToolsConfig, build};
 use crate::llm::ToolCall;
 
-pub(super) fn context() -> ToolContext {
+pub(crate) fn context() -> ToolContext {
     ToolContext {
         session: SessionKey::of_chat("cli", "direct"),
         turn: Uuid::nil(),
@@ -23,7 +23,7 @@ pub(super) fn context() -> ToolContext {
 }
 
 /// A home with its workspace, and the tools over it.
-pub(super) struct World {
+pub(crate) struct World {
     pub home: tempfile::TempDir,
     pub executor: Executor,
 }
@@ -49,9 +49,9 @@ impl World {
 }
 
 /// What a message says.
-pub(super) fn said(effect: &super::Effect) -> &str {
+pub(crate) fn said(effect: &super::Effect) -> &str {
     match effect {
         super::Effect::Message { content, .. } => content,
-        super::Effect::Rows(rows) => panic!("no message: {rows:?}"),
+        other => panic!("no message: {other:?}"),
     }
 }

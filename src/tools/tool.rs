@@ -51,6 +51,9 @@ pub enum Effect {
     },
     /// Writes other rows of daoyou's.
     Rows(Rows),
+    /// The call has no result before this turn has ended: what stands there is void, and the call is run again then. Rows
+    /// beside it are written at once.
+    Await(Uuid),
 }
 
 /// Rows that a call writes in the commit of its result.
@@ -120,6 +123,23 @@ impl ToolResult {
 pub struct ToolOutcome {
     pub result: ToolResult,
     pub effects: Vec<Effect>,
+}
+
+impl ToolOutcome {
+    /// There is no result before `turn` has ended.
+    pub fn not_yet(turn: Uuid, mut effects: Vec<Effect>) -> Self {
+        effects.push(Effect::Await(turn));
+        Self { result: ToolResult::ok(""), effects }
+    }
+
+    /// The turns whose ends are waited for; with any, there is no result yet.
+    pub fn awaited(&self) -> Vec<Uuid> {
+        let turn = |effect: &Effect| match effect {
+            Effect::Await(turn) => Some(*turn),
+            _ => None,
+        };
+        self.effects.iter().filter_map(turn).collect()
+    }
 }
 
 impl From<ToolResult> for ToolOutcome {
@@ -199,6 +219,17 @@ pub trait Tool: Send + Sync {
     /// schema does not hold.
     fn members(&self, _arguments: &Value) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Whether this call may have no result when it is first run ([`Effect::Await`]). `arguments` is null where the schema
+    /// does not hold.
+    fn waits(&self, _arguments: &Value, _context: &ToolContext) -> bool {
+        false
+    }
+
+    /// What is said beside the faults of arguments, as the model wrote them, that the schema does not take.
+    fn hint(&self, _arguments: &str) -> Option<&'static str> {
+        None
     }
 
     /// Whether this call may run for somebody whose words are data ([`Trust::Untrusted`]): it only looks, and inside the

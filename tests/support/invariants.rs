@@ -26,6 +26,8 @@ pub struct InboxRow {
     pub content: String,
     pub turn: Option<String>,
     pub state: String,
+    /// daoyou wrote it to itself, and what follows from its end is more, or less, than a reply.
+    pub is_own: bool,
 }
 
 /// A row of `turn_steps`.
@@ -129,6 +131,7 @@ impl Journal {
                 content: string(row, "content")?,
                 turn: text(row, "turn")?,
                 state: string(row, "state")?,
+                is_own: is_own(&string(row, "metadata")?),
             })
         })?;
         let steps = rows(&snapshot, "SELECT * FROM turn_steps ORDER BY turn, seq", |row| {
@@ -176,6 +179,12 @@ fn rows<T>(
     read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<Vec<T>> {
     connection.prepare(sql)?.query_map([], read)?.collect()
+}
+
+/// Whether a row's metadata names an errand whose end need not be answered, or something that is only told.
+fn is_own(metadata: &str) -> bool {
+    let metadata = serde_json::from_str(metadata).unwrap_or(Value::Null);
+    matches!(metadata["errand"]["kind"].as_str(), Some("sub_agent" | "heartbeat")) || metadata["told"].is_object()
 }
 
 /// The hash of a step: SHA-256 in hexadecimal over the hash before it (empty for the first) and the body, both as
@@ -278,7 +287,7 @@ fn replies(journal: &Journal, faults: &mut Vec<String>) {
         faults.push(format!("{n} rows in slot {slot} of turn {turn}, attempt {attempt}"));
     }
     // What a session is only told answers nobody, and what a run of a job has to say may be kept.
-    let is_answered = |row: &&InboxRow| row.channel != "daoyou" && !journal.kept.contains(&row.id);
+    let is_answered = |row: &&InboxRow| !row.is_own && !journal.kept.contains(&row.id);
     for row in journal.inbox.iter().filter(is_answered) {
         let turn = Journal::turn_of(row);
         let told = |outbound: &&OutboxRow| {

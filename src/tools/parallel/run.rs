@@ -28,11 +28,13 @@ pub enum OnError {
 pub enum NodeEnd<T> {
     Done(T),
     Failed(T),
+    /// It has begun something that goes on; the plan is run again when that ends.
+    Waits(T),
     /// A node that it needs, named by its place, failed or was itself skipped.
     Skipped {
         need: usize,
     },
-    /// The plan was stopped before.
+    /// The plan was stopped before, or a node that it needs waits.
     NotRun,
 }
 
@@ -42,13 +44,13 @@ pub trait RunNode: Sync {
     type Output: Send + Sync;
 
     /// Does one node, named by its place in the plan; all that it needs is `Done` in `ends`. `cancel` asks it to end
-    /// early. Where something failed the error says what.
+    /// early. Answers `Done`, `Failed` or `Waits`.
     async fn run(
         &self,
         node: usize,
         ends: &[NodeEnd<Self::Output>],
         cancel: &CancellationToken,
-    ) -> Result<Self::Output, Self::Output>;
+    ) -> NodeEnd<Self::Output>;
 }
 
 /// Runs `plan`, at most `at_once` nodes at the same time; answers how each node ended, in the order of the input. A
@@ -67,9 +69,11 @@ pub async fn run_plan<R: RunNode>(
         let mut ready = Vec::new();
         for node in layer.iter().copied() {
             let missing = |need: &&usize| matches!(ends[**need], NodeEnd::Failed(_) | NodeEnd::Skipped { .. });
+            let is_done = |need: &usize| matches!(ends[*need], NodeEnd::Done(_));
             match plan.needs(node).iter().find(missing) {
                 Some(need) => ends[node] = NodeEnd::Skipped { need: *need },
-                None => ready.push(node),
+                None if plan.needs(node).iter().all(is_done) => ready.push(node),
+                None => {}
             }
         }
         let one = |node: usize| -> BoxFuture<'_, (usize, NodeEnd<R::Output>)> {
@@ -78,15 +82,11 @@ pub async fn run_plan<R: RunNode>(
                 if stop.is_cancelled() {
                     return (node, NodeEnd::NotRun);
                 }
-                match runner.run(node, ends, stop).await {
-                    Ok(output) => (node, NodeEnd::Done(output)),
-                    Err(output) => {
-                        if on_error == OnError::StopOthers {
-                            stop.cancel();
-                        }
-                        (node, NodeEnd::Failed(output))
-                    }
+                let end = runner.run(node, ends, stop).await;
+                if matches!(end, NodeEnd::Failed(_)) && on_error == OnError::StopOthers {
+                    stop.cancel();
                 }
+                (node, end)
             })
         };
         let futures: Vec<_> = ready.into_iter().map(one).collect();
@@ -109,6 +109,9 @@ mod tests {
     use super::super::PlanNode;
     use super::*;
 
+    /// As seconds: it waits for something that does not end while the plan runs.
+    const FOR_EVER: u64 = 99;
+
     /// Sleeps as many seconds as it is told, fails where it is told to, and remembers when it ran.
     struct Sleeper {
         /// By place: seconds, and whether it fails.
@@ -121,15 +124,16 @@ mod tests {
     impl RunNode for Sleeper {
         type Output = String;
 
-        async fn run(&self, node: usize, _: &[NodeEnd<String>], cancel: &CancellationToken) -> Result<String, String> {
+        async fn run(&self, node: usize, _: &[NodeEnd<String>], cancel: &CancellationToken) -> NodeEnd<String> {
             let from = self.began.elapsed().as_secs();
             let (seconds, fails) = self.script[node];
             let slept = cancel.run_until_cancelled(sleep(Duration::from_secs(seconds))).await;
             self.ran.lock().unwrap().insert(node, (from, self.began.elapsed().as_secs()));
             match slept {
-                None => Err(format!("{node} cancelled")),
-                Some(()) if fails => Err(format!("{node} failed")),
-                Some(()) => Ok(format!("{node} done")),
+                None => NodeEnd::Failed(format!("{node} cancelled")),
+                Some(()) if seconds == FOR_EVER => NodeEnd::Waits(format!("{node} waits")),
+                Some(()) if fails => NodeEnd::Failed(format!("{node} failed")),
+                Some(()) => NodeEnd::Done(format!("{node} done")),
             }
         }
     }
@@ -181,6 +185,13 @@ mod tests {
             ends: &["0 failed", "skipped for 0", "2 done", "3 cancelled", "not run"],
             ran: &[(0, (0, 2)), (2, (0, 1)), (3, (0, 2))],
         },
+        Row {
+            name: "what needs one that waits is not run, the rest goes on",
+            nodes: &[("a", &[], FOR_EVER, false), ("b", &["a"], 1, false), ("c", &["b"], 1, false), ("d", &[], 1, false), ("e", &["d"], 1, false)],
+            on_error: OnError::GoOn, at_once: 8,
+            ends: &["0 waits", "not run", "not run", "3 done", "4 done"],
+            ran: &[(0, (0, 99)), (3, (0, 1)), (4, (99, 100))],
+        },
     ];
 
     fn plan(row: &Row) -> Plan {
@@ -192,7 +203,7 @@ mod tests {
 
     fn told(end: &NodeEnd<String>) -> String {
         match end {
-            NodeEnd::Done(text) | NodeEnd::Failed(text) => text.clone(),
+            NodeEnd::Done(text) | NodeEnd::Failed(text) | NodeEnd::Waits(text) => text.clone(),
             NodeEnd::Skipped { need } => format!("skipped for {need}"),
             NodeEnd::NotRun => "not run".to_owned(),
         }

@@ -14,7 +14,7 @@ use super::fill::{fill, mentioned};
 use super::report::{Section, joined, share};
 use super::{NodeEnd, OnError, Plan, PlanNode, RunNode, run_plan};
 use crate::llm::{ToolCall, ToolSpec};
-use crate::tools::arguments::argument_name;
+use crate::tools::arguments::{argument_name, parse_arguments};
 use crate::tools::executor::{ADVICE, SPILL_KEY};
 use crate::tools::{Executor, Extent, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult, cut, tool_spec};
 
@@ -166,7 +166,7 @@ impl Tool for ParallelTool {
     }
 
     async fn call_among(&self, arguments: Value, context: &ToolContext, tools: &Executor) -> ToolOutcome {
-        let planned = match Planned::of(arguments).and_then(|planned| planned.fits(tools).map(|()| planned)) {
+        let planned = match Planned::of(arguments).and_then(|planned| planned.fits(tools, context).map(|()| planned)) {
             Ok(planned) => planned,
             Err(error) => return ToolResult::failed(error).into(),
         };
@@ -182,8 +182,20 @@ impl Tool for ParallelTool {
             ends = run_plan(&planned.plan, &members, at_once, planned.on_error, &stop) => ends,
             never = time_is_up => match never {},
         };
+        if ends.iter().any(|end| matches!(end, NodeEnd::Waits(_))) {
+            return not_yet(ends);
+        }
         self.report(&members, ends).await
     }
+}
+
+/// The outcome of a plan of which some calls wait: what they, and those that have ended, do inside daoyou.
+fn not_yet(ends: Vec<NodeEnd<ToolOutcome>>) -> ToolOutcome {
+    let effects = ends.into_iter().flat_map(|end| match end {
+        NodeEnd::Done(outcome) | NodeEnd::Waits(outcome) => outcome.effects,
+        _ => Vec::new(),
+    });
+    ToolOutcome { result: ToolResult::ok(""), effects: effects.collect() }
 }
 
 impl Planned {
@@ -210,7 +222,7 @@ impl Planned {
     }
 
     /// Whether the tools are there and take what the plan gives them.
-    fn fits(&self, tools: &Executor) -> Result<(), String> {
+    fn fits(&self, tools: &Executor, context: &ToolContext) -> Result<(), String> {
         for (call, id) in self.calls.iter().zip(self.plan.ids()) {
             let wrong = |what: String| Err(format!("Nothing was run: {id:?}: {what}"));
             let Some(tool) = tools.registry().get(&call.tool) else {
@@ -229,7 +241,30 @@ impl Planned {
                 }
             }
         }
-        Ok(())
+        self.may_wait(tools, context)
+    }
+
+    /// A plan with calls that wait is run again whenever one of them ends: so nothing in it may do harm a second time.
+    fn may_wait(&self, tools: &Executor, context: &ToolContext) -> Result<(), String> {
+        let tool_of = |call: &Call| tools.registry().get(&call.tool);
+        let waits = |call: &&Call| {
+            let Some(tool) = tool_of(call) else { return false };
+            let arguments = Value::Object(call.arguments.clone().unwrap_or_default()).to_string();
+            tool.waits(&parse_arguments(tool.spec(), &arguments).unwrap_or_default(), context)
+        };
+        let Some(waiting) = self.calls.iter().find(waits) else { return Ok(()) };
+        let name = waiting.tool.trim();
+        if self.on_error == OnError::StopOthers {
+            return Err(format!("Nothing was run: a plan that waits for {name} goes on after errors; leave on_error out"));
+        }
+        let once = |(call, _): &(&Call, &String)| tool_of(call).is_none_or(|tool| tool.replay() != Replay::Idempotent);
+        match self.calls.iter().zip(self.plan.ids()).find(once) {
+            None => Ok(()),
+            Some((call, id)) => Err(format!(
+                "Nothing was run: this plan waits for {name} and is run again when that ends, which {} ({id:?}) does not bear; put                  the calls of {name} into a plan of their own",
+                call.tool.trim()
+            )),
+        }
     }
 }
 
@@ -252,6 +287,7 @@ impl Members<'_> {
         };
         match end {
             NodeEnd::Done(outcome) => section("done", outcome),
+            NodeEnd::Waits(outcome) => section("not done yet", outcome),
             NodeEnd::Failed(outcome) => section("failed", outcome),
             NodeEnd::Skipped { need } => {
                 let need = &self.planned.plan.ids()[*need];
@@ -270,6 +306,7 @@ impl Members<'_> {
         let (id, tool) = (&self.planned.plan.ids()[node], self.planned.calls[node].tool.trim());
         let (state, result) = match end {
             NodeEnd::Done(outcome) => ("done", Some(&outcome.result)),
+            NodeEnd::Waits(outcome) => ("waits", Some(&outcome.result)),
             NodeEnd::Failed(outcome) => ("failed", Some(&outcome.result)),
             NodeEnd::Skipped { .. } => ("skipped", None),
             NodeEnd::NotRun => ("not_run", None),
@@ -290,7 +327,7 @@ impl RunNode for Members<'_> {
         node: usize,
         ends: &[NodeEnd<ToolOutcome>],
         cancel: &CancellationToken,
-    ) -> Result<ToolOutcome, ToolOutcome> {
+    ) -> NodeEnd<ToolOutcome> {
         let (plan, call) = (&self.planned.plan, &self.planned.calls[node]);
         let context = self.context_of(node, cancel);
         let result_of = |id: &str| {
@@ -302,12 +339,18 @@ impl RunNode for Members<'_> {
         };
         let none = Map::new();
         let arguments = fill(call.arguments.as_ref().unwrap_or(&none), &result_of);
-        let arguments = arguments.map_err(|error| ToolOutcome::from(ToolResult::failed(error)))?;
+        let arguments = match arguments {
+            Ok(arguments) => arguments,
+            Err(error) => return NodeEnd::Failed(ToolResult::failed(error).into()),
+        };
         let arguments = Value::Object(arguments).to_string();
         let call = ToolCall { id: context.call_id.clone(), name: call.tool.clone(), arguments };
         let outcome = self.tools.run(&call, &context).await;
+        if !outcome.awaited().is_empty() {
+            return NodeEnd::Waits(outcome);
+        }
         let ToolResult { success, duration_ms: ms, .. } = outcome.result;
         tracing::info!(turn = %context.turn, session = %context.session, tool = call.name, success, ms, "a plan's tool ran");
-        if outcome.result.success { Ok(outcome) } else { Err(outcome) }
+        if outcome.result.success { NodeEnd::Done(outcome) } else { NodeEnd::Failed(outcome) }
     }
 }

@@ -1,0 +1,245 @@
+//! A sub-agent as it is written: its row, and the message that is its task.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use daoyou_channels::{InboundMessage, SessionKey, TurnBounds, TurnSettings};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::SpawnConfig;
+use crate::bus::{Errand, InboundDraft, MessageBus, SubAgentErrand};
+use crate::crash;
+use crate::store::inbox::{self, Inserted};
+use crate::store::spawns::{self, NewSpawn};
+use crate::store::{Connection, StoreError};
+use crate::tools::{ToolContext, WriteRows};
+
+/// Who writes for daoyou's sub-agents.
+pub(super) const SENDER: &str = "subagent";
+
+/// What a turn asks of a sub-agent.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Task {
+    pub task: String,
+    pub label: String,
+    pub model: Option<String>,
+    /// By name; absent is all that the asking turn has.
+    pub tools: Option<Vec<String>>,
+    pub waits: bool,
+}
+
+/// How deep the turn of this context is: 0 in a chat.
+pub fn depth_of(metadata: &str) -> u32 {
+    match Errand::of(metadata) {
+        Some(Errand::SubAgent(errand)) => errand.depth,
+        _ => 0,
+    }
+}
+
+/// The id of the sub-agent of a call: the same however often the call is run. In the form and with the time of the turn's
+/// own, so that it is as old as that.
+pub(super) fn id_of(turn: Uuid, call_id: &str) -> Uuid {
+    let named = Uuid::new_v5(&turn, format!("spawn:{call_id}").as_bytes());
+    let mut bytes = *turn.as_bytes();
+    bytes[6..].copy_from_slice(&named.as_bytes()[6..]);
+    bytes[6] = 0x70 | (bytes[6] & 0x0f);
+    Uuid::from_bytes(bytes)
+}
+
+/// The rows of a sub-agent, as its asking turn commits them.
+pub(super) struct NewChild {
+    spawn: NewSpawn,
+    draft: InboundDraft,
+    bus: Arc<MessageBus>,
+    is_written: AtomicBool,
+    _place: Place,
+}
+
+impl NewChild {
+    pub fn new(task: Task, context: &ToolContext, config: &SpawnConfig, bus: Arc<MessageBus>, place: Place) -> Self {
+        let ToolContext { session, turn, call_id, .. } = context;
+        let Task { task, label, model, tools, waits } = task;
+        let (id, depth) = (id_of(*turn, call_id), depth_of(&context.metadata) + 1);
+        let asking = TurnSettings::of(&context.metadata);
+        let about = format!(
+            "You are the sub-agent {label:?}: another agent, in session {session}, gave you this task. Nobody else reads it, and \
+             nobody can answer questions. Your last answer is all that this agent gets, so put everything it needs there."
+        );
+        let settings = TurnSettings {
+            model: model.or(asking.model),
+            about: vec![about],
+            // Who has not all tools cannot get them by way of another.
+            tools: tools.or(asking.tools),
+            bounds: Some(bounds(config, asking.bounds)),
+            ..TurnSettings::default()
+        };
+        let errand = SubAgentErrand {
+            session: session.clone(),
+            turn: *turn,
+            label: label.clone(),
+            depth,
+            waits,
+            metadata: for_answer(&context.metadata),
+        };
+        let mut metadata = Map::new();
+        settings.put(&mut metadata);
+        Errand::SubAgent(errand).put(&mut metadata);
+        let message = InboundMessage {
+            channel: context.channel.clone(),
+            external_id: None,
+            chat_id: context.chat_id.clone(),
+            sender: SENDER.to_owned(),
+            trust: context.trust,
+            content: task,
+            attachments: Vec::new(),
+            metadata,
+            received_at: Timestamp::now(),
+            session: Some(spawns::session_of(id).into()),
+        };
+        Self {
+            spawn: NewSpawn { id, session: session.to_string(), turn: *turn, label, depth, waits },
+            draft: InboundDraft { id, message },
+            bus,
+            is_written: AtomicBool::new(false),
+            _place: place,
+        }
+    }
+}
+
+impl fmt::Debug for NewChild {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewChild").field("spawn", &self.spawn).finish_non_exhaustive()
+    }
+}
+
+impl WriteRows for NewChild {
+    fn write(&self, connection: &Connection) -> Result<(), StoreError> {
+        // Who was stopped meanwhile begins nothing any more.
+        if inbox::of_turn(connection, self.spawn.turn)?.iter().any(|row| row.cancel) {
+            return Ok(());
+        }
+        if spawns::insert(connection, &self.spawn)? && self.draft.insert(connection)? == Inserted::New {
+            self.is_written.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn written(&self) {
+        crash::point("spawn_committed", &self.spawn.label);
+        if self.is_written.swap(false, Ordering::Relaxed) {
+            let NewSpawn { id, session, label, depth, .. } = &self.spawn;
+            tracing::info!(turn = %id, %session, label, depth, "a sub-agent begins");
+            self.bus.inbound_written(self.draft.message.session_key(), 1);
+        }
+    }
+}
+
+/// The lesser of what the configuration gives a sub-agent and what its asking turn may itself.
+fn bounds(config: &SpawnConfig, asking: Option<TurnBounds>) -> TurnBounds {
+    let own = TurnBounds {
+        iterations: config.max_iterations,
+        tokens: config.max_tokens,
+        timeout_ms: u64::try_from(config.timeout.0.as_millis()).unwrap_or(u64::MAX),
+    };
+    match asking {
+        None => own,
+        Some(asking) => TurnBounds {
+            iterations: own.iterations.min(asking.iterations),
+            tokens: own.tokens.min(asking.tokens),
+            timeout_ms: own.timeout_ms.min(asking.timeout_ms),
+        },
+    }
+}
+
+/// What of a message's metadata the answer to a sub-agent's end needs: what its channel put there, and what holds for its
+/// turns; not what was said about that one message, nor on whose errand it ran.
+fn for_answer(metadata: &str) -> Map<String, Value> {
+    let settings = TurnSettings::of(metadata);
+    let Ok(Value::Object(mut metadata)) = serde_json::from_str(metadata) else { return Map::new() };
+    for key in ["errand", "told", "turn"] {
+        metadata.remove(key);
+    }
+    TurnSettings { about: Vec::new(), fresh: false, ..settings }.put(&mut metadata);
+    metadata
+}
+
+/// Sub-agents of each session that are about to be written: calls of one plan run at the same time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places(Arc<Mutex<HashMap<SessionKey, usize>>>);
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Places,
+    session: SessionKey,
+}
+
+impl Places {
+    /// Takes a place beside the `unfinished` ones, if there is one.
+    pub fn take(&self, session: &SessionKey, unfinished: usize, most: usize) -> Option<Place> {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.get(session).copied().unwrap_or_default();
+        if unfinished + count >= most {
+            return None;
+        }
+        taken.insert(session.clone(), count + 1);
+        Some(Place { places: self.clone(), session: session.clone() })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match taken.get_mut(&self.session) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(taken.remove(&self.session)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_that_of_its_call_and_as_old_as_its_turn() {
+        let turn = Uuid::parse_str("019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b").unwrap();
+        let id = id_of(turn, "call_1");
+        assert_eq!((id, id.get_version_num()), (id_of(turn, "call_1"), 7));
+        assert_eq!(id.as_bytes()[..6], turn.as_bytes()[..6]);
+        assert!(id != turn && id != id_of(turn, "call_2") && id != id_of(id, "call_1"));
+    }
+
+    #[test]
+    fn the_answer_gets_the_channels_metadata_and_no_errand() {
+        for (metadata, expected) in [
+            ("{}", "{}"),
+            ("no JSON", "{}"),
+            (r#"{"thread":"<1@x>","errand":{"kind":"heartbeat"},"told":{"note":"a","said":"b"}}"#, r#"{"thread":"<1@x>"}"#),
+            (
+                r#"{"turn":{"about":["Subject: x"],"fresh":true,"prompt":"Be kind.","tools":["exec"]}}"#,
+                r#"{"turn":{"prompt":"Be kind.","tools":["exec"]}}"#,
+            ),
+        ] {
+            let expected: Value = serde_json::from_str(expected).unwrap();
+            assert_eq!(Value::Object(for_answer(metadata)), expected, "{metadata}");
+        }
+    }
+
+    #[test]
+    fn places_are_bounded_and_come_back() {
+        let (places, session) = (Places::default(), SessionKey::from("cli:direct"));
+        let one = places.take(&session, 1, 3);
+        let two = places.take(&session, 1, 3);
+        assert!(one.is_some() && two.is_some() && places.take(&session, 1, 3).is_none());
+        assert!(places.take(&"cli:other".into(), 2, 3).is_some());
+        drop(one);
+        assert!(places.take(&session, 1, 3).is_some());
+        drop(two);
+        assert!(places.0.lock().unwrap().is_empty());
+    }
+}

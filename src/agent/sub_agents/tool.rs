@@ -1,0 +1,253 @@
+//! `spawn`: gives a task to a sub-agent.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::SpawnConfig;
+use super::child::{NewChild, Places, Task, depth_of, id_of};
+use super::ended::ANSWER;
+use crate::bus::{Errand, LateBus, MessageBus};
+use crate::llm::ToolSpec;
+use crate::store::spawns::{self, Spawn, SpawnEnd};
+use crate::tools::{
+    Effect, Executor, OutputLimit, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec,
+};
+
+/// The tool's name.
+pub const SPAWN: &str = "spawn";
+/// The longest task, in characters.
+const MAX_TASK: usize = 20_000;
+/// The longest label, in characters.
+const MAX_LABEL: usize = 40;
+
+#[derive(Deserialize, JsonSchema)]
+struct Args {
+    task: String,
+    /// A short name.
+    label: Option<String>,
+    /// PROVIDER/MODEL.
+    model: Option<String>,
+    /// Those it may use. Default: yours.
+    tools: Option<Vec<String>>,
+    /// True: its answer is this call's result. Default: it comes as a message later.
+    #[expect(dead_code, reason = "`SpawnTool::waits` reads it before the call")]
+    wait: Option<bool>,
+}
+
+/// Starts sub-agents, and gives the answers of those that are waited for. A call that is run again finds the sub-agent that
+/// it has started.
+pub struct SpawnTool {
+    spec: ToolSpec,
+    config: SpawnConfig,
+    bus: LateBus,
+    places: Places,
+}
+
+impl SpawnTool {
+    /// `bus` may come later than the tool; without one nothing can be started.
+    pub fn new(config: SpawnConfig, bus: LateBus) -> Self {
+        let description = "Give a task to a sub-agent, which works beside you with a context of its own. It knows nothing of this \
+             conversation: say all it needs.";
+        Self { spec: tool_spec::<Args>(SPAWN, description), config, bus, places: Places::default() }
+    }
+
+    async fn spawn(&self, arguments: Value, context: &ToolContext, tools: &Executor) -> Result<ToolOutcome, String> {
+        let waits = self.waits(&arguments, context);
+        let task = task_of(arguments, waits, tools)?;
+        let bus = self.bus.get().ok_or("No sub-agent can be started: the gateway does not run")?;
+        let (id, session) = (id_of(context.turn, &context.call_id), context.session.to_string());
+        let look = move |connection: &_| Ok((spawns::find(connection, id)?, spawns::unfinished(connection, &session)?));
+        let (known, unfinished) = bus.store().read(look).await.map_err(|error| error.to_string())?;
+        match known {
+            Some(known) => Ok(look_again(&known, waits, &bus)),
+            None => self.begin(task, context, unfinished, bus, id),
+        }
+    }
+
+    fn begin(
+        &self,
+        task: Task,
+        context: &ToolContext,
+        unfinished: usize,
+        bus: Arc<MessageBus>,
+        id: Uuid,
+    ) -> Result<ToolOutcome, String> {
+        if depth_of(&context.metadata) >= self.config.depth {
+            return Err("A sub-agent at this depth has none of its own (agent.spawn.depth); do it yourself".to_owned());
+        }
+        let most = usize::try_from(self.config.max_children).unwrap_or(usize::MAX);
+        let Some(place) = self.places.take(&context.session, unfinished, most) else {
+            return Err(format!(
+                "Nothing was started: {most} sub-agents of this conversation are at work (agent.spawn.max_children); wait for \
+                 some to end, or do it yourself"
+            ));
+        };
+        let (waits, told) = (task.waits, begun(&task.label, id));
+        let child = NewChild::new(task, context, &self.config, bus, place);
+        let rows = Effect::Rows(Rows(Arc::new(child)));
+        Ok(if waits {
+            ToolOutcome::not_yet(id, vec![rows])
+        } else {
+            ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] }
+        })
+    }
+}
+
+fn begun(label: &str, id: Uuid) -> String {
+    format!("Sub-agent {label:?} works on it ({id}). Its report will come as a message of its own; do not wait for it.")
+}
+
+/// What a call says of the sub-agent that it has started before.
+fn look_again(known: &Spawn, waits: bool, bus: &MessageBus) -> ToolOutcome {
+    let Spawn { id, label, .. } = known;
+    if !waits {
+        return ToolResult::ok(begun(label, *id)).into();
+    }
+    match &known.end {
+        Some(SpawnEnd { error: None, result }) => ToolResult::ok(result).into(),
+        Some(SpawnEnd { error: Some(code), result }) => {
+            ToolResult::failed(format!("Sub-agent {label:?} failed ({code}): {result}")).into()
+        }
+        None if known.is_over() => {
+            ToolResult::failed(format!("Sub-agent {label:?} is over, and what it answered is lost")).into()
+        }
+        None => {
+            // A process that runs chosen sessions alone may not know of this one.
+            bus.nudge(spawns::session_of(*id).into());
+            ToolOutcome::not_yet(*id, Vec::new())
+        }
+    }
+}
+
+fn task_of(arguments: Value, waits: bool, tools: &Executor) -> Result<Task, String> {
+    let args: Args = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
+    let text = |word: Option<String>| word.map(|word| word.trim().to_owned()).filter(|word| !word.is_empty());
+    let named = match args.tools {
+        None => None,
+        Some(names) => Some(names.iter().map(|name| known(name, tools)).collect::<Result<Vec<_>, _>>()?),
+    };
+    let label = one_line(&text(args.label).unwrap_or_else(|| args.task.clone()));
+    Ok(Task { label, model: text(args.model), tools: named, waits, task: args.task })
+}
+
+/// The tool's own name.
+fn known(name: &str, tools: &Executor) -> Result<String, String> {
+    let found = tools.registry().get(name).map(|tool| tool.spec().name.clone());
+    found.ok_or_else(|| {
+        let yours: Vec<_> = tools.registry().names().collect();
+        format!("Nothing was started: you have no tool {name:?} to give; yours are {}", yours.join(", "))
+    })
+}
+
+fn one_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= MAX_LABEL {
+        return line;
+    }
+    let short: String = line.chars().take(MAX_LABEL - 1).collect();
+    format!("{}…", short.trim_end())
+}
+
+#[async_trait]
+impl Tool for SpawnTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn aliases(&self) -> &'static [&'static str] {
+        &["subagent", "sub_agent", "delegate", "task"]
+    }
+
+    /// The same call means the same sub-agent.
+    fn replay(&self) -> Replay {
+        Replay::Idempotent
+    }
+
+    fn output_limit(&self) -> OutputLimit {
+        OutputLimit { chars: ANSWER.chars + 1_000, lines: ANSWER.lines + 50 }
+    }
+
+    /// What is read must not choose which tools another one gets.
+    fn sealed_arguments(&self) -> &'static [&'static str] {
+        &["model", "tools", "wait"]
+    }
+
+    fn hint(&self, arguments: &str) -> Option<&'static str> {
+        let has_command = serde_json::from_str::<Value>(arguments).is_ok_and(|value| value.get("command").is_some());
+        has_command.then_some("spawn runs no commands; for one in the background use exec with background = true")
+    }
+
+    /// The end of a turn that runs on an errand is what somebody waits for: its sub-agents end before it.
+    fn waits(&self, arguments: &Value, context: &ToolContext) -> bool {
+        arguments.get("wait").and_then(Value::as_bool).unwrap_or(false) || Errand::of(&context.metadata).is_some()
+    }
+
+    fn check(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
+        let task = arguments.get("task").and_then(Value::as_str).unwrap_or_default();
+        if task.trim().is_empty() {
+            return Err("task is empty; say what is to be done, and all that it needs".to_owned());
+        }
+        if task.chars().count() > MAX_TASK {
+            return Err(format!("task is longer than {MAX_TASK} characters; put the material into a file and name it"));
+        }
+        Ok(())
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> ToolOutcome {
+        ToolResult::failed("Nothing was started: this tool works among other tools alone").into()
+    }
+
+    async fn call_among(&self, arguments: Value, context: &ToolContext, tools: &Executor) -> ToolOutcome {
+        let spawned = self.spawn(arguments, context, tools).await;
+        spawned.unwrap_or_else(|error| ToolResult::failed(error).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::llm::ToolCall;
+    use crate::tools::ToolsConfig;
+    use crate::tools::testing::{World, context};
+
+    #[tokio::test]
+    async fn what_cannot_be_started_says_why() {
+        let mut world = World::new(&ToolsConfig::default());
+        world.executor.register(Arc::new(SpawnTool::new(SpawnConfig::default(), LateBus::default()))).unwrap();
+        for (arguments, expected) in [
+            (json!({"task": " "}), "task is empty"),
+            (json!({"task": "x".repeat(20_001)}), "longer than 20000 characters"),
+            (json!({"command": "sleep 9"}), "exec with background = true"),
+            (json!({"task": "x", "tools": ["no_such"]}), "no tool \"no_such\" to give; yours are read_file,"),
+            (json!({"task": "x"}), "the gateway does not run"),
+        ] {
+            let call = ToolCall { id: "c".to_owned(), name: "spawn".to_owned(), arguments: arguments.to_string() };
+            let told = world.executor.run(&call, &context()).await.result.render();
+            assert!(told.contains(expected), "{told}");
+        }
+    }
+
+    #[test]
+    fn the_schema_is_short_as_each_request_holds_it() {
+        let spec = SpawnTool::new(SpawnConfig::default(), LateBus::default()).spec;
+        let bytes = spec.parameters.to_string().len() + spec.description.len();
+        assert!(bytes < 700, "{bytes} bytes: {}", spec.parameters);
+    }
+
+    #[test]
+    fn labels_are_one_short_line() {
+        for (text, expected) in [
+            (" two\n words ", "two words"),
+            ("count the files of the workspace and say how many", "count the files of the workspace and sa…"),
+        ] {
+            assert_eq!(one_line(text), expected);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Sub-agents: who gave each its task, and what came of it. How far one is, its inbox row says.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use super::inbox::{self, State};
+use super::{StoreError, now_ms};
+
+/// Sub-agents that one look finds at most.
+const MOST: u32 = 1_000;
+
+/// A sub-agent that begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSpawn {
+    pub id: Uuid,
+    pub session: String,
+    pub turn: Uuid,
+    pub label: String,
+    pub depth: u32,
+    pub waits: bool,
+}
+
+/// A sub-agent as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spawn {
+    pub id: Uuid,
+    /// Who gave it its task.
+    pub session: String,
+    pub turn: String,
+    pub label: String,
+    pub depth: u32,
+    pub waits: bool,
+    /// Of its inbox row, where that is still there.
+    pub state: Option<State>,
+    /// Once it has ended.
+    pub end: Option<SpawnEnd>,
+}
+
+/// What came of a sub-agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpawnEnd {
+    /// The error's stable word when it failed.
+    pub error: Option<String>,
+    pub result: String,
+}
+
+impl Spawn {
+    /// Nothing more will come of it unless somebody revives it.
+    pub fn is_over(&self) -> bool {
+        self.end.is_some() || self.state.is_none_or(|state| matches!(state, State::Done | State::Dead))
+    }
+}
+
+/// The session of a sub-agent.
+pub fn session_of(id: Uuid) -> String {
+    format!("spawn:{id}")
+}
+
+/// Adds a sub-agent; answers whether it is new.
+pub fn insert(connection: &Connection, spawn: &NewSpawn) -> Result<bool, StoreError> {
+    let NewSpawn { id, session, turn, label, depth, waits } = spawn;
+    let added = connection
+        .prepare_cached(
+            "INSERT OR IGNORE INTO spawns (id, session, turn, label, depth, waits, created_at)
+             VALUES (?, ?, ?, ?, ?, ?, ?)",
+        )?
+        .execute(params![id.to_string(), session, turn.to_string(), label, depth, waits, now_ms()])?;
+    Ok(added == 1)
+}
+
+pub fn find(connection: &Connection, id: Uuid) -> Result<Option<Spawn>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.id, s.session, s.turn, s.label, s.depth, s.waits, i.state, s.ended_at, s.error, s.result
+         FROM spawns s LEFT JOIN inbox i ON i.id = s.id WHERE s.id = ?",
+    )?;
+    statement.query_row([id.to_string()], |row| Ok(read(row))).optional()?.transpose()
+}
+
+/// Notes what came of a sub-agent; answers whether it is the first time.
+pub fn end(connection: &Connection, id: Uuid, error: Option<&str>, result: &str) -> Result<bool, StoreError> {
+    let is_first = find(connection, id)?.is_none_or(|spawn| spawn.end.is_none());
+    connection
+        .prepare_cached("UPDATE spawns SET ended_at = ?, error = ?, result = ? WHERE id = ?")?
+        .execute(params![now_ms(), error, result, id.to_string()])?;
+    Ok(is_first)
+}
+
+/// Whether any of these is over, or not there.
+pub fn any_over(connection: &Connection, ids: &[Uuid]) -> Result<bool, StoreError> {
+    for id in ids {
+        if find(connection, *id)?.is_none_or(|spawn| spawn.is_over()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// How many sub-agents of a session have not ended.
+pub fn unfinished(connection: &Connection, session: &str) -> Result<usize, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT count(*) FROM spawns s JOIN inbox i ON i.id = s.id
+         WHERE s.session = ? AND i.state NOT IN ('done', 'dead')",
+    )?;
+    Ok(statement.query_row([session], |row| row.get(0))?)
+}
+
+/// The labels of the sub-agents of a session, and of theirs, that have not ended.
+pub fn at_work(connection: &Connection, session: &str) -> Result<Vec<String>, StoreError> {
+    Ok(below(connection, session)?.into_iter().map(|(_, label)| label).collect())
+}
+
+/// Marks the unfinished sub-agents of a session, and theirs, as to be cancelled; answers their turns and sessions.
+pub fn cancel_below(connection: &Connection, session: &str) -> Result<Vec<(Uuid, String)>, StoreError> {
+    let mut cancelled = Vec::new();
+    for (id, _) in below(connection, session)? {
+        connection.prepare_cached("UPDATE inbox SET cancel = 1 WHERE id = ?")?.execute([id.to_string()])?;
+        if let Some(row) = inbox::find(connection, id)? {
+            cancelled.push((row.turn, row.session));
+        }
+    }
+    Ok(cancelled)
+}
+
+/// The unfinished sub-agents below a session, at all depths, with their labels.
+fn below(connection: &Connection, session: &str) -> Result<Vec<(Uuid, String)>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "WITH RECURSIVE below(id, label) AS (
+             SELECT id, label FROM spawns WHERE session = ?1
+             UNION SELECT s.id, s.label FROM below b JOIN spawns s ON s.session = 'spawn:' || b.id)
+         SELECT b.id, b.label FROM below b JOIN inbox i ON i.id = b.id
+         WHERE i.state NOT IN ('done', 'dead') ORDER BY i.seq LIMIT ?2",
+    )?;
+    let rows = statement.query_map(params![session, MOST], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
+    rows.map(|row| {
+        let (id, label) = row?;
+        Ok((id.parse()?, label))
+    })
+    .collect()
+}
+
+fn read(row: &Row<'_>) -> Result<Spawn, StoreError> {
+    let ended: Option<i64> = row.get(7)?;
+    let state: Option<String> = row.get(6)?;
+    Ok(Spawn {
+        id: row.get::<_, String>(0)?.parse()?,
+        session: row.get(1)?,
+        turn: row.get(2)?,
+        label: row.get(3)?,
+        depth: row.get(4)?,
+        waits: row.get(5)?,
+        state: state.as_deref().map(State::parse).transpose()?,
+        end: match ended {
+            Some(_) => Some(SpawnEnd { error: row.get(8)?, result: row.get::<_, Option<String>>(9)?.unwrap_or_default() }),
+            None => None,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::inbox::NewMessage;
+    use crate::store::{Commit, Store, retention};
+
+    fn message(id: Uuid, state: State) -> NewMessage {
+        let text = |text: &str| text.to_owned();
+        NewMessage {
+            id,
+            channel: text("cli"),
+            external_id: id.to_string(),
+            session: session_of(id),
+            chat_id: text("direct"),
+            sender: text("subagent"),
+            trust: "owner",
+            content: text("count"),
+            attachments: text("[]"),
+            metadata: text("{}"),
+            received_at: 1,
+            state,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_knows_its_sub_agents_and_theirs() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let [child, grandchild, over, other] = [1, 2, 3, 4].map(Uuid::from_u128);
+        let found = store
+            .write(Commit::Logged, move |connection| {
+                for (id, session, label, state) in [
+                    (child, "cli:direct".to_owned(), "child", State::Queued),
+                    (grandchild, session_of(child), "grandchild", State::Queued),
+                    (over, "cli:direct".to_owned(), "over", State::Done),
+                    (other, "cli:other".to_owned(), "other", State::Queued),
+                ] {
+                    let turn = Uuid::nil();
+                    let spawn = NewSpawn { id, session, turn, label: label.to_owned(), depth: 1, waits: true };
+                    assert!(insert(connection, &spawn)? && !insert(connection, &spawn)?);
+                    inbox::insert(connection, &message(id, state))?;
+                }
+                let at_work = at_work(connection, "cli:direct")?;
+                assert_eq!((at_work.join(" ").as_str(), unfinished(connection, "cli:direct")?), ("child grandchild", 1));
+                assert!(!any_over(connection, &[child, other])? && any_over(connection, &[child, over])?);
+                assert!(any_over(connection, &[Uuid::from_u128(9)])?, "what is not there will not end");
+                let cancelled = cancel_below(connection, "cli:direct")?;
+                assert_eq!(cancelled, [(child, session_of(child)), (grandchild, session_of(grandchild))]);
+                assert_eq!(inbox::cancelled(connection)?.len(), 2);
+                assert!(end(connection, child, Some("stopped"), "x")? && !end(connection, child, None, "y")?);
+                let gone = retention::prune_spawns(connection, now_ms())?;
+                Ok((find(connection, child)?, gone))
+            })
+            .await
+            .unwrap();
+        let end = found.0.and_then(|spawn| spawn.end);
+        assert_eq!(end, Some(SpawnEnd { error: None, result: "y".to_owned() }));
+        assert_eq!(found.1, 1, "what has not ended stays");
+    }
+}

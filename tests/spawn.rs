@@ -1,0 +1,295 @@
+//! Sub-agents: tasks given away, waited for or not, whatever happens to the process in between.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Journal, Witness, check, wait_settled};
+use crate::support::model::Asked;
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+
+fn spawn(arguments: &Value) -> Reply {
+    Reply::tool("spawn", arguments)
+}
+
+/// One answer with a call of `spawn` for each of these, waited for.
+fn wait_for(tasks: &[&str]) -> Reply {
+    let one = |reply: Reply, (n, task): (usize, &&str)| {
+        reply.and_tool("spawn", &json!({"task": task, "wait": true})).call_id(&format!("c{n}"))
+    };
+    tasks.iter().enumerate().fold(Reply::default(), one)
+}
+
+fn setup(model: &Model) -> Setup {
+    Setup::new().model(model).hook(Hook::bearer("in"))
+}
+
+/// The results that the last request about `text` ends with.
+fn last_results(model: &Model, text: &str) -> Vec<String> {
+    let requests = model.requests_about(text);
+    Asked::new(0, requests.last().expect("a request about it")).results
+}
+
+/// The names of the tools that a request offers.
+fn offered(request: &Value) -> Vec<&str> {
+    request["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["function"]["name"].as_str()).collect()
+}
+
+async fn wait_state(gateway: &Gateway, id: &str, status: &str) {
+    until(&format!("message {id} to be {status}"), async || {
+        (gateway.state("in", id).await.text("status") == status).then_some(())
+    })
+    .await;
+}
+
+/// The report comes as a message and is answered in the chat: once, wherever the process dies.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_comes_once_and_is_answered_once() {
+    for point in [None, Some("spawn_committed"), Some("child_ended"), Some("end_committed=report")] {
+        let model = Model::start().await;
+        let task = json!({"task": "count the sheep", "label": "sheep"});
+        model.on("delegate", [spawn(&task), Reply::text("I have asked.")]);
+        model.on("count the sheep", [Reply::text("42 of them")]);
+        model.on("[sub-agent sheep finished", [Reply::text("There are 42 sheep.")]);
+        let sink = Sink::start(Some(&config::callback_secret())).await;
+        let mut gateway = Gateway::new(setup(&model).hook(Hook::bearer("in").callback(&sink)));
+        if let Some(point) = point {
+            gateway.crash_at(point);
+        }
+        gateway.up().await;
+        let id = gateway.accept("in", &Message::new("delegate").chat("c")).await;
+        if point.is_some_and(|point| !point.contains('=')) {
+            gateway.wait_crash().await;
+            gateway.recover().await;
+        }
+        let posts = sink.wait_posts(2).await;
+        wait_settled(&gateway.database()).await;
+        let mut said: Vec<_> = posts.iter().map(|post| post.data("content")).collect();
+        said.sort_unstable();
+        assert_eq!(said, ["I have asked.", "There are 42 sheep."], "{point:?}");
+        assert_eq!(sink.posts().len(), 2, "{point:?}: nothing of the sub-agent is delivered");
+        let told = model.requests_about("[sub-agent sheep finished");
+        assert_eq!((model.requests_about("count the sheep").len(), told.len()), (1, 1), "{point:?}");
+        let told = Asked::new(0, &told[0]).user;
+        assert!(told.ends_with("tokens]\n42 of them"), "{told}");
+        assert_eq!(model.refused(), Vec::<String>::new(), "{point:?}");
+        check(&gateway.database(), &Witness { accepted: &[id], sink: Some(&sink), strict_order: false });
+    }
+}
+
+/// Three at once, while their turn rests without a place; killed meanwhile, all goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_waits_takes_no_place_and_outlives_a_kill() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    let tasks = ["first part", "second part", "third part"];
+    for task in tasks {
+        model.on(task, [Reply::text(format!("{task} is done")).held_by(&gate)]);
+    }
+    model.on("everything", [wait_for(&tasks), Reply::text("all parts are done")]);
+    let mut gateway = Gateway::start(setup(&model).set("agent.max_concurrent_turns", 1)).await;
+    let id = gateway.accept("in", &Message::new("everything").chat("c")).await;
+    gate.wait_arrived(3).await;
+    wait_state(&gateway, &id, "waiting").await;
+    assert_eq!(gateway.ask("in", "other", "hello").await, "echo: hello", "the one place is free");
+    let status = gateway.ask("in", "c", "/status").await;
+    assert!(status.contains("Sub-agents at work here: 3 (first part, second part, third part)"), "{status}");
+    gateway.restart().await;
+    gate.wait_arrived(6).await;
+    wait_state(&gateway, &id, "waiting").await;
+    gate.open();
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "all parts are done");
+    assert_eq!(last_results(&model, "everything"), tasks.map(|task| format!("{task} is done")));
+    assert_eq!((model.requests_about("everything").len(), model.refused()), (2, Vec::new()));
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+}
+
+/// Killed right when a sub-agent that is waited for has begun, or has ended, or its turn has gone to rest.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_waited_for_runs_once_wherever_the_process_dies() {
+    for point in ["spawn_committed", "child_ended", "waiting_committed=ask one"] {
+        let model = Model::start().await;
+        model.on("ask one", [wait_for(&["the only task"]), Reply::text("thanks")]);
+        model.on("the only task", [Reply::text("the only answer")]);
+        let mut gateway = Gateway::new(setup(&model));
+        gateway.crash_at(point).up().await;
+        let id = gateway.try_post("in", "", &Message::new("ask one").chat("c").id("m1")).await;
+        gateway.wait_crash().await;
+        gateway.recover().await;
+        let id = id.map_or_else(String::new, |id| id.text("id").to_owned());
+        let again = gateway.post("in", "", &Message::new("ask one").chat("c").id("m1")).await;
+        assert!(id.is_empty() || again.text("id") == id, "{point}");
+        assert_eq!(gateway.wait_done("in", again.text("id")).await.text("reply"), "thanks", "{point}");
+        assert_eq!(last_results(&model, "ask one"), ["the only answer"], "{point}");
+        // A kill may come between a request and its answer's step.
+        let asked = model.requests_about("the only task").len();
+        assert!(asked == 1 || (asked == 2 && point.starts_with("waiting")), "{point}: {asked}");
+        let journal = check(&gateway.database(), &Witness::default());
+        assert_eq!(journal.inbox.iter().filter(|row| row.session.starts_with("spawn:")).count(), 1, "{point}");
+    }
+}
+
+/// More sub-agents than places, each with one of its own, and one turn at a time: nobody waits for another's place. The
+/// deepest are offered no `spawn`.
+#[tokio::test(flavor = "multi_thread")]
+async fn parents_and_children_never_wait_for_each_others_places() {
+    let model = Model::start().await;
+    let tasks = ["outer 1", "outer 2", "outer 3", "outer 4"];
+    model.script(|asked| {
+        let number = asked.user.strip_prefix("outer ")?;
+        let inner = spawn(&json!({"task": format!("inner {number}")}));
+        Some(if asked.step == 0 { inner } else { Reply::text(format!("{} and outer {number}", asked.results[0])) })
+    });
+    model.on("nest", [wait_for(&tasks), Reply::text("nested")]);
+    let setup = setup(&model).set("agent.max_concurrent_turns", 1).set("agent.spawn.at_once", 1);
+    let gateway = Gateway::start(setup).await;
+    assert_eq!(gateway.ask("in", "c", "nest").await, "nested");
+    let expected: Vec<_> = (1..=4).map(|n| format!("echo: inner {n} and outer {n}")).collect();
+    assert_eq!(last_results(&model, "nest"), expected);
+    assert!(offered(&model.requests_about("outer 1")[0]).contains(&"spawn"));
+    let deepest = &model.requests_about("inner 1")[0];
+    assert!(offered(deepest).contains(&"exec") && !offered(deepest).contains(&"spawn"), "{deepest}");
+    let told = deepest["messages"][1]["content"].as_str().unwrap();
+    assert!(told.contains("You are the sub-agent \"inner 1\"") && told.contains("in session spawn:"), "{told}");
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
+
+/// `/stop` ends the running turn and all below it; without a running turn those that work on their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_reaches_all_depths() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    model.on("deep work", [wait_for(&["middle work"]), Reply::text("never")]);
+    model.on("middle work", [wait_for(&["lowest work"]), Reply::text("never")]);
+    model.on("lowest work", [Reply::text("never").held_by(&gate)]);
+    let task = json!({"task": "background work", "label": "back"});
+    model.on("send off", [spawn(&task), Reply::text("sent off")]);
+    model.on("background work", [Reply::text("never").held_by(&gate)]);
+    let gateway = Gateway::start(setup(&model)).await;
+    let id = gateway.accept("in", &Message::new("deep work").chat("c")).await;
+    gate.wait_arrived(1).await;
+    wait_state(&gateway, &id, "waiting").await;
+    assert_eq!(gateway.ask("in", "c", "/stop").await, "Stopping, and 2 sub-agents with it.");
+    let state = gateway.wait_done("in", &id).await;
+    assert_eq!((state.text("reply"), &state.body["error"]["code"]), ("(stopped)", &json!("stopped")));
+    wait_settled(&gateway.database()).await;
+
+    assert_eq!(gateway.ask("in", "c", "send off").await, "sent off");
+    gate.wait_arrived(2).await;
+    let stopped = gateway.ask("in", "c", "/stop").await;
+    assert_eq!(stopped, "Nothing else is running here; stopping 1 sub-agents.");
+    wait_settled(&gateway.database()).await;
+    model.wait_left(2).await;
+    assert_eq!(gateway.ask("in", "c", "what now").await, "echo: what now");
+    let asked = model.requests_about("what now")[0].to_string();
+    assert!(asked.contains("[sub-agent back was stopped after") && !asked.contains("never"), "{asked}");
+    assert_eq!(gateway.ask("in", "c", "/stop").await, "Nothing is running here.");
+    check(&gateway.database(), &Witness::default());
+}
+
+/// A plan waits for its sub-agents, gives their answers to those that need them, and runs each once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_hands_answers_on() {
+    let model = Model::start().await;
+    let (first, second) = (Gate::new(), Gate::new());
+    let call = |id: &str, task: &str, needs: &[&str]| {
+        let arguments = json!({"task": task, "wait": true, "label": id});
+        json!({"id": id, "tool": "spawn", "arguments": arguments, "needs": needs})
+    };
+    let look = json!({"id": "look", "tool": "list_dir", "arguments": {}});
+    let calls = [call("a", "find one", &[]), call("b", "find two", &[]), call("c", "add {{a}} and {{b}}", &["a", "b"])];
+    let calls: Vec<_> = calls.into_iter().chain([look]).collect();
+    let exec = json!({"id": "e", "tool": "exec", "arguments": {"command": "true"}});
+    let refused = Reply::tool("parallel", &json!({"calls": [calls[0], exec]}));
+    let plan = Reply::tool("parallel", &json!({"calls": calls}));
+    model.on("plan it", [refused.call_id("p1"), plan.call_id("p2"), Reply::text("planned")]);
+    model.on("find one", [Reply::text("1").held_by(&first)]);
+    model.on("find two", [Reply::text("2").held_by(&second)]);
+    model.on("add 1 and 2", [Reply::text("3")]);
+    let mut gateway = Gateway::start(setup(&model)).await;
+    let id = gateway.accept("in", &Message::new("plan it").chat("c")).await;
+    first.wait_arrived(1).await;
+    second.wait_arrived(1).await;
+    first.open();
+    until("the first end", async || {
+        let journal = Journal::read(&gateway.database()).ok()?;
+        let done = |row: &crate::support::invariants::InboxRow| row.content == "find one" && row.state == "done";
+        journal.inbox.iter().any(done).then_some(())
+    })
+    .await;
+    gateway.restart().await;
+    second.wait_arrived(2).await;
+    second.open();
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "planned");
+    let told = last_results(&model, "plan it").remove(0);
+    for part in ["[a] spawn: done\n1", "[b] spawn: done\n2", "[c] spawn: done\n3", "[look] list_dir: done"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let told = Asked::new(0, &model.requests_about("plan it")[1]).results.remove(0);
+    assert!(told.contains("this plan waits for spawn and is run again when that ends, which exec (\"e\")"), "{told}");
+    let asked = |text: &str| model.requests_about(text).len();
+    assert_eq!((asked("find one"), asked("add 1 and 2"), model.refused()), (1, 1, Vec::new()));
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+}
+
+/// What a sub-agent fails at, and the bounds it is held to, its asking turn is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn bounds_and_failures_are_told() {
+    let model = Model::start().await;
+    let gate = Gate::new();
+    let list = || Reply::tool("list_dir", &json!({}));
+    model.on("go round", [list(), list(), list(), list()]);
+    model.on("think for ever", [Reply::text("never").held_by(&gate)]);
+    model.on("fail", [Reply::status(400)]);
+    model.on("eat much", [list().usage(900, 200), Reply::text("full")]);
+    let tools = json!({"task": "use few tools", "tools": ["read_file"], "wait": true, "label": "few"});
+    model.on("use few tools", [Reply::tool("exec", &json!({"command": "id"})), Reply::text("had few")]);
+    let tasks = ["go round", "think for ever", "fail", "eat much"];
+    let calls = wait_for(&tasks).and_tool("spawn", &tools).call_id("c4");
+    model.on("try all", [calls, Reply::text("tried")]);
+    let setup = setup(&model)
+        .set("agent.spawn.max_iterations", 2)
+        .set("agent.spawn.timeout", "1s")
+        .set("agent.spawn.max_tokens", 1_000)
+        .set("agent.spawn.max_children", 5)
+        .set("agent.spawn.at_once", 5);
+    let gateway = Gateway::start(setup).await;
+    assert_eq!(gateway.ask("in", "c", "try all").await, "tried");
+    let told = last_results(&model, "try all");
+    for (told, expected) in told.iter().zip([
+        "I stopped after 2 steps",
+        "Sub-agent \"think for ever\" failed (turn_timeout): I stopped because this took longer than 1s.",
+        "Sub-agent \"fail\" failed (llm_",
+        "failed (token_cap): (I stopped after 1100 tokens",
+        "had few",
+    ]) {
+        assert!(told.contains(expected), "{told}");
+    }
+    assert_eq!(told.len(), 5);
+    let few = model.requests_about("use few tools");
+    assert_eq!(offered(&few[0]), ["read_file"]);
+    let refused = Asked::new(0, &few[1]).results.remove(0);
+    assert!(refused.contains("\"exec\" is not available in this turn. Available tools: read_file"), "{refused}");
+
+    let turns = gateway.json(&["turns", "list"]).await;
+    let few = turns.as_array().unwrap().iter().find(|turn| turn["sub_agent"]["label"] == "few").unwrap();
+    assert_eq!((&few["sub_agent"]["session"], &few["sub_agent"]["depth"]), (&json!("webhook:in:c"), &json!(1)));
+    let ran = gateway.run(&["turns", "show", few["turn"].as_str().unwrap()]).await;
+    assert!(ran.stdout.contains("the turn of sub-agent \"few\", asked for by session webhook:in:c"), "{}", ran.stdout);
+
+    let many: Vec<_> = (1..=6).map(|n| format!("one of {n}")).collect();
+    let held = Gate::new();
+    model.on("one of", [Reply::text("here").held_by(&held)]);
+    let calls = many.iter().enumerate().fold(Reply::default(), |reply, (n, task)| {
+        reply.and_tool("spawn", &json!({"task": task})).call_id(&format!("d{n}"))
+    });
+    model.on("too many", [calls, Reply::text("some began")]);
+    assert_eq!(gateway.ask("in", "c", "too many").await, "some began");
+    let told = last_results(&model, "too many");
+    assert!(told[4].contains("works on it") && told[5].contains("5 sub-agents of this conversation are at work"), "{told:?}");
+    held.open();
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
+}
