@@ -29,6 +29,7 @@ mod exec;
 mod failover;
 mod faults;
 mod front;
+mod heartbeat;
 mod hooks;
 mod lanes;
 mod load;

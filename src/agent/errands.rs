@@ -28,9 +28,8 @@ pub(super) fn follow(
 ) -> Result<Followed, StoreError> {
     let WhatFollows { reply, messages, notice } = match errand {
         Errand::Job(job) => cron::ended(connection, job, end)?,
-        Errand::Heartbeat | Errand::SubAgent(_) => {
-            WhatFollows { reply: Some(end.reply.to_owned()), ..WhatFollows::default() }
-        }
+        Errand::Heartbeat => cron::heartbeat::ended(connection, end)?,
+        Errand::SubAgent(_) => WhatFollows { reply: Some(end.reply.to_owned()), ..WhatFollows::default() },
     };
     let mut sessions = Vec::with_capacity(messages.len());
     for draft in messages {

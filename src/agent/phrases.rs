@@ -60,6 +60,8 @@ pub struct Phrases {
     pub not_restored: &'static str,
     pub waiting: &'static str,
     pub unavailable: &'static str,
+    /// The tokens of a day.
+    pub heartbeat_silent: &'static str,
 }
 
 impl Phrases {
@@ -158,6 +160,7 @@ static EN: Phrases = Phrases {
     not_restored: "I cannot go back there: {}",
     waiting: "The model service cannot be reached at the moment. Your message is kept and will be answered when it is back.",
     unavailable: "The model service could not be reached within {}, so I have set this message aside. The owner can have it answered after all with `daoyou queue retry {}`. ({})",
+    heartbeat_silent: "The heartbeat has used its {} tokens of today. I look after HEARTBEAT.md again tomorrow.",
 };
 
 static ZH: Phrases = Phrases {
@@ -233,6 +236,7 @@ static ZH: Phrases = Phrases {
     not_restored: "无法返回到该节点：{}",
     waiting: "暂时无法连接模型服务。您的消息已保存，服务恢复后会立即回答。",
     unavailable: "{} 内一直无法连接模型服务，这条消息已被搁置。所有者可用 `daoyou queue retry {}` 重新处理。（{}）",
+    heartbeat_silent: "心跳任务今天的 {} 个 token 已用完，明天再继续查看 HEARTBEAT.md。",
 };
 
 #[cfg(test)]

@@ -5,12 +5,15 @@ mod config;
 
 mod schedule;
 
+pub mod heartbeat;
+
 mod ended;
 mod job;
 mod jobs;
 
 pub use config::CronConfig;
 pub use ended::ended;
+pub use heartbeat::HeartbeatConfig;
 pub use job::{Deliver, Job, JobBody, Maker, Misfire, Target, Task};
 pub use jobs::{JobError, NewJob, Scope, Settings, add, find, list, remove, set_enabled};
 pub use schedule::{Language, Schedule, ScheduleError, Slots, time_zone};

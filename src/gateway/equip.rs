@@ -14,6 +14,7 @@ use crate::agent::{
 };
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices};
 use crate::config::{Config, Loaded};
+use crate::cron::heartbeat::HeartbeatSettings;
 use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
@@ -162,12 +163,7 @@ fn capacities(config: &Config) -> Capacities {
 }
 
 fn notices(config: &Config) -> Option<Notices> {
-    let (channel, chat_id) = config.owner.notify.split_once(':')?;
-    // A webhook's name holds a colon itself: `webhook:NAME:CHAT`.
-    let (channel, chat_id) = match (channel, chat_id.split_once(':')) {
-        ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id),
-        _ => (channel.to_owned(), chat_id),
-    };
+    let (channel, chat_id) = chat(&config.owner.notify)?;
     if !runs(config, &channel) {
         tracing::warn!(
             channel,
@@ -176,7 +172,31 @@ fn notices(config: &Config) -> Option<Notices> {
         return None;
     }
     let phrases = Phrases::of(config.agent.locale);
-    Some(Notices { channel, chat_id: chat_id.to_owned(), dead_letter: phrases.dead_letter, loss: phrases.loss })
+    Some(Notices { channel, chat_id, dead_letter: phrases.dead_letter, loss: phrases.loss })
+}
+
+/// The channel and the chat of `CHANNEL:CHAT`.
+fn chat(text: &str) -> Option<(String, String)> {
+    let (channel, chat_id) = text.split_once(':')?;
+    // A webhook's name holds a colon itself: `webhook:NAME:CHAT`.
+    Some(match (channel, chat_id.split_once(':')) {
+        ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id.to_owned()),
+        _ => (channel.to_owned(), chat_id.to_owned()),
+    })
+}
+
+/// What the heartbeat goes by.
+pub(super) fn heartbeat(config: &Config) -> HeartbeatSettings {
+    let places = [&config.heartbeat.deliver_to, &config.owner.notify];
+    let place = places.into_iter().find_map(|place| chat(place)).filter(|(channel, _)| runs(config, channel));
+    let (channel, chat_id) = place.unwrap_or_else(|| ("cli".to_owned(), "direct".to_owned()));
+    HeartbeatSettings {
+        config: config.heartbeat.clone(),
+        zone: timezone(config).unwrap_or_else(|_| TimeZone::system()),
+        channel,
+        chat_id,
+        silent: Phrases::of(config.agent.locale).heartbeat_silent,
+    }
 }
 
 /// Whether a channel delivers, as far as the configuration says.
