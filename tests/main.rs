@@ -33,6 +33,7 @@ mod exec;
 mod failover;
 mod faults;
 mod front;
+mod heartbeat;
 mod hooks;
 mod lanes;
 mod load;

@@ -52,7 +52,7 @@ pub(super) fn follow(
             }
             cron::ended(connection, &rules.jobs, job, end)?
         }
-        Errand::Heartbeat => WhatFollows { reply: Some(end.reply.to_owned()), ..WhatFollows::default() },
+        Errand::Heartbeat => cron::heartbeat::ended(connection, end)?,
         Errand::SubAgent(errand) => {
             let (follows, awaited) = sub_agents::ended(connection, errand, end, phrases)?;
             (awaiting, sub_agent) = (awaited, Some(errand.label.clone()));

@@ -88,6 +88,8 @@ pub struct Phrases {
     pub stopped_sub_agents: &'static str,
     /// What `/status` adds: how many, and their labels.
     pub sub_agents_at_work: &'static str,
+    /// The tokens of a day.
+    pub heartbeat_silent: &'static str,
 }
 
 impl Phrases {
@@ -208,6 +210,7 @@ static EN: Phrases = Phrases {
     stopped_with: "Stopping, and {} sub-agents with it.",
     stopped_sub_agents: "Nothing else is running here; stopping {} sub-agents.",
     sub_agents_at_work: "\nSub-agents at work here: {} ({})",
+    heartbeat_silent: "The heartbeat has used its {} tokens of today. I look after HEARTBEAT.md again tomorrow.",
 };
 
 static ZH: Phrases = Phrases {
@@ -305,6 +308,7 @@ static ZH: Phrases = Phrases {
     stopped_with: "正在停止，连同 {} 个子代理。",
     stopped_sub_agents: "这里没有其他任务；正在停止 {} 个子代理。",
     sub_agents_at_work: "\n本会话中工作的子代理：{}（{}）",
+    heartbeat_silent: "心跳任务今天的 {} 个 token 已用完，明天再继续查看 HEARTBEAT.md。",
 };
 
 #[cfg(test)]

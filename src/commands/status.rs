@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::show::{self, Columns, text};
@@ -80,6 +81,9 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     }
     let today = &status["today"];
     writeln!(out, "today     {} turns, {}", today["turns"], show::used(today))?;
+    if let Some(line) = heartbeat(&status["heartbeat"]) {
+        writeln!(out, "heartbeat {line}")?;
+    }
     if let Some(line) = caches(&status["caches"]) {
         writeln!(out, "caches    {line}")?;
     }
@@ -114,6 +118,19 @@ fn jobs(jobs: &Value) -> Option<String> {
         line.push_str("; none runs (cron.enabled = false)");
     }
     Some(line)
+}
+
+/// When it looks next, where it is switched on.
+fn heartbeat(heartbeat: &Value) -> Option<String> {
+    if heartbeat["enabled"] != true {
+        return None;
+    }
+    let next = heartbeat["next"].as_str().and_then(|next| next.parse::<Timestamp>().ok());
+    let next = next.map_or_else(
+        || "on, waits for a gateway".to_owned(),
+        |next| format!("next {}", next.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M")),
+    );
+    Some(format!("{next}; {} of {} tokens today", heartbeat["tokens_today"], heartbeat["tokens_per_day"]))
 }
 
 /// The caches that were asked for anything.

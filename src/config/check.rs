@@ -10,6 +10,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 
 use super::check_email;
 use super::check_gateway::{Finding, findings};
+use super::check_heartbeat;
 use super::fault::{Fault, Place, join, quoted};
 use super::load::nearest_place;
 use super::settings::Config;
@@ -39,6 +40,12 @@ pub(super) fn check(config: &Config, places: &BTreeMap<String, Place>, known: &[
         checks.fault(&keys, wrong, &allowed);
     }
     checks.owner(config);
+    if !config.heartbeat.model.is_empty() {
+        checks.model("heartbeat.model", &config.heartbeat.model);
+    }
+    for check_heartbeat::Finding { key, wrong, allowed } in check_heartbeat::findings(config) {
+        checks.fault(&[key], wrong, allowed);
+    }
     checks.found
 }
 

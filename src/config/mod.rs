@@ -12,6 +12,7 @@ mod changes;
 mod check;
 mod check_email;
 mod check_gateway;
+mod check_heartbeat;
 mod load;
 mod show;
 

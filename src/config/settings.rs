@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentConfig;
-use crate::cron::CronConfig;
+use crate::cron::{CronConfig, HeartbeatConfig};
 use crate::http::TlsConfig;
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
@@ -30,6 +30,7 @@ pub struct Config {
     pub owner: OwnerConfig,
     pub tools: ToolsConfig,
     pub cron: CronConfig,
+    pub heartbeat: HeartbeatConfig,
     pub log: LogConfig,
 }
 

@@ -3,6 +3,7 @@
 
 mod config;
 
+pub mod heartbeat;
 mod schedule;
 
 mod asked;
@@ -36,6 +37,7 @@ pub use desk::Desk;
 pub use ended::ended;
 pub use file::{Imported, export, import};
 pub use firing::{Fired, run_now};
+pub use heartbeat::HeartbeatConfig;
 pub use history::{delivery, outcome};
 pub use job::{Deliver, Job, JobBody, Maker, Misfire, Target, Task};
 pub use jobs::{JobError, NewJob, Scope, Settings, add, find, list, remove, set_enabled};

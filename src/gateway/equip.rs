@@ -15,6 +15,7 @@ use crate::agent::{
 use crate::bus::{BusSettings, Capacities, LateBus, MessageBus, Notices};
 use crate::config::{Config, Loaded};
 use crate::cron::{self, CronTool, Rules, Words};
+use crate::cron::heartbeat::HeartbeatSettings;
 use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
@@ -213,21 +214,11 @@ pub(super) fn job_rules(config: &Config) -> anyhow::Result<Rules> {
     let phrases = Phrases::of(config.agent.locale);
     let words = Words { paused: phrases.job_paused, failed: phrases.job_failed };
     let rules = Rules::new(&config.cron, timezone(config)?, words, config.gateway.drain_timeout.0);
-    Ok(Rules { owner: owner_chat(config), ..rules })
-}
-
-/// Channel and chat of `owner.notify`.
-fn owner_chat(config: &Config) -> Option<(String, String)> {
-    let (channel, chat_id) = config.owner.notify.split_once(':')?;
-    // A webhook's name holds a colon itself: `webhook:NAME:CHAT`.
-    Some(match (channel, chat_id.split_once(':')) {
-        ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id.to_owned()),
-        _ => (channel.to_owned(), chat_id.to_owned()),
-    })
+    Ok(Rules { owner: chat(&config.owner.notify), ..rules })
 }
 
 fn notices(config: &Config) -> Option<Notices> {
-    let (channel, chat_id) = owner_chat(config)?;
+    let (channel, chat_id) = chat(&config.owner.notify)?;
     if !runs(config, &channel) {
         tracing::warn!(
             channel,
@@ -251,6 +242,30 @@ pub(super) fn job_terms(config: &Config, rules: Arc<Rules>) -> cron::Terms {
             Locale::En => cron::Language::En,
             Locale::Zh => cron::Language::Zh,
         },
+    }
+}
+
+/// The channel and the chat of `CHANNEL:CHAT`.
+fn chat(text: &str) -> Option<(String, String)> {
+    let (channel, chat_id) = text.split_once(':')?;
+    // A webhook's name holds a colon itself: `webhook:NAME:CHAT`.
+    Some(match (channel, chat_id.split_once(':')) {
+        ("webhook", Some((name, chat_id))) => (format!("webhook:{name}"), chat_id.to_owned()),
+        _ => (channel.to_owned(), chat_id.to_owned()),
+    })
+}
+
+/// What the heartbeat goes by.
+pub(super) fn heartbeat(config: &Config) -> HeartbeatSettings {
+    let places = [&config.heartbeat.deliver_to, &config.owner.notify];
+    let place = places.into_iter().find_map(|place| chat(place)).filter(|(channel, _)| runs(config, channel));
+    let (channel, chat_id) = place.unwrap_or_else(|| ("cli".to_owned(), "direct".to_owned()));
+    HeartbeatSettings {
+        config: config.heartbeat.clone(),
+        zone: timezone(config).unwrap_or_else(|_| TimeZone::system()),
+        channel,
+        chat_id,
+        silent: Phrases::of(config.agent.locale).heartbeat_silent,
     }
 }
 

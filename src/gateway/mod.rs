@@ -8,6 +8,7 @@ mod check;
 pub mod doctor;
 mod equip;
 mod inspect;
+mod periodic;
 mod reload;
 mod run;
 mod service;

@@ -29,13 +29,14 @@ pub struct Daemon {
 
 /// The settings that hold for all that begins after a reload: keys, or tables with a point at the end. All others need a
 /// restart.
-const LIVE: [&str; 11] = [
+const LIVE: [&str; 12] = [
     "agent.",
     "providers.",
     "owner.",
     "tools.",
     "store.",
     "cron.",
+    "heartbeat.",
     "gateway.drain_timeout",
     "gateway.session_capacity",
     "gateway.inbound_capacity",
@@ -185,6 +186,7 @@ mod tests {
             ("log.level", false),
             ("log.format", true),
             ("store.retain.turns", false),
+            ("heartbeat.every", false),
         ] {
             assert_eq!(needs_restart(key), expected, "{key}");
         }

@@ -8,12 +8,14 @@ use daoyou_channels::cli::Left;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::periodic::Periodic;
 use super::reload::Reloader;
 use super::upkeep::Upkeep;
 use super::watchdog::{Parts, Watchdog};
 use super::{Gateway, service};
 use crate::bus::MessageBus;
 use crate::cron::{self, CronService};
+use crate::cron::heartbeat::Heartbeat;
 use crate::guard;
 use crate::http;
 
@@ -50,7 +52,9 @@ impl Gateway {
             self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
         let upkeep =
             Upkeep { bus: self.bus.clone(), config: self.equipment.store.clone(), note_ages: self.manager.note_ages() };
-        tokio::spawn(upkeep.run(self.context.shutdown.clone()));
+        let heartbeat = is_daemon.then(|| Heartbeat::new(self.bus.clone(), &self.workspace)).transpose()?;
+        let periodic = Periodic::new(upkeep, heartbeat, self.equipment.clone());
+        tokio::spawn(periodic.run(self.context.shutdown.clone()));
         let stop_turns = CancellationToken::new();
         let parts = Parts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
         let mut agent = tokio::spawn(self.agent.run(stop_turns.clone()));

@@ -3,14 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
 use crate::bus::MessageBus;
 use crate::live::Live;
 use crate::store::{Commit, Connection, Store, StoreConfig, StoreError, meta, now_ms, retention, space};
-
-/// How often the store is looked after.
-const EVERY: Duration = Duration::from_secs(3_600);
 
 /// How often all of it is read, to find damage before somebody needs what is damaged.
 const CHECK_EVERY: Duration = Duration::from_secs(86_400);
@@ -45,26 +40,19 @@ pub struct Upkeep {
 }
 
 impl Upkeep {
-    /// Works an hour after the start and every hour from then on, until `shutdown`.
-    pub async fn run(self, shutdown: CancellationToken) {
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = self.go_round() => {}
-        }
-    }
-
-    async fn go_round(&self) {
-        // What a crash may have left damaged is better found now than in an hour.
+    /// Looks once for what a crash may have left damaged, a little after the start: better now than in an hour.
+    pub async fn begin(&self) {
         tokio::time::sleep(FIRST_CHECK).await;
         self.look_for_damage().await;
-        loop {
-            tokio::time::sleep(EVERY).await;
-            self.prune().await;
-            if let Err(error) = self.vacuum().await {
-                tracing::warn!(%error, "free space of the database could not be given back");
-            }
-            self.look_for_damage().await;
+    }
+
+    /// Does all that is done from time to time.
+    pub async fn go_round(&self) {
+        self.prune().await;
+        if let Err(error) = self.vacuum().await {
+            tracing::warn!(%error, "free space of the database could not be given back");
         }
+        self.look_for_damage().await;
     }
 
     async fn look_for_damage(&self) {

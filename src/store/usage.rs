@@ -88,6 +88,13 @@ pub fn spent(connection: &Connection, scope: Scope<'_>) -> Result<Spent, StoreEr
     Ok(spent)
 }
 
+/// Tokens, in and out, of the turns of a session that ended since then, UTC milliseconds.
+pub fn tokens_since(connection: &Connection, session: &str, from_ms: i64) -> Result<u64, StoreError> {
+    let sql = "SELECT total(input_tokens) + total(output_tokens) FROM usage WHERE session = ? AND at >= ?";
+    let total: f64 = connection.prepare_cached(sql)?.query_row(params![session, from_ms], |row| row.get(0))?;
+    Ok(total as u64)
+}
+
 fn tokens(connection: &Connection, scope: Scope<'_>) -> Result<Tokens, StoreError> {
     const SUMS: &str = "count(DISTINCT turn), total(input_tokens), total(output_tokens), total(cached_tokens)";
     scope.query(SUMS, "", |sql, value| {

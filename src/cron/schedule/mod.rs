@@ -20,4 +20,6 @@ mod oracle_tests;
 
 pub use describe::Language;
 pub use schedule::{Schedule, ScheduleError, Slots};
+pub(super) use words::instant;
+pub(super) use zone::moment;
 pub use zone::time_zone;

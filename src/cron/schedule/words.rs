@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 
 use super::schedule::LONGEST;
 use super::{ScheduleError, zone};
-use crate::llm::{When, read_when};
+use crate::llm::{Day, When, read_when};
 
 /// The longest text that is looked at, in bytes.
 const MAX_LENGTH: usize = 100;
@@ -51,6 +51,15 @@ pub(super) fn read(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Times
         return Err(ScheduleError(format!("{text:?} is further off than ten years: it is {} now", shown(now))));
     }
     Ok(at)
+}
+
+/// A time with its date, which may be past.
+pub(in crate::cron) fn instant(text: &str, zone: &TimeZone) -> Option<Timestamp> {
+    let text = text.to_uppercase();
+    stamp(&text, zone).or_else(|| match read_when(&text)? {
+        When::At { day: Day::On(date), clock } => zone::moment(date.to_datetime(clock), zone),
+        _ => None,
+    })
 }
 
 /// RFC 3339, the same with a zone in brackets, or a date and a time by the clock of `zone`.

@@ -58,7 +58,7 @@ fn nearest(name: &str) -> Option<String> {
 }
 
 /// The moment at which the clock of `zone` shows `clock`: of two the first, and the end of the gap where there is none.
-pub(super) fn moment(clock: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+pub(in crate::cron) fn moment(clock: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     let found = zone.to_ambiguous_timestamp(clock);
     match found.offset() {
         AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(clock).ok(),

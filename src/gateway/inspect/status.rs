@@ -60,6 +60,7 @@ impl Inspector {
             "dead_messages": overview.dead,
             "last_turns": overview.last.iter().map(turn).collect::<Vec<_>>(),
             "today": views::spent(&overview.used),
+            "heartbeat": self.heartbeat().await?,
             "database": self.database(overview.free),
             "caches": self.caches(),
             "processes": processes,
@@ -84,6 +85,15 @@ impl Inspector {
             })
         };
         Ok(rows.into_iter().filter(lives).map(row).collect())
+    }
+
+    /// When HEARTBEAT.md is looked at next, and what that has used today.
+    async fn heartbeat(&self) -> Result<Value, InspectError> {
+        let (settings, now) = (equip::heartbeat(&self.config), Timestamp::now());
+        let next = settings.next_look(now).filter(|_| settings.config.enabled && self.live.is_some());
+        let (enabled, most) = (settings.config.enabled, settings.config.tokens_per_day);
+        let used = self.read(move |connection| settings.tokens_today(connection, now)).await?;
+        Ok(json!({ "enabled": enabled, "next": next, "tokens_today": used, "tokens_per_day": most }))
     }
 
     /// What is kept to be given again.

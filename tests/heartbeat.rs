@@ -1,0 +1,124 @@
+//! HEARTBEAT.md: what is new, changed or due is put before a model once, and what it has to say is delivered.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, until};
+
+struct World {
+    model: Model,
+    sink: Sink,
+    gateway: Gateway,
+}
+
+impl World {
+    /// A gateway that looks every second.
+    async fn start(set: impl FnOnce(Setup) -> Setup) -> Self {
+        let (model, sink) = (Model::start().await, Sink::start(Some(&crate::support::config::callback_secret())).await);
+        let setup = Setup::new()
+            .model(&model)
+            .hook(Hook::bearer("in").callback(&sink))
+            .set("log.level", "info,daoyou::cron=debug")
+            .set("heartbeat.enabled", true)
+            .set("heartbeat.every", "1s")
+            .set("heartbeat.active_hours", "")
+            .set("heartbeat.deliver_to", "webhook:in:me");
+        let gateway = Gateway::start(set(setup)).await;
+        Self { model, sink, gateway }
+    }
+
+    fn write(&self, text: &str) {
+        let file = self.gateway.workspace().join("HEARTBEAT.md");
+        fs::write(file.with_extension("new"), text).unwrap();
+        fs::rename(file.with_extension("new"), file).unwrap();
+    }
+
+    fn looks(&self) -> usize {
+        self.gateway.logs().matches("the heartbeat looks").count()
+    }
+
+    /// Waits for two more looks, of which the second began after now.
+    async fn wait_looks(&self) {
+        let before = self.looks();
+        until("two more looks", async || (self.looks() >= before + 2).then_some(())).await;
+    }
+
+    fn delivered(&self) -> Vec<String> {
+        self.sink.posts().iter().map(|post| post.data("content").to_owned()).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_is_new_is_asked_and_only_what_is_worth_it_is_told() {
+    let mut world = World::start(|setup| setup).await;
+    world.model.on("Look at the disk", [Reply::text("The disk is full.")]);
+    world.model.on("Look at the mail", [Reply::text("Nothing there. HEARTBEAT_OK")]);
+    world.model.on("Look at the sky", [Reply::text("It rains.")]);
+    world.wait_looks().await;
+    assert_eq!(world.model.count(), 0, "the template holds no entry");
+
+    world.write("# Mine\n\n<!-- - not this -->\n- [ ] Look at the disk\n- [x] Look at what is done\n");
+    world.sink.wait_posts(1).await;
+    world.wait_looks().await;
+    assert_eq!(world.model.count(), 1, "asked once");
+    let asked = &world.model.requests()[0]["messages"];
+    let asked: Vec<&str> = asked.as_array().unwrap().iter().filter_map(|message| message["content"].as_str()).collect();
+    assert_eq!(asked.len(), 2, "the system's prompt and the entry: {asked:?}");
+    assert!(asked[1].starts_with("Heartbeat:\n- Look at the disk\n"), "{asked:?}");
+    assert!(!asked[1].contains("what is done") && asked[1].contains("HEARTBEAT_OK"), "{asked:?}");
+
+    world.write("- [ ] Look at the disk\n- Look at the mail\n");
+    world.model.wait_requests(2).await;
+    world.wait_looks().await;
+    let second = world.model.requests()[1].to_string();
+    assert!(second.contains("Look at the mail") && !second.contains("Look at the disk"), "{second}");
+
+    // What it remembers is in the store.
+    world.gateway.restart().await;
+    world.wait_looks().await;
+    assert_eq!(world.model.count(), 2);
+    world.write("- [ ] Look at the disk\n- Look at the mail\n- Look at the sky");
+    world.sink.wait_posts(2).await;
+    world.wait_looks().await;
+    assert_eq!(world.delivered(), ["The disk is full.", "It rains."]);
+
+    // The chat knows what was said in it.
+    world.gateway.ask("in", "me", "what was that?").await;
+    let asked = world.model.requests_about("what was that?");
+    assert!(asked[0].to_string().contains("The disk is full."), "{asked:?}");
+    let status = world.gateway.json(&["status", "--json"]).await;
+    assert_eq!(status["heartbeat"]["enabled"], Value::Bool(true));
+    assert!(status["heartbeat"]["next"].is_string() && status["heartbeat"]["tokens_today"].as_u64().unwrap() > 0);
+    world.gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_tokens_of_the_day_are_used_up_it_says_so_once() {
+    let mut world = World::start(|setup| setup.set("heartbeat.tokens_per_day", 100)).await;
+    world.model.on("Look at the disk", [Reply::text("The disk is full.").usage(90, 20)]);
+    world.write("- Look at the disk");
+    world.sink.wait_posts(1).await;
+    world.write("- Look at the disk\n- Look at the mail");
+    let told = world.sink.wait_posts(2).await;
+    assert!(told[1].data("content").contains("100 tokens of today"), "{}", told[1].data("content"));
+    world.wait_looks().await;
+    world.write("- Look at the sky");
+    world.wait_looks().await;
+    assert_eq!((world.model.count(), world.delivered().len()), (1, 2));
+    world.gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_fails_is_tried_again_and_told_once() {
+    let mut world = World::start(|setup| setup.set("providers.scripted.retries", 0)).await;
+    world.model.on("Look at the disk", [Reply::text("The disk is full.")]);
+    world.model.nth(1, Reply::status(400));
+    world.model.nth(2, Reply::status(400));
+    world.write("- Look at the disk");
+    let told = world.sink.wait_posts(2).await;
+    assert_eq!(told[1].data("content"), "The disk is full.", "{:?}", world.delivered());
+    world.wait_looks().await;
+    assert_eq!((world.model.count(), world.delivered().len()), (3, 2));
+    world.gateway.stop().await;
+}
