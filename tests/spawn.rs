@@ -288,7 +288,10 @@ async fn bounds_and_failures_are_told() {
     model.on("too many", [calls, Reply::text("some began")]);
     assert_eq!(gateway.ask("in", "c", "too many").await, "some began");
     let told = last_results(&model, "too many");
-    assert!(told[4].contains("works on it") && told[5].contains("5 sub-agents of this conversation are at work"), "{told:?}");
+    assert!(
+        told[4].contains("works on it") && told[5].contains("5 sub-agents of this conversation are at work"),
+        "{told:?}"
+    );
     held.open();
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness::default());

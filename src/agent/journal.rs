@@ -128,7 +128,8 @@ impl Journal for StoreJournal<'_> {
     async fn record_result(&self, step: &StepBody, effects: &[Effect]) {
         let StepBody::ToolResult { name, .. } = step else { return self.record(step).await };
         crash::point("tool_finished", name);
-        let written: Vec<_> = effects.iter().filter_map(|effect| written_for(effect, self.turn, &self.session)).collect();
+        let written: Vec<_> =
+            effects.iter().filter_map(|effect| written_for(effect, self.turn, &self.session)).collect();
         let commit = if written.is_empty() { Commit::Logged } else { Commit::Synced };
         self.append(commit, step, written.clone()).await;
         crash::point("tool_result_committed", name);

@@ -13,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::announcer::Announcer;
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, open_tls};
-use super::equip::{Equipment, Partners, build_tools, bus_settings, job_rules, job_terms, lane_runner, secrets, slash_commands};
+use super::equip::{
+    Equipment, Partners, build_tools, bus_settings, job_rules, job_terms, lane_runner, secrets, slash_commands,
+};
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
 use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, Phrases, WaitingRoom, prepare_workspace};

@@ -14,8 +14,8 @@ use crate::agent::{
 };
 use crate::bus::{BusSettings, Capacities, LateBus, MessageBus, Notices};
 use crate::config::{Config, Loaded};
-use crate::cron::{self, CronTool, Rules, Words};
 use crate::cron::heartbeat::HeartbeatSettings;
+use crate::cron::{self, CronTool, Rules, Words};
 use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;

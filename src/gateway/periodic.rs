@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::Notify;
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +24,6 @@ const WATCH: Duration = Duration::from_secs(90);
 pub(super) struct Periodic {
     work: Arc<Work>,
     upkeep: Arc<Upkeep>,
-    clock: Arc<Notify>,
     /// Looks at the clock up to now.
     looks: Arc<AtomicU64>,
 }
@@ -41,14 +39,7 @@ impl Periodic {
     /// Without a heartbeat where the process runs for one conversation.
     pub fn new(upkeep: Upkeep, heartbeat: Option<Heartbeat>, equipment: Equipment) -> Self {
         let work = Work { heartbeat, equipment, ticking: tokio::sync::Mutex::default() };
-        Self { work: Arc::new(work), upkeep: Arc::new(upkeep), clock: Arc::default(), looks: Arc::default() }
-    }
-
-    /// Notified every minute, so that whoever waits for a time sees that the clock was set or the machine slept. For one
-    /// that waits.
-    #[expect(dead_code, reason = "for the service of scheduled prompts, which waits for the times of its jobs")]
-    pub fn clock(&self) -> Arc<Notify> {
-        self.clock.clone()
+        Self { work: Arc::new(work), upkeep: Arc::new(upkeep), looks: Arc::default() }
     }
 
     /// Runs until `shutdown`.
@@ -84,11 +75,12 @@ impl Periodic {
 
     async fn start(&self) -> Result<JobScheduler, JobSchedulerError> {
         let scheduler = JobScheduler::new().await?;
-        let (clock, looks) = (self.clock.clone(), self.looks.clone());
+        let (jobs, looks) = (self.work.equipment.jobs.clone(), self.looks.clone());
         scheduler
             .add(Job::new(EACH_MINUTE, move |_, _| {
                 looks.fetch_add(1, Ordering::Relaxed);
-                clock.notify_one();
+                // The clock may have been set, or the machine have slept.
+                jobs.wake();
             })?)
             .await?;
         let is_often = is_fast(self.work.equipment.config.get().heartbeat.every);

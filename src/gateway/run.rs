@@ -14,8 +14,8 @@ use super::upkeep::Upkeep;
 use super::watchdog::{Parts, Watchdog};
 use super::{Gateway, service};
 use crate::bus::MessageBus;
-use crate::cron::{self, CronService};
 use crate::cron::heartbeat::Heartbeat;
+use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
 

@@ -69,7 +69,7 @@ impl Upkeep {
     async fn prune(&self) {
         let config = self.config.get();
         let retain = &config.retain;
-        let rules: [(&str, Option<Duration>, Prune); 5] = [
+        let rules: [(&str, Option<Duration>, Prune); 6] = [
             ("turns", retain.turns.map(Duration::from), retention::prune_turn_steps),
             ("sub-agents", retain.turns.map(Duration::from), retention::prune_spawns),
             ("outbox", retain.outbox.map(Duration::from), retention::prune_outbox),

@@ -33,7 +33,8 @@ impl World {
         let home = tempfile::tempdir().unwrap();
         let workspace = home.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
-        let executor = build(config, &workspace, home.path(), PathBuf::from("/proc/self/exe"), Beside::default()).unwrap();
+        let executor =
+            build(config, &workspace, home.path(), PathBuf::from("/proc/self/exe"), Beside::default()).unwrap();
         Self { home, executor }
     }
 

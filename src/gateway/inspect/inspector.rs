@@ -118,8 +118,7 @@ impl Inspector {
             return Ok(live.equipment.runner.get().tools.clone());
         }
         let workspace = self.home.workspace(&self.config.agent.workspace);
-        build_tools(&self.config, &workspace, &self.home, &Partners::default())
-            .map_err(|error| error.to_string())
+        build_tools(&self.config, &workspace, &self.home, &Partners::default()).map_err(|error| error.to_string())
     }
 
     fn tool_rows(&self) -> Result<Value, InspectError> {
