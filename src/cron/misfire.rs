@@ -84,10 +84,12 @@ mod tests {
     fn missed_slots_are_treated_as_their_job_says() {
         let hourly = Schedule::Every { every: Span::from_secs(3_600), anchor: at(0) };
         let once = Schedule::At { at: at(HOUR) };
+        // Runs, missed, passed over.
         type Told<'a> = (&'a [i64], &'a [i64], usize);
+        // What, schedule, policy, stop under way, now, expected.
+        type Row<'a> = (&'a str, &'a Schedule, Misfire, Option<(i64, i64)>, i64, Told<'a>);
         #[rustfmt::skip]
-        let table: &[(&str, &Schedule, Misfire, Option<(i64, i64)>, i64, Told<'_>)] = &[
-            // what, schedule, policy, stop under way, now; runs, missed, passed over
+        let table: &[Row<'_>] = &[
             ("on the dot",          &hourly, Misfire::Skip, None, HOUR,              (&[HOUR], &[], 0)),
             ("60 s late",           &hourly, Misfire::Skip, None, HOUR + 60,         (&[HOUR], &[], 0)),
             ("61 s late",           &hourly, Misfire::Skip, None, HOUR + 61,         (&[], &[HOUR], 1)),
@@ -109,10 +111,12 @@ mod tests {
 
     #[test]
     fn what_is_stale_is_missed() {
+        // Policy, late by, runs, missed, passed over.
+        type Row<'a> = (Misfire, i64, &'a [i64], &'a [i64], usize);
         let day = 86_400;
         let daily = Schedule::Every { every: Span::from_secs(86_400), anchor: at(0) };
         #[rustfmt::skip]
-        let table: &[(Misfire, i64, &[i64], &[i64], usize)] = &[
+        let table: &[Row<'_>] = &[
             (Misfire::Once, 3_600, &[2 * day], &[],             1),
             (Misfire::Once, 3_601, &[],        &[day, 2 * day], 2),
             (Misfire::All,  3_600, &[2 * day], &[day],          1),

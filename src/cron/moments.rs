@@ -68,10 +68,13 @@ impl<'a> Moments<'a> {
     /// The newest `limit` moments from `first`, which is one, up to `until`, in order; and how many there are.
     pub fn passed(&self, first: Timestamp, until: Timestamp, limit: usize) -> (Vec<Timestamp>, usize) {
         let jitter = self.jitter.map(|Span(jitter)| jitter).unwrap_or_default();
-        let before = Timestamp::from_millisecond(first.as_millisecond() - 1).unwrap_or(first);
-        let after = before.checked_sub(jitter).unwrap_or(before);
-        // With jitter the last slot may be put off until behind `until`, and another one's moment may be before `first`.
-        let slots = self.schedule.slots(after, until, limit.saturating_add(usize::from(!jitter.is_zero())));
+        let just_before = |at: Timestamp| Timestamp::from_millisecond(at.as_millisecond() - 1).unwrap_or(at);
+        // The slot of the first moment is the last one before it.
+        let earliest = just_before(first).checked_sub(jitter).unwrap_or(first);
+        let own = self.schedule.slots(earliest, first, 1).newest.last().copied().unwrap_or(first);
+        // The last slot may be put off until behind `until`.
+        let limit_of_slots = limit.saturating_add(usize::from(!jitter.is_zero()));
+        let slots = self.schedule.slots(just_before(own), until, limit_of_slots);
         let moment = |slot: &Timestamp| match jitter.is_zero() {
             true => *slot,
             false => self.put_off(*slot, self.schedule.next_after(*slot), jitter),
