@@ -110,7 +110,13 @@ enum Talk {
 impl Conversing<'_> {
     fn resting(&self) -> Resting<'_> {
         let Run { session, started, journal, .. } = *self.run;
-        Resting { turn: started.turn, session, rows: &started.rows, progress: self.progress, context: journal.context() }
+        Resting {
+            turn: started.turn,
+            session,
+            rows: &started.rows,
+            progress: self.progress,
+            context: journal.context(),
+        }
     }
 
     /// Gives the model the conversation and lets the turn run. `text` is the message as the model reads it.

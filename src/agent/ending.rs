@@ -7,12 +7,12 @@ use daoyou_channels::backoff::Backoff;
 use daoyou_channels::{ErrorInfo, SessionKey};
 use uuid::Uuid;
 
+use super::errands::{self, Followed};
 use super::phrases::Phrases;
 use super::progress::Progress;
 use super::slash::SessionChange;
 use super::spending::{ModelSpending, Spending};
 use super::waiting::WaitingRoom;
-use super::errands::{self, Followed};
 use crate::bus::{Errand, MessageBus, OutboundBody, OutboundDraft, RunEnd, Told};
 use crate::crash;
 use crate::llm::ChatMessage;
@@ -201,10 +201,8 @@ struct Ended {
 }
 
 fn append_told(connection: &Connection, session: &str, turn: Uuid, told: &Told) -> Result<(), StoreError> {
-    let said = [
-        ChatMessage::User { content: told.note.clone(), images: Vec::new() },
-        ChatMessage::assistant(&told.said),
-    ];
+    let said =
+        [ChatMessage::User { content: told.note.clone(), images: Vec::new() }, ChatMessage::assistant(&told.said)];
     let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
     messages::append(connection, session, turn, said.iter().map(ChatMessage::role).zip(bodies))
 }

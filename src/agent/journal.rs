@@ -128,7 +128,8 @@ impl Journal for StoreJournal<'_> {
     async fn record_result(&self, step: &StepBody, effects: &[Effect]) {
         let StepBody::ToolResult { name, .. } = step else { return self.record(step).await };
         crash::point("tool_finished", name);
-        let written: Vec<_> = effects.iter().filter_map(|effect| written_for(effect, self.turn, &self.session)).collect();
+        let written: Vec<_> =
+            effects.iter().filter_map(|effect| written_for(effect, self.turn, &self.session)).collect();
         let commit = if written.is_empty() { Commit::Logged } else { Commit::Synced };
         self.append(commit, step, written.clone()).await;
         crash::point("tool_result_committed", name);
@@ -170,13 +171,13 @@ impl Journal for StoreJournal<'_> {
 /// An effect as it is written.
 #[derive(Clone)]
 enum Written {
-    Message(OutboundDraft),
+    Message(Box<OutboundDraft>),
     Rows(Rows),
 }
 
 fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Option<Written> {
     Some(match effect {
-        Effect::Message { channel, chat_id, content, attachments, subject } => Written::Message(OutboundDraft {
+        Effect::Message { channel, chat_id, content, attachments, subject } => Written::Message(Box::new(OutboundDraft {
             turn,
             slot: String::new(),
             channel: channel.clone(),
@@ -189,7 +190,7 @@ fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Option<Writ
                 metadata: subject.iter().map(|subject| (SUBJECT_KEY.to_owned(), subject.as_str().into())).collect(),
                 error: None,
             },
-        }),
+        })),
         Effect::Rows(rows) => Written::Rows(rows.clone()),
         Effect::Await(_) => return None,
     })

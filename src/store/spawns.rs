@@ -150,7 +150,9 @@ fn read(row: &Row<'_>) -> Result<Spawn, StoreError> {
         waits: row.get(5)?,
         state: state.as_deref().map(State::parse).transpose()?,
         end: match ended {
-            Some(_) => Some(SpawnEnd { error: row.get(8)?, result: row.get::<_, Option<String>>(9)?.unwrap_or_default() }),
+            Some(_) => {
+                Some(SpawnEnd { error: row.get(8)?, result: row.get::<_, Option<String>>(9)?.unwrap_or_default() })
+            }
             None => None,
         },
     })
@@ -199,15 +201,18 @@ mod tests {
                     inbox::insert(connection, &message(id, state))?;
                 }
                 let at_work = at_work(connection, "cli:direct")?;
-                assert_eq!((at_work.join(" ").as_str(), unfinished(connection, "cli:direct")?), ("child grandchild", 1));
+                assert_eq!(
+                    (at_work.join(" ").as_str(), unfinished(connection, "cli:direct")?),
+                    ("child grandchild", 1)
+                );
                 assert!(!any_over(connection, &[child, other])? && any_over(connection, &[child, over])?);
                 assert!(any_over(connection, &[Uuid::from_u128(9)])?, "what is not there will not end");
                 let cancelled = cancel_below(connection, "cli:direct")?;
                 assert_eq!(cancelled, [(child, session_of(child)), (grandchild, session_of(grandchild))]);
                 assert_eq!(inbox::cancelled(connection)?.len(), 2);
                 assert!(end(connection, child, Some("stopped"), "x")? && !end(connection, child, None, "y")?);
-                let gone = retention::prune_spawns(connection, now_ms())?;
-                Ok((find(connection, child)?, gone))
+                let found = find(connection, child)?;
+                Ok((found, retention::prune_spawns(connection, now_ms())?))
             })
             .await
             .unwrap();

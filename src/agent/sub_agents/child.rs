@@ -219,7 +219,10 @@ mod tests {
         for (metadata, expected) in [
             ("{}", "{}"),
             ("no JSON", "{}"),
-            (r#"{"thread":"<1@x>","errand":{"kind":"heartbeat"},"told":{"note":"a","said":"b"}}"#, r#"{"thread":"<1@x>"}"#),
+            (
+                r#"{"thread":"<1@x>","errand":{"kind":"heartbeat"},"told":{"note":"a","said":"b"}}"#,
+                r#"{"thread":"<1@x>"}"#,
+            ),
             (
                 r#"{"turn":{"about":["Subject: x"],"fresh":true,"prompt":"Be kind.","tools":["exec"]}}"#,
                 r#"{"turn":{"prompt":"Be kind.","tools":["exec"]}}"#,

@@ -9,12 +9,12 @@ use daoyou_channels::Channel;
 use serde_json::{Value, json};
 
 use crate::agent::prepare_workspace;
+use crate::bus::LateBus;
 use crate::bus::{ChannelHealth, MessageBus};
 use crate::config::{Config, Faults, Loaded};
 use crate::control::{Inspect, InspectError, Question};
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
-use crate::bus::LateBus;
 use crate::gateway::equip::{Equipment, build_tools};
 use crate::home::Home;
 use crate::llm::Models;

@@ -255,7 +255,9 @@ impl Planned {
         let Some(waiting) = self.calls.iter().find(waits) else { return Ok(()) };
         let name = waiting.tool.trim();
         if self.on_error == OnError::StopOthers {
-            return Err(format!("Nothing was run: a plan that waits for {name} goes on after errors; leave on_error out"));
+            return Err(format!(
+                "Nothing was run: a plan that waits for {name} goes on after errors; leave on_error out"
+            ));
         }
         let once = |(call, _): &(&Call, &String)| tool_of(call).is_none_or(|tool| tool.replay() != Replay::Idempotent);
         match self.calls.iter().zip(self.plan.ids()).find(once) {
