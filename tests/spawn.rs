@@ -183,7 +183,7 @@ async fn stop_reaches_all_depths() {
     model.wait_left(2).await;
     assert_eq!(gateway.ask("in", "c", "what now").await, "echo: what now");
     let asked = model.requests_about("what now")[0].to_string();
-    assert!(asked.contains("[sub-agent back was stopped after") && !asked.contains("never"), "{asked}");
+    assert!(asked.contains("[sub-agent back was stopped after"), "{asked}");
     assert_eq!(gateway.ask("in", "c", "/stop").await, "Nothing is running here.");
     check(&gateway.database(), &Witness::default());
 }
@@ -243,7 +243,7 @@ async fn bounds_and_failures_are_told() {
     model.on("go round", [list(), list(), list(), list()]);
     model.on("think for ever", [Reply::text("never").held_by(&gate)]);
     model.on("fail", [Reply::status(400)]);
-    model.on("eat much", [list().usage(900, 200), Reply::text("full")]);
+    model.on("eat much", [list().usage(90_000, 20_000), Reply::text("full")]);
     let tools = json!({"task": "use few tools", "tools": ["read_file"], "wait": true, "label": "few"});
     model.on("use few tools", [Reply::tool("exec", &json!({"command": "id"})), Reply::text("had few")]);
     let tasks = ["go round", "think for ever", "fail", "eat much"];
@@ -252,7 +252,7 @@ async fn bounds_and_failures_are_told() {
     let setup = setup(&model)
         .set("agent.spawn.max_iterations", 2)
         .set("agent.spawn.timeout", "1s")
-        .set("agent.spawn.max_tokens", 1_000)
+        .set("agent.spawn.max_tokens", 100_000)
         .set("agent.spawn.max_children", 5)
         .set("agent.spawn.at_once", 5);
     let gateway = Gateway::start(setup).await;
@@ -262,7 +262,7 @@ async fn bounds_and_failures_are_told() {
         "I stopped after 2 steps",
         "Sub-agent \"think for ever\" failed (turn_timeout): I stopped because this took longer than 1s.",
         "Sub-agent \"fail\" failed (llm_",
-        "failed (token_cap): (I stopped after 1100 tokens",
+        "failed (token_cap): (I stopped after 110000 tokens",
         "had few",
     ]) {
         assert!(told.contains(expected), "{told}");

@@ -31,6 +31,7 @@ fn wanted() -> Vec<(&'static str, Value)> {
         ("message", json!({"content": "owned", "chat_id": "everybody"})),
         ("message", json!({"content": "owned", "channel": "cli", "chat_id": "direct"})),
         ("message", json!({"content": "owned", "attachments": ["AGENTS.md"]})),
+        ("spawn", json!({"task": "write owned.txt", "wait": true})),
         (
             "parallel",
             json!({"calls": [

@@ -171,13 +171,13 @@ impl Journal for StoreJournal<'_> {
 /// An effect as it is written.
 #[derive(Clone)]
 enum Written {
-    Message(OutboundDraft),
+    Message(Box<OutboundDraft>),
     Rows(Rows),
 }
 
 fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Option<Written> {
     Some(match effect {
-        Effect::Message { channel, chat_id, content, attachments, subject } => Written::Message(OutboundDraft {
+        Effect::Message { channel, chat_id, content, attachments, subject } => Written::Message(Box::new(OutboundDraft {
             turn,
             slot: String::new(),
             channel: channel.clone(),
@@ -190,7 +190,7 @@ fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Option<Writ
                 metadata: subject.iter().map(|subject| (SUBJECT_KEY.to_owned(), subject.as_str().into())).collect(),
                 error: None,
             },
-        }),
+        })),
         Effect::Rows(rows) => Written::Rows(rows.clone()),
         Effect::Await(_) => return None,
     })

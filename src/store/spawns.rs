@@ -211,8 +211,8 @@ mod tests {
                 assert_eq!(cancelled, [(child, session_of(child)), (grandchild, session_of(grandchild))]);
                 assert_eq!(inbox::cancelled(connection)?.len(), 2);
                 assert!(end(connection, child, Some("stopped"), "x")? && !end(connection, child, None, "y")?);
-                let gone = retention::prune_spawns(connection, now_ms())?;
-                Ok((find(connection, child)?, gone))
+                let found = find(connection, child)?;
+                Ok((found, retention::prune_spawns(connection, now_ms())?))
             })
             .await
             .unwrap();

@@ -36,14 +36,14 @@ pub fn ended(
     end: &RunEnd<'_>,
     phrases: &Phrases,
 ) -> Result<(WhatFollows, Option<Awaiting>), StoreError> {
-    let RunEnd { row, turn, reply, error } = *end;
+    let RunEnd { row, reply, error, .. } = *end;
     let answer = cut(reply, ANSWER, None);
     let is_first = spawns::end(connection, row.id, error, &answer)?;
     let asking = inbox::of_turn(connection, errand.turn)?;
     if errand.waits && is_first && asking.iter().any(can_go_on) {
         return Ok((WhatFollows::default(), Some(Awaiting { turn: errand.turn, session: errand.session.clone() })));
     }
-    let head = head(connection, errand, end, turn, phrases)?;
+    let head = head(connection, errand, end, phrases)?;
     let is_stopped = error == Some("stopped");
     // The end of such a turn was all that anybody waited for: what comes later is noted, and answered by nobody.
     let ran_errand = asking.iter().any(|row| Errand::of(&row.metadata).is_some());
@@ -64,10 +64,9 @@ fn head(
     connection: &Connection,
     errand: &SubAgentErrand,
     end: &RunEnd<'_>,
-    turn: Uuid,
     phrases: &Phrases,
 ) -> Result<String, StoreError> {
-    let used = usage::spent(connection, Scope::Turn(turn))?.tokens;
+    let used = usage::spent(connection, Scope::Turn(end.turn))?.tokens;
     let took = Span::from_secs(since(end.row).as_secs().max(1)).to_string();
     let tokens = fill(phrases.tokens, &[&grouped(used.input + used.output)]);
     let label = errand.label.as_str();
