@@ -310,6 +310,26 @@ async fn what_is_detached_outlives_the_gateway() {
     world.check().await;
 }
 
+/// Nobody waits for it, and it is held all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sandbox_holds_there_too() {
+    if !daoyou::guard::status().is_enough() {
+        println!("left out: {}", daoyou::guard::status());
+        return;
+    }
+    let world = World::start(|setup| setup.set("tools.exec.sandbox", true)).await;
+    let command = "cat ../token; echo x > ../escaped; echo kept > inside; cat inside; echo end";
+    for (number, how) in ["background", "detach"].into_iter().enumerate() {
+        let told = world.exec(&json!({ "command": command, how: true })).await;
+        let printed = world.wait_announced(number + 1).await;
+        assert!(printed[number].contains(&format!("{ENDED}{} ended: exit 0 after", id_in(&told))), "{printed:?}");
+        assert!(printed[number].ends_with("kept\nend"), "{printed:?}");
+        assert_eq!(printed[number].matches("Permission denied").count(), 2, "{how}: {printed:?}");
+        assert!(!world.gateway.home().join("escaped").exists(), "{how}");
+    }
+    world.check().await;
+}
+
 /// Somebody who is known sees what his own conversation started; the owner sees all of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_sees_what_is_his() {

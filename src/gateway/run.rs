@@ -41,12 +41,7 @@ impl Gateway {
         if is_daemon {
             service::status("looking at what was left");
         }
-        if !self.is_alone {
-            self.equipment.processes.recover().await?;
-        }
-        self.agent.recover().await?;
-        self.manager.recover().await?;
-        self.bus.notify_losses().await?;
+        self.recover().await?;
         self.serve_control().await?;
         let server: Option<JoinHandle<()>> =
             self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
@@ -124,6 +119,16 @@ impl Gateway {
         close(&self.bus, is_daemon).await;
         tracing::info!("stopped");
         Ok(())
+    }
+
+    /// Looks at what the last run left.
+    async fn recover(&mut self) -> anyhow::Result<()> {
+        if !self.is_alone {
+            self.equipment.processes.recover().await?;
+        }
+        self.agent.recover().await?;
+        self.manager.recover().await?;
+        Ok(self.bus.notify_losses().await?)
     }
 
     async fn serve_control(&self) -> anyhow::Result<()> {
