@@ -7,11 +7,7 @@ use daoyou_channels::backoff::Backoff;
 use daoyou_channels::{ErrorInfo, SessionKey};
 use uuid::Uuid;
 
-<<<<<<< HEAD
 use super::errands::{self, ErrandRules, Followed};
-=======
-use super::errands::{self, Followed};
->>>>>>> wt-schedule
 use super::progress::Progress;
 use super::slash::SessionChange;
 use super::spending::{ModelSpending, Spending};

@@ -1,8 +1,8 @@
 //! The runtime context that a user's message ends with: taken off its text, and read for the time.
 
+use jiff::Zoned;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use jiff::Zoned;
 
 const MARK: &str = "\n\n[Runtime Context]\n";
 
