@@ -1,6 +1,7 @@
 //! The gateway's own periodic work, on one scheduler: the store's upkeep, the heartbeat, and a look at the clock. Jobs of the
 //! owner are not run here: their times are exact and stand in the store.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio_cron_scheduler::{Job, JobScheduler, JobSchedulerError};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::equip::{self, Equipment};
 use super::upkeep::Upkeep;
@@ -24,22 +26,22 @@ const WATCH: Duration = Duration::from_secs(90);
 pub(super) struct Periodic {
     work: Arc<Work>,
     upkeep: Arc<Upkeep>,
-    /// Looks at the clock up to now.
-    looks: Arc<AtomicU64>,
 }
 
-/// The heartbeat, one tick at a time.
+/// What is done at each tick, one at a time.
 struct Work {
     heartbeat: Option<Heartbeat>,
     equipment: Equipment,
     ticking: tokio::sync::Mutex<()>,
+    /// Ticks up to now.
+    ticks: AtomicU64,
 }
 
 impl Periodic {
     /// Without a heartbeat where the process runs for one conversation.
     pub fn new(upkeep: Upkeep, heartbeat: Option<Heartbeat>, equipment: Equipment) -> Self {
-        let work = Work { heartbeat, equipment, ticking: tokio::sync::Mutex::default() };
-        Self { work: Arc::new(work), upkeep: Arc::new(upkeep), looks: Arc::default() }
+        let work = Work { heartbeat, equipment, ticking: tokio::sync::Mutex::default(), ticks: AtomicU64::default() };
+        Self { work: Arc::new(work), upkeep: Arc::new(upkeep) }
     }
 
     /// Runs until `shutdown`.
@@ -47,13 +49,13 @@ impl Periodic {
         let upkeep = self.upkeep.clone();
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = async { tokio::join!(upkeep.begin(), self.keep_running()); } => {}
+            () = async { tokio::join!(upkeep.begin(), self.keep_running(&shutdown)); } => {}
         }
     }
 
-    async fn keep_running(&self) {
+    async fn keep_running(&self, shutdown: &CancellationToken) {
         loop {
-            let scheduler = match self.start().await {
+            let scheduler = match self.start(shutdown).await {
                 Ok(scheduler) => Some(Stopping(scheduler)),
                 Err(error) => {
                     tracing::error!(%error, "the periodic work cannot be started; it is tried again");
@@ -61,9 +63,9 @@ impl Periodic {
                 }
             };
             loop {
-                let before = self.looks.load(Ordering::Relaxed);
+                let before = self.work.ticks.load(Ordering::Relaxed);
                 tokio::time::sleep(WATCH).await;
-                if self.looks.load(Ordering::Relaxed) == before {
+                if self.work.ticks.load(Ordering::Relaxed) == before {
                     break;
                 }
             }
@@ -73,42 +75,49 @@ impl Periodic {
         }
     }
 
-    async fn start(&self) -> Result<JobScheduler, JobSchedulerError> {
+    async fn start(&self, shutdown: &CancellationToken) -> Result<JobScheduler, JobSchedulerError> {
         let scheduler = JobScheduler::new().await?;
-        let (jobs, looks) = (self.work.equipment.jobs.clone(), self.looks.clone());
-        scheduler
-            .add(Job::new(EACH_MINUTE, move |_, _| {
-                looks.fetch_add(1, Ordering::Relaxed);
-                // The clock may have been set, or the machine have slept.
-                jobs.wake();
-            })?)
-            .await?;
         let is_often = is_fast(self.work.equipment.config.get().heartbeat.every);
         let work = self.work.clone();
-        let tick = move |_, _| -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        let tick = until(shutdown, move || {
             let work = work.clone();
-            Box::pin(async move { work.tick().await })
-        };
+            async move { work.tick().await }
+        });
         scheduler.add(Job::new_async(if is_often { EACH_SECOND } else { EACH_MINUTE }, tick)?).await?;
         // An hour after the start, and every hour from then on; one round at a time.
         let each_hour = Timestamp::now().strftime("0 %-M * * * *").to_string();
         let (upkeep, one) = (self.upkeep.clone(), Arc::new(tokio::sync::Mutex::new(())));
-        let round = move |_, _| -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        let round = until(shutdown, move || {
             let (upkeep, one) = (upkeep.clone(), one.clone());
-            Box::pin(async move {
+            async move {
                 if let Ok(_alone) = one.try_lock() {
                     upkeep.go_round().await;
                 }
-            })
-        };
+            }
+        });
         scheduler.add(Job::new_async(each_hour, round)?).await?;
         scheduler.start().await?;
         Ok(scheduler)
     }
 }
 
+/// What the scheduler runs: `work`, given up at `shutdown`.
+fn until<F: Future<Output = ()> + Send + 'static>(
+    shutdown: &CancellationToken,
+    work: impl Fn() -> F + Send + Sync + 'static,
+) -> impl FnMut(Uuid, JobScheduler) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
+    let shutdown = shutdown.clone();
+    move |_, _| {
+        let (shutdown, work) = (shutdown.clone(), work());
+        Box::pin(async move { shutdown.run_until_cancelled(work).await.unwrap_or_default() })
+    }
+}
+
 impl Work {
     async fn tick(&self) {
+        self.ticks.fetch_add(1, Ordering::Relaxed);
+        // The clock may have been set, or the machine have slept.
+        self.equipment.jobs.wake();
         let (Some(heartbeat), Ok(_alone)) = (&self.heartbeat, self.ticking.try_lock()) else { return };
         heartbeat.tick(&equip::heartbeat(&self.equipment.config.get()), Timestamp::now()).await;
     }

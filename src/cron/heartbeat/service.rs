@@ -64,10 +64,13 @@ impl Heartbeat {
 
     /// Looks, if it is time. To be called every minute, or oftener.
     pub async fn tick(&self, settings: &HeartbeatSettings, now: Timestamp) {
-        if self.is_time(settings, now)
-            && let Err(error) = self.look(settings, now).await
-        {
-            tracing::warn!(%error, "the heartbeat could not look; it will at the next");
+        if !self.is_time(settings, now) {
+            return;
+        }
+        match self.look(settings, now).await {
+            // The gateway is going.
+            Ok(()) | Err(StoreError::Closed) => {}
+            Err(error) => tracing::warn!(%error, "the heartbeat could not look; it will at the next"),
         }
     }
 
