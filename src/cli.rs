@@ -486,12 +486,13 @@ mod tests {
             for example in examples {
                 // What follows is the shell's, or says what the example is for.
                 let line = example.split(['|', '>', '<']).next().unwrap_or_default().trim();
-                let line = line.split("    ").next().unwrap_or_default().replace('\'', "");
-                let line = line.strip_prefix("sudo ").unwrap_or(&line);
-                let words: Vec<&str> = match line.split_once(" -m ") {
-                    Some((before, _)) => before.split_whitespace().chain(["-m", "TEXT"]).collect(),
-                    None => line.split_whitespace().collect(),
-                };
+                let line = line.split("    ").next().unwrap_or_default();
+                let line = line.strip_prefix("sudo ").unwrap_or(line);
+                // What stands in quotes is one word.
+                let pieces = line.split('\'').enumerate();
+                let words: Vec<&str> = pieces
+                    .flat_map(|(at, piece)| if at % 2 == 1 { vec![piece] } else { piece.split_whitespace().collect() })
+                    .collect();
                 let understood = Cli::try_parse_from(&words);
                 assert!(understood.is_ok(), "{example:?}: {:?}", understood.err().map(|error| error.to_string()));
             }

@@ -21,6 +21,7 @@ mod config;
 mod cost;
 mod crash;
 mod cron;
+mod cron_line;
 mod cron_time;
 mod damage;
 mod delivery;

@@ -95,7 +95,7 @@ pub struct CronAdd {
     #[arg(long, value_name = "ZONE")]
     pub tz: Option<String>,
     /// Where --every counts from [default: now]
-    #[arg(long, value_name = "TIME", requires = "every")]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["at", "cron"])]
     pub anchor: Option<String>,
     /// What the agent is asked. {{ time }}, {{ last_run }}, {{ last_result }} and {{ name }} are filled in
     #[arg(long, value_name = "TEXT")]
@@ -128,7 +128,7 @@ pub struct CronAdd {
     #[arg(long, value_name = "DURATION")]
     pub jitter: Option<String>,
     /// Keep a job of one time when it has run
-    #[arg(long, requires = "at")]
+    #[arg(long, conflicts_with_all = ["every", "cron"])]
     pub keep: bool,
     #[command(flatten)]
     pub output: Output,

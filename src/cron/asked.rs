@@ -296,9 +296,9 @@ mod tests {
             (json!({"prompt": "x", "at": " "}), Trust::Owner, "say when"),
             (json!({"prompt": "x", "at": "2027-01-01T00:00:00Z", "every": "1h"}), Trust::Owner, "exactly one"),
             (json!({"prompt": "x", "every": "soon"}), Trust::Owner, "every: \"soon\" is not a duration"),
-            (json!({"prompt": "x", "every": "1ms"}), Trust::Owner, "second"),
+            (json!({"prompt": "x", "every": "1ms"}), Trust::Owner, "too short"),
             (json!({"prompt": "x", "at": "2020-01-01T00:00:00Z"}), Trust::Owner, "past"),
-            (json!({"prompt": "x", "cron": "0 9 * * *", "tz": "Mars/Base"}), Trust::Owner, "no IANA time zone"),
+            (json!({"prompt": "x", "cron": "0 9 * * *", "tz": "Mars/Base"}), Trust::Owner, "no known time zone"),
             (json!({"prompt": "x", "cron": "0 9 * * *", "anchor": "now"}), Trust::Owner, "anchor goes with every"),
             (json!({"prompt": "x", "every": "1h", "anchor": "once"}), Trust::Owner, "anchor: "),
             (

@@ -47,7 +47,7 @@ async fn each_row_is_taken_or_refused_by_itself() {
         (row("past0001", json!({"kind": "at", "atMs": 1_000}), turn.clone()), "is past"),
         (
             row("tzone001", json!({"kind": "cron", "expr": "0 9 * * *", "tz": "Mars"}), turn.clone()),
-            "no IANA time zone",
+            "no known time zone",
         ),
         (row("every001", every.clone(), turn.clone()), "two jobs with this id"),
         (row("no space", every.clone(), turn.clone()), "id: "),

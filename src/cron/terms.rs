@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{JobError, Language, Rules, Settings};
+use super::{JobError, Language, Rules, ScheduleError, Settings, time_zone};
 
 /// What holds for everybody who makes or shows jobs; a reload replaces it.
 #[derive(Clone, Debug)]
@@ -32,11 +32,7 @@ impl Terms {
     pub fn zone_of(&self, name: Option<&str>) -> Result<TimeZone, JobError> {
         match name {
             None => Ok(self.zone().clone()),
-            Some(name) => TimeZone::get(name).map_err(|_| {
-                JobError::Wrong(format!(
-                    "tz: {name:?} is no IANA time zone; they look like Europe/Berlin or Asia/Shanghai"
-                ))
-            }),
+            Some(name) => time_zone(name).map_err(|ScheduleError(words)| JobError::Wrong(words)),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The runtime context that a user's message ends with: taken off its text, and read for the time.
 
+use jiff::Zoned;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Zoned};
 
 const MARK: &str = "\n\n[Runtime Context]\n";
 
@@ -48,15 +48,6 @@ impl Now {
     /// Whether the zone is a name that a scheduler can take.
     pub fn has_named_zone(&self) -> bool {
         !self.zone.starts_with(['+', '-']) && self.time_zone().is_some()
-    }
-
-    /// That many seconds later, on the clock of the zone.
-    pub fn after(&self, seconds: i64) -> Option<DateTime> {
-        let wait = SignedDuration::from_secs(seconds);
-        match self.time_zone() {
-            Some(zone) => Some(zone.to_ambiguous_zoned(self.at).compatible().ok()?.checked_add(wait).ok()?.datetime()),
-            None => self.at.checked_add(wait).ok(),
-        }
     }
 
     /// RFC 3339 with the zone's offset; without an offset where the zone is not known.

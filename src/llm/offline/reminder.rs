@@ -7,7 +7,7 @@ use super::context::Now;
 use super::phrases::{Phrases, fill};
 use super::plan::{Step, Tools};
 use super::understand::{Language, Wish};
-use super::when::{Due, When};
+use super::when::Due;
 
 pub(super) const CRON: &str = "cron";
 /// What a reminder is called, in characters of its text.
@@ -20,14 +20,14 @@ pub(super) fn add(wish: &Wish, tools: Tools<'_>, now: Option<&Now>) -> Step {
     let Some(when) = wish.slots.when else {
         return ask_when(wish);
     };
-    let (key, value) = match (when, when.due(now)) {
+    let (key, value) = match when.due(now) {
         // To the second, which the message's own clock does not know.
-        (When::In(seconds), _) => ("at", format!("in {}", Span::from_secs(seconds))),
-        (_, Some(Due::At(at))) => ("at", now.map_or_else(|| at.to_string(), |now| now.stamp(at))),
-        (_, Some(Due::Every(seconds))) => ("every", Span::from_secs(seconds).to_string()),
-        (_, Some(Due::Cron(expression))) => ("cron_expr", expression),
-        (_, Some(Due::Past)) => return Step::Say(phrases.past.to_owned()),
-        (_, None) => return Step::Say(phrases.no_clock.to_owned()),
+        Some(Due::In(seconds)) => ("at", format!("in {}", Span::from_secs(seconds))),
+        Some(Due::At(at)) => ("at", now.map_or_else(|| at.to_string(), |now| now.stamp(at))),
+        Some(Due::Every(seconds)) => ("every", Span::from_secs(seconds).to_string()),
+        Some(Due::Cron(expression)) => ("cron_expr", expression),
+        Some(Due::Past) => return Step::Say(phrases.past.to_owned()),
+        None => return Step::Say(phrases.no_clock.to_owned()),
     };
     let mut arguments = Map::new();
     if let Some(now) = now.filter(|now| key == "cron_expr" && now.has_named_zone()) {

@@ -11,8 +11,6 @@ pub(super) const DAY: u64 = 24 * HOUR;
 pub(super) const WEEK: u64 = 7 * DAY;
 /// The longest wait or interval that is understood, in seconds: ten years.
 const MAX_SECONDS: u64 = 3_650 * DAY;
-/// Shorter waits than this are rounded up: the message's time is to the minute, and none should end too early.
-const SHORT: u64 = 5 * MINUTE;
 
 /// A time as it was said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +49,8 @@ pub enum Day {
 /// When it is due, worked out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Due {
+    /// After so many seconds.
+    In(u64),
     At(DateTime),
     /// It lies behind us.
     Past,
@@ -79,10 +79,7 @@ impl When {
     /// Works out when it is due. `None` when the clock is needed and not known, or runs out of years.
     pub(super) fn due(self, now: Option<&Now>) -> Option<Due> {
         match self {
-            Self::In(seconds) => {
-                let rounded = if seconds < SHORT { seconds.div_ceil(MINUTE) * MINUTE + MINUTE } else { seconds };
-                Some(Due::At(now?.after(i64::try_from(rounded).ok()?)?))
-            }
+            Self::In(seconds) => Some(Due::In(seconds)),
             Self::Every(seconds) => Some(Due::Every(seconds)),
             Self::Weekly { weekday, clock } => {
                 let day = weekday.map_or_else(|| "*".to_owned(), |day| day.to_sunday_zero_offset().to_string());
@@ -131,9 +128,7 @@ mod tests {
         let at = |day, hour, minute| When::At { day, clock: time(hour, minute, 0, 0) };
         let on = |day, hour, minute| Due::At(date(2026, 11, day).at(hour, minute, 0, 0));
         let cases = [
-            (When::In(600), on(21, 14, 15)),
-            (When::In(30), on(21, 14, 7)),
-            (When::In(60), on(21, 14, 7)),
+            (When::In(30), Due::In(30)),
             (at(Day::Next, 15, 0), on(21, 15, 0)),
             (at(Day::Next, 14, 5), on(22, 14, 5)),
             (at(Day::Ahead(0), 9, 0), Due::Past),
@@ -152,7 +147,7 @@ mod tests {
         for (when, expected) in cases {
             assert_eq!(when.due(Some(&now)), Some(expected), "{when:?}");
         }
-        assert_eq!(When::In(600).due(None), None);
+        assert_eq!(at(Day::Ahead(2), 9, 0).due(None), None);
         assert_eq!(When::Every(60).due(None), Some(Due::Every(60)));
     }
 }

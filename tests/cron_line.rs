@@ -1,0 +1,286 @@
+//! Jobs as people and models make them: the command line with a gateway and without, the tool in a chat, the file.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::{Gateway, Message, Ran};
+use crate::support::invariants::wait_settled;
+use crate::support::{Hook, Model, Reply, Setup, Sink, config, until};
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+/// Adds a job by the command line; answers its id, which alone stands on standard output.
+async fn add(gateway: &Gateway, args: &[&str]) -> String {
+    let ran = gateway.run(&[&["cron", "add"], args].concat()).await;
+    let id = ran.stdout.trim_end();
+    let is_id = id.len() == 8 && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    assert!(ran.code == Some(0) && is_id && ran.stderr.contains("next: "), "{args:?}: {ran:?}");
+    id.to_owned()
+}
+
+fn refused(ran: &Ran, expected: &str) {
+    assert!(ran.code == Some(1) && ran.stdout.is_empty() && ran.stderr.contains(expected), "{expected}: {ran:?}");
+}
+
+/// The same lines, the same answers, whether a gateway runs or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_kept_by_the_command_line() {
+    for is_running in [true, false] {
+        let setup = Setup::new().set("agent.timezone", "Asia/Shanghai").hook(Hook::bearer("in"));
+        let mut gateway = Gateway::new(setup);
+        if is_running {
+            gateway.up().await;
+        }
+        let list = async || gateway.json(&["cron", "list"]).await;
+        assert_eq!(list().await, json!([]), "looking makes nothing");
+        let news = [
+            "--name",
+            "news",
+            "--cron",
+            "0 9 * * *",
+            "--prompt",
+            "What is new?",
+            "--channel",
+            "webhook:in",
+            "--chat",
+            "c",
+        ];
+        let more =
+            ["--misfire", "skip", "--deliver", "on_change", "--session", "cli:work", "--model", "offline/offline"];
+        let id = add(&gateway, &[news.as_slice(), &more].concat()).await;
+        let job = gateway.json(&["cron", "show", "news"]).await;
+        let expected = json!({
+            "id": id, "name": "news", "state": "enabled", "kind": "prompt", "text": "What is new?", "channel": "webhook:in",
+            "chat_id": "c", "session": "cli:work", "misfire": "skip", "deliver": "on_change",
+            "schedule": {"cron": "0 9 * * *", "tz": "Asia/Shanghai"}, "delete_after_run": false,
+        });
+        for (key, value) in expected.as_object().expect("an object") {
+            assert_eq!(&job[key], value, "{key}: {job}");
+        }
+        assert!(job["next_at"].as_str().is_some_and(|at| at.ends_with("T01:00:00Z")), "{job}");
+        assert_eq!(job["upcoming"].as_array().map(Vec::len), Some(5));
+        assert_eq!(gateway.json(&["cron", "history", &id]).await, json!([]));
+        for (word, state) in [("disable", "disabled"), ("enable", "enabled")] {
+            let ran = gateway.run(&["cron", word, "news"]).await;
+            assert!(ran.code == Some(0) && ran.stdout.contains(&id), "{ran:?}");
+            assert_eq!(list().await[0]["state"], state);
+        }
+        let tea = add(&gateway, &words("--at 2031-01-01T09:00:00+08:00 --message tea")).await;
+        let rows = list().await;
+        assert_eq!((rows[1]["id"].as_str(), &rows[1]["delete_after_run"]), (Some(tea.as_str()), &json!(true)));
+        let table = gateway.run(&["cron", "list"]).await.stdout;
+        assert!(table.starts_with("ID") && table.contains("2031-01-01 09:00"), "{table}");
+        assert_eq!(gateway.json(&["cron", "remove", &tea]).await["removed"], true);
+        assert_eq!(list().await.as_array().map(Vec::len), Some(1));
+        wrong_lines(&gateway).await;
+    }
+}
+
+/// Every error says what would be right.
+async fn wrong_lines(gateway: &Gateway) {
+    add(gateway, &["--name", "twin", "--every", "2h", "--message", "1"]).await;
+    add(gateway, &["--name", "twin", "--every", "2h", "--message", "2"]).await;
+    for (line, expected) in [
+        ("show nothing", "there is no job \"nothing\""),
+        ("history nothing", "there is no job \"nothing\""),
+        ("remove nothing", "there is no job \"nothing\""),
+        ("enable nothing", "there is no job \"nothing\""),
+        ("run nothing", "there is no job \"nothing\""),
+        ("remove twin", "2 jobs are called \"twin\"; say which id: "),
+        ("add --at 2020-01-01T00:00:00Z --message x", "past"),
+        ("add --every soon --message x", "is not a duration"),
+        ("add --every 2h --message x --jitter soon", "is not a duration"),
+        ("add --cron @daily --tz Mars/Base --message x", "no known time zone"),
+        ("add --every 2h --message x --channel emial --chat a", "there are cli, webhook:in"),
+        ("add --every 2h --message x --channel webhook:in", "needs a chat"),
+        ("import nothing.json", "nothing.json cannot be opened"),
+    ] {
+        refused(&gateway.run(&[&["cron"], words(line).as_slice()].concat()).await, expected);
+    }
+    let ran = gateway.run(&words("cron add --every 2h --message x --misfire never")).await;
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let ran = gateway.run_with_input(&words("cron import -"), "{\n  \"jobs\": [,]\n}").await;
+    refused(&ran, "at line 2 column 12");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_tells_what_is_wrong_by_its_status() {
+    let gateway = Gateway::start(Setup::new().set("cron.max_jobs", 1)).await;
+    let url = |path: &str| gateway.url(&format!("/api/cron{path}"));
+    let open = Gateway::try_send(gateway.client.get(url(""))).await.expect("an answer");
+    assert_eq!(open.status, 401);
+    let send = async |request: reqwest::RequestBuilder| {
+        Gateway::try_send(request.bearer_auth(gateway.token())).await.expect("an answer")
+    };
+    let job = json!({"name": "n", "prompt": "x", "every": "2h"});
+    let made = send(gateway.client.post(url("")).json(&job)).await;
+    assert_eq!((made.status, made.text("name")), (200, "n"), "{made:?}");
+    for (request, status, expected) in [
+        (gateway.client.post(url("")).json(&job), 422, "as many as cron.max_jobs allows"),
+        (gateway.client.post(url("")).json(&json!({"promt": "x"})), 422, "unknown field `promt`"),
+        (gateway.client.post(url("")).body("{"), 400, "no JSON"),
+        (gateway.client.get(url("/x")), 404, "there is no job"),
+        (gateway.client.delete(url("/x")), 404, "there is no job"),
+        (gateway.client.post(url("/x/run")), 404, "there is no job"),
+        (gateway.client.get(url("/x/history")), 404, "there is no job"),
+        (gateway.client.post(url("/import")).body("[1"), 422, "line 1 column 2"),
+    ] {
+        let answered = send(request).await;
+        let told = answered.body["error"]["message"].as_str().unwrap_or_default();
+        assert!(answered.status == status && told.contains(expected), "{expected}: {answered:?}");
+    }
+    assert_eq!(send(gateway.client.post(url("/n/disable"))).await.text("state"), "disabled");
+    assert_eq!(send(gateway.client.get(url("/export"))).await.body["jobs"][0]["name"], "n");
+    assert_eq!(send(gateway.client.delete(url("/n"))).await.body["removed"], true);
+}
+
+/// A run by hand goes out at once, or as soon as there is a gateway.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_runs_by_hand() {
+    let model = Model::start().await;
+    model.on("What is new?", [Reply::text("Nothing much.")]);
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
+    let place = ["--channel", "webhook:in", "--chat", "c"];
+    add(&gateway, &[["--name", "tea", "--every", "1d", "--message", "The tea is ready"].as_slice(), &place].concat())
+        .await;
+    add(&gateway, &[["--name", "news", "--every", "1d", "--prompt", "What is new?"].as_slice(), &place].concat()).await;
+    let ran = gateway.run(&["cron", "run", "tea"]).await;
+    assert!(ran.code == Some(0) && ran.stdout.contains("no gateway runs at the moment"), "{ran:?}");
+    gateway.up().await;
+    let posts = sink.wait_posts(1).await;
+    assert_eq!((posts[0].data("chat_id"), posts[0].data("content")), ("c", "The tea is ready"));
+    let ran = gateway.run(&["cron", "run", "news"]).await;
+    assert!(ran.code == Some(0) && ran.stdout.starts_with("started: "), "{ran:?}");
+    let posts = sink.wait_posts(2).await;
+    assert_eq!(posts[1].data("content"), "Nothing much.");
+    wait_settled(&gateway.database()).await;
+    for job in ["tea", "news"] {
+        let runs = gateway.json(&["cron", "history", job]).await;
+        let seen = ["outcome", "delivery"].map(|key| runs[0][key].as_str().unwrap_or_default());
+        assert_eq!((runs.as_array().map(Vec::len), seen), (Some(1), ["ok", "sent"]), "{runs}");
+        assert!(["due", "started", "ended", "turn"].iter().all(|key| runs[0][*key].is_string()), "{runs}");
+    }
+    let news = gateway.json(&["cron", "history", "news", "--limit", "1"]).await;
+    assert!(news[0]["input_tokens"].as_u64() > Some(0), "{news}");
+}
+
+/// What the model promises in a chat comes to that chat, a reminder without a model, a task with one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_makes_jobs_for_its_chat() {
+    let model = Model::start().await;
+    let tea = json!({"action": "add", "kind": "message", "message": "The tea is ready", "at": "in 1s"});
+    let look = json!({"action": "add", "prompt": "Look at the build", "at": "in 1s", "name": "build"});
+    let both = Reply::tool("cron", &tea).and_tool("schedule", &look);
+    let odd = Reply::tool("cron", &json!({"action": "add", "message": "x", "at": "2020-01-01T00:00:00Z"}))
+        .and_tool("cron", &json!({"action": "remove", "job_id": "nothing"}))
+        .and_tool("cron", &json!({"action": "list"}));
+    model.on("tea and build", [both, odd, Reply::text("I will.")]);
+    model.on("Look at the build", [Reply::text("The build is green.")]);
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink))).await;
+    let id = gateway.accept("in", &Message::new("tea and build").chat("c")).await;
+    sink.wait_reply(&id).await;
+    let posts = sink.wait_posts(3).await;
+    let mut said: Vec<_> = posts.iter().map(|post| (post.data("chat_id"), post.data("content"))).collect();
+    said.sort_unstable();
+    assert_eq!(said, [("c", "I will."), ("c", "The build is green."), ("c", "The tea is ready")]);
+    let told = model.requests_about("tea and build").last().expect("a request")["messages"].to_string();
+    for expected in
+        ["Created job 'The tea is ready' (id: ", "Created job 'build'", "past", "Job nothing not found; there are"]
+    {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+    until("both jobs to be gone", async || (gateway.json(&["cron", "list"]).await == json!([])).then_some(())).await;
+    assert_eq!(model.refused(), [""; 0]);
+}
+
+/// Reminders without any model, in both languages, and `/cron`.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_offline_responder_reminds() {
+    let gateway = Gateway::new(Setup::new().set("agent.timezone", "Asia/Shanghai").hook(Hook::bearer("in")));
+    let ask = async |text: &str| {
+        let ran = gateway.run(&["agent", "-m", text]).await;
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{text}: {ran:?}");
+        ran.stdout
+    };
+    assert!(ask("有哪些提醒").await.contains("没有提醒"));
+    assert!(ask("/cron").await.contains("no reminders"));
+    let once = ask("remind me in 20 minutes to call mum").await;
+    let due = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(20);
+    let zone = jiff::tz::TimeZone::get("Asia/Shanghai").expect("a zone");
+    let hour = due.to_zoned(zone).strftime("%Y-%m-%d %H:").to_string();
+    assert!(once.contains("call mum") && once.contains(&hour), "{once}");
+    let daily = ask("每天8点提醒我吃药").await;
+    assert!(daily.contains("吃药") && daily.contains(" 08:00"), "{daily}");
+    let jobs = gateway.json(&["cron", "list"]).await;
+    let seen: Vec<_> =
+        jobs.as_array().expect("a list").iter().map(|job| (job["kind"].clone(), job["text"].clone())).collect();
+    assert_eq!(seen, [(json!("message"), json!("Reminder: call mum")), (json!("message"), json!("提醒：吃药"))]);
+    for list in ["list my reminders", "/cron"] {
+        let listed = ask(list).await;
+        assert!(listed.contains("call mum") && listed.contains("吃药"), "{list}: {listed}");
+    }
+    assert!(ask("cancel the reminder to call mum").await.contains("cancelled"));
+    let id = jobs[1]["id"].as_str().expect("an id");
+    assert!(ask(&format!("取消提醒 {id}")).await.contains("已取消"));
+    assert_eq!(gateway.json(&["cron", "list"]).await, json!([]));
+    assert!(ask("cancel reminder 7").await.contains("Job 7 not found"));
+}
+
+/// A file goes out and comes in again as it was; a row that is broken is named, in the file and in the store.
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_move_by_file() {
+    let mut from = Gateway::new(Setup::new());
+    add(&from, &["--name", "news", "--cron", "0 9 * * *", "--tz", "Europe/Berlin", "--prompt", "x", "--jitter", "5m"])
+        .await;
+    add(&from, &["--name", "tea", "--at", "2031-01-01T09:00:00Z", "--message", "y", "--keep"]).await;
+    let water = add(&from, &["--name", "water", "--every", "90m", "--message", "z", "--stale-after", "1h"]).await;
+    assert_eq!(from.run(&["cron", "disable", "water"]).await.code, Some(0));
+    let file = from.run(&["cron", "export"]).await.stdout;
+    let to = Gateway::start(Setup::new()).await;
+    let strange = json!([{"id": "past", "schedule": {"kind": "at", "atMs": 1}, "payload": {"kind": "agent_turn", "message": "m"}}, 7]);
+    let mut more: Value = serde_json::from_str(&file).expect("JSON");
+    more["jobs"].as_array_mut().expect("a list").extend(strange.as_array().expect("a list").clone());
+    std::fs::write(to.home().join("cron.json"), more.to_string()).expect("our own folder");
+    let path = to.home().join("cron.json").display().to_string();
+    let ran = to.run(&["cron", "import", &path]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    for expected in
+        ["3 imported, 0 here already, 2 refused", "job 4 of the file past: its time, 1970", "job 5 of the file"]
+    {
+        assert!(ran.stdout.contains(expected), "{expected}: {ran:?}");
+    }
+    let again = to.run_with_input(&["cron", "import", "-", "--json"], &file).await;
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let again: Value = serde_json::from_str(&again.stdout).expect("JSON");
+    assert_eq!((again["unchanged"].as_array().map(Vec::len), &again["refused"]), (Some(3), &json!([])));
+    let kept = |jobs: &Value| -> Vec<Value> {
+        let mut jobs = jobs.as_array().expect("a list").clone();
+        for job in &mut jobs {
+            let job = job.as_object_mut().expect("an object");
+            job.retain(|key, _| !["created_at", "updated_at", "next", "next_at"].contains(&key.as_str()));
+        }
+        jobs.sort_by_key(|job| job["name"].to_string());
+        jobs
+    };
+    let (there, here) = (from.json(&["cron", "list"]).await, to.json(&["cron", "list"]).await);
+    assert_eq!(kept(&there), kept(&here));
+
+    let broken = "UPDATE jobs SET body = '{\"schedule\": 7}' WHERE id = ?";
+    rusqlite::Connection::open(from.database()).unwrap().execute(broken, [&water]).unwrap();
+    from.up().await;
+    let rows = from.json(&["cron", "list"]).await;
+    let row = rows.as_array().expect("a list").iter().find(|row| row["id"] == water.as_str()).expect("the broken one");
+    assert!(
+        row["state"] == "unreadable" && row["error"].as_str().is_some_and(|error| error.contains("schedule")),
+        "{row}"
+    );
+    let table = from.run(&["cron", "list"]).await.stdout;
+    assert!(table.contains("is unreadable: ") && table.contains("news") && table.contains("tea"), "{table}");
+    assert_eq!(from.json(&["cron", "export"]).await["unreadable"][0]["id"], water.as_str());
+    refused(&from.run(&["cron", "show", &water]).await, "");
+    assert_eq!(from.run(&["cron", "remove", &water]).await.code, Some(0));
+    assert_eq!(from.json(&["cron", "list"]).await.as_array().map(Vec::len), Some(2));
+}
