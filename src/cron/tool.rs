@@ -309,7 +309,6 @@ impl Caller {
             Some(Errand::Job(errand)) => {
                 let row = store_jobs::find(connection, &errand.job)?;
                 match row.map(Job::read).transpose()? {
-                    Some(job) if job.session() != target.session || job.body.session.is_some() => {}
                     Some(job) => *target = job.body.target,
                     None => target.session = SessionKey::of_chat(&target.channel, &target.chat_id),
                 }
@@ -318,7 +317,8 @@ impl Caller {
                 target.session = errand.session.clone();
                 target.metadata = errand.metadata.clone();
             }
-            Some(Errand::Heartbeat) | None => {}
+            Some(Errand::Heartbeat) => target.session = SessionKey::of_chat(&target.channel, &target.chat_id),
+            None => {}
         }
         Ok(place)
     }

@@ -3,6 +3,7 @@
 mod conversation;
 mod deaths;
 mod desk;
+mod jobs;
 mod loops;
 mod outages;
 mod reading;
