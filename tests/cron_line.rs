@@ -274,7 +274,7 @@ async fn jobs_move_by_file() {
     let rows = from.json(&["cron", "list"]).await;
     let row = rows.as_array().expect("a list").iter().find(|row| row["id"] == water.as_str()).expect("the broken one");
     assert!(
-        row["state"] == "unreadable" && row["error"].as_str().is_some_and(|error| error.contains("schedule")),
+        row["state"] == "unreadable" && row["error"].as_str().is_some_and(|error| error.contains("Schedule")),
         "{row}"
     );
     let table = from.run(&["cron", "list"]).await.stdout;
