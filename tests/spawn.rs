@@ -1,5 +1,7 @@
 //! Sub-agents: tasks given away, waited for or not, whatever happens to the process in between.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
@@ -61,12 +63,16 @@ async fn a_report_comes_once_and_is_answered_once() {
             gateway.wait_crash().await;
             gateway.recover().await;
         }
-        let posts = sink.wait_posts(2).await;
+        // A reply that was sent and not marked comes again under its id.
+        let said = || {
+            let posts = sink.posts();
+            posts.iter().map(|post| (post.id().to_owned(), post.data("content").to_owned())).collect::<BTreeSet<_>>()
+        };
+        until("both replies", async || (said().len() >= 2).then_some(())).await;
         wait_settled(&gateway.database()).await;
-        let mut said: Vec<_> = posts.iter().map(|post| post.data("content")).collect();
+        let mut said: Vec<_> = said().into_iter().map(|(_, content)| content).collect();
         said.sort_unstable();
-        assert_eq!(said, ["I have asked.", "There are 42 sheep."], "{point:?}");
-        assert_eq!(sink.posts().len(), 2, "{point:?}: nothing of the sub-agent is delivered");
+        assert_eq!(said, ["I have asked.", "There are 42 sheep."], "{point:?}: and nothing of the sub-agent itself");
         let told = model.requests_about("[sub-agent sheep finished");
         assert_eq!((model.requests_about("count the sheep").len(), told.len()), (1, 1), "{point:?}");
         let told = Asked::new(0, &told[0]).user;
