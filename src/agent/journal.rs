@@ -177,20 +177,22 @@ enum Written {
 
 fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Option<Written> {
     Some(match effect {
-        Effect::Message { channel, chat_id, content, attachments, subject } => Written::Message(Box::new(OutboundDraft {
-            turn,
-            slot: String::new(),
-            channel: channel.clone(),
-            chat_id: chat_id.clone(),
-            body: OutboundBody {
-                content: content.clone(),
-                session: session.clone(),
-                in_reply_to: None,
-                attachments: attachments.clone(),
-                metadata: subject.iter().map(|subject| (SUBJECT_KEY.to_owned(), subject.as_str().into())).collect(),
-                error: None,
-            },
-        })),
+        Effect::Message { channel, chat_id, content, attachments, subject } => {
+            Written::Message(Box::new(OutboundDraft {
+                turn,
+                slot: String::new(),
+                channel: channel.clone(),
+                chat_id: chat_id.clone(),
+                body: OutboundBody {
+                    content: content.clone(),
+                    session: session.clone(),
+                    in_reply_to: None,
+                    attachments: attachments.clone(),
+                    metadata: subject.iter().map(|subject| (SUBJECT_KEY.to_owned(), subject.as_str().into())).collect(),
+                    error: None,
+                },
+            }))
+        }
         Effect::Rows(rows) => Written::Rows(rows.clone()),
         Effect::Await(_) => return None,
     })
