@@ -71,7 +71,7 @@ async fn only_what_is_new_is_asked_and_only_what_is_worth_it_is_told() {
     world.write("- [ ] Look at the disk\n- Look at the mail\n");
     world.model.wait_requests(2).await;
     world.wait_looks().await;
-    let second = world.model.requests()[1].to_string();
+    let second = world.model.requests()[1]["messages"].as_array().unwrap().last().unwrap().to_string();
     assert!(second.contains("Look at the mail") && !second.contains("Look at the disk"), "{second}");
 
     // What it remembers is in the store.

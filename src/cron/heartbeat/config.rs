@@ -14,6 +14,7 @@ use crate::cron::schedule::moment;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeartbeatConfig {
+    /// Look; off, nothing runs.
     pub enabled: bool,
     /// How often it is looked, counted from midnight; at least 1s. Less than 1m holds from a start on.
     pub every: Span,

@@ -174,7 +174,8 @@ mod tests {
             ("<!-- never closed\n- a", &[]),
             ("- a\n* b\n+ c\n1. d\n2) e\n- a", &["a", "b", "c", "d", "e"]),
             ("- [ ] open\n- [x] done\n  with more\n- [X] done\n- next", &["open", "next"]),
-            ("- a\n  - only this\n\n  and that\nb\n", &["a - only this and that", "b"]),
+            ("- a\n  - only this\n\n  and that\n\nb\n", &["a - only this and that", "b"]),
+            ("- a\nthat goes on\n- b", &["a that goes on", "b"]),
             (
                 "One paragraph\nof two lines.\n\nAnother <!-- not this --> one.",
                 &["One paragraph of two lines.", "Another  one."],
