@@ -167,7 +167,7 @@ async fn room(replies: &mut watch::Receiver<usize>, answered: usize, refused: &A
 }
 
 /// The time that all threads of a process have run.
-fn cpu_time(pid: u32) -> Duration {
+pub fn cpu_time(pid: u32) -> Duration {
     // To the nanosecond, by thread; `/proc/PID/stat` counts ticks of 10 ms, which says nothing of a few short turns.
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let spent = threads.filter_map(|thread| {

@@ -6,6 +6,7 @@
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+mod cron;
 mod fill;
 mod load;
 mod report;
@@ -31,6 +32,7 @@ struct Size {
     traced: usize,
     sessions: usize,
     history: usize,
+    jobs: usize,
 }
 
 impl Size {
@@ -46,6 +48,7 @@ impl Size {
                 traced: 50,
                 sessions: 1_000,
                 history: 2_000,
+                jobs: 1_000,
             };
         }
         Self {
@@ -58,6 +61,7 @@ impl Size {
             traced: 200,
             sessions: 10_000,
             history: 10_000,
+            jobs: 10_000,
         }
     }
 }
@@ -125,6 +129,7 @@ async fn main() {
     sessions(&size, &mut report, &mut faults).await;
     history(&size, &mut report, &mut faults).await;
     fsyncs(&size, &mut report).await;
+    cron::cron(&size, &mut report).await;
     report.add("messages refused, in all runs", faults.refused.to_string(), "0");
     report.add("accepted messages lost, in all runs", faults.lost.to_string(), "0");
     report.add("replies that came twice, in all runs", faults.duplicate.to_string(), "0");

@@ -75,6 +75,9 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     if status["dead_messages"].as_u64().is_some_and(|dead| dead > 0) {
         writeln!(out, "          {} messages were given up: `daoyou queue list`", status["dead_messages"])?;
     }
+    if let Some(line) = jobs(&status["jobs"]) {
+        writeln!(out, "jobs      {line}")?;
+    }
     let today = &status["today"];
     writeln!(out, "today     {} turns, {}", today["turns"], show::used(today))?;
     if let Some(line) = caches(&status["caches"]) {
@@ -87,6 +90,26 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{label:8}  {}{error}  {}  {when}", text(&turn["outcome"]), text(&turn["session"]))?;
     }
     Ok(())
+}
+
+/// The scheduled jobs, if there are any.
+fn jobs(jobs: &Value) -> Option<String> {
+    let count = |key: &str| jobs[key].as_u64().unwrap_or(0);
+    let (enabled, disabled, paused) = (count("enabled"), count("disabled"), count("paused"));
+    if enabled + disabled == 0 {
+        return None;
+    }
+    let mut line = format!("{enabled}, {disabled} disabled");
+    if let Some(next) = jobs["next"].as_str() {
+        line.push_str(&format!("; next {next}"));
+    }
+    if paused > 0 {
+        line.push_str(&format!("; {paused} stopped by daoyou itself: `daoyou cron list`"));
+    }
+    if jobs["runs"] == false {
+        line.push_str("; none runs (cron.enabled = false)");
+    }
+    Some(line)
 }
 
 /// The caches that were asked for anything.

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 
 use super::ended::{End, settle};
 use super::misfire::{Decision, ON_TIME, Policy, decide};
+use super::moments::Moments;
 use super::run_message::{self, Slot, Work};
-use super::slots::Slots;
 use super::{Job, JobError, Misfire, Rules};
 use crate::bus::{InboundDraft, MessageBus, WhatFollows};
 use crate::store::inbox::Inserted;
@@ -100,7 +100,7 @@ fn plan_one(
         (Err(error), _) => return Ok(Due::Unreadable { id, reason: unreadable(&error) }),
         (_, None) => return Ok(Due::Unreadable { id, reason: "its next time is none".to_owned() }),
     };
-    let slots = Slots::of(&job);
+    let slots = Moments::of(&job);
     let policy = Policy {
         misfire: job.body.misfire,
         stale_after: job.body.stale_after.map_or(rules.stale_after, |stale_after| stale_after.0),
@@ -214,7 +214,7 @@ impl Planned {
         let Decision { missed, passed_over, .. } = &self.decision;
         let mut reason = "daoyou did not run, or the clock was set forward".to_owned();
         if *passed_over > missed.len() {
-            reason = format!("{reason}; it is one of {passed_over} or more");
+            reason = format!("{reason}; it is one of {passed_over}");
         }
         for due in missed {
             job_runs::insert(connection, &self.run(*due, RunOutcome::Missed, &reason))?;

@@ -5,7 +5,7 @@ use daoyou_channels::Trust;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::slots::Slots;
+use super::moments::Moments;
 use super::{CronConfig, Job, JobBody, Maker, Task, prompt};
 use crate::store::{Connection, StoreError, jobs};
 
@@ -53,6 +53,16 @@ impl Scope {
         }
     }
 }
+
+/// A row that is no job that this program knows.
+#[derive(Debug)]
+pub struct Unreadable {
+    pub row: jobs::JobRow,
+    pub error: StoreError,
+}
+
+/// A job, or what stands in its place.
+pub type Listed = Result<Job, Box<Unreadable>>;
 
 /// A job that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,9 +113,9 @@ pub fn preview(connection: &Connection, new: &NewJob, settings: Settings, now: T
         prompt::check(template).map_err(JobError::Wrong)?;
     }
     let id = new.id.clone().unwrap_or_else(new_id);
-    let slots = Slots { job: &id, schedule: &new.body.schedule, jitter: new.body.jitter };
-    slots.check_jitter(now).map_err(JobError::Wrong)?;
-    let next = next_slot(&slots, now)?;
+    let moments = Moments { job: &id, schedule: &new.body.schedule, jitter: new.body.jitter };
+    moments.check_jitter(now).map_err(JobError::Wrong)?;
+    let next = next_slot(&moments, now)?;
     if jobs::find(connection, &id)?.is_some() {
         return Err(taken(&id));
     }
@@ -158,16 +168,13 @@ pub fn find(connection: &Connection, scope: &Scope, id_or_name: &str) -> Result<
 }
 
 /// All jobs in `scope`, the next due first; one that cannot be read stands as its row with the reason.
-pub fn list(
-    connection: &Connection,
-    scope: &Scope,
-) -> Result<Vec<Result<Job, (jobs::JobRow, StoreError)>>, StoreError> {
-    let read = jobs::all(connection)?.into_iter().map(|row| Job::read(row.clone()).map_err(|error| (row, error)));
-    let seen = |job: &Result<Job, _>| match job {
+pub fn list(connection: &Connection, scope: &Scope) -> Result<Vec<Listed>, StoreError> {
+    let read = |row: jobs::JobRow| Job::read(row.clone()).map_err(|error| Box::new(Unreadable { row, error }));
+    let seen = |job: &Listed| match job {
         Ok(Job { body, .. }) => scope.sees(&body.maker),
         Err(_) => *scope == Scope::All,
     };
-    Ok(read.filter(seen).collect())
+    Ok(jobs::all(connection)?.into_iter().map(read).filter(seen).collect())
 }
 
 /// Removes a job, also one that cannot be read; answers its id and name. Its runs stay.
@@ -195,7 +202,7 @@ pub fn set_enabled(
     now: Timestamp,
 ) -> Result<Job, JobError> {
     let job = find(connection, scope, id_or_name)?;
-    let next = if enabled { Some(next_slot(&Slots::of(&job), now)?.as_millisecond()) } else { None };
+    let next = if enabled { Some(next_slot(&Moments::of(&job), now)?.as_millisecond()) } else { None };
     jobs::set_enabled(connection, &job.row.id, enabled, next, None)?;
     find(connection, &Scope::All, &job.row.id)
 }
@@ -204,7 +211,7 @@ pub fn set_enabled(
 ///
 /// # Errors
 /// There is none.
-pub(super) fn next_slot(slots: &Slots<'_>, now: Timestamp) -> Result<Timestamp, JobError> {
+pub(super) fn next_slot(slots: &Moments<'_>, now: Timestamp) -> Result<Timestamp, JobError> {
     slots.next_after(now).ok_or_else(|| JobError::Wrong("it is never due: its time is past".to_owned()))
 }
 

@@ -118,7 +118,7 @@ fn about(job: &Job, rules: &Rules, slot: Slot, now: Timestamp) -> Vec<String> {
     match body.deliver {
         Deliver::Always => {}
         Deliver::OnChange => {
-            lines.push("Your answer is sent to the chat only when it is another than the last one.".to_owned())
+            lines.push("Your answer is sent to the chat only when it is another than the last one.".to_owned());
         }
         Deliver::WhenAsked => lines.push(
             "When there is nothing to tell, answer NO_REPLY and nothing else: that is kept and not sent to the chat."

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::{self, Clock};
 use super::firing::{self, Due};
-use super::slots::Slots;
+use super::moments::Moments;
 use super::{CronHandle, Job, Rules};
 use crate::bus::MessageBus;
 use crate::crash;
@@ -222,7 +222,7 @@ fn corrections(connection: &Connection, now: Timestamp) -> Result<Vec<Correction
         }
         let (id, from, was_aside) = (row.id.clone(), row.next_at, row.next_at.is_none() && row.paused.is_some());
         match Job::read(row) {
-            Ok(job) => match Slots::of(&job).next_after(now).map(Timestamp::as_millisecond) {
+            Ok(job) => match Moments::of(&job).next_after(now).map(Timestamp::as_millisecond) {
                 Some(to) if from != Some(to) => found.push(Correction::Move { id, from, to }),
                 Some(_) => {}
                 None => found.push(Correction::Never { id }),

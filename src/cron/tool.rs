@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::asked::{AskedJob, Place};
 use super::jobs::{self, id_from, next_slot};
-use super::slots::Slots;
+use super::moments::Moments;
 use super::words::lines;
 use super::{Deliver, Desk, Fired, Job, JobError, Maker, Misfire, NewJob, Scope, Target, Terms, run_now};
 use crate::bus::Errand;
@@ -185,7 +185,7 @@ fn prepare(
             let none = || "No scheduled jobs.".to_owned();
             Ok((if jobs.is_empty() { none() } else { lines(&jobs, terms, LISTED) }, None))
         }
-        Action::Add => add(connection, args, caller, terms, now),
+        Action::Add => add(connection, args, &caller, terms, now),
         Action::Remove => match job(args.job_id.as_deref()) {
             Ok(job) => Ok((format!("Removed job {} ({})", job.row.id, job.row.name), Some(Change::Remove(job.row.id)))),
             // One that cannot be read can be removed all the same.
@@ -197,7 +197,7 @@ fn prepare(
         },
         Action::Enable => {
             let job = job(args.job_id.as_deref())?;
-            let next = next_slot(&Slots::of(&job), now)?;
+            let next = next_slot(&Moments::of(&job), now)?;
             let enabled = Job { row: JobRow { next_at: Some(next.as_millisecond()), ..job.row }, ..job };
             let next = enabled.next_in_words(terms).unwrap_or_default();
             Ok((format!("Enabled job {}; next: {next}", enabled.row.id), Some(Change::Enable(enabled.row.id))))
@@ -235,7 +235,7 @@ fn find(connection: &Connection, scope: &Scope, id: &str) -> Result<Job, JobErro
 fn add(
     connection: &Connection,
     args: Args,
-    caller: Caller,
+    caller: &Caller,
     terms: &Terms,
     now: Timestamp,
 ) -> Result<(String, Option<Change>), JobError> {

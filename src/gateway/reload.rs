@@ -31,12 +31,12 @@ pub struct Daemon {
 /// The settings that hold for all that begins after a reload: keys, or tables with a point at the end. All others need a
 /// restart.
 const LIVE: [&str; 11] = [
-    "cron.",
     "agent.",
     "providers.",
     "owner.",
     "tools.",
     "store.",
+    "cron.",
     "gateway.drain_timeout",
     "gateway.session_capacity",
     "gateway.inbound_capacity",

@@ -12,7 +12,8 @@ use super::reload::Reloader;
 use super::upkeep::Upkeep;
 use super::watchdog::{Parts, Watchdog};
 use super::{Gateway, service};
-use crate::cron;
+use crate::bus::MessageBus;
+use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
 
@@ -52,7 +53,7 @@ impl Gateway {
         let flush = CancellationToken::new();
         let receiving = self.context.shutdown.clone();
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
-        let jobs = self.cron.take().map(|cron| tokio::spawn(cron.run(receiving.clone())));
+        let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
         on_ready();
         let watchdog = match daemon {
             Some(daemon) => {
@@ -95,9 +96,7 @@ impl Gateway {
         receiving.cancel();
         stop_turns.cancel();
         ended("the agent loop", agent.await);
-        if let Some(jobs) = jobs {
-            ended("the cron service", jobs.await);
-        }
+        ended("the cron service", jobs.await);
         self.bus.release_waiters();
         say("delivering what is due", FLUSH_LIMIT);
         flush.cancel();
@@ -111,10 +110,7 @@ impl Gateway {
             ended("the HTTP server", server.await);
         }
         drop(watchdog);
-        if is_daemon && let Err(error) = cron::note_stop(self.bus.store()).await {
-            tracing::warn!(%error, "the end of the stop could not be noted");
-        }
-        self.bus.store().close().await;
+        close(&self.bus, is_daemon).await;
         tracing::info!("stopped");
         Ok(())
     }
@@ -125,6 +121,19 @@ impl Gateway {
             .await
             .with_context(|| format!("the control socket {} cannot be made", socket.display()))
     }
+}
+
+async fn fire_jobs(cron: Option<CronService>, shutdown: CancellationToken) {
+    if let Some(cron) = cron {
+        cron.run(shutdown).await;
+    }
+}
+
+async fn close(bus: &MessageBus, is_daemon: bool) {
+    if is_daemon && let Err(error) = cron::note_stop(bus.store()).await {
+        tracing::warn!(%error, "the end of the stop could not be noted");
+    }
+    bus.store().close().await;
 }
 
 fn ended(part: &str, result: Result<(), tokio::task::JoinError>) {

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::jobs::{self, JobCounts};
 use super::losses::{self, Loss};
 use super::usage::{self, Scope, Spent};
 use super::{StoreError, outbox, space};
@@ -30,6 +31,9 @@ pub struct Overview {
     pub used: Spent,
     /// The newest time in the store.
     pub newest: Option<i64>,
+    /// Scheduled jobs, and when the next is due.
+    pub jobs: JobCounts,
+    pub next_job: Option<i64>,
     /// What is lost and not acknowledged.
     pub losses: Vec<Loss>,
     /// Bytes of the file that are not in use.
@@ -82,6 +86,8 @@ pub fn overview(connection: &Connection, since: i64, turns: u32) -> Result<Overv
         last: last_turns(connection, turns)?,
         used: usage::spent(connection, Scope::Since(since))?,
         newest,
+        jobs: jobs::counts(connection)?,
+        next_job: jobs::next_due(connection)?,
         losses: losses::open(connection)?,
         free: space::free_bytes(connection)?,
     })

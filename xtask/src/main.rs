@@ -43,6 +43,7 @@ const NEEDS: &[Need] = &[
         package: "postfix",
         without: "the stories in which mail takes the whole way through servers",
     },
+    Need { program: "faketime", package: "faketime", without: "the story of jobs over changes of the clock" },
     Need { program: "python3", package: "python3", without: "system calls that would lead out of the sandbox" },
 ];
 

@@ -46,6 +46,13 @@ impl Inspector {
                 "outbound": outbound,
                 "oldest_outbound": overview.oldest_outbound.map(time),
             },
+            "jobs": {
+                "enabled": overview.jobs.enabled,
+                "disabled": overview.jobs.disabled,
+                "paused": overview.jobs.paused,
+                "next": overview.next_job.map(time),
+                "runs": self.config.cron.enabled,
+            },
             "dead_letters": overview.stuck,
             "dead_messages": overview.dead,
             "last_turns": overview.last.iter().map(turn).collect::<Vec<_>>(),

@@ -17,13 +17,13 @@ const LOOKED_AT: usize = 5;
 
 /// When a job runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Slots<'a> {
+pub struct Moments<'a> {
     pub job: &'a str,
     pub schedule: &'a Schedule,
     pub jitter: Option<Span>,
 }
 
-impl<'a> Slots<'a> {
+impl<'a> Moments<'a> {
     pub fn of(job: &'a Job) -> Self {
         Self { job: &job.row.id, schedule: &job.body.schedule, jitter: job.body.jitter }
     }
@@ -63,6 +63,27 @@ impl<'a> Slots<'a> {
         }
         // Slots much closer than the jitter is long: it means nothing there.
         self.schedule.next_after(after)
+    }
+
+    /// The newest `limit` moments from `first`, which is one, up to `until`, in order; and how many there are.
+    pub fn passed(&self, first: Timestamp, until: Timestamp, limit: usize) -> (Vec<Timestamp>, usize) {
+        let jitter = self.jitter.map(|Span(jitter)| jitter).unwrap_or_default();
+        let just_before = |at: Timestamp| Timestamp::from_millisecond(at.as_millisecond() - 1).unwrap_or(at);
+        // The slot of the first moment is the last one before it.
+        let earliest = just_before(first).checked_sub(jitter).unwrap_or(first);
+        let own = self.schedule.slots(earliest, first, 1).newest.last().copied().unwrap_or(first);
+        // The last slot may be put off until behind `until`.
+        let limit_of_slots = limit.saturating_add(usize::from(!jitter.is_zero()));
+        let slots = self.schedule.slots(just_before(own), until, limit_of_slots);
+        let moment = |slot: &Timestamp| match jitter.is_zero() {
+            true => *slot,
+            false => self.put_off(*slot, self.schedule.next_after(*slot), jitter),
+        };
+        let mut newest: Vec<_> = slots.newest.iter().map(moment).filter(|at| (first..=until).contains(at)).collect();
+        let outside = slots.newest.len() - newest.len();
+        newest.drain(..newest.len().saturating_sub(limit));
+        let count = usize::try_from(slots.count).unwrap_or(usize::MAX).saturating_sub(outside);
+        (newest, count)
     }
 
     /// `slot` with its jitter, and before the slot that follows it.
@@ -107,19 +128,21 @@ mod tests {
         let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
         let schedule = Schedule::Every { every: Span::from_secs(60), anchor: at(0) };
         for jitter in [0, 1, 30, 59, 60, 3_600] {
-            let slots = Slots { job: "j", schedule: &schedule, jitter: Some(Span::from_secs(jitter)) };
-            let mut moments = vec![slots.next_after(at(0)).unwrap()];
+            let of = Moments { job: "j", schedule: &schedule, jitter: Some(Span::from_secs(jitter)) };
+            let mut moments = vec![of.next_after(at(0)).unwrap()];
             for _ in 0..50 {
-                moments.push(slots.next_after(*moments.last().unwrap()).unwrap());
+                moments.push(of.next_after(*moments.last().unwrap()).unwrap());
             }
             let minutes: Vec<i64> = moments.iter().map(|moment| moment.as_millisecond() / 60_000).collect();
             let first = minutes[0];
             assert_eq!(minutes, (first..=first + 50).collect::<Vec<_>>(), "one in each minute with {jitter} s");
             let late = moments.iter().map(|moment| moment.as_millisecond() % 60_000).max().unwrap();
             assert!(late < (jitter * 1_000).clamp(1, 60_000) as i64, "{late}");
+            let (newest, count) = of.passed(moments[10], moments[20], 3);
+            assert_eq!((newest.as_slice(), count), (&moments[18..=20], 11), "{jitter} s");
             // Asked from anywhere in between, it is the same moment.
             for pair in moments.windows(2) {
-                assert_eq!(slots.next_after(pair[1].checked_sub(Duration::from_millis(1)).unwrap()), Some(pair[1]));
+                assert_eq!(of.next_after(pair[1].checked_sub(Duration::from_millis(1)).unwrap()), Some(pair[1]));
             }
         }
     }

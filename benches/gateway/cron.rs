@@ -1,0 +1,99 @@
+//! Scheduled jobs: how late they are when many are due, and what many cost that are not.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use serde_json::json;
+
+use super::load::cpu_time;
+use super::report::Report;
+use super::support::until;
+use super::{Bench, Size, ms};
+
+/// How long the idle gateway is watched.
+const WATCHED: Duration = Duration::from_secs(10);
+
+/// Both, with as many jobs as `size` says.
+pub async fn cron(size: &Size, report: &mut Report) {
+    lateness(size, report).await;
+    idle(size, report).await;
+}
+
+/// A gateway at rest with `jobs` jobs, the n-th of them due at what `due` answers.
+async fn with_jobs(jobs: usize, due: impl Fn(usize) -> Timestamp) -> Bench {
+    let mut bench = Bench::start(Duration::ZERO, |setup| setup.set("cron.max_jobs", 1_000_000)).await;
+    bench.gateway.stop().await;
+    fill(&bench.gateway.database(), jobs, due).expect("the store can be filled");
+    bench
+}
+
+/// Jobs spread evenly over a minute (a tenth of it with `--quick`), each a message to one of a hundred chats: from when each
+/// was due until its slot was taken, as the store has it.
+async fn lateness(size: &Size, report: &mut Report) {
+    let span = Duration::from_millis(u64::try_from(size.jobs * 6).unwrap_or(u64::MAX));
+    let begin = Timestamp::now() + Duration::from_secs(5);
+    let step = span / u32::try_from(size.jobs).unwrap_or(u32::MAX);
+    let mut bench = with_jobs(size.jobs, |n| begin + step * u32::try_from(n).unwrap_or(u32::MAX)).await;
+    bench.gateway.up().await;
+    tokio::time::sleep(span + Duration::from_secs(5)).await;
+    let wanted = i64::try_from(size.jobs).unwrap_or(i64::MAX);
+    let database = bench.gateway.database();
+    until("all jobs to have run", async || {
+        let store = Connection::open(&database).ok()?;
+        let runs: i64 = store.query_row("SELECT count(*) FROM job_runs", [], |row| row.get(0)).ok()?;
+        (runs >= wanted).then_some(())
+    })
+    .await;
+    let mut late = lates(&database).expect("the runs can be read");
+    late.sort_unstable();
+    let at = |percent: usize| ms(Duration::from_millis(late[(late.len() - 1) * percent / 100]));
+    let what = format!("cron: {} jobs over {} s, lateness", size.jobs, span.as_secs());
+    report.add(what, format!("p50 {}, p99 {}, worst {}", at(50), at(99), at(100)), "p99 <= 100 ms");
+    bench.gateway.stop().await;
+}
+
+/// Jobs that are not due for an hour.
+async fn idle(size: &Size, report: &mut Report) {
+    let later = Timestamp::now() + Duration::from_secs(3_600);
+    let mut bench = with_jobs(size.jobs, |n| later + Duration::from_millis(u64::try_from(n).unwrap_or(0))).await;
+    bench.gateway.up().await;
+    // What the start does is not idling.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = cpu_time(bench.gateway.pid());
+    tokio::time::sleep(WATCHED).await;
+    let used = cpu_time(bench.gateway.pid()).saturating_sub(before);
+    let share = used.as_secs_f64() / WATCHED.as_secs_f64() * 100.0;
+    report.add(format!("cron: idle CPU with {} jobs", size.jobs), format!("{share:.2} % of a core"), "<= 1 %");
+    report.add(format!("cron: memory with {} jobs", size.jobs), bench.resident(), "");
+}
+
+/// How late each run was, in milliseconds.
+fn lates(database: &Path) -> rusqlite::Result<Vec<u64>> {
+    let store = Connection::open(database)?;
+    let mut statement = store.prepare("SELECT max(0, at - due) FROM job_runs")?;
+    statement.query_map([], |row| row.get(0))?.collect()
+}
+
+fn fill(database: &Path, jobs: usize, due: impl Fn(usize) -> Timestamp) -> rusqlite::Result<()> {
+    let store = Connection::open(database)?;
+    store.execute_batch("PRAGMA synchronous = OFF; BEGIN")?;
+    {
+        let sql = "INSERT INTO jobs (id, name, body, next_at, created_at, updated_at) VALUES (?1, ?1, ?2, ?3, 0, 0)";
+        let mut insert = store.prepare(sql)?;
+        for n in 0..jobs {
+            // Whole milliseconds, as the store has them.
+            let at = Timestamp::from_millisecond(due(n).as_millisecond()).unwrap_or_default();
+            let chat = format!("cron-{}", n % 100);
+            let body = json!({
+                "schedule": {"kind": "at", "at": at},
+                "task": {"kind": "message", "text": format!("job {n}")},
+                "target": {"channel": "webhook:in", "chat_id": chat, "session": format!("webhook:in:{chat}")},
+                "maker": {"trust": "owner", "channel": "cli", "chat_id": "direct"},
+            });
+            insert.execute(params![format!("job{n}"), body.to_string(), at.as_millisecond()])?;
+        }
+    }
+    store.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")
+}

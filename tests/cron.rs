@@ -1,0 +1,355 @@
+//! Scheduled prompts: each slot is run once whatever happens, its answer goes where it belongs, and what became of it is
+//! told as it was.
+
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::invariants::{Journal, Witness, check, wait_settled};
+use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+
+/// A gateway at rest whose jobs answer to `sink`.
+fn at_rest(model: &Model, sink: &Sink) -> Gateway {
+    Gateway::new(Setup::new().model(model).hook(Hook::bearer("in").callback(sink)))
+}
+
+async fn world() -> (Model, Sink) {
+    (Model::start().await, Sink::start(Some(&config::callback_secret())).await)
+}
+
+/// Makes a job that answers to chat `c` of the hook; answers its id.
+async fn add(gateway: &Gateway, name: &str, args: &[&str]) -> String {
+    let usual = ["cron", "add", "--name", name, "--channel", "webhook:in", "--chat", "c"];
+    let added = gateway.json(&[&usual, args].concat()).await;
+    added["id"].as_str().expect("the id of a job").to_owned()
+}
+
+/// What `daoyou cron history` tells, the oldest first: outcome and delivery.
+async fn history(gateway: &Gateway, job: &str) -> Vec<(String, String)> {
+    let runs = gateway.json(&["cron", "history", job]).await;
+    let text = |run: &Value, key: &str| run[key].as_str().unwrap_or_default().to_owned();
+    let runs = runs.as_array().expect("an array of runs").iter();
+    let mut runs: Vec<_> = runs.map(|run| (text(run, "due"), text(run, "outcome"), text(run, "delivery"))).collect();
+    runs.sort();
+    runs.into_iter().map(|(_, outcome, delivery)| (outcome, delivery)).collect()
+}
+
+fn run(outcome: &str, delivery: &str) -> (String, String) {
+    (outcome.to_owned(), delivery.to_owned())
+}
+
+/// The store, to be written beside a gateway or at rest.
+fn store(database: &Path) -> Connection {
+    let store = Connection::open(database).expect("the store is there");
+    store.busy_timeout(crate::support::PATIENCE).expect("a time to wait");
+    store
+}
+
+fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
+/// How many runs the store holds in this state.
+fn count(database: &Path, outcome: &str) -> i64 {
+    let sql = "SELECT count(*) FROM job_runs WHERE outcome = ?";
+    store(database).query_row(sql, [outcome], |row| row.get(0)).expect("the runs can be counted")
+}
+
+async fn wait_runs(gateway: &Gateway, outcome: &str, at_least: i64) {
+    let what = format!("{at_least} runs that are {outcome}");
+    until(&what, async || (count(&gateway.database(), outcome) >= at_least).then_some(())).await;
+}
+
+/// Killed around the commit that takes a slot, and while its turn runs: it fires once and is answered once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_fires_once_wherever_the_process_dies() {
+    for point in ["cron_before_commit", "cron_committed", "turn_started", "end_committed", "sending_committed"] {
+        let (model, sink) = world().await;
+        let mut gateway = at_rest(&model, &sink);
+        let job = add(&gateway, "once", &["--at", "in 2s", "--prompt", "now at {{ time }}", "--keep"]).await;
+        gateway.crash_at(point).up().await;
+        gateway.wait_crash().await;
+        gateway.recover().await;
+        sink.wait_posts(1).await;
+        wait_settled(&gateway.database()).await;
+        assert_eq!(history(&gateway, &job).await, [run("ok", "sent")], "{point}");
+        assert_eq!((model.requests_about("now at 20").len(), model.refused()), (1, Vec::new()), "{point}");
+        let ids: std::collections::BTreeSet<_> = sink.posts().iter().map(|post| post.id().to_owned()).collect();
+        assert_eq!(ids.len(), 1, "{point}");
+        check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
+    }
+}
+
+/// Killed again and again while its model call is under way: the slot is not taken anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_goes_on_after_kills() {
+    let (model, sink) = world().await;
+    let gate = Gate::new();
+    model.on("think", [Reply::text("thought").held_by(&gate)]);
+    let mut gateway = at_rest(&model, &sink);
+    let job = add(&gateway, "think", &["--at", "in 1s", "--prompt", "think", "--keep"]).await;
+    gateway.up().await;
+    for round in 1..=3 {
+        gate.wait_arrived(round).await;
+        gateway.restart().await;
+    }
+    gate.open();
+    assert_eq!(sink.wait_posts(1).await[0].data("content"), "thought");
+    wait_settled(&gateway.database()).await;
+    assert_eq!(history(&gateway, &job).await, [run("ok", "sent")]);
+    check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
+}
+
+/// Two thousand jobs of one second: all of their slots are taken at once, and no more turns run than may.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_jobs_of_one_second_all_run() {
+    const JOBS: usize = 2_000;
+    let (model, sink) = world().await;
+    let gate = Gate::new();
+    model.on("many", [Reply::text("done").held_by(&gate)]);
+    let mut gateway = at_rest(&model, &sink);
+    *gateway.setup() = gateway.setup().clone().set("agent.max_concurrent_turns", 8).set("log.level", "warn");
+    let first = add(&gateway, "many", &["--at", "in 1h", "--prompt", "many", "--keep"]).await;
+    let copy = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n + 1 < ?2)
+        INSERT INTO jobs SELECT id || n, name || n, body, enabled, next_at, failures, paused, result, created_at, updated_at
+        FROM jobs, n WHERE id = ?1";
+    {
+        let store = store(&gateway.database());
+        store.execute(copy, params![first, JOBS]).unwrap();
+        // The slot is in the body, too.
+        let due = jiff::Timestamp::now() + std::time::Duration::from_secs(2);
+        let sql = "UPDATE jobs SET next_at = ?1, body = json_set(body, '$.schedule.at', ?2)";
+        store.execute(sql, params![due.as_millisecond(), due.to_string()]).unwrap();
+    }
+    gateway.up().await;
+    wait_runs(&gateway, "started", i64::try_from(JOBS).unwrap()).await;
+    gate.wait_arrived(8).await;
+    assert_eq!(model.count(), 8, "no more turns at once than may");
+    gate.open();
+    for part in 1..=8 {
+        wait_runs(&gateway, "ok", i64::try_from(JOBS * part / 8).unwrap()).await;
+    }
+    assert_eq!((model.count(), model.refused()), (JOBS, Vec::new()));
+}
+
+/// Down for three slots: each policy does what it says, and nothing of the future fires.
+#[tokio::test(flavor = "multi_thread")]
+async fn three_missed_slots_under_each_policy() {
+    let (model, sink) = world().await;
+    let mut gateway = at_rest(&model, &sink);
+    let anchor = jiff::Timestamp::now() - std::time::Duration::from_secs(1_800);
+    let (mut jobs, anchor_text) = (Vec::new(), anchor.to_string());
+    for policy in ["once", "all", "skip"] {
+        let schedule = ["--every", "1h", "--anchor", &anchor_text, "--misfire", policy];
+        jobs.push(add(&gateway, policy, &[&schedule[..], &["--prompt", policy]].concat()).await);
+    }
+    let first_missed = anchor.as_millisecond() - 2 * 3_600_000;
+    store(&gateway.database()).execute("UPDATE jobs SET next_at = ?", [first_missed]).unwrap();
+    gateway.up().await;
+    sink.wait_posts(4).await;
+    wait_settled(&gateway.database()).await;
+    let (ok, missed) = (run("ok", "sent"), run("missed", "none"));
+    assert_eq!(history(&gateway, &jobs[0]).await, std::slice::from_ref(&ok));
+    assert_eq!(history(&gateway, &jobs[1]).await, vec![ok; 3]);
+    assert_eq!(history(&gateway, &jobs[2]).await, vec![missed; 3]);
+    let asked = model.requests_about("once");
+    let told = asked[0]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    assert!(told.contains("late by 30m") && told.contains("due 2 times before"), "{told}");
+    let next: i64 = store(&gateway.database())
+        .query_row("SELECT min(next_at) - ? FROM jobs", [anchor.as_millisecond()], |row| row.get(0))
+        .unwrap();
+    assert_eq!(next, 3_600_000, "they go on with the next slot");
+    check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
+}
+
+/// A run that takes longer than its interval: the slots meanwhile are skipped and counted, others' jobs are not held up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_never_runs_beside_itself() {
+    let (model, sink) = world().await;
+    let gate = Gate::new();
+    model.on("long", [Reply::text("at last").held_by(&gate)]);
+    let mut gateway = at_rest(&model, &sink);
+    let long = add(&gateway, "long", &["--every", "1s", "--prompt", "long"]).await;
+    gateway.up().await;
+    gate.wait_arrived(1).await;
+    let quick = add(&gateway, "quick", &["--at", "in 1s", "--prompt", "/stop", "--keep"]).await;
+    until("the quick job", async || (history(&gateway, &quick).await == [run("ok", "sent")]).then_some(())).await;
+    wait_runs(&gateway, "skipped", 2).await;
+    assert_eq!(model.requests_about("long").len(), 1);
+    gate.open();
+    wait_runs(&gateway, "ok", 3).await;
+    let runs = history(&gateway, &long).await;
+    assert_eq!((&runs[0].0[..], &runs[1].0[..], &runs[2].0[..]), ("ok", "skipped", "skipped"), "{runs:?}");
+    let quick: Vec<_> = sink.posts().into_iter().filter(|post| post.data("content").starts_with("echo")).collect();
+    assert_eq!(quick[0].data("content"), "echo: /stop", "a prompt is no command");
+}
+
+/// What a job said stands in the chat's session; a job that says something without a model asks none.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chat_knows_what_its_jobs_said() {
+    let (model, sink) = world().await;
+    model.on("news", [Reply::tool("message", &json!({"content": "one moment"})), Reply::text("it rains")]);
+    let mut gateway = at_rest(&model, &sink);
+    add(&gateway, "weather", &["--at", "in 1s", "--prompt", "news"]).await;
+    add(&gateway, "tea", &["--at", "in 1s", "--message", "The tea is ready. {{ it }} stands as it is."]).await;
+    gateway.up().await;
+    sink.wait_posts(3).await;
+    wait_settled(&gateway.database()).await;
+    assert_eq!(model.requests_about("tea").len(), 0);
+    assert_eq!(gateway.ask("in", "c", "what did you say?").await, "echo: what did you say?");
+    let asked = model.requests_about("what did you say?");
+    let messages = asked[0]["messages"].as_array().unwrap();
+    let said = |role: &str, part: &str| {
+        messages.iter().any(|message| {
+            message["role"] == role && message["content"].as_str().is_some_and(|said| said.contains(part))
+        })
+    };
+    assert!(
+        said("user", "The scheduled job \"weather\"") && said("assistant", "one moment\n\nit rains"),
+        "{messages:?}"
+    );
+    assert!(said("assistant", "The tea is ready. {{ it }}"), "{messages:?}");
+    let journal = check(&gateway.database(), &Witness { sink: Some(&sink), ..Witness::default() });
+    assert!(journal.inbox.iter().any(|row| row.session.starts_with("cron:") && row.chat_id == "c"));
+    // What ran once is gone, and its runs are known.
+    assert_eq!(gateway.json(&["cron", "list"]).await, json!([]));
+    assert_eq!(history(&gateway, "tea").await, [run("ok", "sent")]);
+}
+
+/// Answers that are no news, or none, are kept and not sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_news_is_not_sent() {
+    let (model, sink) = world().await;
+    model.script(|asked| {
+        let answers = ["same", "same", "other", "other"];
+        let asked_before = asked.n;
+        asked.user.contains("watch").then(|| Reply::text(*answers.get(asked_before - 1).unwrap_or(&"other")))
+    });
+    let mut gateway = at_rest(&model, &sink);
+    let watch = ["--every", "1s", "--prompt", "watch {{ last_result }}", "--deliver", "on_change"];
+    let job = add(&gateway, "watch", &watch).await;
+    gateway.up().await;
+    wait_runs(&gateway, "ok", 4).await;
+    gateway.run(&["cron", "disable", &job]).await;
+    wait_settled(&gateway.database()).await;
+    let told: Vec<_> = sink.posts().iter().map(|post| post.data("content").to_owned()).collect();
+    assert_eq!(told, ["same", "other"]);
+    let runs = history(&gateway, &job).await;
+    assert_eq!(&runs[..4], [run("ok", "sent"), run("ok", "none"), run("ok", "sent"), run("ok", "none")]);
+    assert_eq!(model.requests_about("watch same").len(), 2, "it is given what it answered last");
+
+    model.on("quiet", [Reply::text("`NO_REPLY`")]);
+    let quiet =
+        add(&gateway, "quiet", &["--at", "in 1s", "--prompt", "quiet", "--deliver", "when_asked", "--keep"]).await;
+    until("the quiet job", async || (history(&gateway, &quiet).await == [run("ok", "none")]).then_some(())).await;
+    let about = model.requests_about("quiet")[0].to_string();
+    assert!(about.contains("answer NO_REPLY"), "{about}");
+    assert_eq!(sink.posts().len(), 2);
+}
+
+/// A job that fails again and again pauses, and the chat and the owner are told, each once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_fails_again_and_again_pauses() {
+    let (model, sink) = world().await;
+    model.on("broken", [Reply::status(400)]);
+    let mut gateway = at_rest(&model, &sink);
+    let setup = gateway.setup().clone().set("cron.pause_after", 2).set("owner.notify", "webhook:in:owner");
+    *gateway.setup() = setup;
+    let job = add(&gateway, "broken", &["--every", "1s", "--prompt", "broken", "--deliver", "on_change"]).await;
+    gateway.up().await;
+    let posts = sink.wait_posts(2).await;
+    wait_settled(&gateway.database()).await;
+    for chat in ["c", "owner"] {
+        let told: Vec<_> = posts.iter().filter(|post| post.data("chat_id") == chat).collect();
+        assert_eq!(told.len(), 1, "{chat}: {posts:?}");
+        assert!(told[0].data("content").contains("is paused: 2 runs in a row failed"), "{chat}: {told:?}");
+    }
+    assert_eq!(history(&gateway, &job).await, [run("error", "none"), run("error", "sent")]);
+    let listed = gateway.json(&["cron", "list"]).await;
+    assert_eq!(listed[0]["enabled"], false, "{listed}");
+}
+
+/// A callback that refuses: the run is well, its delivery is not, and that is what is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_that_fails_is_told_as_failed() {
+    let (model, sink) = world().await;
+    sink.always(Some(Answer::Status(500, None)));
+    let hook = Hook::bearer("in").callback(&sink).set("retry", vec!["1s", "1h"]);
+    let mut gateway = Gateway::new(Setup::new().model(&model).hook(hook));
+    let job = add(&gateway, "lost", &["--at", "in 1s", "--prompt", "hello", "--keep"]).await;
+    gateway.up().await;
+    sink.wait_posts(2).await;
+    until("the failure to be told", async || (history(&gateway, &job).await == [run("ok", "failed")]).then_some(()))
+        .await;
+    let retry: String = store(&gateway.database())
+        .query_row("SELECT id FROM outbox WHERE slot = 'reply'", [], |row| row.get(0))
+        .unwrap();
+    store(&gateway.database()).execute("UPDATE outbox SET state = 'dead' WHERE id = ?", [&retry]).unwrap();
+    assert_eq!(history(&gateway, &job).await, [run("ok", "dead")]);
+    sink.always(None);
+    let retried = gateway.run(&["queue", "retry", &retry]).await;
+    assert_eq!(retried.code, Some(0), "{retried:?}");
+    until("the delivery", async || (history(&gateway, &job).await == [run("ok", "sent")]).then_some(())).await;
+}
+
+/// A row that nobody can read stays, and holds nobody up; with cron switched off nothing fires.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_row_harms_no_other() {
+    let (model, sink) = world().await;
+    let mut gateway = at_rest(&model, &sink);
+    let good = add(&gateway, "good", &["--at", "in 1s", "--prompt", "good", "--keep"]).await;
+    let sql = "INSERT INTO jobs (id, name, body, next_at, created_at, updated_at) VALUES (?1, 'bad', ?2, ?3, 0, 0)";
+    for (id, body) in [("bad1", "{"), ("bad2", "{}"), ("bad3", r#"{"schedule":{"kind":"moon"}}"#)] {
+        store(&gateway.database()).execute(sql, params![id, body, now_ms() - 1_000]).unwrap();
+    }
+    *gateway.setup() = gateway.setup().clone().set("cron.enabled", false);
+    gateway.up().await;
+    assert_eq!(gateway.ask("in", "other", "hello").await, "echo: hello");
+    assert_eq!(history(&gateway, &good).await, []);
+    *gateway.setup() = gateway.setup().clone().set("cron.enabled", true);
+    gateway.write_config();
+    gateway.sighup();
+    until("the good job", async || (history(&gateway, &good).await == [run("ok", "sent")]).then_some(())).await;
+    let sql = "SELECT count(*) FROM jobs WHERE name = 'bad' AND next_at IS NULL AND paused IS NOT NULL";
+    let aside: i64 = store(&gateway.database()).query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(aside, 3, "they are set aside");
+    assert_eq!(gateway.logs().matches("is set aside").count(), 3, "each is said once");
+}
+
+/// An orderly stop: what came due while it was under way is run at the next start, whatever the job says of missed slots.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_due_while_the_gateway_stops_is_put_off() {
+    let (model, sink) = world().await;
+    let gate = Gate::new();
+    model.on("busy", [Reply::text("done").held_by(&gate)]);
+    let mut gateway = at_rest(&model, &sink);
+    *gateway.setup() = gateway.setup().clone().set("gateway.drain_timeout", "20s");
+    gateway.up().await;
+    let id = gateway.accept("in", &Message::new("busy").chat("b")).await;
+    gate.wait_arrived(1).await;
+    let job = add(&gateway, "put off", &["--every", "1h", "--prompt", "put off", "--misfire", "skip"]).await;
+    gateway.sigterm();
+    let began = "SELECT value FROM meta WHERE key = 'stop_began_at'";
+    let began: i64 = until("the stop to be noted", async || {
+        let began: Result<String, _> = store(&gateway.database()).query_row(began, [], |row| row.get(0));
+        began.ok()?.parse().ok()
+    })
+    .await;
+    gate.open();
+    assert_eq!(gateway.wait_exit().await.code(), Some(0));
+    {
+        // As if that had been half an hour ago, and a slot had come due while turns still ran.
+        let store = store(&gateway.database());
+        let (ago, slot) = (1_800_000, jiff::Timestamp::from_millisecond(began - 1_800_000 + 1).unwrap());
+        store.execute("UPDATE meta SET value = value - ? WHERE key LIKE 'stop_%_at'", [ago]).unwrap();
+        let sql = "UPDATE jobs SET next_at = ?1, body = json_set(body, '$.schedule.anchor', ?2)";
+        store.execute(sql, params![slot.as_millisecond(), slot.to_string()]).unwrap();
+    }
+    gateway.up().await;
+    sink.wait_reply(&id).await;
+    until("the job", async || (history(&gateway, &job).await == [run("ok", "sent")]).then_some(())).await;
+    let journal = Journal::read(&gateway.database()).unwrap();
+    assert_eq!(journal.inbox.iter().filter(|row| row.content == "put off").count(), 1);
+}

@@ -1,0 +1,94 @@
+//! Jobs and the clock: the whole process lives at another time, by libfaketime.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::support::{Gateway, Hook, Model, Setup, Sink, config, until};
+
+/// Where libfaketime lies, if it is there.
+fn faketime() -> Option<PathBuf> {
+    let lies = |folder: std::fs::DirEntry| {
+        let library = folder.path().join("faketime/libfaketimeMT.so.1");
+        library.exists().then_some(library)
+    };
+    std::fs::read_dir("/usr/lib").ok()?.flatten().find_map(lies)
+}
+
+/// The gateway, and every command, begins at `time` (UTC) when it is started.
+fn live_at(gateway: &mut Gateway, library: &Path, time: &str) {
+    let mut setup = gateway.setup().clone();
+    for (name, value) in [
+        ("LD_PRELOAD", library.to_str().expect("a plain path")),
+        ("FAKETIME", &format!("@{time}")),
+        // Time passes as usual; only the wall shows another one.
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ("DONT_FAKE_MONOTONIC", "1"),
+        ("FAKETIME_NO_CACHE", "1"),
+    ] {
+        setup = setup.env(name, value);
+    }
+    *gateway.setup() = setup;
+}
+
+async fn runs(gateway: &Gateway, job: &str) -> Vec<String> {
+    let runs = gateway.json(&["cron", "history", job]).await;
+    let due =
+        |run: &serde_json::Value| format!("{} {}", run["due"].as_str().unwrap(), run["outcome"].as_str().unwrap());
+    let mut runs: Vec<_> = runs.as_array().unwrap().iter().map(due).collect();
+    runs.sort();
+    runs
+}
+
+/// A job at 02:30 in New York: on the day on which there is no 02:30 it runs right after the gap, the next day at 02:30
+/// again; a job at 01:30 runs once on the day that has two of them. A clock that is set back runs nothing twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daily_job_over_the_changes_of_the_clock() {
+    let Some(library) = faketime() else {
+        println!("left out: jobs over changes of the clock, as there is no libfaketime (package faketime)");
+        return;
+    };
+    let model = Model::start().await;
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
+    live_at(&mut gateway, &library, "2026-03-07 12:00:00");
+    let to = ["--tz", "America/New_York", "--channel", "webhook:in", "--chat", "c", "--misfire", "skip"];
+    let add = |expr: &'static str| [&["cron", "add", "--prompt", "good morning", "--cron", expr], &to[..]].concat();
+    let spring = gateway.json(&add("30 2 * * *")).await["id"].as_str().unwrap().to_owned();
+    let autumn = gateway.json(&add("30 1 1 11 *")).await["id"].as_str().unwrap().to_owned();
+
+    // 02:00 EST is 03:00 EDT.
+    let mut expected = Vec::new();
+    for (start, due) in
+        [("2026-03-08 06:59:57", "2026-03-08T07:00:00Z"), ("2026-03-09 06:29:57", "2026-03-09T06:30:00Z")]
+    {
+        live_at(&mut gateway, &library, start);
+        gateway.up().await;
+        expected.push(format!("{due} ok"));
+        until(due, async || (runs(&gateway, &spring).await == expected).then_some(())).await;
+        gateway.stop().await;
+    }
+
+    // 01:30 EDT, and an hour later 01:30 EST.
+    live_at(&mut gateway, &library, "2026-11-01 05:29:57");
+    gateway.up().await;
+    let autumn_run = ["2026-11-01T05:30:00Z ok"];
+    until("the first 01:30", async || (runs(&gateway, &autumn).await == autumn_run).then_some(())).await;
+    gateway.stop().await;
+    live_at(&mut gateway, &library, "2026-11-01 06:31:00");
+    gateway.up().await;
+    assert_eq!(gateway.ask("in", "x", "hello").await, "echo: hello");
+    assert_eq!(runs(&gateway, &autumn).await, autumn_run, "the second 01:30 is none");
+    gateway.stop().await;
+
+    // An hour back: the slot comes again, and is taken.
+    live_at(&mut gateway, &library, "2026-11-01 05:29:58");
+    gateway.up().await;
+    let next = async || {
+        let listed = gateway.json(&["cron", "list"]).await;
+        let job = listed.as_array()?.iter().find(|job| job["id"] == json!(autumn))?.clone();
+        job["next"].as_str().map(str::to_owned)
+    };
+    until("the slot to pass", async || next().await.filter(|next| next.starts_with("2027-11-01"))).await;
+    assert_eq!(runs(&gateway, &autumn).await, autumn_run, "a slot that is taken is not taken again");
+}
