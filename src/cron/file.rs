@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::terms::zone_name;
 use super::{
     Deliver, Job, JobBody, JobError, Maker, Misfire, NewJob, Place, Schedule, ScheduleError, Scope, Target, Task,
-    Terms, add, list, set_enabled,
+    Terms, Unreadable, add, list, set_enabled,
 };
 use crate::store::job_runs::{self, LastRun};
 use crate::store::{Connection, StoreError, jobs};
@@ -144,19 +144,19 @@ pub fn import(connection: &Connection, text: &str, terms: &Terms, now: Timestamp
 /// The store cannot be read.
 pub fn export(connection: &Connection) -> Result<Value, StoreError> {
     let mut jobs = Vec::new();
-    let mut unreadable = Vec::new();
+    let mut left_out = Vec::new();
     for job in list(connection, &Scope::All)? {
         match job {
-            Ok(job) => jobs.push(written(&job, job_runs::last_of(connection, &job.row.id)?)),
-            Err((row, error)) => {
-                unreadable
-                    .push(json!({ "id": row.id, "name": row.name, "error": error.to_string(), "body": row.body }));
+            Ok(job) => jobs.push(written(&job, job_runs::last_of(connection, &job.row.id)?.as_ref())),
+            Err(unreadable) => {
+                let Unreadable { row, error } = *unreadable;
+                left_out.push(json!({ "id": row.id, "name": row.name, "error": error.to_string(), "body": row.body }));
             }
         }
     }
     let mut file = json!({ "version": VERSION, "jobs": jobs });
-    if !unreadable.is_empty() {
-        file["unreadable"] = Value::Array(unreadable);
+    if !left_out.is_empty() {
+        file["unreadable"] = Value::Array(left_out);
     }
     Ok(file)
 }
@@ -330,7 +330,7 @@ impl FileJob {
     }
 }
 
-fn written(job: &Job, last: Option<LastRun>) -> Value {
+fn written(job: &Job, last: Option<&LastRun>) -> Value {
     let Job { row, body } = job;
     let schedule = match &body.schedule {
         Schedule::At { at } => json!({ "kind": "at", "atMs": at.as_millisecond() }),
@@ -355,16 +355,16 @@ fn written(job: &Job, last: Option<LastRun>) -> Value {
     if !body.target.metadata.is_empty() {
         payload["metadata"] = json!(body.target.metadata);
     }
-    let status = last.as_ref().map(|last| match last.outcome.as_str() {
+    let status = last.map(|last| match last.outcome.as_str() {
         "ok" | "error" => last.outcome.as_str(),
         "started" => "ok",
         _ => "skipped",
     });
     let state = json!({
         "nextRunAtMs": row.next_at,
-        "lastRunAtMs": last.as_ref().map(|last| last.at),
+        "lastRunAtMs": last.map(|last| last.at),
         "lastStatus": status,
-        "lastError": last.as_ref().and_then(|last| last.reason.as_deref()),
+        "lastError": last.and_then(|last| last.reason.as_deref()),
     });
     let file = FileJob {
         id: Some(row.id.clone()),

@@ -54,6 +54,16 @@ impl Scope {
     }
 }
 
+/// A row that is no job that this program knows.
+#[derive(Debug)]
+pub struct Unreadable {
+    pub row: jobs::JobRow,
+    pub error: StoreError,
+}
+
+/// A job, or what stands in its place.
+pub type Listed = Result<Job, Box<Unreadable>>;
+
 /// A job that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewJob {
@@ -158,16 +168,13 @@ pub fn find(connection: &Connection, scope: &Scope, id_or_name: &str) -> Result<
 }
 
 /// All jobs in `scope`, the next due first; one that cannot be read stands as its row with the reason.
-pub fn list(
-    connection: &Connection,
-    scope: &Scope,
-) -> Result<Vec<Result<Job, (jobs::JobRow, StoreError)>>, StoreError> {
-    let read = jobs::all(connection)?.into_iter().map(|row| Job::read(row.clone()).map_err(|error| (row, error)));
-    let seen = |job: &Result<Job, _>| match job {
+pub fn list(connection: &Connection, scope: &Scope) -> Result<Vec<Listed>, StoreError> {
+    let read = |row: jobs::JobRow| Job::read(row.clone()).map_err(|error| Box::new(Unreadable { row, error }));
+    let seen = |job: &Listed| match job {
         Ok(Job { body, .. }) => scope.sees(&body.maker),
         Err(_) => *scope == Scope::All,
     };
-    Ok(read.filter(seen).collect())
+    Ok(jobs::all(connection)?.into_iter().map(read).filter(seen).collect())
 }
 
 /// Removes a job, also one that cannot be read; answers its id and name. Its runs stay.

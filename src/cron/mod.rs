@@ -40,7 +40,7 @@ pub use firing::{Fired, run_now};
 pub use heartbeat::HeartbeatConfig;
 pub use history::{delivery, outcome};
 pub use job::{Deliver, Job, JobBody, Maker, Misfire, Target, Task};
-pub use jobs::{JobError, NewJob, Scope, Settings, add, find, list, remove, set_enabled};
+pub use jobs::{JobError, Listed, NewJob, Scope, Settings, Unreadable, add, find, list, remove, set_enabled};
 pub use rules::{CronHandle, Rules, Words};
 pub use schedule::{Language, Schedule, ScheduleError, Slots, time_zone};
 pub use service::{CronService, note_stop};

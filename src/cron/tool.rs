@@ -185,7 +185,7 @@ fn prepare(
             let none = || "No scheduled jobs.".to_owned();
             Ok((if jobs.is_empty() { none() } else { lines(&jobs, terms, LISTED) }, None))
         }
-        Action::Add => add(connection, args, caller, terms, now),
+        Action::Add => add(connection, args, &caller, terms, now),
         Action::Remove => match job(args.job_id.as_deref()) {
             Ok(job) => Ok((format!("Removed job {} ({})", job.row.id, job.row.name), Some(Change::Remove(job.row.id)))),
             // One that cannot be read can be removed all the same.
@@ -235,7 +235,7 @@ fn find(connection: &Connection, scope: &Scope, id: &str) -> Result<Job, JobErro
 fn add(
     connection: &Connection,
     args: Args,
-    caller: Caller,
+    caller: &Caller,
     terms: &Terms,
     now: Timestamp,
 ) -> Result<(String, Option<Change>), JobError> {

@@ -4,9 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::terms::clock;
-use super::{Job, Language, Schedule, Terms};
-use crate::store::StoreError;
-use crate::store::jobs::JobRow;
+use super::{Job, Language, Listed, Schedule, Terms, Unreadable};
 
 /// Of a reason, in characters.
 const MAX_REASON: usize = 120;
@@ -34,7 +32,7 @@ impl Job {
 }
 
 /// One short line for each job: id, name, when, next. Those that cannot be read stand there with the reason.
-pub fn lines(jobs: &[Result<Job, (JobRow, StoreError)>], terms: &Terms, limit: usize) -> String {
+pub fn lines(jobs: &[Listed], terms: &Terms, limit: usize) -> String {
     let mut lines: Vec<String> = jobs.iter().take(limit).map(|job| line(job, terms)).collect();
     match (jobs.len().saturating_sub(limit), terms.language) {
         (0, _) => {}
@@ -44,11 +42,12 @@ pub fn lines(jobs: &[Result<Job, (JobRow, StoreError)>], terms: &Terms, limit: u
     lines.join("\n")
 }
 
-fn line(job: &Result<Job, (JobRow, StoreError)>, terms: &Terms) -> String {
+fn line(job: &Listed, terms: &Terms) -> String {
     let is_zh = terms.language == Language::Zh;
     let job = match job {
         Ok(job) => job,
-        Err((row, error)) => {
+        Err(unreadable) => {
+            let Unreadable { row, error } = &**unreadable;
             let (id, name, error) = (&row.id, &row.name, short(&error.to_string()));
             return if is_zh {
                 format!("- {id} {name}：无法读取（{error}）")

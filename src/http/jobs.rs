@@ -5,12 +5,11 @@ use serde_json::{Value, json};
 
 use super::views::time;
 use crate::control::{JobChange, JobQuery};
-use crate::cron::{self, AskedJob, Fired, Job, JobError, Place, Schedule, Scope, Task, Terms};
+use crate::cron::{self, AskedJob, Fired, Job, JobError, Place, Schedule, Scope, Task, Terms, Unreadable};
 use crate::llm::costs_in_words;
+use crate::store::Connection;
 use crate::store::job_runs::{self, RunRow};
-use crate::store::jobs::JobRow;
 use crate::store::usage::Costs;
-use crate::store::{Connection, StoreError};
 
 /// The most runs a history shows.
 pub(super) const HISTORY_LIMIT: u32 = 1_000;
@@ -26,7 +25,7 @@ pub fn look(connection: &Connection, query: &JobQuery, terms: &Terms) -> Result<
     match query {
         JobQuery::List => {
             let jobs = cron::list(connection, &Scope::All)?;
-            Ok(jobs.iter().map(|job| job.as_ref().map_or_else(unreadable, |job| view(job, terms))).collect())
+            Ok(jobs.iter().map(|job| job.as_ref().map_or_else(|row| unreadable(row), |job| view(job, terms))).collect())
         }
         JobQuery::Show(job) => show(connection, job, terms),
         JobQuery::History { job, limit } => {
@@ -132,7 +131,7 @@ fn view(Job { row, body }: &Job, terms: &Terms) -> Value {
     })
 }
 
-fn unreadable((row, error): &(JobRow, StoreError)) -> Value {
+fn unreadable(Unreadable { row, error }: &Unreadable) -> Value {
     json!({
         "id": row.id,
         "name": row.name,

@@ -9,7 +9,6 @@ use daoyou_channels::Channel;
 use serde_json::{Value, json};
 
 use crate::agent::prepare_workspace;
-use crate::bus::LateBus;
 use crate::bus::{ChannelHealth, MessageBus};
 use crate::config::{Config, Faults, Loaded};
 use crate::control::{Inspect, InspectError, Question};
