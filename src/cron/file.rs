@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::terms::zone_name;
 use super::{
     Deliver, Job, JobBody, JobError, Maker, Misfire, NewJob, Place, Schedule, ScheduleError, Scope, Target, Task,
-    Terms, add, list, set_enabled,
+    Terms, Unreadable, add, list, set_enabled,
 };
 use crate::store::job_runs::{self, LastRun};
 use crate::store::{Connection, StoreError, jobs};
@@ -150,8 +150,7 @@ pub fn export(connection: &Connection) -> Result<Value, StoreError> {
             Ok(job) => jobs.push(written(&job, job_runs::last_of(connection, &job.row.id)?.as_ref())),
             Err(unreadable) => {
                 let Unreadable { row, error } = *unreadable;
-                unreadable
-                    .push(json!({ "id": row.id, "name": row.name, "error": error.to_string(), "body": row.body }));
+                left_out.push(json!({ "id": row.id, "name": row.name, "error": error.to_string(), "body": row.body }));
             }
         }
     }
