@@ -150,7 +150,7 @@ struct Caller {
 
 async fn carry_out(desk: &Arc<Desk>, args: Args, context: &ToolContext) -> Result<ToolOutcome, JobError> {
     let (now, terms, caller) = (Timestamp::now(), desk.terms.get(), Caller::of(context));
-    let looked = desk.store.read(move |connection| match prepare(connection, args, caller, &terms, now) {
+    let looked = desk.store.read(move |connection| match prepare(connection, args, &caller, &terms, now) {
         Err(JobError::Store(error)) => Err(error),
         other => Ok(other),
     });
@@ -174,7 +174,7 @@ enum Change {
 fn prepare(
     connection: &Connection,
     args: Args,
-    caller: Caller,
+    caller: &Caller,
     terms: &Terms,
     now: Timestamp,
 ) -> Result<(String, Option<Change>), JobError> {
@@ -185,7 +185,7 @@ fn prepare(
             let none = || "No scheduled jobs.".to_owned();
             Ok((if jobs.is_empty() { none() } else { lines(&jobs, terms, LISTED) }, None))
         }
-        Action::Add => add(connection, args, &caller, terms, now),
+        Action::Add => add(connection, args, caller, terms, now),
         Action::Remove => match job(args.job_id.as_deref()) {
             Ok(job) => Ok((format!("Removed job {} ({})", job.row.id, job.row.name), Some(Change::Remove(job.row.id)))),
             // One that cannot be read can be removed all the same.
