@@ -45,11 +45,7 @@ impl Gateway {
         self.serve_control().await?;
         let server: Option<JoinHandle<()>> =
             self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
-        let upkeep =
-            Upkeep { bus: self.bus.clone(), config: self.equipment.store.clone(), note_ages: self.manager.note_ages() };
-        let heartbeat = is_daemon.then(|| Heartbeat::new(self.bus.clone(), &self.workspace)).transpose()?;
-        let periodic = Periodic::new(upkeep, heartbeat, self.equipment.clone());
-        tokio::spawn(periodic.run(self.context.shutdown.clone()));
+        tokio::spawn(self.periodic(is_daemon)?.run(self.context.shutdown.clone()));
         let stop_turns = CancellationToken::new();
         let parts = Parts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
         let mut agent = tokio::spawn(self.agent.run(stop_turns.clone()));
@@ -129,6 +125,14 @@ impl Gateway {
         self.agent.recover().await?;
         self.manager.recover().await?;
         Ok(self.bus.notify_losses().await?)
+    }
+
+    /// What is done from time to time; HEARTBEAT.md is looked after by a gateway that stays.
+    fn periodic(&self, stays: bool) -> anyhow::Result<Periodic> {
+        let upkeep =
+            Upkeep { bus: self.bus.clone(), config: self.equipment.store.clone(), note_ages: self.manager.note_ages() };
+        let heartbeat = stays.then(|| Heartbeat::new(self.bus.clone(), &self.workspace)).transpose()?;
+        Ok(Periodic::new(upkeep, heartbeat, self.equipment.clone()))
     }
 
     async fn serve_control(&self) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! When a job is due: pure, no clock and no store. `at`, `every` and `cron`, in IANA time zones, around changes of the clock
 //! as Vixie cron does it.
 
+#[expect(clippy::module_inception, reason = "a folder's main file bears its name")]
 mod schedule;
 
 mod fields;
