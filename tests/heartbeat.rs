@@ -87,7 +87,7 @@ async fn only_what_is_new_is_asked_and_only_what_is_worth_it_is_told() {
     world.gateway.ask("in", "me", "what was that?").await;
     let asked = world.model.requests_about("what was that?");
     assert!(asked[0].to_string().contains("The disk is full."), "{asked:?}");
-    let status = world.gateway.json(&["status", "--json"]).await;
+    let status = world.gateway.json(&["status"]).await;
     assert_eq!(status["heartbeat"]["enabled"], Value::Bool(true));
     assert!(status["heartbeat"]["next"].is_string() && status["heartbeat"]["tokens_today"].as_u64().unwrap() > 0);
     world.gateway.stop().await;

@@ -1,8 +1,7 @@
 //! When a job is due: pure, no clock and no store. `at`, `every` and `cron`, in IANA time zones, around changes of the clock
 //! as Vixie cron does it.
 
-#[expect(clippy::module_inception, reason = "a folder's main file bears its name")]
-mod schedule;
+mod kinds;
 
 mod fields;
 mod pattern;
@@ -20,7 +19,7 @@ mod golden_tests;
 mod oracle_tests;
 
 pub use describe::Language;
-pub use schedule::{Schedule, ScheduleError, Slots};
+pub use kinds::{Schedule, ScheduleError, Slots};
 pub(super) use words::instant;
 pub(super) use zone::moment;
 pub use zone::time_zone;

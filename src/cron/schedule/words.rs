@@ -7,7 +7,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-use super::schedule::LONGEST;
+use super::kinds::LONGEST;
 use super::{ScheduleError, zone};
 use crate::llm::{Day, When, read_when};
 
