@@ -426,13 +426,13 @@ mod tests {
 
     /// A store with two finished messages of one session; the first ran a tool.
     const SOUND: &str = "
-        CREATE TABLE inbox (seq INTEGER PRIMARY KEY, id, channel, external_id, session, chat_id, content, turn, state);
+        CREATE TABLE inbox (seq INTEGER PRIMARY KEY, id, channel, external_id, session, chat_id, content, metadata, turn, state);
         CREATE TABLE turn_steps (turn, seq, kind, v, body, hash, at);
         CREATE TABLE messages (session, epoch, seq, role, body, turn, at);
         CREATE TABLE outbox (seq INTEGER PRIMARY KEY, id, turn, slot, attempt, channel, chat_id, body, state, tries);
         CREATE TABLE job_runs (turn, sends);
-        INSERT INTO inbox VALUES (1, 'a', 'webhook:in', 'x', 's', 'c', 'hi', 'a', 'done'),
-            (2, 'b', 'webhook:in', 'y', 's', 'c', 'ho', 'b', 'done');
+        INSERT INTO inbox VALUES (1, 'a', 'webhook:in', 'x', 's', 'c', 'hi', '{}', 'a', 'done'),
+            (2, 'b', 'webhook:in', 'y', 's', 'c', 'ho', '{}', 'b', 'done');
         INSERT INTO messages VALUES ('s', 0, 1, 'user', '{}', 'a', 0), ('s', 0, 2, 'assistant', '{}', 'a', 0),
             ('s', 0, 3, 'user', '{}', 'b', 0), ('s', 0, 4, 'assistant', '{}', 'b', 0);
         INSERT INTO outbox VALUES (1, 'oa', 'a', 'reply', 0, 'webhook:in', 'c', '{}', 'sent', 1),
