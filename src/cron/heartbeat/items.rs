@@ -138,14 +138,10 @@ fn read_head(head: &str, zone: &TimeZone) -> Option<Schedule> {
     if let Some(time) = head.strip_prefix("at ") {
         return instant(time, zone).map(|at| Schedule::At { at });
     }
-    for (words, each) in [("weekdays", "every day"), ("工作日", "每天")] {
-        if let Some(time) = head.strip_prefix(words)
-            && let Some(When::Weekly { weekday: None, clock }) = read_when(&format!("{each}{time}"))
-        {
-            return Schedule::cron(&format!("{} {} * * 1-5", clock.minute(), clock.hour()), tz).ok();
-        }
-    }
-    match read_when(&head)? {
+    let each = [("weekdays", "every weekday"), ("工作日", "每个工作日")];
+    let whole = each.into_iter().find_map(|(word, each)| Some(format!("{each}{}", head.strip_prefix(word)?)));
+    match read_when(whole.as_deref().unwrap_or(&head))? {
+        When::Working { clock } => Schedule::cron(&format!("{} {} * * 1-5", clock.minute(), clock.hour()), tz).ok(),
         When::Every(seconds) => {
             let every = daoyou_channels::settings::Span::from_secs(seconds);
             Schedule::every(every, jiff::Timestamp::UNIX_EPOCH).ok()

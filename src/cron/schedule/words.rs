@@ -32,7 +32,7 @@ pub(super) fn read(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Times
                 .at(clock, now.to_zoned(zone.clone()).datetime())
                 .and_then(|clock| zone::moment(clock, zone))
                 .ok_or_else(|| unreadable(text, &shown(now)))?,
-            Some(When::Every(_) | When::Weekly { .. }) => {
+            Some(When::Every(_) | When::Weekly { .. } | When::Working { .. }) => {
                 let why =
                     format!("{text:?} says how often, not when; for a schedule that repeats use `every` or `cron`");
                 return Err(ScheduleError(why));

@@ -28,6 +28,10 @@ pub enum When {
         weekday: Option<Weekday>,
         clock: Time,
     },
+    /// From Monday to Friday.
+    Working {
+        clock: Time,
+    },
 }
 
 /// The day that was said with a clock time.
@@ -85,6 +89,7 @@ impl When {
                 let day = weekday.map_or_else(|| "*".to_owned(), |day| day.to_sunday_zero_offset().to_string());
                 Some(Due::Cron(format!("{} {} * * {day}", clock.minute(), clock.hour())))
             }
+            Self::Working { clock } => Some(Due::Cron(format!("{} {} * * 1-5", clock.minute(), clock.hour()))),
             Self::At { day, clock } => at(day, clock, now?.at),
         }
     }

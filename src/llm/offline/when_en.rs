@@ -108,6 +108,12 @@ fn every(words: &[&str]) -> Option<When> {
     match words {
         ["day", rest @ ..] => daily(None, rest),
         ["morning", rest @ ..] => daily(None, rest),
+        ["weekday" | "workday", rest @ ..] | ["working" | "work" | "week", "day", rest @ ..] => {
+            match daily(None, rest)? {
+                When::Weekly { clock, .. } => Some(When::Working { clock }),
+                _ => None,
+            }
+        }
         ["evening" | "night"] => Some(When::Weekly { weekday: None, clock: Time::constant(20, 0, 0, 0) }),
         [day, rest @ ..] if weekday(day).is_some() => daily(weekday(day), rest),
         [word] if unit(word).is_some() => Some(When::Every(unit(word)?)),
@@ -265,6 +271,8 @@ mod tests {
             ("every minute", Some(When::Every(60))),
             ("every day at 9:30", weekly(None, 9, 30)),
             ("every monday at 8", weekly(Some(Weekday::Monday), 8, 0)),
+            ("every weekday at 8:15", Some(When::Working { clock: time(8, 15, 0, 0) })),
+            ("every working day", Some(When::Working { clock: time(9, 0, 0, 0) })),
             ("daily", weekly(None, 9, 0)),
             ("3", None),
             ("at 25:00", None),

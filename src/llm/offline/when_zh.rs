@@ -166,6 +166,9 @@ impl Reader<'_> {
             {
                 return Some(When::Weekly { weekday: Some(weekday), clock: reader.clock().unwrap_or_else(morning) });
             }
+            if reader.take(&["个工作日", "工作日"]) {
+                return Some(When::Working { clock: reader.clock().unwrap_or_else(morning) });
+            }
             if reader.take(&["天", "日"]) {
                 return Some(When::Weekly { weekday: None, clock: reader.clock().unwrap_or_else(morning) });
             }
@@ -289,6 +292,7 @@ mod tests {
             ("2026-12-24 18:00", at(Day::On(date(2026, 12, 24)), 18, 0)),
             ("每天9点", weekly(None, 9, 0)),
             ("每周一早上8点", weekly(Some(Weekday::Monday), 8, 0)),
+            ("每个工作日8点", Some(When::Working { clock: time(8, 0, 0, 0) })),
             ("每晚十点", weekly(None, 22, 0)),
             ("每隔2小时", Some(When::Every(7_200))),
             ("每小时", Some(When::Every(3_600))),
