@@ -42,28 +42,12 @@ pub(super) fn whole_seconds(elapsed: Duration) -> String {
     if elapsed.as_secs() == 0 { String::new() } else { span(Duration::from_secs(elapsed.as_secs())).replace(".0", "") }
 }
 
-/// `1234567` as `1,234,567`.
-pub(super) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped_and_short_times_left_out() {
-        for (number, words) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(thousands(number), words);
-        }
+    fn short_times_are_left_out() {
         for (ms, words) in [(900, ""), (1_900, "1s"), (61_000, "1m01s")] {
             assert_eq!(whole_seconds(Duration::from_millis(ms)), words);
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use unicode_width::UnicodeWidthStr;
 
-use super::brief::{fold, thousands, whole_seconds};
+use super::brief::{fold, whole_seconds};
 use super::calls::{Calls, line};
 use super::clean::{Cleaner, clean, clean_line};
 use super::console::Style;
@@ -17,6 +17,7 @@ use super::spinner::{frame, span};
 use super::words::{Language, Words, fill};
 use crate::event::TurnEvent;
 use crate::message::{Attachment, OutboundMessage, SessionKey};
+use crate::numbers::thousands;
 use crate::settings::ByteSize;
 
 // What is shown, not what is kept.

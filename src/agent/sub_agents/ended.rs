@@ -1,5 +1,6 @@
 //! The end of a sub-agent: who asked for it is told, in the commit of that end.
 
+use daoyou_channels::numbers::thousands;
 use daoyou_channels::settings::Span;
 use daoyou_channels::{InboundMessage, SessionKey, Trust, TurnSettings};
 use jiff::Timestamp;
@@ -68,7 +69,7 @@ fn head(
 ) -> Result<String, StoreError> {
     let used = usage::spent(connection, Scope::Turn(end.turn))?.tokens;
     let took = Span::from_secs(since(end.row).as_secs().max(1)).to_string();
-    let tokens = fill(phrases.tokens, &[&grouped(used.input + used.output)]);
+    let tokens = fill(phrases.tokens, &[&thousands(used.input + used.output)]);
     let label = errand.label.as_str();
     Ok(match end.error {
         None => fill(phrases.sub_agent_finished, &[label, &took, &tokens]),
@@ -94,29 +95,4 @@ fn report(errand: &SubAgentErrand, row: &InboxRow, content: String) -> InboundDr
         received_at: Timestamp::now(),
         session: Some(errand.session.clone()),
     })
-}
-
-/// `12,345`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        for (number, expected) in [(0, "0"), (999, "999"), (3_400, "3,400"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(number), expected);
-        }
-    }
 }
