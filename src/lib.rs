@@ -18,6 +18,7 @@ pub mod http;
 pub mod agent;
 
 pub mod cron;
+pub mod memory;
 
 pub mod llm;
 pub mod tools;

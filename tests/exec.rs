@@ -61,6 +61,7 @@ fn context(cancel: &CancellationToken) -> ToolContext {
         call_id: "call-1".to_owned(),
         channel: "cli".to_owned(),
         chat_id: "direct".to_owned(),
+        sender: String::new(),
         trust: Trust::Owner,
         metadata: "{}".into(),
         cancel: cancel.clone(),

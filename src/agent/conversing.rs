@@ -245,6 +245,7 @@ impl LaneRunner {
                 call_id: String::new(),
                 channel: last.channel.clone(),
                 chat_id: last.chat_id.clone(),
+                sender: last.sender.clone(),
                 trust: context::least_trust(&started.rows),
                 metadata: last.metadata.as_str().into(),
                 cancel: started.cancel.child_token(),

@@ -15,6 +15,7 @@ use crate::cron::{CronConfig, HeartbeatConfig};
 use crate::http::TlsConfig;
 use crate::llm::ProviderConfig;
 use crate::logging::LogConfig;
+use crate::memory::MemoryConfig;
 use crate::store::StoreConfig;
 use crate::tools::ToolsConfig;
 
@@ -28,7 +29,10 @@ pub struct Config {
     pub store: StoreConfig,
     pub channels: ChannelsConfig,
     pub owner: OwnerConfig,
+    /// Senders who are one and the same, by a name of yours: each `CHANNEL:SENDER`.
+    pub identities: BTreeMap<String, Vec<String>>,
     pub tools: ToolsConfig,
+    pub memory: MemoryConfig,
     pub cron: CronConfig,
     pub heartbeat: HeartbeatConfig,
     pub log: LogConfig,

@@ -64,6 +64,7 @@ fn context(trust: Trust, chat: &str) -> ToolContext {
         call_id: String::new(),
         channel: "webhook:in".to_owned(),
         chat_id: chat.to_owned(),
+        sender: String::new(),
         trust,
         metadata: r#"{"thread":"t","turn":{"model":"a/b"},"model":"c/d"}"#.into(),
         cancel: CancellationToken::new(),

@@ -14,7 +14,8 @@ use super::announcer::Announcer;
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, open_tls};
 use super::equip::{
-    Equipment, Partners, build_tools, bus_settings, job_rules, job_terms, lane_runner, secrets, slash_commands,
+    Equipment, Partners, build_tools, bus_settings, job_rules, job_terms, lane_runner, memory_terms, secrets,
+    slash_commands, timezone,
 };
 use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
@@ -27,6 +28,7 @@ use crate::home::{Home, HomeLock};
 use crate::http::{self, GatewayDirectory, Hub, Listening, Server, TokenGate};
 use crate::live::Live;
 use crate::llm::Models;
+use crate::memory;
 use crate::metrics::Metrics;
 use crate::store::{Commit, Committed, Store, StoreError};
 use crate::tools::Processes;
@@ -255,7 +257,14 @@ async fn build_agent(
         .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
     let processes = Arc::new(processes);
     let late = LateBus::default();
-    let partners = Partners { jobs: Some(desk.clone()), processes: Some(processes.clone()), bus: late.clone() };
+    let memory = memory::Desk::new(store.clone(), memory_terms(config, timezone(config)?, workspace.to_owned()));
+    let memory = Arc::new(memory);
+    let partners = Partners {
+        jobs: Some(desk.clone()),
+        processes: Some(processes.clone()),
+        memory: Some(memory.clone()),
+        bus: late.clone(),
+    };
     let tools = build_tools(config, workspace, home, &partners)?;
     let current = Arc::new(slash_commands(config, desk.clone(), models, tools, workspace, Instant::now())?);
     let slash = Arc::new(Live::new(current.clone()));
@@ -274,7 +283,7 @@ async fn build_agent(
         // Whoever sits there is told at once, rather than let wait for somebody who will be gone.
         runner.room = Arc::new(WaitingRoom::closed());
     }
-    let equipment = Equipment::new(config, runner, slash, desk, processes.clone());
+    let equipment = Equipment::new(config, runner, slash, desk, processes.clone(), memory);
     processes.announce_by(Arc::new(Announcer::new(equipment.runner.clone())));
     let agent = AgentLoop::new(equipment.runner.clone(), alone, waited);
     Ok((agent, equipment))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
+use daoyou_channels::cli::Language;
 use daoyou_channels::settings::Secret;
 use jiff::tz::TimeZone;
 
@@ -20,6 +21,7 @@ use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
 use crate::llm::{Models, SERVICES};
+use crate::memory;
 use crate::store::StoreConfig;
 use crate::tools::{self, Beside, Executor, Processes, Tool};
 
@@ -39,6 +41,8 @@ pub struct Equipment {
     pub jobs: Arc<cron::Desk>,
     /// What runs in the background, whatever is replaced.
     pub processes: Arc<Processes>,
+    /// Where things are remembered.
+    pub memory: Arc<memory::Desk>,
 }
 
 /// What tools work with beside the workspace.
@@ -48,6 +52,8 @@ pub struct Partners {
     pub jobs: Option<Arc<cron::Desk>>,
     /// What runs in the background; without it nothing does.
     pub processes: Option<Arc<Processes>>,
+    /// Where things are remembered; absent where tools are only shown.
+    pub memory: Option<Arc<memory::Desk>>,
     pub bus: LateBus,
 }
 
@@ -58,6 +64,7 @@ impl Equipment {
         slash: Arc<Live<SlashCommands>>,
         jobs: Arc<cron::Desk>,
         processes: Arc<Processes>,
+        memory: Arc<memory::Desk>,
     ) -> Self {
         Self {
             rules: Arc::new(Live::new(runner.errands.jobs.clone())),
@@ -69,17 +76,25 @@ impl Equipment {
             config: Arc::new(Live::new(config.clone())),
             jobs,
             processes,
+            memory,
         }
     }
 
     /// What new tools are to work with.
     pub fn partners(&self) -> Partners {
         let bus = LateBus::of(&self.runner.get().bus);
-        Partners { jobs: Some(self.jobs.clone()), processes: Some(self.processes.clone()), bus }
+        Partners {
+            jobs: Some(self.jobs.clone()),
+            processes: Some(self.processes.clone()),
+            memory: Some(self.memory.clone()),
+            bus,
+        }
     }
 
     /// Puts `runner`, and what belongs to it, in the place of the one that runs turns now.
     pub fn replace(&self, config: &Config, runner: LaneRunner) {
+        let workspace = self.memory.terms.get().workspace.clone();
+        self.memory.terms.set(memory_terms(config, runner.timezone.clone(), workspace));
         self.jobs.terms.set(job_terms(config, runner.errands.jobs.clone()));
         runner.bus.reconfigure(bus_settings(config));
         self.models.set(runner.models.clone());
@@ -90,6 +105,7 @@ impl Equipment {
         self.rules.set(runner.errands.jobs.clone());
         self.runner.set(runner);
         self.jobs.wake();
+        self.memory.changed();
     }
 }
 
@@ -242,6 +258,19 @@ pub(super) fn job_terms(config: &Config, rules: Arc<Rules>) -> cron::Terms {
             Locale::En => cron::Language::En,
             Locale::Zh => cron::Language::Zh,
         },
+    }
+}
+
+pub(super) fn memory_terms(config: &Config, zone: TimeZone, workspace: PathBuf) -> memory::Terms {
+    memory::Terms {
+        config: config.memory.clone(),
+        identities: memory::Identities::new(&config.identities),
+        language: match config.agent.locale {
+            Locale::En => Language::En,
+            Locale::Zh => Language::Zh,
+        },
+        zone,
+        workspace,
     }
 }
 

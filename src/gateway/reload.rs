@@ -29,10 +29,12 @@ pub struct Daemon {
 
 /// The settings that hold for all that begins after a reload: keys, or tables with a point at the end. All others need a
 /// restart.
-const LIVE: [&str; 12] = [
+const LIVE: [&str; 14] = [
     "agent.",
     "providers.",
     "owner.",
+    "identities.",
+    "memory.",
     "tools.",
     "store.",
     "cron.",

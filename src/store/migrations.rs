@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -14,6 +14,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0005_jobs.sql"),
     include_str!("migrations/0006_spawns.sql"),
     include_str!("migrations/0007_processes.sql"),
+    include_str!("migrations/0008_memory.sql"),
 ];
 
 /// A table that every version of this program has.

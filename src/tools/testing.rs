@@ -16,6 +16,7 @@ pub(crate) fn context() -> ToolContext {
         call_id: "call-1".to_owned(),
         channel: "cli".to_owned(),
         chat_id: "direct".to_owned(),
+        sender: String::new(),
         trust: Trust::Owner,
         metadata: "{}".into(),
         cancel: CancellationToken::new(),

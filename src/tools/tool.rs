@@ -157,6 +157,8 @@ pub struct ToolContext {
     /// The channel and chat of the message that the turn answers.
     pub channel: String,
     pub chat_id: String,
+    /// Who wrote it.
+    pub sender: String,
     pub trust: Trust,
     /// The metadata of that message, as JSON: what its channel needs to answer it.
     pub metadata: Arc<str>,

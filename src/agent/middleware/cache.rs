@@ -202,6 +202,7 @@ mod tests {
             call_id: "1".to_owned(),
             channel: String::new(),
             chat_id: String::new(),
+            sender: String::new(),
             trust: Trust::Owner,
             metadata: "{}".into(),
             cancel: CancellationToken::new(),

@@ -79,6 +79,7 @@ impl Inspector {
             call_id: call.id.clone(),
             channel: "cli".to_owned(),
             chat_id: "doctor".to_owned(),
+            sender: String::new(),
             trust: Trust::Owner,
             metadata: "{}".into(),
             cancel: CancellationToken::new(),
