@@ -207,8 +207,8 @@ static EN: Phrases = Phrases {
     sub_agent_finished: "[sub-agent {} finished in {}, {}]",
     sub_agent_failed: "[sub-agent {} failed after {}, {}: {}]",
     sub_agent_stopped: "[sub-agent {} was stopped after {}, {}]",
-    stopped_with: "Stopping, and {} sub-agents with it.",
-    stopped_sub_agents: "Nothing else is running here; stopping {} sub-agents.",
+    stopped_with: "Stopping, and its sub-agents with it: {}.",
+    stopped_sub_agents: "Nothing else is running here; stopping sub-agents: {}.",
     sub_agents_at_work: "\nSub-agents at work here: {} ({})",
     heartbeat_silent: "The heartbeat has used its {} tokens of today. I look after HEARTBEAT.md again tomorrow.",
 };

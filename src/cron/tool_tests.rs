@@ -114,6 +114,10 @@ async fn what_cannot_be_done_is_told() {
             json!({"action": "add", "message": "x", "every": "1h", "channel": "emial", "chat_id": "y"}),
             "there are cli, webhook:in",
         ),
+        (
+            json!({"action": "add", "message": "x", "every": "1h", "model": "b/gpt"}),
+            "there is no provider \"b\"; there are a, offline",
+        ),
         (json!({"action": "remove"}), "job_id is missing"),
         (json!({"action": "remove", "job_id": "x"}), "Job x not found; there are none"),
         (json!({"action": "add", "message": "x", "every_seconds": 60}), "Created job 'x'"),

@@ -1,5 +1,6 @@
 //! What turns work with, made from the configuration: at the start, and anew at each reload.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +21,7 @@ use crate::cron::{self, CronTool, Rules, Words};
 use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
-use crate::llm::{Models, SERVICES};
+use crate::llm::{Models, OFFLINE, SERVICES};
 use crate::memory;
 use crate::store::StoreConfig;
 use crate::tools::{self, Beside, Executor, Processes, Tool};
@@ -254,11 +255,18 @@ pub(super) fn job_terms(config: &Config, rules: Arc<Rules>) -> cron::Terms {
         settings: cron::Settings::from(&config.cron),
         rules,
         channels: channels.filter(|channel| runs(config, channel)).collect(),
+        providers: providers(config),
         language: match config.agent.locale {
             Locale::En => cron::Language::En,
             Locale::Zh => cron::Language::Zh,
         },
     }
+}
+
+/// The providers that models can be of: those that are set up, and those that only need a key in the environment.
+fn providers(config: &Config) -> BTreeSet<String> {
+    let services = SERVICES.iter().map(|service| service.name.to_owned());
+    config.providers.keys().cloned().chain(services).chain([OFFLINE.to_owned()]).collect()
 }
 
 pub(super) fn memory_terms(config: &Config, zone: TimeZone, workspace: PathBuf) -> memory::Terms {
