@@ -247,6 +247,7 @@ impl LaneRunner {
                 chat_id: last.chat_id.clone(),
                 sender: last.sender.clone(),
                 trust: context::least_trust(&started.rows),
+                files: attached::paths(&started.rows),
                 metadata: last.metadata.as_str().into(),
                 cancel: started.cancel.child_token(),
             },

@@ -65,6 +65,7 @@ fn context(trust: Trust, chat: &str) -> ToolContext {
         channel: "webhook:in".to_owned(),
         chat_id: chat.to_owned(),
         sender: String::new(),
+        files: Arc::default(),
         trust,
         metadata: r#"{"thread":"t","turn":{"model":"a/b"},"model":"c/d"}"#.into(),
         cancel: CancellationToken::new(),
