@@ -26,6 +26,7 @@ use super::middleware::{Context, Middleware, TurnRequest};
 use super::orchestrators::Orchestrators;
 use super::phrases::Phrases;
 use super::progress::Progress;
+use super::sessions::Resets;
 use super::slash::{Answered, SessionChange, Slash, SlashCommands};
 use super::turn::Answer;
 use super::waiting::WaitingRoom;
@@ -53,6 +54,8 @@ pub struct LaneRunner {
     pub bus: Arc<MessageBus>,
     pub config: AgentConfig,
     pub timezone: TimeZone,
+    /// When conversations begin anew by themselves.
+    pub resets: Resets,
     pub models: Arc<Models>,
     pub orchestrators: Orchestrators,
     pub tools: Arc<Executor>,
@@ -123,6 +126,7 @@ impl LaneRunner {
     async fn start(&self, session: &SessionKey, company: Company) -> Result<Option<Started>, StoreError> {
         let (key, collect) = (session.to_string(), self.config.queue == QueueMode::Collect);
         let (cancels, room) = (self.cancels.clone(), self.room.clone());
+        let (resets, zone) = (self.resets.clone(), self.timezone.clone());
         let started = self
             .bus
             .store()
@@ -130,6 +134,7 @@ impl LaneRunner {
                 let rows = take_rows(connection, &key, collect, &room)?;
                 let Some(turn) = rows.first().map(|row| row.turn) else { return Ok(None) };
                 room.call(turn);
+                begin_anew(connection, &rows, &resets, &zone)?;
                 for row in &rows {
                     inbox::start(connection, row.seq, turn)?;
                 }
@@ -308,6 +313,21 @@ fn take_rows(
     let count = if stands_alone(&first) { 1 } else { 1 + rows.iter().skip(1).take_while(|row| joins(row)).count() };
     rows.truncate(count);
     Ok(rows)
+}
+
+/// Begins a new epoch before the first turn of a message for which one is due. A command is answered in the conversation that
+/// it is about.
+fn begin_anew(
+    connection: &Connection,
+    rows: &[InboxRow],
+    resets: &Resets,
+    zone: &TimeZone,
+) -> Result<(), StoreError> {
+    let Some(first) = rows.first().filter(|row| row.state == State::Queued) else { return Ok(()) };
+    if command_of(first).is_none() && resets.apply(connection, &first.session, first.received_at, zone)? {
+        tracing::info!(session = first.session, turn = %first.turn, "a new conversation begins by itself");
+    }
+    Ok(())
 }
 
 /// Whether a message is never joined with others: what follows from its end is its own.

@@ -47,6 +47,7 @@ mod cost;
 mod history;
 mod phrases;
 mod points;
+mod sessions;
 mod skill_names;
 mod slash;
 
@@ -63,6 +64,7 @@ pub use middleware::{
 };
 pub use orchestrators::Orchestrators;
 pub use phrases::{Phrases, fill};
+pub use sessions::{Resets, SessionConfig, SessionScope};
 pub use slash::SlashCommands;
 pub use sub_agents::{SpawnConfig, SpawnTool};
 pub use waiting::WaitingRoom;

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 
 use crate::agent::{
     ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators,
-    Phrases, SlashCommands, SpawnTool, SystemPrompt,
+    Phrases, SessionScope, SlashCommands, SpawnTool, SystemPrompt,
 };
 use crate::bus::{BusSettings, Capacities, LateBus, MessageBus, Notices};
 use crate::config::{Config, Loaded};
@@ -172,6 +172,7 @@ pub(super) fn lane_runner(
         bus,
         config: config.agent.clone(),
         timezone: slash.timezone.clone(),
+        resets: config.agent.session.resets().map_err(anyhow::Error::msg).context("agent.session.daily_reset")?,
         models: slash.models.clone(),
         orchestrators: Orchestrators::new(config.agent.orchestrator),
         tools: slash.tools.clone(),
@@ -211,6 +212,7 @@ pub(super) fn bus_settings(config: &Config) -> BusSettings {
         capacities: capacities(config),
         reserve: config.store.reserve.0.0,
         drain_timeout: config.gateway.drain_timeout.0,
+        by_sender: config.agent.session.scope == SessionScope::Sender,
         owners: config.owner.identities.iter().cloned().collect(),
         notices: notices(config),
     }
