@@ -92,11 +92,12 @@ impl Resets {
 fn asked_at(last: &LastUse) -> i64 {
     let is_turn = last.said_at == last.used_at;
     let asked = last.turn.parse::<Uuid>().ok().filter(|_| is_turn).and_then(|turn| turn.get_timestamp());
-    asked.and_then(|at| {
-        let (seconds, nanos) = at.to_unix();
-        i64::try_from(seconds).ok()?.checked_mul(1_000)?.checked_add(i64::from(nanos / 1_000_000))
-    })
-    .map_or(last.used_at, |asked| asked.min(last.used_at))
+    asked
+        .and_then(|at| {
+            let (seconds, nanos) = at.to_unix();
+            i64::try_from(seconds).ok()?.checked_mul(1_000)?.checked_add(i64::from(nanos / 1_000_000))
+        })
+        .map_or(last.used_at, |asked| asked.min(last.used_at))
 }
 
 /// The last moment up to `at_ms` at which the clock of `zone` showed `time`: the first of two, the end of the gap where there
@@ -187,9 +188,15 @@ mod tests {
 
     #[test]
     fn times_of_a_day() {
-        for (text, good) in
-            [("", true), ("04:00", true), ("23:59", true), ("24:00", false), ("4:00", false), ("04.00", false), ("x", false)]
-        {
+        for (text, good) in [
+            ("", true),
+            ("04:00", true),
+            ("23:59", true),
+            ("24:00", false),
+            ("4:00", false),
+            ("04.00", false),
+            ("x", false),
+        ] {
             assert_eq!(time_of_day(text).is_ok(), good, "{text:?}");
         }
     }

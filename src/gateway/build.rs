@@ -128,6 +128,7 @@ impl Gateway {
             cli: cli.clone(),
             directory,
             jobs: equipment.jobs.clone(),
+            memory: equipment.memory.clone(),
             inspect: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });

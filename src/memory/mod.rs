@@ -11,9 +11,15 @@ mod owner;
 mod recall;
 pub mod words;
 
+mod asked;
+pub mod session_file;
+mod whose;
+
+pub use asked::{AskedEntry, Line, MemoryError, Selection, since};
 pub use book::{Forgotten, Remembered, forget, list, remember};
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use desk::{Desk, Terms};
 pub use entry::{Entry, Kind, NewEntry, Origin, Source};
 pub use owner::{Identities, Owner};
 pub use recall::{Ask, Found, Hit, recall};
+pub use whose::{Whose, called, owner_called};

@@ -60,6 +60,11 @@ impl Identities {
         Self { names: pairs.collect() }
     }
 
+    /// Whether somebody has this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.values().any(|known| known == name)
+    }
+
     /// Whose memory a message adds to and is answered from. Nobody's, where the sender may not be who he says he is.
     pub fn owner_of(&self, channel: &str, sender: &str, trust: Trust) -> Option<Owner> {
         match trust {
