@@ -113,7 +113,13 @@ async fn add(asked: Value, output: Output, prepared: &Prepared) -> anyhow::Resul
 async fn import(file: &Path, output: Output, prepared: &Prepared) -> anyhow::Result<Exit> {
     let text = read_text(file, FILE_LIMIT, "an export of memories")?;
     let taken = change(MemoryChange::Import(text), prepared).await?;
-    print(&taken, output, |out| writeln!(out, "{} imported, {} known already", taken["imported"], taken["known"]))
+    print(&taken, output, |out| {
+        writeln!(out, "{} imported, {} known already", taken["imported"], taken["known"])?;
+        match taken["summaries"].as_u64().unwrap_or(0) {
+            0 => Ok(()),
+            count => writeln!(out, "{count} summaries left aside: they belong to conversations, not to a person"),
+        }
+    })
 }
 
 /// One memory, each of its fields on a line, and what it took the place of.

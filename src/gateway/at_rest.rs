@@ -89,7 +89,7 @@ pub async fn inspect(home: &Home, lock: HomeLock, loaded: &Loaded, question: Que
     Ok(answer?)
 }
 
-pub(super) async fn read<T, F>(home: &Home, look: F) -> anyhow::Result<T>
+async fn read<T, F>(home: &Home, look: F) -> anyhow::Result<T>
 where
     T: Send + 'static,
     F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,

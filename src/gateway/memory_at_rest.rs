@@ -1,16 +1,16 @@
 //! The memory of a home where no gateway runs.
 
-use jiff::Timestamp;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use super::at_rest::read;
-use super::equip::{memory_terms, timezone};
+use super::equip::{memory_terms, secrets, timezone};
 use crate::config::Loaded;
 use crate::control::{MemoryChange, MemoryQuery};
 use crate::home::{Home, HomeLock};
-use crate::http::{memories, settle_memory};
-use crate::memory::{MemoryError, Terms};
-use crate::store::{Commit, Connection, Store};
+use crate::http::memories;
+use crate::memory::{Desk, MemoryError};
+use crate::store::Store;
 
 /// Answers a query about the memory.
 ///
@@ -22,7 +22,6 @@ pub async fn look_at_memory(
     loaded: &Loaded,
     query: MemoryQuery,
 ) -> anyhow::Result<Value> {
-    let terms = terms(home, loaded)?;
     // Looking makes nothing.
     if !home.database().exists() {
         return match query {
@@ -31,10 +30,10 @@ pub async fn look_at_memory(
             _ => Ok(json!([])),
         };
     }
-    let look = move |connection: &Connection| {
-        settle_memory(memories::look(connection, &query, &terms, Timestamp::now(), None))
-    };
-    Ok(read(home, look).await??)
+    let desk = desk(home, loaded)?;
+    let found = memories::look(&desk, query).await;
+    desk.store.close().await;
+    Ok(found?)
 }
 
 /// Makes a change to the memory. The next gateway brings the files of the workspace up to it.
@@ -47,15 +46,15 @@ pub async fn change_memory(
     loaded: &Loaded,
     change: MemoryChange,
 ) -> anyhow::Result<Value> {
-    let terms = terms(home, loaded)?;
-    let store = Store::open(&home.database())?;
-    let write = move |connection: &Connection| settle_memory(memories::change(connection, &change, &terms));
-    let changed = store.write(Commit::Synced, write).await;
-    store.close().await;
-    Ok(changed??)
+    let desk = desk(home, loaded)?;
+    desk.secrets.set(secrets(loaded, home)?);
+    let changed = memories::change(&desk, change).await;
+    desk.store.close().await;
+    Ok(changed?)
 }
 
-fn terms(home: &Home, loaded: &Loaded) -> anyhow::Result<Terms> {
+fn desk(home: &Home, loaded: &Loaded) -> anyhow::Result<Arc<Desk>> {
     let config = &loaded.config;
-    Ok(memory_terms(config, timezone(config)?, home.workspace(&config.agent.workspace)))
+    let terms = memory_terms(config, timezone(config)?, home.workspace(&config.agent.workspace));
+    Ok(Arc::new(Desk::new(Store::open(&home.database())?, terms)))
 }

@@ -1,13 +1,17 @@
 //! Memories in the form that the API and the commands show them, and what the commands do with them.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::said;
 use super::views::time;
 use crate::control::{MemoryChange, MemoryQuery, Whom};
-use crate::memory::{self, Ask, AskedEntry, Entry, Found, Hit, Kind, Line, MemoryError, Remembered, Selection, Terms};
-use crate::store::{Connection, StoreError, memories, memory_lists};
+use crate::memory::{
+    self, Ask, AskedEntry, Desk, Entry, Found, Hit, Kind, Line, MemoryError, Owner, Remembered, Selection, Terms, Whose,
+};
+use crate::store::{Commit, Connection, StoreError, memories, memory_lists};
 
 /// The most that a list shows, and what it shows where nothing is said.
 pub(super) const LIST_LIMIT: u32 = 1_000;
@@ -29,56 +33,94 @@ const FAULTS: usize = 20;
 ///
 /// # Errors
 /// What is asked about is not there, or the store cannot be read.
-pub fn look(
-    connection: &Connection,
-    query: &MemoryQuery,
-    terms: &Terms,
-    now: Timestamp,
-    vector: Option<&[f32]>,
-) -> Result<Value, MemoryError> {
-    match query {
-        MemoryQuery::List { whom, limit } => {
-            let limit = limit.unwrap_or(LISTED).min(LIST_LIMIT);
-            Ok(page(connection, &selection(whom), terms, None, limit)?.iter().map(view).collect())
-        }
-        MemoryQuery::Show(id) => show(connection, *id),
-        MemoryQuery::Search { text, whom, since, limit } => {
-            let since = since.as_deref().map(|since| memory::since(since, now, &terms.zone)).transpose()?;
-            search(connection, text, &selection(whom), since, *limit, terms, vector)
-        }
-        MemoryQuery::Export(whom) => export(connection, &selection(whom), terms),
-        MemoryQuery::Stats => Ok(stats(connection)?),
-        MemoryQuery::Said { text, session, since, limit } => {
-            let since = since.as_deref().map(|since| memory::since(since, now, &terms.zone)).transpose()?;
-            said::search(connection, text, session.as_deref(), since, *limit, vector)
-        }
+pub async fn look(desk: &Desk, query: MemoryQuery) -> Result<Value, MemoryError> {
+    let (terms, now) = (desk.terms.get(), Timestamp::now());
+    let read = move |connection: &Connection| settle(looked(connection, &query, &terms, now));
+    match desk.store.read(read).await?? {
+        Looked::Answer(answer) => Ok(answer),
+        Looked::For(ask) => Ok(desk.find(ask).await?.iter().map(hit).collect()),
     }
 }
 
-/// Makes a change. Whoever keeps files, index and vectors is to be told of it.
+/// Makes a change, and tells whoever keeps files, index and vectors.
 ///
 /// # Errors
 /// There is no such memory, or what is asked for cannot be done; then nothing is written.
-pub fn change(connection: &Connection, change: &MemoryChange, terms: &Terms) -> Result<Value, MemoryError> {
+pub async fn change(desk: &Arc<Desk>, change: MemoryChange) -> Result<Value, MemoryError> {
+    let at = desk.clone();
+    let write = move |connection: &Connection| settle(changed(connection, &change, &at));
+    let answer = desk.store.write(Commit::Synced, write).await??;
+    desk.changed();
+    Ok(answer)
+}
+
+/// Only what is wrong with the store undoes the commit and fails for it; what else is wrong is found before anything is
+/// written.
+fn settle<T>(result: Result<T, MemoryError>) -> Result<Result<T, MemoryError>, StoreError> {
+    match result {
+        Err(MemoryError::Store(error)) => Err(error),
+        settled => Ok(settled),
+    }
+}
+
+/// What the store says to a query.
+enum Looked {
+    Answer(Value),
+    /// This is to be found.
+    For(Ask),
+}
+
+fn looked(connection: &Connection, query: &MemoryQuery, terms: &Terms, now: Timestamp) -> Result<Looked, MemoryError> {
+    Ok(Looked::Answer(match query {
+        MemoryQuery::List { whom, limit } => {
+            let limit = limit.unwrap_or(LISTED).min(LIST_LIMIT);
+            page(connection, &selection(whom), terms, None, limit)?.iter().map(view).collect()
+        }
+        MemoryQuery::Show(id) => show(connection, *id)?,
+        MemoryQuery::Search { text, whom, since, limit } => {
+            let selection = selection(whom);
+            let kind = selection.kind()?;
+            let mut ask = ask(text, selection.whose(&terms.identities)?.owners(connection)?, *limit)?;
+            ask.kinds = kind.map_or_else(|| Kind::ALL.to_vec(), |kind| vec![kind]);
+            ask.messages = kind.is_none();
+            ask.since = since.as_deref().map(|since| memory::since(since, now, &terms.zone)).transpose()?;
+            return Ok(Looked::For(ask));
+        }
+        MemoryQuery::Said { text, session, since, limit } => {
+            let mut ask = ask(text, Whose::Everybodys.owners(connection)?, *limit)?;
+            ask.messages = true;
+            ask.session.clone_from(session);
+            ask.since = since.as_deref().map(|since| memory::since(since, now, &terms.zone)).transpose()?;
+            return Ok(Looked::For(ask));
+        }
+        MemoryQuery::Export(whom) => export(connection, &selection(whom), terms)?,
+        MemoryQuery::Stats => stats(connection)?,
+    }))
+}
+
+fn changed(connection: &Connection, change: &MemoryChange, desk: &Desk) -> Result<Value, MemoryError> {
+    let terms = desk.terms.get();
     match change {
         MemoryChange::Add(asked) => {
             let asked: AskedEntry = serde_json::from_value(asked.clone())
                 .map_err(|error| MemoryError::Wrong(format!("this is no memory: {error}")))?;
-            let remembered = memory::remember(connection, &asked.plan(terms)?, &terms.config)?;
-            let (id, word, old) = match remembered {
-                Remembered::New(id) => (id, "new", None),
-                Remembered::Known(id) => (id, "known", None),
-                Remembered::Replaced { id, old } => (id, "replaced", Some(old)),
+            let mut new = asked.plan(&terms)?;
+            desk.strike(&mut new);
+            let remembered = memory::remember(connection, &new, &terms.config)?;
+            let (word, old) = match remembered {
+                Remembered::New(_) => ("new", None),
+                Remembered::Known(_) => ("known", None),
+                Remembered::Replaced { old, .. } => ("replaced", Some(old)),
             };
-            let mut answer = view(&entry(connection, id)?);
+            let mut answer = view(&entry(connection, remembered.id())?);
             answer["remembered"] = json!(word);
             answer["replaced"] = json!(old);
             Ok(answer)
         }
         MemoryChange::Forget(ids) => forget(connection, ids),
-        MemoryChange::Import(text) => import(connection, text, terms),
+        MemoryChange::Import(text) => import(connection, text, desk),
         MemoryChange::ImportSession { text, session, owner } => {
-            said::import(connection, text, session.as_deref(), owner.as_deref(), terms)
+            said::import(connection, text, session.as_deref(), owner.as_deref(), &terms)
         }
     }
 }
@@ -96,7 +138,7 @@ fn page(
 ) -> Result<Vec<Entry>, MemoryError> {
     let kind = selection.kind()?.map(Kind::as_str);
     let owners = match selection.whose(&terms.identities)? {
-        memory::Whose::Everybodys => None,
+        Whose::Everybodys => None,
         whose => Some(whose.owners(connection)?.iter().map(|owner| owner.as_str().to_owned()).collect::<Vec<_>>()),
     };
     let rows = memory_lists::page(connection, owners.as_deref(), kind, before, limit)?;
@@ -115,35 +157,26 @@ fn show(connection: &Connection, id: i64) -> Result<Value, MemoryError> {
     Ok(shown)
 }
 
-fn search(
-    connection: &Connection,
-    text: &str,
-    selection: &Selection,
-    since: Option<i64>,
-    limit: Option<u32>,
-    terms: &Terms,
-    vector: Option<&[f32]>,
-) -> Result<Value, MemoryError> {
+/// What is looked for; in nothing yet.
+fn ask(text: &str, owners: Vec<Owner>, limit: Option<u32>) -> Result<Ask, MemoryError> {
     if text.trim().is_empty() {
         return Err(MemoryError::Wrong("there is nothing to look for: the query is empty".to_owned()));
     }
-    let kind = selection.kind()?;
-    let ask = Ask {
-        text: text.to_owned(),
-        owners: selection.whose(&terms.identities)?.owners(connection)?,
-        kinds: kind.map_or_else(|| Kind::ALL.to_vec(), |kind| vec![kind]),
-        messages: kind.is_none(),
+    Ok(Ask {
+        text: text.trim().to_owned(),
+        owners,
+        kinds: Vec::new(),
+        messages: false,
         session: None,
-        since,
+        since: None,
         until: None,
         least: 0.0,
         limit: usize::try_from(limit.unwrap_or(HITS).clamp(1, HITS_LIMIT)).unwrap_or(1),
-    };
-    Ok(memory::recall(connection, &ask, vector)?.iter().map(hit).collect())
+    })
 }
 
 /// What was found, as a line of a list.
-pub(super) fn hit(hit: &Hit) -> Value {
+fn hit(hit: &Hit) -> Value {
     let (id, session, seq) = match &hit.found {
         Found::Memory(id) => (Some(id), None, None),
         Found::Message { session, seq } => (None, Some(session), Some(seq)),
@@ -189,34 +222,36 @@ fn line(entry: &Entry) -> Line {
     }
 }
 
-/// All lines or none.
-fn import(connection: &Connection, text: &str, terms: &Terms) -> Result<Value, MemoryError> {
-    let (mut new, mut faults) = (Vec::new(), Vec::new());
+/// All lines or none. Summaries stay with the conversations that they are of.
+fn import(connection: &Connection, text: &str, desk: &Desk) -> Result<Value, MemoryError> {
+    let terms = desk.terms.get();
+    let (mut new, mut summaries, mut faults) = (Vec::new(), 0, Vec::new());
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let read = serde_json::from_str::<Line>(line)
             .map_err(|error| MemoryError::Wrong(format!("this is no memory: {error}")))
             .and_then(|line| line.plan(&terms.identities));
         match read {
+            Ok(entry) if entry.kind == Kind::Summary => summaries += 1,
             Ok(entry) => new.push(entry),
             Err(error) => faults.push(format!("line {number}: {error}")),
         }
         if new.len() > IMPORT_LIMIT {
-            return Err(MemoryError::Wrong(format!(
-                "there are more than {IMPORT_LIMIT} memories in it; import it in parts"
-            )));
+            let many = format!("there are more than {IMPORT_LIMIT} memories in it; import it in parts");
+            return Err(MemoryError::Wrong(many));
         }
     }
     if !faults.is_empty() {
         return Err(MemoryError::Wrong(faults_in_words(&faults)));
     }
     let (mut written, mut known) = (0, 0);
-    for entry in &new {
+    for entry in &mut new {
+        desk.strike(entry);
         match memory::remember(connection, entry, &terms.config)? {
             Remembered::New(_) | Remembered::Replaced { .. } => written += 1,
             Remembered::Known(_) => known += 1,
         }
     }
-    Ok(json!({ "imported": written, "known": known }))
+    Ok(json!({ "imported": written, "known": known, "summaries": summaries }))
 }
 
 /// Faults of a file, each on its line; nothing of it was taken.

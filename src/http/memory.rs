@@ -6,15 +6,13 @@ use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use daoyou_channels::HttpError;
-use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::api::Answer;
 use super::memories;
 use super::routes::Hub;
 use crate::control::{MemoryChange, MemoryQuery, Whom};
-use crate::memory::MemoryError;
-use crate::store::{Commit, Connection, StoreError};
+use crate::store::StoreError;
 
 /// The largest export that is taken in, in bytes.
 const IMPORT_LIMIT: usize = 64 * 1024 * 1024;
@@ -119,29 +117,12 @@ fn number(id: &str) -> Result<i64, HttpError> {
 }
 
 async fn look(hub: &Hub, query: MemoryQuery) -> Answer {
-    let (terms, now) = (hub.memory.terms.get(), Timestamp::now());
-    let looked = hub.memory.store.read(move |connection| settle(memories::look(connection, &query, &terms, now, None)));
-    Ok(Json(looked.await??))
+    Ok(Json(memories::look(&hub.memory, query).await?))
 }
 
-async fn change(hub: &Arc<Hub>, change: MemoryChange) -> Answer {
-    let hub = hub.clone();
+async fn change(hub: &Hub, change: MemoryChange) -> Answer {
+    let desk = hub.memory.clone();
     // A task of its own: a caller who hangs up must not keep those who look after files and index from being told.
-    let made = tokio::spawn(async move {
-        let terms = hub.memory.terms.get();
-        let write = move |connection: &Connection| settle(memories::change(connection, &change, &terms));
-        let answer = hub.memory.store.write(Commit::Synced, write).await??;
-        hub.memory.changed();
-        Ok::<_, HttpError>(Json(answer))
-    });
-    made.await.unwrap_or_else(|error| Err(StoreError::Row(error.to_string()).into()))
-}
-
-/// Only what is wrong with the store undoes the commit and fails for it; what else is wrong was found before anything was
-/// written.
-pub fn settle<T>(result: Result<T, MemoryError>) -> Result<Result<T, MemoryError>, StoreError> {
-    match result {
-        Err(MemoryError::Store(error)) => Err(error),
-        settled => Ok(settled),
-    }
+    let made = tokio::spawn(async move { memories::change(&desk, change).await });
+    Ok(Json(made.await.unwrap_or_else(|error| Err(StoreError::Row(error.to_string()).into()))?))
 }

@@ -41,7 +41,6 @@ pub use directory::GatewayDirectory;
 pub use health::readiness;
 pub use hosts::Hosts;
 pub use limits::Limits;
-pub use memory::settle as settle_memory;
 pub use proxies::{Network, Proxies};
 pub use routes::{Hub, control, router, serve_control};
 pub use server::{Listening, Server, ServerSettings};

@@ -1,44 +1,14 @@
-//! What was said: found, shown to be read, and taken over from files.
+//! What was said: shown to be read, and taken over from files.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::memories::{faults_in_words, hit};
+use super::memories::faults_in_words;
 use super::views::time;
 use crate::llm::ChatMessage;
-use crate::memory::{self, Ask, MemoryError, Owner, Terms, Whose, session_file};
+use crate::memory::{self, MemoryError, Owner, Terms, session_file};
 use crate::store::points::PointError;
 use crate::store::{Connection, StoreError, messages, session_import};
-
-/// The most that is found.
-const HITS_LIMIT: u32 = 100;
-const HITS: u32 = 10;
-
-/// What was said, the best first: in all sessions, whosever they are, or in one.
-pub fn search(
-    connection: &Connection,
-    text: &str,
-    session: Option<&str>,
-    since: Option<i64>,
-    limit: Option<u32>,
-    vector: Option<&[f32]>,
-) -> Result<Value, MemoryError> {
-    if text.trim().is_empty() {
-        return Err(MemoryError::Wrong("there is nothing to look for: the query is empty".to_owned()));
-    }
-    let ask = Ask {
-        text: text.to_owned(),
-        owners: Whose::Everybodys.owners(connection)?,
-        kinds: Vec::new(),
-        messages: true,
-        session: session.map(str::to_owned),
-        since,
-        until: None,
-        least: 0.0,
-        limit: usize::try_from(limit.unwrap_or(HITS).clamp(1, HITS_LIMIT)).unwrap_or(1),
-    };
-    Ok(memory::recall(connection, &ask, vector)?.iter().map(hit).collect())
-}
 
 /// A session since its last `/new`, to be read: what people and the agent said, and the calls of each answer with their
 /// results; `None` when there is no such session.

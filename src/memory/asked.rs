@@ -7,13 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::whose::{Whose, owner_called};
-use super::{Identities, Kind, NewEntry, Origin, Owner, Terms};
+use super::{Identities, Kind, NewEntry, Origin, Owner, Terms, Unfit, fit};
 use crate::store::StoreError;
 use daoyou_channels::settings::Span;
-
-/// The longest text of a memory, in characters, and the longest name.
-const MAX_TEXT: usize = 8_000;
-const MAX_NAME: usize = 200;
 
 /// What is asked for cannot be done.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +21,12 @@ pub enum MemoryError {
     NotFound(i64),
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<Unfit> for MemoryError {
+    fn from(unfit: Unfit) -> Self {
+        Self::Wrong(unfit.to_string())
+    }
 }
 
 /// What is to be remembered.
@@ -95,12 +97,10 @@ impl AskedEntry {
         };
         let owner =
             self.owner.as_deref().map_or_else(|| Ok(Owner::gateway()), |owner| owner_of(owner, &terms.identities))?;
-        let (text, name) = (checked("the text", &self.text, MAX_TEXT)?, name.to_owned());
-        if name.chars().count() > MAX_NAME {
-            return Err(MemoryError::Wrong(format!("the key is longer than {MAX_NAME} characters")));
-        }
+        let (text, name) = (self.text.clone(), name.to_owned());
         let origin = Origin::Command;
-        Ok(NewEntry { owner, kind, name, text, detail: json!({}), origin, source: None, confidence: 1.0 })
+        let new = NewEntry { owner, kind, name, text, detail: json!({}), origin, source: None, confidence: 1.0 };
+        Ok(fit(&new)?)
     }
 }
 
@@ -137,25 +137,14 @@ impl Line {
         if !(0.0..=1.0).contains(&self.confidence) {
             return Err(MemoryError::Wrong(format!("the confidence is {}; allowed: 0 to 1", self.confidence)));
         }
-        let needs_name = matches!(kind, Kind::Preference | Kind::Case | Kind::Summary);
-        if needs_name && self.name.trim().is_empty() {
-            return Err(MemoryError::Wrong(format!("a {} needs a name", kind.as_str())));
-        }
         let detail = match &self.detail {
             Value::Null => json!({}),
             object @ Value::Object(_) => object.clone(),
             _ => return Err(wrong("the detail is no object")),
         };
-        Ok(NewEntry {
-            owner: owner_of(&self.owner, identities)?,
-            kind,
-            name: self.name.trim().to_owned(),
-            text: checked("the text", &self.text, MAX_TEXT)?,
-            detail,
-            origin: Origin::Imported,
-            source: None,
-            confidence: self.confidence,
-        })
+        let (name, text, confidence) = (self.name.clone(), self.text.clone(), self.confidence);
+        let owner = owner_of(&self.owner, identities)?;
+        Ok(fit(&NewEntry { owner, kind, name, text, detail, origin: Origin::Imported, source: None, confidence })?)
     }
 }
 
@@ -191,18 +180,6 @@ fn kind(word: Option<&str>) -> Result<Option<Kind>, MemoryError> {
     })
 }
 
-fn checked(what: &str, text: &str, limit: usize) -> Result<String, MemoryError> {
-    let text = text.trim();
-    if text.is_empty() {
-        return Err(MemoryError::Wrong(format!("{what} is empty")));
-    }
-    let count = text.chars().count();
-    if count > limit {
-        return Err(MemoryError::Wrong(format!("{what} has {count} characters; allowed: at most {limit}")));
-    }
-    Ok(text.to_owned())
-}
-
 fn wrong(words: &str) -> MemoryError {
     MemoryError::Wrong(words.to_owned())
 }
@@ -233,6 +210,7 @@ mod tests {
             (Some("task"), None, "x", Err("allowed: fact, preference")),
             (Some("fakt"), None, "x", Err("allowed: fact, preference, case, task, summary")),
             (None, None, " \n", Err("empty")),
+            (None, None, &"x".repeat(1_001), Err("more than the 1000")),
         ] {
             let asked = AskedEntry {
                 text: text.to_owned(),

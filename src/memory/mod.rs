@@ -4,22 +4,31 @@
 mod config;
 
 mod book;
+mod claims;
 mod desk;
 mod entry;
+mod forgetting;
 mod owner;
+mod wording;
 
 mod recall;
+mod tools;
 pub mod words;
 
 mod asked;
+mod retention;
 pub mod session_file;
 mod whose;
 
 pub use asked::{AskedEntry, Line, MemoryError, Selection, since};
-pub use book::{Forgotten, Remembered, forget, list, remember};
+pub use book::{Plan, Remembered, carry_out, list, plan, remember, remember_instead};
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use desk::{Desk, Terms};
 pub use entry::{Entry, Kind, NewEntry, Origin, Source};
+pub use forgetting::{Forgotten, drop_prompts, forget};
 pub use owner::{Identities, Owner};
 pub use recall::{Ask, Found, Hit, recall};
+pub use retention::{prune_gone_sessions, prune_sessions, sweep_snapshots};
+pub use tools::tools;
 pub use whose::{Whose, called, owner_called};
+pub use wording::{Unfit, fit};
