@@ -8,6 +8,12 @@ mod desk;
 mod entry;
 mod owner;
 
+mod segment;
+mod stem;
+mod written;
+
+mod indexing;
+mod matching;
 mod recall;
 pub mod words;
 
@@ -15,5 +21,7 @@ pub use book::{Forgotten, Remembered, forget, list, remember};
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use desk::{Desk, Terms};
 pub use entry::{Entry, Kind, NewEntry, Origin, Source};
+pub use indexing::Indexer;
 pub use owner::{Identities, Owner};
 pub use recall::{Ask, Found, Hit, recall};
+pub use written::{FORGOTTEN, RECALLED, RUNTIME_CONTEXT, said, written};
