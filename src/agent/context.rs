@@ -13,6 +13,8 @@ use super::attached;
 use super::progress::ContextStep;
 use crate::guard::{Jail, JailError};
 use crate::llm::ChatMessage;
+use crate::memory::RUNTIME_CONTEXT;
+pub use crate::memory::written;
 use crate::store::messages::{self, MessageRow, Session};
 use crate::store::turn_steps::hex;
 use crate::store::{Connection, StoreError, inbox::InboxRow};
@@ -104,14 +106,6 @@ impl SystemPrompt {
 fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
-}
-
-/// What stands between a message and what the gateway adds to it.
-const RUNTIME_CONTEXT: &str = "\n\n[Runtime Context]\n";
-
-/// The message as it was written, of [`user_text`].
-pub fn written(text: &str) -> &str {
-    text.rsplit_once(RUNTIME_CONTEXT).map_or(text, |(written, _)| written)
 }
 
 /// The message without the time at which it was written, which makes every message another one.

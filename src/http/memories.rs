@@ -282,11 +282,13 @@ fn stats(connection: &Connection) -> Result<Value, StoreError> {
         let owner = memory::called(&owner);
         json!({ "owner": owner, "kind": count.kind, "known": count.current, "replaced": count.replaced })
     });
+    let index = memory_lists::index(connection)?;
     let (text_bytes, snapshot_bytes) = memory_lists::sizes(connection)?;
     Ok(json!({
         "entries": entries.collect::<Vec<_>>(),
         "known": counts.iter().map(|count| count.current).sum::<u64>(),
         "replaced": counts.iter().map(|count| count.replaced).sum::<u64>(),
+        "index": { "messages": index.messages, "behind": index.behind, "made_anew": index.is_made_anew },
         "bytes": { "texts": text_bytes, "snapshots": snapshot_bytes },
     }))
 }

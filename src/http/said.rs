@@ -22,7 +22,9 @@ pub fn transcript(connection: &Connection, key: &str) -> Result<Option<Value>, S
         match serde_json::from_str(&row.body)? {
             ChatMessage::User { content, images } => {
                 let images: Vec<_> = images.iter().map(|image| json!(image)).collect();
-                said.push(json!({ "at": time(row.at), "role": "user", "text": written(&content), "images": images }));
+                said.push(
+                    json!({ "at": time(row.at), "role": "user", "text": memory::written(&content), "images": images }),
+                );
             }
             ChatMessage::Assistant { content, tool_calls, .. } => {
                 let calls = tool_calls.iter().map(
@@ -41,12 +43,6 @@ pub fn transcript(connection: &Connection, key: &str) -> Result<Option<Value>, S
         }
     }
     Ok(Some(json!({ "session": key, "epoch": head.epoch, "messages": said })))
-}
-
-/// A message without what the gateway added to it.
-fn written(text: &str) -> &str {
-    const ADDED: [&str; 2] = ["\n\n[Runtime Context]\n", "\n\n[Memory]\n"];
-    ADDED.into_iter().fold(text, |text, added| text.rsplit_once(added).map_or(text, |(written, _)| written))
 }
 
 /// Takes a conversation over as a new session, all of it or nothing.

@@ -11,6 +11,12 @@ mod forgetting;
 mod owner;
 mod wording;
 
+mod segment;
+mod stem;
+mod written;
+
+mod indexing;
+mod matching;
 mod recall;
 mod tools;
 pub mod words;
@@ -26,9 +32,11 @@ pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use desk::{Desk, Terms};
 pub use entry::{Entry, Kind, NewEntry, Origin, Source};
 pub use forgetting::{Forgotten, drop_prompts, forget};
+pub use indexing::Indexer;
 pub use owner::{Identities, Owner};
 pub use recall::{Ask, Found, Hit, recall};
 pub use retention::{prune_gone_sessions, prune_sessions, sweep_snapshots};
 pub use tools::tools;
 pub use whose::{Whose, called, owner_called};
 pub use wording::{Unfit, fit};
+pub use written::{FORGOTTEN, RECALLED, RUNTIME_CONTEXT, said, written};

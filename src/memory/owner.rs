@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use daoyou_channels::Trust;
+use sha2::{Digest, Sha256};
+
+use crate::store::turn_steps::hex;
 
 /// Whose a memory is, as it stands in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,6 +66,17 @@ impl Identities {
     /// Whether somebody has this name.
     pub fn has(&self, name: &str) -> bool {
         self.names.values().any(|known| known == name)
+    }
+
+    /// The same for the same identities.
+    pub fn digest(&self) -> String {
+        let mut pairs: Vec<_> = self.names.iter().collect();
+        pairs.sort();
+        let mut hash = Sha256::new();
+        for (one, name) in pairs {
+            hash.update(format!("{one:?} {name:?}\n"));
+        }
+        hex(&hash.finalize()[..8])
     }
 
     /// Whose memory a message adds to and is answered from. Nobody's, where the sender may not be who he says he is.

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::StoreError;
 use super::memories::{self, MemoryRow};
+use super::{StoreError, meta};
 
 /// How many there are of an owner and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,10 +51,11 @@ pub fn counts(connection: &Connection) -> Result<Vec<Count>, StoreError> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Everybody who has memories or conversations.
+/// Everybody who has memories or conversations; of those that are nobody's the empty one.
 pub fn owners(connection: &Connection) -> Result<Vec<String>, StoreError> {
     let mut statement = connection.prepare_cached(
-        "SELECT owner FROM memories UNION SELECT owner FROM sessions WHERE owner IS NOT NULL ORDER BY owner",
+        "SELECT owner FROM memories UNION SELECT owner FROM said_owners
+         UNION SELECT owner FROM sessions WHERE owner IS NOT NULL ORDER BY owner",
     )?;
     let rows = statement.query_map([], |row| row.get(0))?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -72,6 +73,33 @@ pub fn sizes(connection: &Connection) -> Result<(u64, u64), StoreError> {
     };
     let memories = sum("SELECT sum(octet_length(text) + octet_length(detail)) FROM memories")?;
     Ok((memories, sum("SELECT sum(octet_length(text)) FROM snapshots")?))
+}
+
+/// The index of words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexState {
+    /// Messages that can be found.
+    pub messages: u64,
+    /// Rows of the log that it has not come to.
+    pub behind: u64,
+    /// It is made anew at the moment, or the next gateway makes it.
+    pub is_made_anew: bool,
+}
+
+/// How far the index of words is.
+pub fn index(connection: &Connection) -> Result<IndexState, StoreError> {
+    let count =
+        |sql: &str| -> Result<u64, StoreError> { Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?) };
+    let left = meta::get(connection, meta::WORDS_MEMORIES)?.unwrap_or_default();
+    let made_by = meta::get(connection, meta::WORDS)?.unwrap_or_default();
+    Ok(IndexState {
+        messages: count("SELECT count(*) FROM said")?,
+        behind: count(
+            "SELECT ifnull(sum(s.next_seq - ifnull(i.seq, 0)), 0) FROM sessions s LEFT JOIN indexed i ON i.session = s.session
+             WHERE s.next_seq > ifnull(i.seq, 0)",
+        )?,
+        is_made_anew: made_by.is_empty() || !left.is_empty(),
+    })
 }
 
 /// Removes at most `limit` snapshots that no open epoch of a session holds: what an epoch was given that is over is in

@@ -52,21 +52,15 @@ pub fn prune_job_runs(connection: &Connection, before_ms: i64) -> Result<usize, 
         .execute(params![before_ms, PIECE])?)
 }
 
-/// The messages of one piece of [`prune_sessions`].
-const UNUSED: &str = "SELECT m.session, m.seq, m.turn FROM sessions s CROSS JOIN messages m ON m.session = s.session
-    WHERE s.updated_at < ?1 ORDER BY s.updated_at, s.session, m.seq LIMIT ?2";
-
 /// Messages of sessions that nobody has used since `before_ms`.
 pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
-    let delete = format!("DELETE FROM messages WHERE (session, seq) IN (SELECT session, seq FROM ({UNUSED}))");
-    Ok(connection.prepare_cached(&delete)?.execute(params![before_ms, PIECE])?)
-}
-
-/// The sessions and turns of the messages that the next [`prune_sessions`] deletes.
-pub fn turns_to_prune(connection: &Connection, before_ms: i64) -> Result<Vec<(String, String)>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!("SELECT DISTINCT session, turn FROM ({UNUSED})"))?;
-    let rows = statement.query_map(params![before_ms, PIECE], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    Ok(connection
+        .prepare_cached(
+            "DELETE FROM messages WHERE (session, seq) IN (
+                SELECT m.session, m.seq FROM sessions s JOIN messages m ON m.session = s.session
+                WHERE s.updated_at < ?1 LIMIT ?2)",
+        )?
+        .execute(params![before_ms, PIECE])?)
 }
 
 /// Notes of `kind` that `channel` has not written since `before_ms`.
