@@ -9,11 +9,13 @@ mod entry;
 mod owner;
 
 mod recall;
+mod snapshot;
 pub mod words;
 
 pub use book::{Forgotten, Remembered, forget, list, remember};
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use desk::{Desk, Terms};
 pub use entry::{Entry, Kind, NewEntry, Origin, Source};
-pub use owner::{Identities, Owner};
+pub use owner::{Identities, ON_BEHALF_OF, Owner, metadata_on_behalf, sender_of};
 pub use recall::{Ask, Found, Hit, recall};
+pub use snapshot::snapshot;
