@@ -13,6 +13,8 @@ use super::attached;
 use super::progress::ContextStep;
 use crate::guard::{Jail, JailError};
 use crate::llm::ChatMessage;
+pub use crate::memory::written;
+use crate::memory::{RECALLED, RUNTIME_CONTEXT};
 use crate::store::messages::{self, MessageRow, Session};
 use crate::store::turn_steps::hex;
 use crate::store::{Connection, StoreError, inbox::InboxRow};
@@ -125,17 +127,6 @@ pub fn with_memory(system: &str, known: &str, summary: &str) -> String {
     prompt
 }
 
-/// What stands between a message and what the gateway adds to it.
-const RUNTIME_CONTEXT: &str = "\n\n[Runtime Context]\n";
-
-/// What stands between that and what was found in memory for the message.
-pub const MEMORY: &str = "\n\n[Memory]\n";
-
-/// The message as it was written, of [`user_text`].
-pub fn written(text: &str) -> &str {
-    text.rsplit_once(RUNTIME_CONTEXT).map_or(text, |(written, _)| written)
-}
-
 /// The message with its time and place, without what was found in memory for it.
 pub fn without_memory(text: &str) -> &str {
     text.strip_suffix(found_in_memory(text)).unwrap_or(text)
@@ -145,7 +136,7 @@ pub fn without_memory(text: &str) -> &str {
 pub fn found_in_memory(text: &str) -> &str {
     // In the message itself, and in what its channel tells of it, the words may stand for themselves.
     let added = text.rfind(RUNTIME_CONTEXT).unwrap_or(text.len());
-    text.rfind(MEMORY).filter(|at| *at > added).map_or("", |at| &text[at..])
+    text.rfind(RECALLED).filter(|at| *at > added).map_or("", |at| &text[at..])
 }
 
 /// The message without the time at which it was written, which makes every message another one. What was found in memory

@@ -2,11 +2,11 @@
 
 use daoyou_channels::TurnSettings;
 
-use super::context::{MEMORY, estimate_tokens};
+use super::context::estimate_tokens;
 use super::lane::LaneRunner;
 use super::past::Past;
 use crate::bus::Errand;
-use crate::memory::{self, Ask, Found, Hit, Kind, Owner};
+use crate::memory::{self, Ask, Found, Hit, Kind, Owner, RECALLED};
 use crate::store::inbox::InboxRow;
 use crate::store::{Commit, Connection, StoreError, memories};
 
@@ -67,7 +67,7 @@ impl LaneRunner {
         }
         self.note_use(ids);
         let lines: String = chosen.iter().map(|(_, line)| format!("\n{line}")).collect();
-        Ok(format!("{MEMORY}{HEAD}{lines}"))
+        Ok(format!("{RECALLED}{HEAD}{lines}"))
     }
 
     /// Nobody waits for it.

@@ -8,6 +8,12 @@ mod desk;
 mod entry;
 mod owner;
 
+mod segment;
+mod stem;
+mod written;
+
+mod indexing;
+mod matching;
 mod recall;
 mod snapshot;
 pub mod words;
@@ -16,6 +22,8 @@ pub use book::{Forgotten, Remembered, forget, list, remember};
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use desk::{Desk, Terms};
 pub use entry::{Entry, Kind, NewEntry, Origin, Source};
+pub use indexing::Indexer;
 pub use owner::{Identities, ON_BEHALF_OF, Owner, metadata_on_behalf, sender_of};
 pub use recall::{Ask, Found, Hit, recall};
 pub use snapshot::snapshot;
+pub use written::{FORGOTTEN, RECALLED, RUNTIME_CONTEXT, said, written};

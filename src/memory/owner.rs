@@ -5,8 +5,10 @@ use std::fmt;
 
 use daoyou_channels::Trust;
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use crate::store::inbox::InboxRow;
+use crate::store::turn_steps::hex;
 
 /// In a message's metadata: who is behind a message that daoyou itself sends, by his name on the message's channel.
 pub const ON_BEHALF_OF: &str = "on_behalf_of";
@@ -74,6 +76,17 @@ impl Identities {
     pub fn new(identities: &BTreeMap<String, Vec<String>>) -> Self {
         let pairs = identities.iter().flat_map(|(name, all)| all.iter().map(move |one| (one.clone(), name.clone())));
         Self { names: pairs.collect() }
+    }
+
+    /// The same for the same identities.
+    pub fn digest(&self) -> String {
+        let mut pairs: Vec<_> = self.names.iter().collect();
+        pairs.sort();
+        let mut hash = Sha256::new();
+        for (one, name) in pairs {
+            hash.update(format!("{one:?} {name:?}\n"));
+        }
+        hex(&hash.finalize()[..8])
     }
 
     /// Whose memory a message adds to and is answered from. Nobody's, where the sender may not be who he says he is.

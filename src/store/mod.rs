@@ -44,6 +44,7 @@ pub mod spawns;
 pub mod spent;
 pub mod turn_steps;
 pub mod usage;
+pub mod words;
 
 pub use config::{Reserve, RetainConfig, StoreConfig};
 pub use error::StoreError;

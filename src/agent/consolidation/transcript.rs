@@ -10,7 +10,7 @@ use crate::agent::shared_view::tells_memory;
 use crate::agent::standing::is_written;
 use crate::agent::think;
 use crate::llm::{ChatMessage, ToolCall};
-use crate::memory::{Identities, Owner};
+use crate::memory::{FORGOTTEN, Identities, Owner};
 use crate::store::inbox::{self, InboxRow};
 use crate::store::messages::MessageRow;
 use crate::store::{Connection, StoreError};
@@ -19,9 +19,6 @@ use crate::store::{Connection, StoreError};
 const SAID_CHARS: usize = 4_000;
 /// Of a tool's arguments and result.
 const TOOL_CHARS: usize = 160;
-
-/// What stands in the log for what was forgotten.
-const FORGOTTEN: &str = "[forgotten]";
 
 /// One message.
 #[derive(Clone, Debug, PartialEq)]
