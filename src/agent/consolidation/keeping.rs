@@ -99,16 +99,12 @@ impl Keeping {
     fn remember(&self, connection: &Connection, answer: &Answer) -> Result<usize, StoreError> {
         let mut new = 0;
         for noticed in &answer.entries {
-            let (Remembered::New(id) | Remembered::Replaced { id, .. }) =
-                memory::remember(connection, &noticed.entry, &self.config)?
-            else {
-                continue;
+            let (entry, config) = (&noticed.entry, &self.config);
+            let remembered = match noticed.replaces {
+                Some(old) => memory::remember_instead(connection, entry, old, config)?,
+                None => memory::remember(connection, entry, config)?,
             };
-            new += 1;
-            if let Some(old) = noticed.replaces.filter(|old| *old != id) {
-                memories::replace(connection, old, id)?;
-                words::remove(connection, old)?;
-            }
+            new += usize::from(!matches!(remembered, Remembered::Known(_)));
         }
         Ok(new)
     }
