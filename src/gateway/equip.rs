@@ -155,12 +155,12 @@ pub(super) fn lane_runner(
     slash: Arc<SlashCommands>,
     bus: Arc<MessageBus>,
     flight: Arc<FlightRecorder>,
-    around: (Secrets, Kept),
+    around: (Secrets, Kept, Arc<memory::Desk>),
 ) -> anyhow::Result<LaneRunner> {
     let closed = || format!("the workspace {} cannot be opened", workspace.display());
     let system = SystemPrompt::new(workspace, &config.owner.name).with_context(closed)?;
     let gallery = Gallery::open(workspace).with_context(closed)?;
-    let (secrets, kept) = around;
+    let (secrets, kept, memory) = around;
     let middleware = Middleware::build(&MiddlewareParts {
         config: &config.agent,
         store: bus.store().clone(),
@@ -188,6 +188,7 @@ pub(super) fn lane_runner(
         flight,
         errands: ErrandRules { jobs: Arc::new(job_rules(config)?) },
         secrets,
+        memory,
     })
 }
 

@@ -35,6 +35,7 @@ pub mod meta;
 pub mod notes;
 pub mod outbox;
 pub mod overview;
+pub mod ownership;
 pub mod points;
 pub mod processes;
 pub mod queues;
