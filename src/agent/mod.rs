@@ -12,8 +12,12 @@ mod lanes;
 mod lane;
 
 mod conversing;
+mod past;
 mod reach;
+mod recollection;
 mod rest;
+mod shared_view;
+mod standing;
 mod waiting;
 
 mod error;
@@ -33,6 +37,8 @@ mod turn;
 mod orchestrators;
 mod sub_agents;
 
+mod consolidation;
+
 mod asking;
 mod attached;
 mod call_ids;
@@ -47,11 +53,13 @@ mod cost;
 mod history;
 mod phrases;
 mod points;
+mod sessions;
 mod skill_names;
 mod slash;
 
 pub use agent_loop::{AgentLoop, Probe};
 pub use config::{AgentConfig, Locale, Orchestrator, QueueMode};
+pub use consolidation::Consolidator;
 pub use context::SystemPrompt;
 pub use errands::ErrandRules;
 pub use error::{ErrorClass, ErrorCode, TurnError};
@@ -63,6 +71,7 @@ pub use middleware::{
 };
 pub use orchestrators::Orchestrators;
 pub use phrases::{Phrases, fill};
+pub use sessions::{Resets, SessionConfig, SessionScope};
 pub use slash::SlashCommands;
 pub use sub_agents::{SpawnConfig, SpawnTool};
 pub use waiting::WaitingRoom;

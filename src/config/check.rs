@@ -71,6 +71,12 @@ impl Checks<'_> {
             self.fault(&["agent.timezone"], wrong, "an IANA name such as \"Asia/Shanghai\", or \"\" for the system's");
         }
         self.not_zero("agent.turn_timeout", agent.turn_timeout);
+        if let Err(wrong) = agent.session.resets() {
+            self.fault(&["agent.session.daily_reset"], wrong, "a time of the day such as \"04:00\", or \"\" for never");
+        }
+        if let Some(idle) = agent.session.idle_reset {
+            self.not_zero("agent.session.idle_reset", idle);
+        }
         self.not_zero("agent.cache.ttl", agent.cache.ttl);
         self.not_zero("agent.spawn.timeout", agent.spawn.timeout);
         let twice = agent.middleware.iter().enumerate().find(|(at, name)| agent.middleware[..*at].contains(name));

@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 
 use crate::agent::{
     ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators,
-    Phrases, SlashCommands, SpawnTool, SystemPrompt,
+    Phrases, SessionScope, SlashCommands, SpawnTool, SystemPrompt,
 };
 use crate::bus::{BusSettings, Capacities, LateBus, MessageBus, Notices};
 use crate::config::{Config, Loaded};
@@ -67,6 +67,7 @@ impl Equipment {
         processes: Arc<Processes>,
         memory: Arc<memory::Desk>,
     ) -> Self {
+        memory.secrets.set(runner.secrets.clone());
         Self {
             rules: Arc::new(Live::new(runner.errands.jobs.clone())),
             models: Arc::new(Live::new(runner.models.clone())),
@@ -96,6 +97,7 @@ impl Equipment {
     pub fn replace(&self, config: &Config, runner: LaneRunner) {
         let workspace = self.memory.terms.get().workspace.clone();
         self.memory.terms.set(memory_terms(config, runner.timezone.clone(), workspace));
+        self.memory.secrets.set(runner.secrets.clone());
         self.jobs.terms.set(job_terms(config, runner.errands.jobs.clone()));
         runner.bus.reconfigure(bus_settings(config));
         self.models.set(runner.models.clone());
@@ -121,7 +123,8 @@ pub(super) fn build_tools(
     let exe = PathBuf::from("/proc/self/exe");
     let cron = partners.jobs.clone().map_or_else(CronTool::to_be_shown, CronTool::new);
     let spawn = SpawnTool::new(config.agent.spawn.clone(), partners.bus.clone());
-    let further: Vec<Arc<dyn Tool>> = vec![Arc::new(cron), Arc::new(spawn)];
+    let mut further: Vec<Arc<dyn Tool>> = vec![Arc::new(cron), Arc::new(spawn)];
+    further.extend(memory::tools(partners.memory.as_ref()));
     let beside = Beside { processes: partners.processes.clone(), further };
     Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe, beside)?))
 }
@@ -153,12 +156,12 @@ pub(super) fn lane_runner(
     slash: Arc<SlashCommands>,
     bus: Arc<MessageBus>,
     flight: Arc<FlightRecorder>,
-    around: (Secrets, Kept),
+    around: (Secrets, Kept, Arc<memory::Desk>),
 ) -> anyhow::Result<LaneRunner> {
     let closed = || format!("the workspace {} cannot be opened", workspace.display());
     let system = SystemPrompt::new(workspace, &config.owner.name).with_context(closed)?;
     let gallery = Gallery::open(workspace).with_context(closed)?;
-    let (secrets, kept) = around;
+    let (secrets, kept, memory) = around;
     let middleware = Middleware::build(&MiddlewareParts {
         config: &config.agent,
         store: bus.store().clone(),
@@ -173,6 +176,7 @@ pub(super) fn lane_runner(
         bus,
         config: config.agent.clone(),
         timezone: slash.timezone.clone(),
+        resets: config.agent.session.resets().map_err(anyhow::Error::msg).context("agent.session.daily_reset")?,
         models: slash.models.clone(),
         orchestrators: Orchestrators::new(config.agent.orchestrator),
         tools: slash.tools.clone(),
@@ -185,6 +189,7 @@ pub(super) fn lane_runner(
         flight,
         errands: ErrandRules { jobs: Arc::new(job_rules(config)?) },
         secrets,
+        memory,
     })
 }
 
@@ -212,6 +217,7 @@ pub(super) fn bus_settings(config: &Config) -> BusSettings {
         capacities: capacities(config),
         reserve: config.store.reserve.0.0,
         drain_timeout: config.gateway.drain_timeout.0,
+        by_sender: config.agent.session.scope == SessionScope::Sender,
         owners: config.owner.identities.iter().cloned().collect(),
         notices: notices(config),
     }

@@ -1,6 +1,13 @@
 //! Finds what was remembered and said.
 
+use std::collections::{HashMap, HashSet};
+
+use super::matching::{Fit, Question};
+use super::words::{memory_text, scope, suspect};
+use super::written::said;
 use super::{Kind, Owner};
+use crate::store::memories::{self, MemoryRow};
+use crate::store::words::{self, Said, Shelf};
 use crate::store::{Connection, StoreError};
 
 /// What is looked for.
@@ -46,10 +53,243 @@ pub struct Hit {
     pub score: f64,
 }
 
-/// The best hits, the best first. `vector` is that of the text, where there is one.
+/// How slowly a place in a list loses weight, as usual for reciprocal ranks.
+const RANKS: f64 = 60.0;
+
+/// What the time of a hit counts beside how well it fits.
+const RECENCY: f64 = 0.02;
+
+/// What vectors find beside words.
+const BY_VECTOR: usize = 50;
+
+/// How much of what was said right before and after counts: an answer is found by its question.
+const BESIDE: f64 = 0.3;
+
+/// The best hits whose neighbours are looked at.
+const WITH_NEIGHBOURS: usize = 30;
+
+/// The most hits of one answer.
+const LIMIT: usize = 200;
+
+/// The best hits, the best first. `vector` is that of the text, where there is one. An index that is damaged finds nothing
+/// until it is made anew.
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn recall(_connection: &Connection, _ask: &Ask, _vector: Option<&[f32]>) -> Result<Vec<Hit>, StoreError> {
+pub fn recall(connection: &Connection, ask: &Ask, vector: Option<&[f32]>) -> Result<Vec<Hit>, StoreError> {
+    let mut search = Search { connection, ask, entries: HashMap::new() };
+    if ask.owners.is_empty() || (ask.kinds.is_empty() && !ask.messages) {
+        return Ok(Vec::new());
+    }
+    let by_words = match search.by_words() {
+        Err(error) if error.is_of_index() => {
+            suspect(&error);
+            Vec::new()
+        }
+        other => other?,
+    };
+    let by_vector = match vector {
+        Some(vector) => search.by_vector(vector)?,
+        None => Vec::new(),
+    };
+    Ok(search.fused(&by_words, &by_vector))
+}
+
+/// What vectors are nearest to one.
+fn nearest(
+    _connection: &Connection,
+    _ask: &Ask,
+    _vector: &[f32],
+    _limit: usize,
+) -> Result<Vec<(Found, f32)>, StoreError> {
     Ok(Vec::new())
+}
+
+struct Search<'a> {
+    connection: &'a Connection,
+    ask: &'a Ask,
+    entries: HashMap<Found, Entry>,
+}
+
+/// Something that passed the filters.
+#[derive(Clone, Debug)]
+struct Entry {
+    kind: Option<Kind>,
+    text: String,
+    /// What it is found by besides.
+    beside: String,
+    at: i64,
+    similarity: f64,
+}
+
+impl Search<'_> {
+    /// What holds the words, the best first.
+    fn by_words(&mut self) -> Result<Vec<Found>, StoreError> {
+        let mut shelves = Vec::new();
+        for (shelf, is_asked) in [(Shelf::Memories, !self.ask.kinds.is_empty()), (Shelf::Said, self.ask.messages)] {
+            if is_asked {
+                shelves.push((shelf, self.scope(shelf)?));
+            }
+        }
+        let question = Question::ask(self.connection, &self.ask.text, shelves)?;
+        let mut order = Vec::new();
+        for id in question.candidates(self.connection, Shelf::Memories)? {
+            if let Some(entry) = memories::get(self.connection, id)?.and_then(|row| self.of_memory(row)) {
+                order.push(Found::Memory(id));
+                self.entries.insert(Found::Memory(id), entry);
+            }
+        }
+        for id in question.candidates(self.connection, Shelf::Said)? {
+            let Some((found, entry)) = words::said(self.connection, id)?.and_then(|said| self.of_said(said)) else {
+                continue;
+            };
+            order.push(found.clone());
+            self.entries.insert(found, entry);
+        }
+        let mut scored = self.score(&question, order);
+        self.add_neighbours(&question, &mut scored)?;
+        scored.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| self.entries[&b.0].at.cmp(&self.entries[&a.0].at)));
+        Ok(scored.into_iter().map(|(found, _)| found).collect())
+    }
+
+    fn score(&mut self, question: &Question, order: Vec<Found>) -> Vec<(Found, f64)> {
+        let texts = order.iter().map(|found| {
+            let entry = &self.entries[found];
+            (entry.text.as_str(), entry.beside.as_str())
+        });
+        let fits = question.fits(texts);
+        let mut scored = Vec::with_capacity(order.len());
+        for (found, Fit { score, similarity }) in order.into_iter().zip(fits) {
+            if let Some(entry) = self.entries.get_mut(&found) {
+                entry.similarity = similarity;
+            }
+            scored.push((found, score));
+        }
+        scored
+    }
+
+    /// Has the neighbours of the best messages counted for them, and them for their neighbours.
+    fn add_neighbours(&mut self, question: &Question, scored: &mut Vec<(Found, f64)>) -> Result<(), StoreError> {
+        let mut best = scored.clone();
+        best.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let mut own: HashMap<Found, f64> = scored.drain(..).collect();
+        let mut beside: HashMap<Found, f64> = HashMap::new();
+        for (found, score) in best.into_iter().take(WITH_NEIGHBOURS) {
+            let Found::Message { session, seq } = &found else { continue };
+            for neighbour in words::beside(self.connection, session, *seq)?.into_iter().flatten() {
+                let Some((next, entry)) = self.of_said(neighbour) else { continue };
+                if !own.contains_key(&next) {
+                    let [fit] = question.fits([(entry.text.as_str(), entry.beside.as_str())].into_iter())[..] else {
+                        continue;
+                    };
+                    own.insert(next.clone(), fit.score);
+                    self.entries.insert(next.clone(), Entry { similarity: fit.similarity, ..entry });
+                }
+                let of_next = own.get(&next).copied().unwrap_or(0.0);
+                let here = beside.entry(found.clone()).or_default();
+                *here = here.max(of_next);
+                let there = beside.entry(next).or_default();
+                *there = there.max(score);
+            }
+        }
+        for (found, score) in own {
+            let near = beside.get(&found).copied().unwrap_or(0.0);
+            scored.push((found, score + BESIDE * near));
+        }
+        Ok(())
+    }
+
+    fn by_vector(&mut self, vector: &[f32]) -> Result<Vec<Found>, StoreError> {
+        let mut order = Vec::new();
+        for (found, cosine) in nearest(self.connection, self.ask, vector, BY_VECTOR)? {
+            if !self.entries.contains_key(&found) {
+                let entry = match &found {
+                    Found::Memory(id) => memories::get(self.connection, *id)?.and_then(|row| self.of_memory(row)),
+                    Found::Message { session, seq } => words::said_at(self.connection, session, *seq)?
+                        .and_then(|said| self.of_said(said))
+                        .map(|(_, entry)| entry),
+                };
+                let Some(entry) = entry else { continue };
+                self.entries.insert(found.clone(), entry);
+            }
+            if let Some(entry) = self.entries.get_mut(&found) {
+                entry.similarity = entry.similarity.max(f64::from(cosine).clamp(0.0, 1.0));
+                order.push(found);
+            }
+        }
+        Ok(order)
+    }
+
+    /// One list of all, by the places that each has in the others.
+    fn fused(mut self, by_words: &[Found], by_vector: &[Found]) -> Vec<Hit> {
+        let mut by_time: Vec<Found> = self.entries.keys().cloned().collect();
+        by_time.sort_by(|a, b| self.entries[b].at.cmp(&self.entries[a].at).then_with(|| b.cmp(a)));
+        let mut scores: HashMap<&Found, f64> = HashMap::new();
+        for (list, weight) in [(by_words, 1.0), (by_vector, 1.0), (by_time.as_slice(), RECENCY)] {
+            for (place, found) in (1_u32..).zip(list) {
+                *scores.entry(found).or_default() += weight / (RANKS + f64::from(place));
+            }
+        }
+        let mut order: Vec<(&Found, f64)> = scores.into_iter().collect();
+        order.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        let mut told = HashSet::new();
+        let mut hits = Vec::new();
+        for (found, score) in order {
+            let Some(entry) = self.entries.remove(found) else { continue };
+            // A conversation that went back to a point holds the same words twice.
+            if entry.similarity >= self.ask.least && told.insert(entry.text.clone()) {
+                let Entry { kind, text, at, similarity, .. } = entry;
+                hits.push(Hit { found: found.clone(), kind, text, at, similarity, score });
+            }
+            if hits.len() >= self.ask.limit.min(LIMIT) {
+                break;
+            }
+        }
+        hits
+    }
+
+    fn scope(&self, shelf: Shelf) -> Result<Option<String>, StoreError> {
+        let owners: Vec<&str> = self.ask.owners.iter().map(Owner::as_str).collect();
+        let has_others = words::has_others(self.connection, shelf, &owners)?;
+        let owners = has_others.then_some(self.ask.owners.as_slice());
+        Ok(scope(owners, self.ask.session.as_deref()))
+    }
+
+    fn is_in_time(&self, at: i64) -> bool {
+        self.ask.since.is_none_or(|since| at >= since) && self.ask.until.is_none_or(|until| at < until)
+    }
+
+    fn is_asked_owner(&self, owner: &str) -> bool {
+        self.ask.owners.iter().any(|asked| asked.as_str() == owner)
+    }
+
+    fn of_memory(&self, row: MemoryRow) -> Option<Entry> {
+        let kind = Kind::parse(&row.kind)?;
+        let is_asked = self.ask.kinds.contains(&kind)
+            && row.replaced_by.is_none()
+            && self.is_asked_owner(&row.owner)
+            && self.ask.session.as_deref().is_none_or(|session| row.session.as_deref() == Some(session))
+            && self.is_in_time(row.created_at);
+        if !is_asked {
+            return None;
+        }
+        // What it is found by is more than what is shown of it.
+        let beside = memory_text(&row);
+        let text = match kind {
+            Kind::Preference => format!("{}: {}", row.name, row.text),
+            Kind::Case => format!("{}\n{}", row.name, row.text),
+            Kind::Fact | Kind::Task | Kind::Summary => row.text,
+        };
+        let beside = beside.strip_suffix(&text).map(str::to_owned).unwrap_or(beside);
+        Some(Entry { kind: Some(kind), text, beside, at: row.created_at, similarity: 0.0 })
+    }
+
+    fn of_said(&self, row: Said) -> Option<(Found, Entry)> {
+        let is_asked = self.is_asked_owner(&row.owner)
+            && self.ask.session.as_ref().is_none_or(|session| row.session == *session)
+            && self.is_in_time(row.at);
+        let text = is_asked.then(|| said(&row.body)).flatten()?;
+        let found = Found::Message { session: row.session, seq: row.seq };
+        Some((found, Entry { kind: None, text, beside: row.speaker, at: row.at, similarity: 0.0 }))
+    }
 }

@@ -1,27 +1,184 @@
 //! The words that memories and messages are found by.
 
-use crate::store::{Connection, StoreError};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Has a memory found by these words, in the caller's write.
+use sha2::{Digest, Sha256};
+
+use super::segment::{self, index_terms};
+use super::{Identities, Kind, Owner};
+use crate::store::memories::{self, MemoryRow};
+use crate::store::turn_steps::hex;
+use crate::store::{Connection, StoreError, meta, words};
+
+/// A reader, which cannot say so in the store, met damage in an index. A false alarm costs one check.
+static SUSPECTED: AtomicBool = AtomicBool::new(false);
+
+/// Has a memory found by what stands in its row, in the caller's write; the row is there already. The words are the row's own
+/// and not `_text`'s, so that an index that is made anew is the same as one that grew.
+///
+/// # Errors
+/// The store cannot be written, or has no such row.
+pub fn put(connection: &Connection, id: i64, _text: &str) -> Result<(), StoreError> {
+    let Some(row) = memories::get(connection, id)? else {
+        return Err(StoreError::Row(format!("memory {id} has no row, so no words can lead to it")));
+    };
+    tolerate(connection, words::put_memory(connection, id, &memory_words(&row)))
+}
+
+/// Has a memory found no more, in the caller's write. Nothing of its words is left in the index.
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn put(_connection: &Connection, _id: i64, _text: &str) -> Result<(), StoreError> {
+pub fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
+    tolerate(connection, words::remove_memory(connection, id))
+}
+
+/// Has the messages of a turn found no more, in the caller's write; their rows are still there. The indexer then takes the
+/// last of their words out of the file.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result<(), StoreError> {
+    words::unsay(connection, session, turn)?;
+    meta::set(connection, meta::WORDS_REMOVED, "yes")?;
+    tolerate(connection, words::sweep(connection, usize::from(u16::MAX)).map(drop))
+}
+
+/// What is wrong with the index; nothing if it is sound. Reads all of it.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn check(connection: &Connection) -> Result<Vec<String>, StoreError> {
+    match words::faults(connection) {
+        Err(error) if error.is_of_index() => Ok(vec![error.to_string()]),
+        other => other,
+    }
+}
+
+/// Makes the index anew, all of it in this write: for a store that nobody else uses.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn rebuild(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
+    begin_anew(connection, identities)?;
+    while put_memories(connection)? {}
+    while super::indexing::index_here(connection, identities)? {}
     Ok(())
 }
 
-/// Has a memory found no more, in the caller's write.
+/// Has a running gateway make the index anew, beside its other work: at once after [`super::Desk::changed`].
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn remove(_connection: &Connection, _id: i64) -> Result<(), StoreError> {
-    Ok(())
+pub fn distrust(connection: &Connection) -> Result<(), StoreError> {
+    meta::set(connection, meta::WORDS, "")
 }
 
-/// Has the messages of a turn found no more, in the caller's write.
-///
-/// # Errors
-/// The store cannot be written.
-pub fn remove_turn(_connection: &Connection, _session: &str, _turn: &str) -> Result<(), StoreError> {
-    Ok(())
+/// Whether somebody met damage in an index since this was asked last.
+pub(super) fn was_suspected() -> bool {
+    SUSPECTED.swap(false, Ordering::Relaxed)
+}
+
+/// The index was damaged when it was read.
+pub(super) fn suspect(error: &StoreError) {
+    tracing::warn!(%error, "the index of words is damaged, and is made anew if a check finds the same; nothing else is harmed");
+    SUSPECTED.store(true, Ordering::Relaxed);
+}
+
+/// What the index must have been made by to be of use.
+pub(super) fn made_by(identities: &Identities) -> String {
+    format!("{} {}", segment::VERSION, identities.digest())
+}
+
+/// Empties the index; what is to stand in it follows in pieces.
+pub(super) fn begin_anew(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
+    words::clear(connection)?;
+    meta::set(connection, meta::WORDS_MEMORIES, "0")?;
+    meta::set(connection, meta::WORDS_REMOVED, "")?;
+    meta::set(connection, meta::WORDS, &made_by(identities))
+}
+
+/// Puts the next memories into an index that is made anew; answers whether there are more.
+pub(super) fn put_memories(connection: &Connection) -> Result<bool, StoreError> {
+    const PIECE: usize = 32;
+    let next = meta::get(connection, meta::WORDS_MEMORIES)?.unwrap_or_default();
+    let Ok(from) = next.parse::<i64>() else { return Ok(false) };
+    let ids = words::memory_ids(connection, from, PIECE)?;
+    for id in &ids {
+        put(connection, *id, "")?;
+    }
+    let next = ids.last().map_or(String::new(), |last| (last + 1).to_string());
+    meta::set(connection, meta::WORDS_MEMORIES, &next)?;
+    Ok(!next.is_empty())
+}
+
+/// What stands in the index for a message.
+pub(super) fn said_words(text: &str, session: &str, owner: &str, speaker: &str) -> String {
+    let mut terms = index_terms(text);
+    terms.extend(index_terms(speaker));
+    terms.push(of_owner(owner));
+    terms.push(of_session(session));
+    terms.join(" ")
+}
+
+/// What of a memory is looked through: all that people read of it.
+pub(super) fn memory_text(row: &MemoryRow) -> String {
+    let mut text = row.text.clone();
+    let detail: serde_json::Value = serde_json::from_str(&row.detail).unwrap_or_default();
+    if row.kind != Kind::Summary.as_str() && !row.name.is_empty() {
+        text = format!("{}\n{text}", row.name);
+    }
+    for tag in detail["tags"].as_array().into_iter().flatten().filter_map(|tag| tag.as_str()) {
+        text.push('\n');
+        text.push_str(tag);
+    }
+    if let Some(result) = detail["result"].as_str() {
+        text.push('\n');
+        text.push_str(result);
+    }
+    text
+}
+
+fn memory_words(row: &MemoryRow) -> String {
+    let mut terms = index_terms(&memory_text(row));
+    terms.push(of_owner(&row.owner));
+    if let Some(session) = &row.session {
+        terms.push(of_session(session));
+    }
+    terms.join(" ")
+}
+
+/// The terms that keep owners and sessions apart. They begin with a character that no term of a text holds.
+fn of_owner(owner: &str) -> String {
+    format!("\u{e000}{}", short_hash(owner))
+}
+
+fn of_session(session: &str) -> String {
+    format!("\u{e001}{}", short_hash(session))
+}
+
+fn short_hash(text: &str) -> String {
+    hex(&Sha256::digest(text)[..8])
+}
+
+/// The expression that all hits fit; `None` where there is nothing to keep apart.
+pub(super) fn scope(owners: Option<&[Owner]>, session: Option<&str>) -> Option<String> {
+    let owners = owners.map(|owners| {
+        let terms: Vec<_> = owners.iter().map(|owner| format!("\"{}\"", of_owner(owner.as_str()))).collect();
+        format!("({})", terms.join(" OR "))
+    });
+    let session = session.map(|session| format!("\"{}\"", of_session(session)));
+    let both: Vec<_> = owners.into_iter().chain(session).collect();
+    (!both.is_empty()).then(|| both.join(" AND "))
+}
+
+/// What met damage in an index is done without it: the index is made anew, and nobody's write fails for it.
+fn tolerate(connection: &Connection, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+    match outcome {
+        Err(error) if error.is_of_index() => {
+            tracing::warn!(%error, "the index of words is damaged, and is made anew; nothing else is harmed");
+            distrust(connection)
+        }
+        other => other,
+    }
 }

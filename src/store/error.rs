@@ -28,6 +28,14 @@ pub enum StoreError {
     Closed,
 }
 
+impl StoreError {
+    /// Whether an index of words is damaged. It is made from other tables, and can be made anew.
+    pub fn is_of_index(&self) -> bool {
+        matches!(self, Self::Sqlite(rusqlite::Error::SqliteFailure(failure, _))
+            if failure.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB)
+    }
+}
+
 impl From<serde_json::Error> for StoreError {
     fn from(error: serde_json::Error) -> Self {
         Self::Row(error.to_string())

@@ -26,6 +26,15 @@ pub const CHECKED: &str = "checked_at";
 pub const STOP_BEGAN: &str = "stop_began_at";
 pub const STOP_ENDED: &str = "stop_ended_at";
 
+/// What the index of words was made by; empty has it made anew.
+pub const WORDS: &str = "words";
+
+/// The first memory whose words are still to be put into an index that is made anew.
+pub const WORDS_MEMORIES: &str = "words_memories";
+
+/// `yes` while words that were removed may still stand in the file.
+pub const WORDS_REMOVED: &str = "words_removed";
+
 pub fn get(connection: &Connection, key: &str) -> Result<Option<String>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?")?;
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)

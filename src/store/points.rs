@@ -5,7 +5,8 @@ use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use uuid::Uuid;
 
 use super::inbox::{self, State};
-use super::{StoreError, messages, now_ms, turn_steps};
+use super::session_memory::{self, Copied};
+use super::{StoreError, messages, now_ms, ownership, turn_steps};
 
 /// The most messages that are taken along, the newest: many times what a model is given.
 const TAKEN_ALONG: i64 = 10_000;
@@ -168,6 +169,18 @@ pub fn is_busy(connection: &Connection, session: &str) -> Result<bool, StoreErro
 /// Begins `session`, which must be new, with the conversation as it was at the point, and with the model that was chosen
 /// for it.
 pub fn fork(connection: &Connection, point: &Point, session: &str) -> Result<usize, PointError> {
+    check_new(connection, session)?;
+    let model = messages::session(connection, &point.session)?.model;
+    messages::set_model(connection, session, model.as_deref())?;
+    ownership::copy(connection, &point.session, session)?;
+    Ok(copy(connection, point, session)?)
+}
+
+/// Whether a session can begin under this key: it is one, and nothing has been said or is to be said there.
+///
+/// # Errors
+/// [`PointError::NoKey`] and [`PointError::Exists`].
+pub fn check_new(connection: &Connection, session: &str) -> Result<(), PointError> {
     let is_key = (1..=KEY_CHARS).contains(&session.chars().count())
         && !session.chars().any(|c| c.is_whitespace() || c.is_control());
     if !is_key {
@@ -178,9 +191,7 @@ pub fn fork(connection: &Connection, point: &Point, session: &str) -> Result<usi
     if connection.query_row(known, [session], |row| row.get(0)).map_err(StoreError::from)? {
         return Err(PointError::Exists(session.to_owned()));
     }
-    let model = messages::session(connection, &point.session)?.model;
-    messages::set_model(connection, session, model.as_deref())?;
-    Ok(copy(connection, point, session)?)
+    Ok(())
 }
 
 /// The last points of a session, the newest first.
@@ -277,6 +288,9 @@ fn copy(connection: &Connection, point: &Point, session: &str) -> Result<usize, 
     connection
         .prepare_cached("UPDATE sessions SET next_seq = next_seq + ?, updated_at = ? WHERE session = ?")?
         .execute(params![copied, now_ms(), session])?;
+    let Point { session: source, epoch, from, to, .. } = point;
+    let of = Copied { session: source, epoch: *epoch, from: *from, to: *to };
+    session_memory::carry(connection, of, (session, head.epoch, head.next_seq))?;
     Ok(copied)
 }
 

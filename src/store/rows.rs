@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, Row, Statement, params_from_iter};
 use uuid::Uuid;
 
 use super::turn_steps::StepRow;
-use super::{StoreError, database, migrations, turn_steps};
+use super::{StoreError, database, meta, migrations, turn_steps, words};
 
 /// The tables that matter most, in the order in which they are read; others follow.
 const FIRST: [&str; 11] = [
@@ -110,6 +110,8 @@ pub fn take_over(source: &Connection, target: &Path, is_doubtful: bool) -> Resul
         taken.tables.push(copied);
     }
     mend_sessions(&fresh)?;
+    // The words of what was taken over are looked for anew.
+    meta::set(&fresh, meta::WORDS, "")?;
     taken.cut = cut_turns(&fresh, &cut, is_doubtful)?;
     fresh.commit()?;
     Ok(taken)
@@ -161,6 +163,7 @@ fn tables(fresh: &Connection) -> Result<Vec<Table>, StoreError> {
         "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'";
     let mut statement = fresh.prepare(sql)?;
     let mut names = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    names.retain(|name| !words::MADE.contains(&name.as_str()));
     names.sort_by_key(|name| FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len()));
     names.into_iter().map(|name| columns(fresh, name)).collect()
 }

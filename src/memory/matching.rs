@@ -1,0 +1,236 @@
+//! Which entries hold most of what is asked for: few are looked up by their words, and those are read and scored.
+
+use std::collections::HashMap;
+
+use super::segment::{Term, index_terms, query_terms};
+use crate::store::words::{Shelf, find, size};
+use crate::store::{Connection, StoreError};
+
+/// How much a word counts that occurs again, and how much longer texts count less; the usual values of BM25.
+const K1: f64 = 1.2;
+const B: f64 = 0.75;
+
+/// Of a term that is as common as this only the newest are looked at by themselves.
+const COMMON: usize = 512;
+
+/// Candidates that are read and scored, of each shelf.
+const CANDIDATES: usize = 160;
+
+/// Common terms of a question that are looked at together with others.
+const TOGETHER: usize = 6;
+
+/// Entries that are taken of two terms together.
+const OF_TWO: usize = 1_000;
+
+/// Where few entries are known, a word that occurs among them is not common because of that: so many others that do not hold
+/// it are imagined beside them when it is said how much of a question something holds.
+const IMAGINED: f64 = 1_000.0;
+
+/// What is asked for, and how rare it is in what is looked through.
+pub struct Question {
+    terms: Vec<Term>,
+    /// By BM25, times the term's weight.
+    rarity: Vec<f64>,
+    /// The share of each term in the whole question.
+    share: Vec<f64>,
+    shelves: Vec<Lists>,
+}
+
+/// What one shelf has of each term.
+struct Lists {
+    shelf: Shelf,
+    scope: Option<String>,
+    lists: Vec<Vec<i64>>,
+    counts: Vec<f64>,
+}
+
+/// How well something fits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Fit {
+    /// By BM25; comparable within one question.
+    pub score: f64,
+    /// How much of the question it holds, 0 to 1.
+    pub similarity: f64,
+}
+
+impl Question {
+    /// Looks the terms of a text up on shelves, each with the expression that all of its hits must fit.
+    pub fn ask(connection: &Connection, text: &str, shelves: Vec<(Shelf, Option<String>)>) -> Result<Self, StoreError> {
+        let terms = query_terms(text);
+        let mut total = 0.0;
+        let mut lists = Vec::with_capacity(shelves.len());
+        for (shelf, scope) in shelves {
+            let highest = size(connection, shelf)?;
+            total += match &scope {
+                Some(scope) => count(&find(connection, shelf, scope, COMMON)?, highest),
+                None => as_f64(highest),
+            };
+            lists.push(Lists::probe(connection, shelf, scope, &terms, highest)?);
+        }
+        let counts = (0..terms.len()).map(|term| lists.iter().map(|lists| lists.counts[term]).sum::<f64>());
+        let counts: Vec<f64> = counts.collect();
+        let rarity = |total: f64, count: f64| (1.0 + (total - count + 0.5).max(0.5) / (count + 0.5)).ln();
+        let weighed = terms.iter().zip(&counts);
+        let shares: Vec<f64> =
+            weighed.clone().map(|(term, count)| term.weight * rarity(total + IMAGINED, *count)).collect();
+        let whole: f64 = shares.iter().sum();
+        Ok(Self {
+            rarity: weighed.map(|(term, count)| term.weight * rarity(total, *count)).collect(),
+            share: shares.iter().map(|share| share / whole.max(f64::MIN_POSITIVE)).collect(),
+            terms,
+            shelves: lists,
+        })
+    }
+
+    pub fn terms(&self) -> &[Term] {
+        &self.terms
+    }
+
+    /// The ids on a shelf that may fit best, without having read them.
+    pub fn candidates(&self, connection: &Connection, shelf: Shelf) -> Result<Vec<i64>, StoreError> {
+        let Some(lists) = self.shelves.iter().find(|lists| lists.shelf == shelf) else { return Ok(Vec::new()) };
+        let mut held = lists.rare();
+        if held.len() > CANDIDATES || held.len() < CANDIDATES && lists.has_common() {
+            lists.look_together(connection, &self.terms, !held.is_empty(), &mut held)?;
+        }
+        let score = |held: u64| -> f64 {
+            let each = self.rarity.iter().enumerate();
+            each.filter(|(term, _)| held & (1 << term) != 0).map(|(_, rarity)| rarity).sum()
+        };
+        let mut best: Vec<(f64, i64)> = held.into_iter().map(|(id, held)| (score(held), id)).collect();
+        best.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+        best.truncate(CANDIDATES);
+        Ok(best.into_iter().map(|(_, id)| id).collect())
+    }
+
+    /// Reads texts and says how well each fits; `beside` is what each is found by besides.
+    pub fn fits<'a>(&self, texts: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Fit> {
+        let places: HashMap<&str, usize> =
+            self.terms.iter().enumerate().map(|(at, term)| (term.text.as_str(), at)).collect();
+        let read: Vec<(Vec<u32>, usize)> = texts
+            .map(|(text, beside)| {
+                let mut counts = vec![0_u32; self.terms.len()];
+                let (terms, beside) = (index_terms(text), index_terms(beside));
+                for term in terms.iter().chain(&beside) {
+                    if let Some(at) = places.get(term.as_str()) {
+                        counts[*at] += 1;
+                    }
+                }
+                (counts, terms.len())
+            })
+            .collect();
+        let length = |length: usize| as_f64(i64::try_from(length).unwrap_or(i64::MAX));
+        let average = read.iter().map(|(_, terms)| length(*terms)).sum::<f64>() / length(read.len().max(1));
+        read.iter().map(|(counts, terms)| self.fit(counts, length(*terms) / average.max(1.0))).collect()
+    }
+
+    /// `length` is that of the text beside the usual one.
+    fn fit(&self, counts: &[u32], length: f64) -> Fit {
+        let mut fit = Fit::default();
+        for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let count = f64::from(*count);
+            fit.score += self.rarity[at] * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length));
+            fit.similarity += self.share[at];
+        }
+        fit.similarity = fit.similarity.clamp(0.0, 1.0);
+        fit
+    }
+}
+
+impl Lists {
+    fn probe(
+        connection: &Connection,
+        shelf: Shelf,
+        scope: Option<String>,
+        terms: &[Term],
+        highest: i64,
+    ) -> Result<Self, StoreError> {
+        let mut probed = Self { shelf, scope, lists: Vec::new(), counts: Vec::new() };
+        for term in terms {
+            let list = find(connection, shelf, &probed.within(&quoted(term)), COMMON)?;
+            probed.counts.push(count(&list, highest));
+            probed.lists.push(list);
+        }
+        Ok(probed)
+    }
+
+    fn within(&self, ask: &str) -> String {
+        match &self.scope {
+            Some(scope) => format!("{scope} AND {ask}"),
+            None => ask.to_owned(),
+        }
+    }
+
+    fn is_common(&self, term: usize) -> bool {
+        self.lists[term].len() >= COMMON
+    }
+
+    fn has_common(&self) -> bool {
+        (0..self.lists.len()).any(|term| self.is_common(term))
+    }
+
+    /// What holds rare terms, each with which of them.
+    fn rare(&self) -> HashMap<i64, u64> {
+        let mut held = HashMap::new();
+        for term in (0..self.lists.len()).filter(|term| !self.is_common(*term)) {
+            for id in &self.lists[term] {
+                *held.entry(*id).or_default() |= 1 << term;
+            }
+        }
+        held
+    }
+
+    /// Adds what holds common terms: beside rare ones, and where there are none, several common ones.
+    fn look_together(
+        &self,
+        connection: &Connection,
+        terms: &[Term],
+        has_rare: bool,
+        held: &mut HashMap<i64, u64>,
+    ) -> Result<(), StoreError> {
+        let mut common: Vec<usize> = (0..terms.len()).filter(|term| self.is_common(*term)).collect();
+        common.sort_by(|a, b| self.counts[*a].total_cmp(&self.counts[*b]));
+        common.truncate(TOGETHER);
+        let mut add = |ids: &[i64], terms: u64| {
+            for id in ids {
+                *held.entry(*id).or_default() |= terms;
+            }
+        };
+        if has_rare {
+            let rare = (0..terms.len()).filter(|term| !self.is_common(*term)).map(|term| quoted(&terms[term]));
+            let rare = rare.collect::<Vec<_>>().join(" OR ");
+            for term in &common {
+                let ask = self.within(&format!("({rare}) AND {}", quoted(&terms[*term])));
+                add(&find(connection, self.shelf, &ask, OF_TWO)?, 1 << term);
+            }
+        }
+        let few = common.iter().take(3).enumerate();
+        for (at, first) in few {
+            add(&self.lists[*first], 1 << first);
+            for second in &common[at + 1..common.len().min(4)] {
+                let ask = self.within(&format!("{} AND {}", quoted(&terms[*first]), quoted(&terms[*second])));
+                add(&find(connection, self.shelf, &ask, OF_TWO)?, 1 << first | 1 << second);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// No term of ours holds a quote.
+fn quoted(term: &Term) -> String {
+    format!("\"{}\"", term.text)
+}
+
+/// How many there are of what these are the newest of, as far as the newest tell.
+fn count(newest: &[i64], highest: i64) -> f64 {
+    let length = as_f64(i64::try_from(newest.len()).unwrap_or(i64::MAX));
+    match newest.last() {
+        Some(last) if newest.len() >= COMMON => length * as_f64(highest) / as_f64((highest - last + 1).max(1)),
+        _ => length,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of rows, used as weights")]
+fn as_f64(count: i64) -> f64 {
+    count as f64
+}
