@@ -256,6 +256,7 @@ impl LaneRunner {
             flight,
             meter,
             middleware: &self.middleware,
+            budget: &self.budget,
             around,
             phrases: self.phrases,
         }
@@ -269,7 +270,6 @@ impl LaneRunner {
         context: Option<&ContextStep>,
     ) -> Result<(Session, Vec<ChatMessage>, i64), StoreError> {
         let key = session.to_string();
-        let tokens = usize::try_from(self.config.context_tokens).unwrap_or(usize::MAX);
         let (head, from, rows) = self.bus.store().read_here(|connection| {
             let head = messages::session(connection, &key)?;
             let (from, rows) = match context {
@@ -277,9 +277,7 @@ impl LaneRunner {
                 None if TurnSettings::of(&last.metadata).fresh => (head.next_seq, Vec::new()),
                 None => {
                     let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
-                    // The other half is for the system prompt, the tools, their results and the answer.
-                    let held = self.models.context_tokens(&wanted).and_then(|tokens| usize::try_from(tokens / 2).ok());
-                    let tokens = held.map_or(tokens, |held| held.min(tokens));
+                    let tokens = self.tokens_left(&wanted, last, 0);
                     let window = Window { messages: self.config.memory_window, tokens };
                     context::choose(connection, &key, &head, window)?
                 }

@@ -35,6 +35,7 @@ mod sub_agents;
 
 mod asking;
 mod attached;
+mod budget;
 mod call_ids;
 mod calling;
 mod compact;
@@ -51,6 +52,7 @@ mod skill_names;
 mod slash;
 
 pub use agent_loop::{AgentLoop, Probe};
+pub use budget::Budget;
 pub use config::{AgentConfig, Locale, Orchestrator, QueueMode};
 pub use context::SystemPrompt;
 pub use errands::ErrandRules;

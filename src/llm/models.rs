@@ -256,14 +256,24 @@ impl Models {
     /// How many tokens the model that `wanted` means holds, as [`resolve`](Self::resolve) reads it, where that is known
     /// without asking anybody.
     pub fn context_tokens(&self, wanted: &str) -> Option<u32> {
+        let (name, model) = self.meant(wanted)?;
+        self.facts(name, model).context_tokens
+    }
+
+    /// `PROVIDER/MODEL` of the model that `wanted` means, where that is known without asking anybody.
+    pub fn known_name(&self, wanted: &str) -> Option<String> {
+        let (name, model) = self.meant(wanted)?;
+        Some(format!("{name}/{model}"))
+    }
+
+    fn meant<'a>(&'a self, wanted: &'a str) -> Option<(&'a str, &'a str)> {
         let wanted = wanted.trim();
-        let first = || self.preferred.first().map(String::as_str);
         let (name, model) = match wanted {
-            "" | "auto" => (first()?, ""),
+            "" | "auto" => (self.preferred.first()?.as_str(), ""),
             _ => wanted.split_once('/').unwrap_or((wanted, "")),
         };
         let entry = self.entries.get(name)?;
-        self.facts(name, if model.is_empty() { &entry.model } else { model }).context_tokens
+        Some((name, if model.is_empty() { &entry.model } else { model }))
     }
 
     /// Where the key of a provider comes from.

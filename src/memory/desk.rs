@@ -6,6 +6,7 @@ use daoyou_channels::cli::Language;
 use jiff::tz::TimeZone;
 use tokio::sync::watch;
 
+use super::vectors::Vectors;
 use super::{Identities, MemoryConfig};
 use crate::live::Live;
 use crate::store::Store;
@@ -25,12 +26,13 @@ pub struct Terms {
 pub struct Desk {
     pub store: Store,
     pub terms: Live<Terms>,
+    pub(super) vectors: Vectors,
     changed: watch::Sender<()>,
 }
 
 impl Desk {
     pub fn new(store: Store, terms: Terms) -> Self {
-        Self { store, terms: Live::new(terms), changed: watch::Sender::default() }
+        Self { store, terms: Live::new(terms), vectors: Vectors::default(), changed: watch::Sender::default() }
     }
 
     /// Something was said, remembered or forgotten, and is committed: who keeps the files, the index and the vectors looks

@@ -9,6 +9,7 @@ mod entry;
 mod owner;
 
 mod recall;
+pub mod vectors;
 pub mod words;
 
 pub use book::{Forgotten, Remembered, forget, list, remember};

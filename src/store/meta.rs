@@ -26,6 +26,9 @@ pub const CHECKED: &str = "checked_at";
 pub const STOP_BEGAN: &str = "stop_began_at";
 pub const STOP_ENDED: &str = "stop_ended_at";
 
+/// Whose vectors there are: the model's name, and how many numbers were asked for.
+pub const VECTORS: &str = "vectors";
+
 pub fn get(connection: &Connection, key: &str) -> Result<Option<String>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?")?;
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)

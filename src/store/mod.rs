@@ -43,6 +43,7 @@ pub mod spawns;
 pub mod spent;
 pub mod turn_steps;
 pub mod usage;
+pub mod vectors;
 
 pub use config::{Reserve, RetainConfig, StoreConfig};
 pub use error::StoreError;

@@ -114,7 +114,8 @@ impl RemoteProvider {
         let Some(url) = &self.vectors_url else {
             return Err(Fault::new(LlmErrorKind::BadRequest, "its protocol knows no vectors"));
         };
-        let body = serde_json::to_vec(asked).map_err(|error| Fault::new(LlmErrorKind::BadRequest, error.to_string()))?;
+        let body =
+            serde_json::to_vec(asked).map_err(|error| Fault::new(LlmErrorKind::BadRequest, error.to_string()))?;
         let mut request = Request::new(Method::POST, url.clone());
         request.headers_mut().clone_from(&self.headers);
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -131,8 +132,8 @@ impl RemoteProvider {
 /// Reads an answer that is to hold `count` vectors of `dimensions` numbers (0: of any).
 fn read(body: &[u8], count: usize, dimensions: u32) -> Result<Embedded, Fault> {
     let wrong = |message: String| Fault::new(LlmErrorKind::Parse, message);
-    let answer: Answer = serde_json::from_slice(body)
-        .map_err(|error| wrong(format!("the vectors could not be read ({error})")))?;
+    let answer: Answer =
+        serde_json::from_slice(body).map_err(|error| wrong(format!("the vectors could not be read ({error})")))?;
     if answer.data.len() != count {
         return Err(wrong(format!("{} vectors came for {count} texts", answer.data.len())));
     }
@@ -178,7 +179,8 @@ mod tests {
     #[test]
     fn answers_are_checked_and_put_in_order() {
         let good = |body: &str, count, dimensions| read(body.as_bytes(), count, dimensions).unwrap();
-        let two = r#"{"data":[{"index":1,"embedding":[0,2]},{"index":0,"embedding":[3,4]}],"usage":{"total_tokens":9}}"#;
+        let two =
+            r#"{"data":[{"index":1,"embedding":[0,2]},{"index":0,"embedding":[3,4]}],"usage":{"total_tokens":9}}"#;
         let Embedded { vectors, tokens } = good(two, 2, 0);
         assert_eq!((vectors, tokens), (vec![vec![0.6, 0.8], vec![0.0, 1.0]], 9));
         assert_eq!(good(r#"{"data":[{"embedding":[0,0]}]}"#, 1, 2).vectors, [[0.0, 0.0]], "nothing is like nothing");
