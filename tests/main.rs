@@ -28,6 +28,7 @@ mod damage;
 mod delivery;
 mod doctor;
 mod email;
+mod embeddings;
 mod events;
 mod exec;
 mod failover;

@@ -279,6 +279,7 @@ impl LaneRunner {
             flight,
             meter,
             middleware: &self.middleware,
+            budget: &self.budget,
             around,
             phrases: self.phrases,
         }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::budget::Budget;
 use super::context::{self, SystemPrompt};
 use super::conversing::{Conversing, Panicked, Run, Started, TurnEnd};
 use super::ending::{Append, Ending, since};
@@ -70,6 +71,8 @@ pub struct LaneRunner {
     pub flight: Arc<FlightRecorder>,
     pub middleware: Arc<Middleware>,
     pub errands: ErrandRules,
+    /// What models count, and what is left of their contexts.
+    pub budget: Arc<Budget>,
     /// What is struck out of what daoyou itself tells the agent.
     pub secrets: Secrets,
     /// Where things are remembered.

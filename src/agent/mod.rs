@@ -41,6 +41,7 @@ mod consolidation;
 
 mod asking;
 mod attached;
+mod budget;
 mod call_ids;
 mod calling;
 mod compact;
@@ -58,6 +59,7 @@ mod skill_names;
 mod slash;
 
 pub use agent_loop::{AgentLoop, Probe};
+pub use budget::Budget;
 pub use config::{AgentConfig, Locale, Orchestrator, QueueMode};
 pub use consolidation::Consolidator;
 pub use context::SystemPrompt;

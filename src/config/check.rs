@@ -43,6 +43,7 @@ pub(super) fn check(config: &Config, places: &BTreeMap<String, Place>, known: &[
     if !config.heartbeat.model.is_empty() {
         checks.model("heartbeat.model", &config.heartbeat.model);
     }
+    checks.vectors(config);
     for check_heartbeat::Finding { key, wrong, allowed } in check_heartbeat::findings(config) {
         checks.fault(&[key], wrong, allowed);
     }
@@ -204,6 +205,21 @@ impl Checks<'_> {
             let wrong = format!("{} names no provider and model", quoted(text));
             self.fault(&[key], wrong, "\"auto\", or \"PROVIDER/MODEL\" such as \"openai/gpt-5\"");
         }
+    }
+
+    fn vectors(&mut self, config: &Config) {
+        let settings = &config.memory.embeddings;
+        if matches!(settings.model.as_str(), "auto" | "offline") {
+            let wrong = format!("{} makes no vectors", quoted(&settings.model));
+            self.fault(
+                &["memory.embeddings.model"],
+                wrong,
+                "\"PROVIDER/MODEL\" such as \"openai/text-embedding-3-small\", or \"\"",
+            );
+        } else if !settings.model.is_empty() {
+            self.model("memory.embeddings.model", &settings.model);
+        }
+        self.not_zero("memory.embeddings.timeout", settings.timeout);
     }
 
     fn name(&mut self, key: &str, name: &str) {

@@ -14,7 +14,7 @@ use super::announcer::Announcer;
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, open_tls};
 use super::equip::{
-    Equipment, Partners, build_tools, bus_settings, job_rules, job_terms, lane_runner, memory_terms, secrets,
+    Equipment, Partners, build_tools, bus_settings, embedder, job_rules, job_terms, lane_runner, memory_terms, secrets,
     slash_commands, timezone,
 };
 use super::inspect::{self, RunningInspector};
@@ -260,6 +260,7 @@ async fn build_agent(
     let late = LateBus::default();
     let memory = memory::Desk::new(store.clone(), memory_terms(config, timezone(config)?, workspace.to_owned()));
     let memory = Arc::new(memory);
+    memory.embed_by(embedder(config, &models, &metrics));
     let partners = Partners {
         jobs: Some(desk.clone()),
         processes: Some(processes.clone()),

@@ -11,7 +11,7 @@ use daoyou_channels::settings::Secret;
 use jiff::tz::TimeZone;
 
 use crate::agent::{
-    ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators,
+    Budget, ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators,
     Phrases, SessionScope, SlashCommands, SpawnTool, SystemPrompt,
 };
 use crate::bus::{BusSettings, Capacities, LateBus, MessageBus, Notices};
@@ -21,8 +21,9 @@ use crate::cron::{self, CronTool, Rules, Words};
 use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
-use crate::llm::{Models, OFFLINE, SERVICES};
+use crate::llm::{Embedder, Models, OFFLINE, SERVICES};
 use crate::memory;
+use crate::metrics::Metrics;
 use crate::store::StoreConfig;
 use crate::tools::{self, Beside, Executor, Processes, Tool};
 
@@ -98,6 +99,7 @@ impl Equipment {
         let workspace = self.memory.terms.get().workspace.clone();
         self.memory.terms.set(memory_terms(config, runner.timezone.clone(), workspace));
         self.memory.secrets.set(runner.secrets.clone());
+        self.memory.embed_by(embedder(config, &runner.models, runner.bus.metrics()));
         self.jobs.terms.set(job_terms(config, runner.errands.jobs.clone()));
         runner.bus.reconfigure(bus_settings(config));
         self.models.set(runner.models.clone());
@@ -173,6 +175,7 @@ pub(super) fn lane_runner(
     });
     Ok(LaneRunner {
         middleware: Arc::new(middleware),
+        budget: Arc::new(Budget::new(bus.store().clone())),
         bus,
         config: config.agent.clone(),
         timezone: slash.timezone.clone(),
@@ -286,6 +289,15 @@ pub(super) fn memory_terms(config: &Config, zone: TimeZone, workspace: PathBuf) 
         zone,
         workspace,
     }
+}
+
+/// What makes vectors of memories; nothing where none is set, or it is not to be had, which was checked before.
+pub(super) fn embedder(config: &Config, models: &Models, metrics: &Arc<Metrics>) -> Option<Embedder> {
+    let settings = &config.memory.embeddings;
+    let embedder = models.embedder(&settings.model, settings.dimensions).ok()?;
+    let metrics = metrics.clone();
+    let count = move |provider: &str, model: &str, tokens| metrics.turns.model_read(provider, model, tokens);
+    Some(embedder.counted_by(Arc::new(count)))
 }
 
 /// The channel and the chat of `CHANNEL:CHAT`.

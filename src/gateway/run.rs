@@ -19,6 +19,7 @@ use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
+use crate::memory::vectors::VectorKeeper;
 
 /// How long due replies may take to go out after the last turn has ended; not longer than the turns themselves may take.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
@@ -47,6 +48,7 @@ impl Gateway {
         let server: Option<JoinHandle<()>> =
             self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
         tokio::spawn(self.periodic(is_daemon)?.run(self.context.shutdown.clone()));
+        tokio::spawn(VectorKeeper::new(self.equipment.memory.clone()).run(self.context.shutdown.clone()));
         let stop_turns = CancellationToken::new();
         let parts = Parts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
         let mut agent = tokio::spawn(self.agent.run(stop_turns.clone()));

@@ -20,6 +20,7 @@ mod matching;
 mod recall;
 mod snapshot;
 mod tools;
+pub mod vectors;
 pub mod words;
 
 mod asked;

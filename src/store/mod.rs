@@ -48,6 +48,7 @@ pub mod spawns;
 pub mod spent;
 pub mod turn_steps;
 pub mod usage;
+pub mod vectors;
 pub mod words;
 
 pub use config::{Reserve, RetainConfig, StoreConfig};
