@@ -12,8 +12,9 @@ mod segment;
 mod stem;
 mod written;
 
-mod indexing;
+mod indexer;
 mod matching;
+mod reading;
 mod recall;
 pub mod words;
 
@@ -21,7 +22,7 @@ pub use book::{Forgotten, Remembered, forget, list, remember};
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use desk::{Desk, Terms};
 pub use entry::{Entry, Kind, NewEntry, Origin, Source};
-pub use indexing::Indexer;
+pub use indexer::Indexer;
 pub use owner::{Identities, Owner};
 pub use recall::{Ask, Found, Hit, recall};
 pub use written::{FORGOTTEN, RECALLED, RUNTIME_CONTEXT, said, written};
