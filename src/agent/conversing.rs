@@ -5,30 +5,30 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use daoyou_channels::SessionKey;
 use daoyou_channels::settings::Span;
-use daoyou_channels::{SessionKey, TurnSettings};
 use futures_util::FutureExt;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::attached;
-use super::context::{self, Window};
+use super::context;
 use super::error::{ErrorCode, TurnError};
 use super::flight::FlightSlot;
 use super::journal::{Journal, StoreJournal};
 use super::lane::LaneRunner;
 use super::middleware::{Context, Handler, TurnRequest, TurnRun};
+use super::past::Past;
 use super::progress::{ContextStep, Damaged, Progress, StepBody};
 use super::rest::{Outage, Resting};
 use super::slash::wanted_model;
 use super::turn::{Answer, Ran, Turn, TurnLimits};
 use super::watch::Watch;
 use crate::llm::{Chain, ChatMessage, LlmErrorKind, ModelError};
+use crate::memory::{metadata_on_behalf, sender_of};
 use crate::metrics::TurnMeter;
-use crate::store::StoreError;
 use crate::store::inbox::InboxRow;
-use crate::store::messages::{self, Session};
 use crate::store::turn_steps::StepRow;
 use crate::tools::{Executor, ToolContext};
 
@@ -123,7 +123,8 @@ impl Conversing<'_> {
     async fn talk(&mut self, text: String) -> Result<Talk, TurnError> {
         let (runner, run) = (self.runner, self.run);
         let (session, last) = (run.session, run.last);
-        let (head, mut history, from) = runner.history(session, last, self.progress.context.as_ref())?;
+        let past = runner.past(session, last, self.progress.context.as_ref())?;
+        let head = &past.head;
         let wanted = wanted_model(last, head.model.as_deref(), &runner.config.model);
         // Taken before anybody is asked: who comes back meanwhile is not missed.
         let mark = runner.room.mark();
@@ -139,14 +140,13 @@ impl Conversing<'_> {
             }
         };
         self.model = chain.current().to_string();
-        let (system, system_hash) = runner.system.current();
+        let (system, hash) = runner.system.current();
+        let (system, hash) = past.given.in_prompt(&system, &hash);
         let tools = runner.tools_for(last);
         if self.progress.context.is_none() {
-            let (to, system) = (head.next_seq, system_hash.to_string());
-            let images = attached::images(&run.started.rows);
-            let model = self.model.clone();
-            self.note(ContextStep { system, from, to, user: text, images, model, squeezed: 0 }).await;
+            self.begin(&past, text, &hash).await;
         }
+        let mut history = past.messages;
         let ended = loop {
             history.extend(self.progress.context.as_ref().map(ContextStep::message));
             let with = (std::mem::take(&mut history), system.clone(), &*tools);
@@ -158,7 +158,7 @@ impl Conversing<'_> {
                 Some(error) if error.kind == LlmErrorKind::ContextTooLong => {
                     let Some(smaller) = runner.make_smaller(session, self.progress)? else { break ended };
                     self.note(smaller).await;
-                    history = runner.history(session, last, self.progress.context.as_ref())?.1;
+                    history = runner.past(session, last, self.progress.context.as_ref())?.messages;
                 }
                 Some(error) if error.is_outage() && self.may_wait() => {
                     return Ok(Talk::NobodyThere(Outage { error, providers: chain.providers(), mark }));
@@ -170,6 +170,28 @@ impl Conversing<'_> {
             Ran::Answered(answer) => Talk::Answered(answer),
             Ran::Awaits(turns) => Talk::Awaits(turns),
         })
+    }
+
+    /// Notes what the turn is given, so that it is given the same again should it go on in another process.
+    async fn begin(&mut self, past: &Past, mut text: String, system: &str) {
+        let (runner, run) = (self.runner, self.run);
+        if let Some(snapshot) = &past.given.snapshot {
+            runner.keep_snapshot(run.session, past.head.epoch, snapshot).await;
+        }
+        text.push_str(&runner.recollect(&run.started.rows, past).await);
+        let context = ContextStep {
+            system: system.to_owned(),
+            from: past.from,
+            to: past.head.next_seq,
+            user: text,
+            images: attached::images(&run.started.rows),
+            model: self.model.clone(),
+            squeezed: 0,
+            snapshot: past.given.snapshot.as_ref().map(|snapshot| snapshot.hash.clone()),
+            summary: past.given.summary.as_ref().map(|(id, _)| *id),
+            is_tight: past.is_tight,
+        };
+        self.note(context).await;
     }
 
     async fn note(&mut self, context: ContextStep) {
@@ -245,9 +267,9 @@ impl LaneRunner {
                 call_id: String::new(),
                 channel: last.channel.clone(),
                 chat_id: last.chat_id.clone(),
-                sender: last.sender.clone(),
+                sender: sender_of(last),
                 trust: context::least_trust(&started.rows),
-                metadata: last.metadata.as_str().into(),
+                metadata: metadata_on_behalf(last).into(),
                 cancel: started.cancel.child_token(),
             },
             limits: self.limits_of(last),
@@ -259,33 +281,5 @@ impl LaneRunner {
             around,
             phrases: self.phrases,
         }
-    }
-
-    /// The session's head and what of it the model is given, the same again for a turn that goes on.
-    fn history(
-        &self,
-        session: &SessionKey,
-        last: &InboxRow,
-        context: Option<&ContextStep>,
-    ) -> Result<(Session, Vec<ChatMessage>, i64), StoreError> {
-        let key = session.to_string();
-        let tokens = usize::try_from(self.config.context_tokens).unwrap_or(usize::MAX);
-        let (head, from, rows) = self.bus.store().read_here(|connection| {
-            let head = messages::session(connection, &key)?;
-            let (from, rows) = match context {
-                Some(context) => (context.from, context::choose_again(connection, &key, context)?),
-                None if TurnSettings::of(&last.metadata).fresh => (head.next_seq, Vec::new()),
-                None => {
-                    let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
-                    // The other half is for the system prompt, the tools, their results and the answer.
-                    let held = self.models.context_tokens(&wanted).and_then(|tokens| usize::try_from(tokens / 2).ok());
-                    let tokens = held.map_or(tokens, |held| held.min(tokens));
-                    let window = Window { messages: self.config.memory_window, tokens };
-                    context::choose(connection, &key, &head, window)?
-                }
-            };
-            Ok((head, from, rows))
-        })?;
-        Ok((head, context::read_messages(&rows)?, from))
     }
 }

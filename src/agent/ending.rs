@@ -12,6 +12,7 @@ use super::phrases::Phrases;
 use super::progress::Progress;
 use super::slash::SessionChange;
 use super::spending::{ModelSpending, Spending};
+use super::standing::Settling;
 use super::waiting::WaitingRoom;
 use crate::bus::{Errand, MessageBus, OutboundBody, OutboundDraft, RunEnd, Told};
 use crate::crash;
@@ -48,6 +49,8 @@ pub struct Ending {
     pub state: State,
     pub append: Append,
     pub change: SessionChange,
+    /// What it means for the memory of its session, where the turn is added to it.
+    pub settling: Option<Settling>,
     /// `PROVIDER/MODEL`, empty when none was asked.
     pub model: String,
     pub phrases: &'static Phrases,
@@ -156,10 +159,14 @@ impl Ending {
         // A journal that cannot be believed adds nothing but the message and what was said about it.
         let progress = Progress::read(&steps).unwrap_or_default();
         let spending = progress.spending.clone();
+        let is_tight = progress.context.as_ref().is_some_and(|context| context.is_tight || context.squeezed > 0);
         let said = said(user, progress, reason, &self.reply);
         let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
         let roles = said.iter().map(ChatMessage::role);
         messages::append(connection, session, self.turn, roles.zip(bodies))?;
+        if let Some(settling) = &self.settling {
+            settling.write(connection, session, is_tight)?;
+        }
         self.count(connection, session, &spending)
     }
 

@@ -27,14 +27,16 @@ use super::orchestrators::Orchestrators;
 use super::phrases::Phrases;
 use super::progress::Progress;
 use super::slash::{Answered, SessionChange, Slash, SlashCommands};
+use super::standing::{self, Settling};
 use super::turn::Answer;
 use super::waiting::WaitingRoom;
 use super::watch::Watch;
-use super::{AgentConfig, QueueMode, attached};
+use super::{AgentConfig, QueueMode, attached, consolidation};
 use crate::bus::{Errand, MessageBus, Told};
 use crate::crash;
 use crate::guard::Secrets;
 use crate::llm::{ChatMessage, Models, costs_in_words};
+use crate::memory::Desk;
 use crate::metrics::Phase;
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::turn_steps;
@@ -67,6 +69,8 @@ pub struct LaneRunner {
     pub errands: ErrandRules,
     /// What is struck out of what daoyou itself tells the agent.
     pub secrets: Secrets,
+    /// Where things are remembered.
+    pub memory: Arc<Desk>,
 }
 
 /// How a run of a turn came to its end.
@@ -115,6 +119,7 @@ impl LaneRunner {
         let more = ending.write(&self.bus, &self.errands, &self.room).await;
         self.lock_cancels().remove(&turn);
         self.room.leave(turn);
+        self.memory.changed();
         tracing::info!(%turn, %session, outcome, reply_bytes, "turn ended");
         more
     }
@@ -122,7 +127,7 @@ impl LaneRunner {
     /// One commit, before any work: the lowest unfinished row is `running`, its start counted.
     async fn start(&self, session: &SessionKey, company: Company) -> Result<Option<Started>, StoreError> {
         let (key, collect) = (session.to_string(), self.config.queue == QueueMode::Collect);
-        let (cancels, room) = (self.cancels.clone(), self.room.clone());
+        let (cancels, room, terms) = (self.cancels.clone(), self.room.clone(), self.memory.terms.get());
         let started = self
             .bus
             .store()
@@ -135,6 +140,9 @@ impl LaneRunner {
                 }
                 if company == Company::Alone {
                     meta::set(connection, meta::ALONE, &turn.to_string())?;
+                }
+                if rows.iter().all(|row| command_of(row).is_none()) {
+                    standing::begin(connection, &key, &rows, &terms.identities)?;
                 }
                 let steps = turn_steps::of_turn(connection, turn)?;
                 // Registered inside the commit: a `/stop` that comes after it finds the turn here.
@@ -245,9 +253,19 @@ impl LaneRunner {
             state: if is_given_up { State::Dead } else { State::Done },
             append: if is_given_up { Append::Nothing } else { Append::Turn { user, reason } },
             change: SessionChange::None,
+            settling: self.settling(started),
             model: String::new(),
             phrases: self.phrases,
         }
+    }
+
+    /// What the end of a turn means for the memory of its session. What daoyou asks of itself is no conversation.
+    fn settling(&self, started: &Started) -> Option<Settling> {
+        let last = started.rows.last().filter(|row| standing::is_written(row))?;
+        let terms = self.memory.terms.get();
+        let is_talk = consolidation::is_conversation(last);
+        let consolidate_at = Some(terms.config.consolidate_at).filter(|_| terms.config.enabled && is_talk);
+        Some(Settling { writer: terms.identities.writer_of(last), consolidate_at })
     }
 
     /// Gives up a message that stopped the gateway each time; its sender is told, its session goes on.
@@ -262,6 +280,7 @@ impl LaneRunner {
             state: State::Dead,
             append: Append::Nothing,
             change: SessionChange::None,
+            settling: None,
             model: String::new(),
             phrases: self.phrases,
         };

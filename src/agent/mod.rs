@@ -12,8 +12,12 @@ mod lanes;
 mod lane;
 
 mod conversing;
+mod past;
 mod reach;
+mod recollection;
 mod rest;
+mod shared_view;
+mod standing;
 mod waiting;
 
 mod error;
@@ -32,6 +36,8 @@ mod turn;
 
 mod orchestrators;
 mod sub_agents;
+
+mod consolidation;
 
 mod asking;
 mod attached;
@@ -52,6 +58,7 @@ mod slash;
 
 pub use agent_loop::{AgentLoop, Probe};
 pub use config::{AgentConfig, Locale, Orchestrator, QueueMode};
+pub use consolidation::Consolidator;
 pub use context::SystemPrompt;
 pub use errands::ErrandRules;
 pub use error::{ErrorClass, ErrorCode, TurnError};

@@ -31,6 +31,15 @@ pub struct ContextStep {
     /// How often the conversation was made smaller, as the model would not take it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub squeezed: u8,
+    /// The hash of what the system prompt holds of the long-term memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// The memory that tells what was said before `from`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<i64>,
+    /// Older messages were left out, as there was no room for them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_tight: bool,
 }
 
 impl ContextStep {

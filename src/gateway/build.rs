@@ -277,7 +277,7 @@ async fn build_agent(
         Some(_) => (FlightRecorder::none(), HashSet::new()),
         None => FlightRecorder::open(&home.flight()),
     };
-    let around = (secrets(loaded, home)?, Kept::default());
+    let around = (secrets(loaded, home)?, Kept::default(), memory.clone());
     let mut runner = lane_runner(config, workspace, current, bus, Arc::new(flight), around)?;
     if alone.is_some() {
         // Whoever sits there is told at once, rather than let wait for somebody who will be gone.

@@ -66,6 +66,7 @@ impl Equipment {
         processes: Arc<Processes>,
         memory: Arc<memory::Desk>,
     ) -> Self {
+        memory.secrets.set(runner.secrets.clone());
         Self {
             rules: Arc::new(Live::new(runner.errands.jobs.clone())),
             models: Arc::new(Live::new(runner.models.clone())),
@@ -95,6 +96,7 @@ impl Equipment {
     pub fn replace(&self, config: &Config, runner: LaneRunner) {
         let workspace = self.memory.terms.get().workspace.clone();
         self.memory.terms.set(memory_terms(config, runner.timezone.clone(), workspace));
+        self.memory.secrets.set(runner.secrets.clone());
         self.jobs.terms.set(job_terms(config, runner.errands.jobs.clone()));
         runner.bus.reconfigure(bus_settings(config));
         self.models.set(runner.models.clone());
@@ -120,7 +122,8 @@ pub(super) fn build_tools(
     let exe = PathBuf::from("/proc/self/exe");
     let cron = partners.jobs.clone().map_or_else(CronTool::to_be_shown, CronTool::new);
     let spawn = SpawnTool::new(config.agent.spawn.clone(), partners.bus.clone());
-    let further: Vec<Arc<dyn Tool>> = vec![Arc::new(cron), Arc::new(spawn)];
+    let mut further: Vec<Arc<dyn Tool>> = vec![Arc::new(cron), Arc::new(spawn)];
+    further.extend(memory::tools(partners.memory.as_ref()));
     let beside = Beside { processes: partners.processes.clone(), further };
     Ok(Arc::new(tools::build(&config.tools, workspace, home.dir(), exe, beside)?))
 }
@@ -152,12 +155,12 @@ pub(super) fn lane_runner(
     slash: Arc<SlashCommands>,
     bus: Arc<MessageBus>,
     flight: Arc<FlightRecorder>,
-    around: (Secrets, Kept),
+    around: (Secrets, Kept, Arc<memory::Desk>),
 ) -> anyhow::Result<LaneRunner> {
     let closed = || format!("the workspace {} cannot be opened", workspace.display());
     let system = SystemPrompt::new(workspace, &config.owner.name).with_context(closed)?;
     let gallery = Gallery::open(workspace).with_context(closed)?;
-    let (secrets, kept) = around;
+    let (secrets, kept, memory) = around;
     let middleware = Middleware::build(&MiddlewareParts {
         config: &config.agent,
         store: bus.store().clone(),
@@ -184,6 +187,7 @@ pub(super) fn lane_runner(
         flight,
         errands: ErrandRules { jobs: Arc::new(job_rules(config)?) },
         secrets,
+        memory,
     })
 }
 

@@ -108,7 +108,7 @@ impl Reloader {
         };
         let jobs = self.equipment.jobs.clone();
         let slash = Arc::new(equip::slash_commands(config, jobs, models, tools, &self.workspace, old.slash.started)?);
-        let around = (equip::secrets(loaded, &self.home)?, old.middleware.kept());
+        let around = (equip::secrets(loaded, &self.home)?, old.middleware.kept(), self.equipment.memory.clone());
         let (bus, flight) = (old.bus.clone(), old.flight.clone());
         let runner = equip::lane_runner(config, &self.workspace, slash, bus, flight, around)?;
         Ok(LaneRunner { cancels: old.cancels.clone(), room: old.room.clone(), ..runner })

@@ -13,6 +13,7 @@ use super::reload::Reloader;
 use super::upkeep::Upkeep;
 use super::watchdog::{Parts, Watchdog};
 use super::{Gateway, service};
+use crate::agent::Consolidator;
 use crate::bus::MessageBus;
 use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
@@ -53,6 +54,8 @@ impl Gateway {
         let receiving = self.context.shutdown.clone();
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
+        let consolidator = Consolidator::new(self.equipment.runner.clone(), self.equipment.memory.clone());
+        let consolidation = tokio::spawn(consolidator.run(receiving.clone()));
         on_ready();
         let watchdog = match daemon {
             Some(daemon) => {
@@ -96,6 +99,7 @@ impl Gateway {
         stop_turns.cancel();
         ended("the agent loop", agent.await);
         ended("the cron service", jobs.await);
+        ended("the consolidation", consolidation.await);
         self.bus.release_waiters();
         say("ending what runs in the background", processes.stop_limit());
         processes.stop().await;

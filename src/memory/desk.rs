@@ -1,14 +1,16 @@
 //! Where things are remembered and recalled while a gateway runs.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use daoyou_channels::cli::Language;
 use jiff::tz::TimeZone;
 use tokio::sync::watch;
 
-use super::{Identities, MemoryConfig};
+use super::{Ask, Hit, Identities, MemoryConfig, NewEntry, recall};
+use crate::guard::Secrets;
 use crate::live::Live;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// What holds for everybody who remembers or recalls; a reload replaces it.
 #[derive(Clone, Debug)]
@@ -25,12 +27,36 @@ pub struct Terms {
 pub struct Desk {
     pub store: Store,
     pub terms: Live<Terms>,
+    /// What is struck out of whatever is remembered.
+    pub secrets: Live<Secrets>,
     changed: watch::Sender<()>,
 }
 
 impl Desk {
     pub fn new(store: Store, terms: Terms) -> Self {
-        Self { store, terms: Live::new(terms), changed: watch::Sender::default() }
+        Self { store, terms: Live::new(terms), secrets: Live::default(), changed: watch::Sender::default() }
+    }
+
+    /// The best hits, the best first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn find(&self, ask: Ask) -> Result<Vec<Hit>, StoreError> {
+        self.store.read(move |connection| recall(connection, &ask, None)).await
+    }
+
+    /// Strikes the secrets of the configuration out of what is to be remembered.
+    pub fn strike(&self, new: &mut NewEntry) {
+        let secrets = self.secrets.get();
+        let found = [&mut new.name, &mut new.text].map(|text| secrets.strike(text)).contains(&true);
+        let mut detail = new.detail.to_string();
+        let in_detail = secrets.strike(&mut detail);
+        if in_detail {
+            new.detail = serde_json::from_str(&detail).unwrap_or_default();
+        }
+        if found || in_detail {
+            tracing::warn!(owner = %new.owner, "a secret of the configuration was struck out of what is remembered");
+        }
     }
 
     /// Something was said, remembered or forgotten, and is committed: who keeps the files, the index and the vectors looks
@@ -42,5 +68,11 @@ impl Desk {
     /// Sees each [`Self::changed`] from now on; several that come together are one.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
+    }
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk").finish_non_exhaustive()
     }
 }

@@ -4,9 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use daoyou_channels::Trust;
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use crate::store::inbox::InboxRow;
 use crate::store::turn_steps::hex;
+
+/// In a message's metadata: who is behind a message that daoyou itself sends, by his name on the message's channel.
+pub const ON_BEHALF_OF: &str = "on_behalf_of";
 
 /// Whose a memory is, as it stands in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,6 +36,16 @@ impl Owner {
     /// Whoever writes by this name on this channel.
     pub fn sender(channel: &str, sender: &str) -> Self {
         Self(format!("sender:{channel}:{sender}"))
+    }
+
+    /// Somebody who cannot be told from others: he owns sessions, and no memory.
+    pub fn stranger(channel: &str, sender: &str) -> Self {
+        Self(format!("stranger:{channel}:{sender}"))
+    }
+
+    /// A conversation itself: what is kept under this name is given to nobody outside of it.
+    pub fn conversation(session: &str) -> Self {
+        Self(format!("session:{session}"))
     }
 
     /// Reads the store's form.
@@ -84,6 +99,42 @@ impl Identities {
                 None => Owner::sender(channel, sender),
             }),
         }
+    }
+
+    /// Whose memory the turn of this message is given, as [`Self::owner_of`]: a job and a sub-agent have their maker's.
+    pub fn owner_of_row(&self, row: &InboxRow) -> Option<Owner> {
+        self.owner_of(&row.channel, &sender_of(row), Trust::parse(&row.trust))
+    }
+
+    /// Who has written in a session when this message was: a stranger is somebody, too.
+    pub fn writer_of(&self, row: &InboxRow) -> Owner {
+        self.owner_of_row(row).unwrap_or_else(|| Owner::stranger(&row.channel, &row.sender))
+    }
+}
+
+/// Who wrote a message, or has it sent.
+pub fn sender_of(row: &InboxRow) -> String {
+    #[derive(Default, Deserialize)]
+    struct Metadata {
+        on_behalf_of: Option<String>,
+    }
+    // Nearly all messages have none, and some have large metadata.
+    let may_be_there = row.metadata.contains(ON_BEHALF_OF);
+    let behind = may_be_there.then(|| serde_json::from_str::<Metadata>(&row.metadata).unwrap_or_default().on_behalf_of);
+    behind.flatten().unwrap_or_else(|| row.sender.clone())
+}
+
+/// The metadata of a message, saying also who is behind it: so do the messages that its turn brings about. Where trust alone
+/// says it, they stay as they are.
+pub fn metadata_on_behalf(row: &InboxRow) -> String {
+    let metadata = row.metadata.trim();
+    let is_needed = Trust::parse(&row.trust) == Trust::Known && !metadata.contains(ON_BEHALF_OF);
+    match metadata.strip_prefix('{') {
+        Some(rest) if is_needed => {
+            let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
+            format!("{{{:?}:{}{comma}{rest}", ON_BEHALF_OF, serde_json::Value::from(row.sender.as_str()))
+        }
+        _ => row.metadata.clone(),
     }
 }
 

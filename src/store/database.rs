@@ -37,6 +37,8 @@ pub fn make_writer(path: &Path, connection: Connection) -> Result<Connection, St
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
+        // What is deleted is overwritten: what was forgotten is not to be found in the file.
+        connection.pragma_update(None, "secure_delete", true)?;
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
         migrations::run(&mut connection)?;

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use super::{StoreError, now_ms};
+use super::{StoreError, now_ms, session_memory};
 
 /// A session's head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +84,13 @@ pub fn user_before(connection: &Connection, session: &str, seq: i64) -> Result<O
     })
 }
 
+/// The seq behind the last message of an epoch; 0 where there is none.
+pub fn end_of(connection: &Connection, session: &str, epoch: i64) -> Result<i64, StoreError> {
+    let mut statement = connection
+        .prepare_cached("SELECT seq + 1 FROM messages WHERE session = ? AND epoch = ? ORDER BY seq DESC LIMIT 1")?;
+    Ok(statement.query_row(params![session, epoch], |row| row.get(0)).optional()?.unwrap_or_default())
+}
+
 /// Appends `(role, body)` messages of one turn to the session.
 pub fn append<'a>(
     connection: &Connection,
@@ -110,9 +117,13 @@ pub fn append<'a>(
     Ok(())
 }
 
-/// Begins a new epoch: what was said stays in the log and leaves the window.
+/// Begins a new epoch: what was said stays in the log, leaves the window, and is to be consolidated.
 pub fn new_epoch(connection: &Connection, session: &str) -> Result<(), StoreError> {
     touch(connection, session, now_ms())?;
+    let head = self::session(connection, session)?;
+    if head.next_seq > head.first_seq {
+        session_memory::close(connection, session, head.epoch, head.first_seq)?;
+    }
     connection
         .prepare_cached("UPDATE sessions SET epoch = epoch + 1, first_seq = next_seq WHERE session = ?")?
         .execute([session])?;

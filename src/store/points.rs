@@ -5,7 +5,8 @@ use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use uuid::Uuid;
 
 use super::inbox::{self, State};
-use super::{StoreError, messages, now_ms, turn_steps};
+use super::session_memory::{self, Copied};
+use super::{StoreError, messages, now_ms, ownership, turn_steps};
 
 /// The most messages that are taken along, the newest: many times what a model is given.
 const TAKEN_ALONG: i64 = 10_000;
@@ -180,6 +181,7 @@ pub fn fork(connection: &Connection, point: &Point, session: &str) -> Result<usi
     }
     let model = messages::session(connection, &point.session)?.model;
     messages::set_model(connection, session, model.as_deref())?;
+    ownership::copy(connection, &point.session, session)?;
     Ok(copy(connection, point, session)?)
 }
 
@@ -277,6 +279,9 @@ fn copy(connection: &Connection, point: &Point, session: &str) -> Result<usize, 
     connection
         .prepare_cached("UPDATE sessions SET next_seq = next_seq + ?, updated_at = ? WHERE session = ?")?
         .execute(params![copied, now_ms(), session])?;
+    let Point { session: source, epoch, from, to, .. } = point;
+    let of = Copied { session: source, epoch: *epoch, from: *from, to: *to };
+    session_memory::carry(connection, of, (session, head.epoch, head.next_seq))?;
     Ok(copied)
 }
 

@@ -1,6 +1,6 @@
 //! What stands before the log in an epoch of a session: how far its summary goes, and the long-term memory in its prompt.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{StoreError, now_ms};
 
@@ -9,6 +9,8 @@ use super::{StoreError, now_ms};
 pub struct SessionMemory {
     /// Messages below this seq are told by the summary.
     pub cursor: i64,
+    /// How many of them are given as they were said all the same.
+    pub overlap: i64,
     /// The memory of kind `summary` that tells them.
     pub summary: Option<i64>,
     /// The hash of the snapshot in its prompt; none was taken yet without.
@@ -21,23 +23,26 @@ pub struct SessionMemory {
     pub retry_at: i64,
 }
 
+/// What a session that begins with copied messages has them from.
+#[derive(Clone, Copy, Debug)]
+pub struct Copied<'a> {
+    pub session: &'a str,
+    pub epoch: i64,
+    /// By seq, what was copied.
+    pub from: i64,
+    pub to: i64,
+}
+
+/// Messages of a copy that are given as they were said, at least, though its summary may tell them.
+const STILL_SAID: i64 = 8;
+
+const COLUMNS: &str = "cursor, overlap, summary, snapshot, due, failures, retry_at";
+
 /// The state of an epoch; nothing is known of a new one.
 pub fn get(connection: &Connection, session: &str, epoch: i64) -> Result<SessionMemory, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT cursor, summary, snapshot, due, failures, retry_at FROM session_memory WHERE session = ? AND epoch = ?",
-    )?;
-    let found = statement
-        .query_row(params![session, epoch], |row| {
-            Ok(SessionMemory {
-                cursor: row.get(0)?,
-                summary: row.get(1)?,
-                snapshot: row.get(2)?,
-                due: row.get(3)?,
-                failures: row.get(4)?,
-                retry_at: row.get(5)?,
-            })
-        })
-        .optional()?;
+    let mut statement =
+        connection.prepare_cached(&format!("SELECT {COLUMNS} FROM session_memory WHERE session = ? AND epoch = ?"))?;
+    let found = statement.query_row(params![session, epoch], |row| read(row, 0)).optional()?;
     Ok(found.unwrap_or_default())
 }
 
@@ -45,16 +50,18 @@ pub fn get(connection: &Connection, session: &str, epoch: i64) -> Result<Session
 pub fn put(connection: &Connection, session: &str, epoch: i64, state: &SessionMemory) -> Result<(), StoreError> {
     connection
         .prepare_cached(
-            "INSERT INTO session_memory (session, epoch, cursor, summary, snapshot, due, failures, retry_at, updated_at)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-             ON CONFLICT (session, epoch) DO UPDATE SET cursor = excluded.cursor, summary = excluded.summary,
-                snapshot = excluded.snapshot, due = excluded.due, failures = excluded.failures,
-                retry_at = excluded.retry_at, updated_at = excluded.updated_at",
+            "INSERT INTO session_memory
+                (session, epoch, cursor, overlap, summary, snapshot, due, failures, retry_at, updated_at)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+             ON CONFLICT (session, epoch) DO UPDATE SET cursor = excluded.cursor, overlap = excluded.overlap,
+                summary = excluded.summary, snapshot = excluded.snapshot, due = excluded.due,
+                failures = excluded.failures, retry_at = excluded.retry_at, updated_at = excluded.updated_at",
         )?
         .execute(params![
             session,
             epoch,
             state.cursor,
+            state.overlap,
             state.summary,
             state.snapshot,
             state.due,
@@ -62,6 +69,96 @@ pub fn put(connection: &Connection, session: &str, epoch: i64, state: &SessionMe
             state.retry_at,
             now_ms()
         ])?;
+    Ok(())
+}
+
+/// Has the rest of an epoch consolidated, for the first reason that came up.
+pub fn set_due(connection: &Connection, session: &str, epoch: i64, why: &str) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO session_memory (session, epoch, due, updated_at) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (session, epoch) DO UPDATE SET due = excluded.due, updated_at = excluded.updated_at
+                WHERE due IS NULL",
+        )?
+        .execute(params![session, epoch, why, now_ms()])?;
+    Ok(())
+}
+
+/// The epoch has ended: all of it is to be consolidated, and no prompt is made for it any more.
+pub fn close(connection: &Connection, session: &str, epoch: i64, first_seq: i64) -> Result<(), StoreError> {
+    release_snapshot(connection, session, epoch)?;
+    connection
+        .prepare_cached(
+            "INSERT INTO session_memory (session, epoch, cursor, due, updated_at) VALUES (?1, ?2, ?3, 'new', ?4)
+             ON CONFLICT (session, epoch) DO UPDATE SET due = 'new', retry_at = 0, updated_at = excluded.updated_at,
+                cursor = max(cursor, excluded.cursor)",
+        )?
+        .execute(params![session, epoch, first_seq, now_ms()])?;
+    Ok(())
+}
+
+/// Epochs that are to be consolidated now, those first that may be tried the longest.
+pub fn due(connection: &Connection, now: i64, limit: u32) -> Result<Vec<(String, i64, SessionMemory)>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT session, epoch, {COLUMNS} FROM session_memory
+         WHERE due IS NOT NULL AND retry_at <= ? ORDER BY retry_at LIMIT ?"
+    ))?;
+    let rows = statement.query_map(params![now, limit], |row| Ok((row.get(0)?, row.get(1)?, read(row, 2)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// When the first may be tried of those that are due and put off.
+pub fn next_try(connection: &Connection, now: i64) -> Result<Option<i64>, StoreError> {
+    let sql = "SELECT min(retry_at) FROM session_memory WHERE due IS NOT NULL AND retry_at > ?";
+    Ok(connection.prepare_cached(sql)?.query_row([now], |row| row.get(0))?)
+}
+
+/// Sessions that were last used in `from..=to`, in that order, with `least` or more messages of their epoch that no summary
+/// tells: the session, its epoch, and when it was used.
+pub fn resting(
+    connection: &Connection,
+    (from, to): (i64, i64),
+    least: i64,
+    limit: u32,
+) -> Result<Vec<(String, i64, i64)>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.session, s.epoch, s.updated_at FROM sessions s
+         LEFT JOIN session_memory m ON m.session = s.session AND m.epoch = s.epoch
+         WHERE s.updated_at >= ?1 AND s.updated_at <= ?2 AND m.due IS NULL
+           AND s.next_seq - max(s.first_seq, ifnull(m.cursor, 0)) >= ?3
+         ORDER BY s.updated_at LIMIT ?4",
+    )?;
+    let rows =
+        statement.query_map(params![from, to, least, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// When the first session was used that was used after `from`.
+pub fn first_used(connection: &Connection, from: i64) -> Result<Option<i64>, StoreError> {
+    let sql = "SELECT min(updated_at) FROM sessions WHERE updated_at > ?";
+    Ok(connection.prepare_cached(sql)?.query_row([from], |row| row.get(0))?)
+}
+
+/// Gives `into` (a session, its epoch, and the seq that its first message has there) the last summary that tells of nothing
+/// behind what was copied.
+pub fn carry(connection: &Connection, copied: Copied<'_>, into: (&str, i64, i64)) -> Result<(), StoreError> {
+    let mut summary = get(connection, copied.session, copied.epoch)?.summary;
+    let mut told = connection.prepare_cached("SELECT json_extract(detail, '$.to') FROM memories WHERE id = ?")?;
+    let mut before = connection
+        .prepare_cached("SELECT max(id) FROM memories WHERE replaced_by = ?1 AND id < ?1 AND kind = 'summary'")?;
+    // Each stands in the place of an older one, so this ends.
+    while let Some(id) = summary {
+        let to: Option<i64> = told.query_row([id], |row| row.get(0)).optional()?.flatten();
+        let Some(to) = to.filter(|to| *to <= copied.to) else {
+            summary = before.query_row([id], |row| row.get(0))?;
+            continue;
+        };
+        let (session, epoch, first) = into;
+        let told = (to - copied.from).max(0);
+        let overlap = (STILL_SAID - (copied.to - copied.from - told)).clamp(0, told);
+        let state = SessionMemory { cursor: first + told, overlap, summary, ..SessionMemory::default() };
+        return put(connection, session, epoch, &state);
+    }
     Ok(())
 }
 
@@ -79,14 +176,55 @@ pub fn keep_snapshot(connection: &Connection, hash: &str, owner: &str, text: &st
     Ok(())
 }
 
-/// Removes an owner's snapshots from the store and from all prompts: the next turn of each session takes a new one.
+/// The prompts of an epoch hold this snapshot from now on, unless they hold one already.
+pub fn set_snapshot(connection: &Connection, session: &str, epoch: i64, hash: &str) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO session_memory (session, epoch, snapshot, updated_at) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (session, epoch) DO UPDATE SET snapshot = excluded.snapshot, updated_at = excluded.updated_at
+                WHERE snapshot IS NULL",
+        )?
+        .execute(params![session, epoch, hash, now_ms()])?;
+    Ok(())
+}
+
+/// The prompts of an epoch hold no snapshot any more: its next turn takes a new one. A text that stands in no other prompt is
+/// removed.
+pub fn release_snapshot(connection: &Connection, session: &str, epoch: i64) -> Result<(), StoreError> {
+    let Some(hash) = get(connection, session, epoch)?.snapshot else { return Ok(()) };
+    connection
+        .prepare_cached("UPDATE session_memory SET snapshot = NULL WHERE session = ? AND epoch = ?")?
+        .execute(params![session, epoch])?;
+    connection
+        .prepare_cached(
+            "DELETE FROM snapshots
+             WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM session_memory WHERE snapshot = ?1)",
+        )?
+        .execute([hash])?;
+    Ok(())
+}
+
+/// Removes an owner's snapshots from the store and from all prompts: the next turn of each session takes a new one. What
+/// everyone may know stands in all of them.
 pub fn drop_snapshots(connection: &Connection, owner: &str) -> Result<(), StoreError> {
     connection
         .prepare_cached(
             "UPDATE session_memory SET snapshot = NULL
-             WHERE snapshot IN (SELECT hash FROM snapshots WHERE owner = ?)",
+             WHERE snapshot IN (SELECT hash FROM snapshots WHERE owner = ?1 OR ?1 = 'everyone')",
         )?
         .execute([owner])?;
-    connection.prepare_cached("DELETE FROM snapshots WHERE owner = ?")?.execute([owner])?;
+    connection.prepare_cached("DELETE FROM snapshots WHERE owner = ?1 OR ?1 = 'everyone'")?.execute([owner])?;
     Ok(())
+}
+
+fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<SessionMemory> {
+    Ok(SessionMemory {
+        cursor: row.get(at)?,
+        overlap: row.get(at + 1)?,
+        summary: row.get(at + 2)?,
+        snapshot: row.get(at + 3)?,
+        due: row.get(at + 4)?,
+        failures: row.get(at + 5)?,
+        retry_at: row.get(at + 6)?,
+    })
 }

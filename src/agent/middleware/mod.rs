@@ -22,6 +22,6 @@ mod spending;
 mod striking;
 mod windows;
 
-pub use around::{Context, Handler, TurnRequest, TurnRun};
+pub use around::{Context, Handler, ModelCall, ModelRequest, TurnRequest, TurnRun};
 pub use build::{Kept, Middleware, Parts};
 pub use config::{BudgetConfig, CacheConfig, MiddlewareName, RateLimitConfig};

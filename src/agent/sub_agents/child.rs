@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use daoyou_channels::{InboundMessage, SessionKey, TurnBounds, TurnSettings};
+use daoyou_channels::{InboundMessage, SessionKey, Trust, TurnBounds, TurnSettings};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::SpawnConfig;
 use crate::bus::{Errand, InboundDraft, MessageBus, SubAgentErrand};
 use crate::crash;
+use crate::memory::ON_BEHALF_OF;
 use crate::store::inbox::{self, Inserted};
 use crate::store::spawns::{self, NewSpawn};
 use crate::store::{Connection, StoreError};
@@ -88,6 +89,10 @@ impl NewChild {
         let mut metadata = Map::new();
         settings.put(&mut metadata);
         Errand::SubAgent(errand).put(&mut metadata);
+        // What its maker has told is known to it, and what it learns is known to its maker.
+        if context.trust == Trust::Known {
+            metadata.insert(ON_BEHALF_OF.to_owned(), context.sender.as_str().into());
+        }
         let message = InboundMessage {
             channel: context.channel.clone(),
             external_id: None,

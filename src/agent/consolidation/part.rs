@@ -1,0 +1,235 @@
+//! What of a session is consolidated next: by whole turns, and not more at a time than a model reads at once.
+
+use sha2::{Digest, Sha256};
+
+use super::transcript::{Line, Who, lines};
+use crate::agent::context::estimate_tokens;
+use crate::memory::{Entry, Identities, Kind, Owner, list};
+use crate::store::messages::{self, MessageRow, Session};
+use crate::store::ownership::{self, Ownership};
+use crate::store::session_memory::SessionMemory;
+use crate::store::{Connection, StoreError, memories};
+
+/// Messages that one part is made of, at most.
+const ROWS: i64 = 400;
+/// Where more than that is to be told, from before conversations were consolidated, no model reads the older ones.
+const BACKLOG: i64 = 2_000;
+/// Messages that an idle conversation goes on with as they were said.
+const IDLE_KEPT: i64 = 8;
+/// Facts that the model is shown, so that it says what they are replaced by.
+const KNOWN: u32 = 40;
+
+/// Why a conversation is consolidated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// There are enough messages that no summary tells.
+    Full,
+    /// The model could not be given all of them.
+    Tight,
+    /// Nothing was said for a while.
+    Idle,
+    /// It has ended.
+    New,
+}
+
+impl Why {
+    pub fn parse(word: &str) -> Self {
+        match word {
+            "tight" => Self::Tight,
+            "idle" => Self::Idle,
+            "new" => Self::New,
+            _ => Self::Full,
+        }
+    }
+}
+
+/// An epoch that is due.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub session: String,
+    pub epoch: i64,
+    pub state: SessionMemory,
+}
+
+/// What holds for all parts.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    /// Messages that stay as they were said.
+    pub keep: i64,
+    /// What those may cost where there is no room for more, in tokens.
+    pub kept_tokens: usize,
+    /// What a model is given to read at once, in tokens.
+    pub input_tokens: usize,
+}
+
+/// Messages that are put into the summary.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub task: Task,
+    /// By seq.
+    pub from: i64,
+    pub to: i64,
+    /// Nothing more is due behind it.
+    pub is_last: bool,
+    /// Messages before `to` that are given as they were said all the same.
+    pub overlap: i64,
+    /// They are many and old: no model reads them.
+    pub is_backlog: bool,
+    pub ownership: Ownership,
+    pub lines: Vec<Line>,
+    /// The summary so far; empty where there is none.
+    pub before: String,
+    /// What is known of its owner, where nobody else reads it.
+    pub known: Vec<Entry>,
+    pub mark: Mark,
+}
+
+/// By what it is seen whether something was changed or forgotten while the model wrote.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Mark {
+    rows: [u8; 32],
+    before: String,
+    last: i64,
+    memories: (i64, f64),
+}
+
+impl Part {
+    /// Whose the summary is. What several people said is nobody's outside of their conversation.
+    pub fn owner(&self) -> Owner {
+        let owner = self.ownership.owner.as_deref().filter(|_| !self.ownership.is_shared);
+        let owner = owner.map(Owner::from_stored).filter(|owner| !owner.as_str().starts_with("stranger:"));
+        owner.unwrap_or_else(|| Owner::conversation(&self.task.session))
+    }
+
+    /// Whether somebody said something in it.
+    pub fn has_talk(&self) -> bool {
+        self.lines.iter().any(|line| matches!(line.who, Who::Person { .. }))
+    }
+
+    /// Whether nothing of what it was made of has changed since.
+    pub fn still_holds(&self, connection: &Connection) -> Result<bool, StoreError> {
+        let rows = messages::range(connection, &self.task.session, self.from, self.to)?;
+        let now = Mark::of(connection, &rows, self.task.state.summary, Some(self.mark.last))?;
+        Ok(now == self.mark)
+    }
+}
+
+impl Mark {
+    fn of(
+        connection: &Connection,
+        rows: &[MessageRow],
+        summary: Option<i64>,
+        last: Option<i64>,
+    ) -> Result<Self, StoreError> {
+        let mut hash = Sha256::new();
+        for row in rows {
+            hash.update(row.seq.to_le_bytes());
+            hash.update(row.body.as_bytes());
+        }
+        let last = match last {
+            Some(last) => last,
+            None => {
+                connection.prepare_cached("SELECT ifnull(max(id), 0) FROM memories")?.query_row([], |row| row.get(0))?
+            }
+        };
+        // An id is never given again: one that is gone makes count and sum others. Tasks go by themselves.
+        let memories = connection
+            .prepare_cached("SELECT count(*), total(id) FROM memories WHERE id <= ? AND kind <> 'task'")?
+            .query_row([last], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Self { rows: hash.finalize().into(), before: summary_text(connection, summary)?, last, memories })
+    }
+}
+
+/// The next part of a task; `None` where nothing is left to tell.
+pub(super) fn next(
+    connection: &Connection,
+    task: Task,
+    limits: &Limits,
+    identities: &Identities,
+) -> Result<Option<Part>, StoreError> {
+    let head = messages::session(connection, &task.session)?;
+    let why = Why::parse(task.state.due.as_deref().unwrap_or_default());
+    let why = if task.epoch == head.epoch { why } else { Why::New };
+    let from = if task.epoch == head.epoch { task.state.cursor.max(head.first_seq) } else { task.state.cursor };
+    let target = target(connection, &task, &head, (why, from), limits)?;
+    if target <= from {
+        return Ok(None);
+    }
+    let is_backlog = target - from > BACKLOG;
+    let rows = messages::range(connection, &task.session, from, target.min(from + ROWS))?;
+    let rows: Vec<_> = rows.into_iter().filter(|row| row.epoch == task.epoch).collect();
+    let lines = lines(connection, &rows, identities)?;
+    let (rows, lines) = if is_backlog { (rows, lines) } else { cut(rows, lines, limits.input_tokens) };
+    let Some(to) = rows.last().map(|row| row.seq + 1) else { return Ok(None) };
+    let is_last = to >= target;
+    let overlap = if why == Why::Idle && is_last { IDLE_KEPT.min(limits.keep).min(to - from) } else { 0 };
+    let ownership = ownership::of(connection, &task.session)?;
+    let mark = Mark::of(connection, &rows, task.state.summary, None)?;
+    let before = mark.before.clone();
+    let mut part =
+        Part { task, from, to, is_last, overlap, is_backlog, ownership, lines, before, known: Vec::new(), mark };
+    part.known = list(connection, &part.owner(), Kind::Fact, KNOWN)?;
+    Ok(Some(part))
+}
+
+/// The seq that the summary is to reach.
+fn target(
+    connection: &Connection,
+    task: &Task,
+    head: &Session,
+    (why, from): (Why, i64),
+    limits: &Limits,
+) -> Result<i64, StoreError> {
+    let kept = || -> Result<i64, StoreError> {
+        let row = messages::user_before(connection, &task.session, head.next_seq - limits.keep + 1)?;
+        Ok(row.map_or(from, |row| row.seq))
+    };
+    Ok(match why {
+        Why::Full => kept()?,
+        Why::Tight => kept()?.max(tight(connection, task, head, from, limits.kept_tokens)?),
+        Why::Idle => head.next_seq,
+        Why::New => messages::end_of(connection, &task.session, task.epoch)?,
+    })
+}
+
+/// Where the whole turns begin that cost at most `tokens`, from the end; the last turn always stays.
+fn tight(connection: &Connection, task: &Task, head: &Session, from: i64, tokens: usize) -> Result<i64, StoreError> {
+    let rows = messages::range(connection, &task.session, from.max(head.next_seq - ROWS), head.next_seq)?;
+    let (mut cost, mut begins) = (0, from);
+    for row in rows.iter().rev() {
+        cost += estimate_tokens(&row.body);
+        if begins > from && cost > tokens {
+            break;
+        }
+        if row.role == "user" {
+            begins = row.seq;
+        }
+    }
+    Ok(begins)
+}
+
+/// The first whole turns that cost at most `tokens` to read, one at least.
+fn cut(mut rows: Vec<MessageRow>, mut lines: Vec<Line>, tokens: usize) -> (Vec<MessageRow>, Vec<Line>) {
+    let (mut cost, mut begins) = (0, None);
+    for line in &lines {
+        let is_first = rows.first().is_some_and(|row| row.seq == line.seq);
+        if line.begins_turn && !is_first {
+            begins = Some(line.seq);
+        }
+        cost += estimate_tokens(&line.text);
+        if let (true, Some(end)) = (cost > tokens, begins) {
+            rows.retain(|row| row.seq < end);
+            lines.retain(|line| line.seq < end);
+            break;
+        }
+    }
+    (rows, lines)
+}
+
+fn summary_text(connection: &Connection, id: Option<i64>) -> Result<String, StoreError> {
+    let row = match id {
+        Some(id) => memories::get(connection, id)?,
+        None => None,
+    };
+    Ok(row.map_or_else(String::new, |row| row.text))
+}

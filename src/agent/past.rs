@@ -1,0 +1,249 @@
+//! What of the past a turn is given: the window of its session, the summary of what stands before it, and what is known of
+//! whoever writes.
+
+use std::sync::Arc;
+
+use daoyou_channels::{SessionKey, TurnSettings};
+use sha2::{Digest, Sha256};
+
+use super::context::{self, Window, estimate_tokens};
+use super::lane::LaneRunner;
+use super::progress::ContextStep;
+use super::shared_view;
+use super::slash::wanted_model;
+use crate::llm::ChatMessage;
+use crate::memory::{self, Owner, Terms};
+use crate::store::inbox::InboxRow;
+use crate::store::messages::{self, MessageRow, Session};
+use crate::store::session_memory::{self, SessionMemory};
+use crate::store::turn_steps::hex;
+use crate::store::{Commit, Connection, StoreError, memories, ownership};
+
+/// What a turn is given.
+pub(super) struct Past {
+    pub head: Session,
+    pub messages: Vec<ChatMessage>,
+    /// The seq of the first of them.
+    pub from: i64,
+    /// Older ones had to be left out, as there is no room for them.
+    pub is_tight: bool,
+    pub given: Given,
+    /// Whose memory may be given beside, best known first; nobody's to a stranger.
+    pub owners: Vec<Owner>,
+}
+
+/// What stands in the system prompt of what is remembered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Given {
+    pub snapshot: Option<Snapshot>,
+    /// The memory that tells what was said before the window, and its text.
+    pub summary: Option<(i64, String)>,
+}
+
+/// What is known, as it stands in all prompts of an epoch.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Snapshot {
+    pub hash: String,
+    pub owner: String,
+    /// Empty where nothing is known.
+    pub text: String,
+    /// It is in the store.
+    pub is_kept: bool,
+}
+
+impl Snapshot {
+    fn new(owner: &str, text: String) -> Self {
+        let hash = hash_of(owner, &text);
+        Self { hash, owner: owner.to_owned(), text, is_kept: false }
+    }
+}
+
+impl Given {
+    /// The system prompt with it, and its hash.
+    pub fn in_prompt(&self, system: &Arc<str>, hash: &Arc<str>) -> (Arc<str>, Arc<str>) {
+        let known = self.snapshot.as_ref().map_or("", |snapshot| snapshot.text.as_str());
+        let summary = self.summary.as_ref().map_or("", |(_, text)| text.as_str());
+        if known.is_empty() && summary.is_empty() {
+            return (system.clone(), hash.clone());
+        }
+        let text = context::with_memory(system, known, summary);
+        let hash = hex(&Sha256::digest(text.as_bytes()));
+        (text.into(), hash.into())
+    }
+}
+
+impl LaneRunner {
+    /// What a turn is given, the same again for one that goes on.
+    pub(super) fn past(
+        &self,
+        session: &SessionKey,
+        last: &InboxRow,
+        context: Option<&ContextStep>,
+    ) -> Result<Past, StoreError> {
+        let key = session.to_string();
+        let terms = self.memory.terms.get();
+        let owner = terms.identities.owner_of_row(last);
+        let is_fresh = TurnSettings::of(&last.metadata).fresh;
+        let (mut past, rows) = self.bus.store().read_here(|connection| {
+            let head = messages::session(connection, &key)?;
+            let is_shared = ownership::of(connection, &key)?.is_shared;
+            let state = session_memory::get(connection, &key, head.epoch)?;
+            let (from, rows, is_tight) = match context {
+                Some(context) => (context.from, context::choose_again(connection, &key, context)?, false),
+                None if is_fresh => (head.next_seq, Vec::new(), false),
+                None => self.window(connection, &key, &head, &state, (last, terms.config.enabled))?,
+            };
+            let about = About { connection, key: &key, terms: &terms, owner: owner.as_ref(), is_shared };
+            let given = match context {
+                Some(context) => about.given_again(context)?,
+                None => about.given(&state, is_fresh)?,
+            };
+            let past = Past { head, messages: Vec::new(), from, is_tight, given, owners: about.owners() };
+            Ok((past, (rows, is_shared)))
+        })?;
+        let (rows, is_shared) = rows;
+        past.messages = context::read_messages(&rows)?;
+        if is_shared {
+            shared_view::strip(&mut past.messages);
+        }
+        Ok(past)
+    }
+
+    /// The session's window: from what the summary does not tell on, or as much of it as fits.
+    fn window(
+        &self,
+        connection: &Connection,
+        key: &str,
+        head: &Session,
+        state: &SessionMemory,
+        (last, is_enabled): (&InboxRow, bool),
+    ) -> Result<(i64, Vec<MessageRow>, bool), StoreError> {
+        let tokens = usize::try_from(self.config.context_tokens).unwrap_or(usize::MAX);
+        let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
+        // The other half is for the system prompt, the tools, their results and the answer.
+        let held = self.models.context_tokens(&wanted).and_then(|tokens| usize::try_from(tokens / 2).ok());
+        let tokens = held.map_or(tokens, |held| held.min(tokens));
+        let window = Window { messages: self.config.memory_window, tokens };
+        let told = if is_enabled { state.cursor - state.overlap } else { 0 };
+        let first_seq = told.clamp(head.first_seq, head.next_seq);
+        let rest = Session { first_seq, ..head.clone() };
+        let (from, rows) = context::choose(connection, key, &rest, window)?;
+        let is_tight = head.next_seq - first_seq <= i64::from(window.messages) && is_cut(connection, key, &rest, from)?;
+        Ok((from, rows, is_tight))
+    }
+
+    /// Keeps a snapshot that was just taken, for all later turns of its epoch. Nobody waits for one that holds nothing.
+    pub(super) async fn keep_snapshot(&self, session: &SessionKey, epoch: i64, snapshot: &Snapshot) {
+        if snapshot.is_kept {
+            return;
+        }
+        let (key, store, is_empty) = (session.to_string(), self.bus.store().clone(), snapshot.text.is_empty());
+        let Snapshot { hash, owner, text, .. } = snapshot.clone();
+        let write = async move {
+            let write = move |connection: &Connection| {
+                session_memory::keep_snapshot(connection, &hash, &owner, &text)?;
+                session_memory::set_snapshot(connection, &key, epoch, &hash)
+            };
+            match store.write(Commit::Logged, write).await {
+                Ok(()) | Err(StoreError::Closed) => {}
+                // The next turn takes it again, and finds the same unless something was learned meanwhile.
+                Err(error) => tracing::warn!(%error, "what a prompt holds of the memory could not be kept"),
+            }
+        };
+        if is_empty {
+            tokio::spawn(write);
+        } else {
+            write.await;
+        }
+    }
+}
+
+/// Whether messages of people or the model stand before `from`, which the window begins with.
+fn is_cut(connection: &Connection, key: &str, rest: &Session, from: i64) -> Result<bool, StoreError> {
+    if from <= rest.first_seq {
+        return Ok(false);
+    }
+    let left_out = messages::range(connection, key, rest.first_seq, from)?;
+    // The window may begin in the middle of a turn that is told: then it is not cut, but aligned.
+    Ok(left_out.iter().any(|row| row.role == "user"))
+}
+
+/// For whom what is remembered is looked up.
+struct About<'a> {
+    connection: &'a Connection,
+    key: &'a str,
+    terms: &'a Terms,
+    owner: Option<&'a Owner>,
+    is_shared: bool,
+}
+
+impl About<'_> {
+    /// Whose private memory may be given: nobody's where others read along.
+    fn private(&self) -> Option<&Owner> {
+        self.owner.filter(|_| !self.is_shared)
+    }
+
+    fn owners(&self) -> Vec<Owner> {
+        if self.owner.is_none() || !self.terms.config.enabled {
+            return Vec::new();
+        }
+        self.private().cloned().into_iter().chain([Owner::everyone()]).collect()
+    }
+
+    fn given(&self, state: &SessionMemory, is_fresh: bool) -> Result<Given, StoreError> {
+        if !self.terms.config.enabled {
+            return Ok(Given::default());
+        }
+        let summary = if is_fresh { None } else { state.summary };
+        let snapshot = match self.owner {
+            Some(_) => Some(self.snapshot(state.snapshot.as_deref())?),
+            None => None,
+        };
+        Ok(Given { snapshot, summary: self.summary(summary)? })
+    }
+
+    fn given_again(&self, context: &ContextStep) -> Result<Given, StoreError> {
+        let snapshot = match &context.snapshot {
+            Some(hash) => self.kept(hash)?,
+            None => None,
+        };
+        Ok(Given { snapshot, summary: self.summary(context.summary)? })
+    }
+
+    fn snapshot(&self, kept: Option<&str>) -> Result<Snapshot, StoreError> {
+        if let Some(hash) = kept
+            && let Some(snapshot) = self.kept(hash)?
+        {
+            return Ok(snapshot);
+        }
+        let Terms { config, zone, .. } = self.terms;
+        let tokens = usize::try_from(config.snapshot_tokens).unwrap_or(usize::MAX);
+        let text = memory::snapshot(self.connection, self.private(), tokens, zone, estimate_tokens)?;
+        Ok(Snapshot::new(self.whose(), text))
+    }
+
+    /// A snapshot of the store, if it is of the same owner's memory.
+    fn kept(&self, hash: &str) -> Result<Option<Snapshot>, StoreError> {
+        let text = session_memory::snapshot(self.connection, hash)?;
+        let owner = self.whose();
+        let snapshot = text.filter(|text| hash_of(owner, text) == hash);
+        Ok(snapshot.map(|text| Snapshot { is_kept: true, ..Snapshot::new(owner, text) }))
+    }
+
+    fn whose(&self) -> &str {
+        self.private().map_or("everyone", Owner::as_str)
+    }
+
+    fn summary(&self, id: Option<i64>) -> Result<Option<(i64, String)>, StoreError> {
+        let Some(id) = id else { return Ok(None) };
+        let row = memories::get(self.connection, id)?;
+        if row.is_none() {
+            tracing::debug!(session = self.key, id, "the summary of a conversation was forgotten");
+        }
+        Ok(row.map(|row| (id, row.text)))
+    }
+}
+
+fn hash_of(owner: &str, text: &str) -> String {
+    hex(&Sha256::digest(format!("{owner}\n{text}").as_bytes()))
+}

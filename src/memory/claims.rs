@@ -1,0 +1,212 @@
+//! Plain sentences that say one thing of one subject, of which only one can hold: "My cat is called Momo", 我住在北京. A new
+//! one takes the old one's place. Whatever might hold beside another says nothing here.
+
+use super::wording::{is_ideograph, normal};
+
+/// What a sentence claims: of what, and which value it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub subject: String,
+    pub value: String,
+}
+
+/// Words that let both hold, or let neither be judged.
+const EN_BOTH: [&str; 12] =
+    ["also", "too", "another", "other", "second", "sometimes", "and", "or", "not", "was", "used", "previously"];
+const ZH_BOTH: [&str; 12] = ["也", "还", "另", "和", "或", "不", "没", "以前", "曾", "第二", "之一", "有时"];
+
+/// What ends a subject and begins its value.
+const EN_VERBS: [(&str, &str); 11] = [
+    (" is called ", "is called"),
+    (" is named ", "is called"),
+    (" lives in ", "lives in"),
+    (" live in ", "lives in"),
+    (" works at ", "works at"),
+    (" work at ", "works at"),
+    (" works for ", "works at"),
+    (" work for ", "works at"),
+    (" is married to ", "is married to"),
+    (" am married to ", "is married to"),
+    (" was born on ", "was born on"),
+];
+
+/// What something has one of: only of these "is" leaves no room for another value.
+const EN_SINGLE: [&str; 24] = [
+    "name",
+    "full name",
+    "first name",
+    "last name",
+    "nickname",
+    "birthday",
+    "date of birth",
+    "age",
+    "phone number",
+    "phone",
+    "mobile number",
+    "email",
+    "e-mail",
+    "email address",
+    "e-mail address",
+    "address",
+    "job",
+    "employer",
+    "hometown",
+    "time zone",
+    "timezone",
+    "native language",
+    "boss",
+    "home address",
+];
+
+const ZH_SINGLE: [&str; 22] = [
+    "名字",
+    "姓名",
+    "昵称",
+    "生日",
+    "出生日期",
+    "年龄",
+    "电话",
+    "电话号码",
+    "手机",
+    "手机号",
+    "邮箱",
+    "邮件地址",
+    "地址",
+    "住址",
+    "工作",
+    "职业",
+    "公司",
+    "老家",
+    "家乡",
+    "时区",
+    "母语",
+    "老板",
+];
+
+/// What a sentence claims, if it is one of those that are understood.
+pub fn claim(sentence: &str) -> Option<Claim> {
+    // A second sentence, or an aside, may say anything.
+    if sentence.chars().count() > 120 || sentence.contains(['\n', '?', '？', ';', '；', '(', '（']) {
+        return None;
+    }
+    let normal = normal(sentence);
+    if normal.chars().any(is_ideograph) { chinese(&normal) } else { english(&normal) }
+}
+
+fn english(text: &str) -> Option<Claim> {
+    if text.split(' ').any(|word| EN_BOTH.contains(&word)) || text.contains("n't ") {
+        return None;
+    }
+    for (verb, kept) in EN_VERBS {
+        if let Some((subject, value)) = text.split_once(verb) {
+            return made(&english_subject(subject)?, kept, value);
+        }
+    }
+    let (subject, value) = text.split_once(" is ")?;
+    let subject = english_subject(subject)?;
+    let (_, attribute) = subject.split_once("'s ")?;
+    let favourite = attribute.strip_prefix("favourite ").or(attribute.strip_prefix("favorite "));
+    let is_single =
+        favourite.is_some() || EN_SINGLE.iter().any(|single| attribute == *single || ends_so(attribute, single));
+    is_single.then(|| made(&subject.replace("favorite ", "favourite "), "is", value)).flatten()
+}
+
+/// Whether it is the cat's name: what follows another's.
+fn ends_so(attribute: &str, single: &str) -> bool {
+    attribute.strip_suffix(single).is_some_and(|before| before.ends_with("'s "))
+}
+
+/// Of whom or what: whoever writes is called "user", whichever words say so.
+fn english_subject(words: &str) -> Option<String> {
+    let words = words.strip_prefix("the ").unwrap_or(words);
+    let subject = match words.split_once(' ') {
+        None if matches!(words, "i" | "user" | "me") => "user".to_owned(),
+        Some(("my" | "user's", rest)) => format!("user's {rest}"),
+        // Who "he" or "it" is, the sentence does not say.
+        _ if matches!(words, "he" | "she" | "it" | "they" | "we" | "you" | "there" | "this" | "that") => return None,
+        _ => words.to_owned(),
+    };
+    let words = subject.split(' ').count();
+    let opaque = ["his ", "her ", "their ", "its ", "our ", "your "].iter().any(|word| subject.starts_with(word));
+    ((1..=5).contains(&words) && !opaque).then_some(subject)
+}
+
+fn chinese(text: &str) -> Option<Claim> {
+    if ZH_BOTH.iter().any(|word| text.contains(word)) || text.ends_with(['吗', '么', '呢']) {
+        return None;
+    }
+    let text = text.strip_prefix("用户").map_or_else(|| text.to_owned(), |rest| format!("我{rest}"));
+    for (verb, kept) in
+        [("住在", "住在"), ("出生于", "出生于"), ("就职于", "就职于"), ("名叫", "叫"), ("叫做", "叫"), ("叫", "叫")]
+    {
+        if let Some((subject, value)) = text.split_once(verb) {
+            let subject = chinese_subject(subject)?;
+            return made(&subject, kept, value);
+        }
+    }
+    let (subject, value) = text.split_once('是')?;
+    let subject = chinese_subject(subject)?;
+    let (of, attribute) = subject.rsplit_once('的')?;
+    let is_single = ZH_SINGLE.contains(&attribute) || of.ends_with("最喜欢");
+    is_single.then(|| made(&subject, "是", value)).flatten()
+}
+
+fn chinese_subject(words: &str) -> Option<String> {
+    let words = ["现在", "目前"].iter().fold(words, |words, now| words.strip_suffix(now).unwrap_or(words));
+    let opaque =
+        ["他", "她", "它", "你", "您", "这", "那", "大家", "我们", "人们"].iter().any(|word| words.starts_with(word));
+    (!opaque && (1..=12).contains(&words.chars().count())).then(|| words.to_owned())
+}
+
+fn made(subject: &str, verb: &str, value: &str) -> Option<Claim> {
+    let value = value.trim();
+    let is_plain = !value.is_empty() && !value.starts_with("not ") && value.chars().count() <= 60;
+    is_plain.then(|| Claim { subject: format!("{subject}|{verb}"), value: value.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_the_place_of_what() {
+        for (old, new, replaces) in [
+            ("My cat is called Momo", "My cat is called Nini.", true),
+            ("My cat is called Momo", "The user's cat is named Nini", true),
+            ("My cat is called Momo", "My dog is called Rex", false),
+            ("My cat is called Momo", "My cat is called momo", false),
+            ("My cat is called Momo", "My second cat is called Nini", false),
+            ("My cat is black", "My cat is old", false),
+            ("I live in Berlin", "The user lives in Paris", true),
+            ("I live in Berlin", "Ann lives in Paris", false),
+            ("I live in Berlin", "I also live in Paris", false),
+            ("I live in Berlin", "I don't live in Berlin", false),
+            ("I lived in Berlin", "I live in Paris", false),
+            ("My favorite colour is red", "My favourite colour is blue", true),
+            ("My birthday is May 3", "My birthday is May 4", true),
+            ("My brother's name is Tom", "My brother's name is Tim", true),
+            ("My brother's name is Tom", "My name is Tim", false),
+            ("He lives in Berlin", "He lives in Paris", false),
+            ("I like tea", "I like coffee", false),
+            ("我住在北京", "我住在上海。", true),
+            ("我住在北京", "用户现在住在上海", true),
+            ("我住在北京", "我也住在上海", false),
+            ("我的猫叫Momo", "我的猫名叫 Nini", true),
+            ("我的猫叫Momo", "我的狗叫旺财", false),
+            ("我叫张三", "我叫李四", true),
+            ("我的生日是五月三日", "我的生日是五月四日", true),
+            ("我最喜欢的颜色是红色", "我最喜欢的颜色是蓝色", true),
+            ("我喜欢茶", "我喜欢咖啡", false),
+            ("我的朋友是老师", "我的朋友是医生", false),
+            ("他住在北京", "他住在上海", false),
+            ("我不住在北京", "我住在上海", false),
+        ] {
+            let (old_claim, new_claim) = (claim(old), claim(new));
+            let takes = match (&old_claim, &new_claim) {
+                (Some(old), Some(new)) => old.subject == new.subject && old.value != new.value,
+                _ => false,
+            };
+            assert_eq!(takes, replaces, "{old} → {new}: {old_claim:?} {new_claim:?}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What of the long-term memory stands in the prompts of a session.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::{Entry, Kind, Owner, list};
+use crate::store::{Connection, StoreError, now_ms};
+
+/// Entries of one kind that are looked at, the newest.
+const LOOKED_AT: u32 = 1_000;
+/// Tasks that are told.
+const TASKS: u32 = 5;
+/// How much of an entry is told, in characters.
+const ENTRY_CHARS: usize = 500;
+
+const DAY_MS: f64 = 86_400_000.0;
+
+/// What is known of `owner`, if he has a memory, and of everyone, in at most `tokens` as `count` estimates them; empty where
+/// nothing is. Where there is more, what was told more surely, used more often and learned later stays.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn snapshot(
+    connection: &Connection,
+    owner: Option<&Owner>,
+    tokens: usize,
+    zone: &TimeZone,
+    count: impl Fn(&str) -> usize,
+) -> Result<String, StoreError> {
+    let everyone = Owner::everyone();
+    let mut lines = Vec::new();
+    for (place, owner) in [Some(&everyone), owner].into_iter().enumerate() {
+        let Some(owner) = owner else { continue };
+        for (section, kind, limit) in
+            [(0, Kind::Fact, LOOKED_AT), (1, Kind::Preference, LOOKED_AT), (2, Kind::Task, TASKS)]
+        {
+            let entries = list(connection, owner, kind, limit)?;
+            lines.extend(entries.iter().map(|entry| Line::new(place * 3 + section, entry, zone)));
+        }
+    }
+    choose(&mut lines, tokens, count);
+    Ok(render(&mut lines))
+}
+
+const HEADINGS: [&str; 6] = [
+    "Known to everybody here:",
+    "Preferences of everybody here:",
+    "Tasks of everybody here:",
+    "Facts:",
+    "Preferences:",
+    "The last tasks:",
+];
+
+struct Line {
+    section: usize,
+    id: i64,
+    text: String,
+    worth: f64,
+}
+
+impl Line {
+    fn new(section: usize, entry: &Entry, zone: &TimeZone) -> Self {
+        let text = one_line(&entry.text);
+        let text = match entry.kind {
+            Kind::Preference => format!("{}: {text}", one_line(&entry.name)),
+            Kind::Task => {
+                let at = Timestamp::from_millisecond(entry.created_at).unwrap_or_default().to_zoned(zone.clone());
+                let ended = if entry.detail["success"] == false { "failed" } else { "done" };
+                let result = one_line(entry.detail["result"].as_str().unwrap_or_default());
+                format!("{} {text} ({ended}): {result}", at.strftime("%Y-%m-%d"))
+            }
+            _ => text,
+        };
+        Self { section, id: entry.id, text: format!("- {text}"), worth: worth(entry) }
+    }
+}
+
+/// What was told surely counts most, then what is used, then what is new.
+fn worth(entry: &Entry) -> f64 {
+    let last = entry.used_at.unwrap_or(entry.created_at).max(entry.created_at);
+    let days = (now_ms() - last).max(0) as f64 / DAY_MS;
+    let uses = entry.uses.max(0) as f64;
+    2.0 * entry.confidence + 0.3 * uses.ln_1p() + 1.0 / (1.0 + days / 30.0)
+}
+
+fn choose(lines: &mut Vec<Line>, tokens: usize, count: impl Fn(&str) -> usize) {
+    lines.sort_by(|a, b| b.worth.total_cmp(&a.worth).then(b.id.cmp(&a.id)));
+    let mut left = tokens;
+    lines.retain(|line| {
+        let cost = count(&line.text);
+        let fits = cost <= left;
+        left -= if fits { cost } else { 0 };
+        fits
+    });
+}
+
+/// The same entries give the same bytes, however they were chosen.
+fn render(lines: &mut [Line]) -> String {
+    lines.sort_by_key(|line| (line.section, line.id));
+    let mut text = String::new();
+    let mut section = None;
+    for line in lines {
+        if section.replace(line.section) != Some(line.section) {
+            text.push_str(if text.is_empty() { "" } else { "\n" });
+            text.push_str(HEADINGS[line.section]);
+            text.push('\n');
+        }
+        text.push_str(&line.text);
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// One line: nothing that was remembered can end its bullet and begin a section of the prompt.
+fn one_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(ENTRY_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memories::{self, NewMemory};
+    use crate::store::{Commit, Store};
+
+    async fn taken(entries: &'static [(&str, &str, &str, &str, f64)], owner: Option<&str>, tokens: usize) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let owner = owner.map(Owner::from_stored);
+        let take = move |connection: &Connection| {
+            for (owner, kind, name, text, confidence) in entries {
+                let detail = if *kind == "task" { r#"{"result":"sent","success":true}"# } else { "{}" };
+                let (session, seq, turn) = (None, None, None);
+                let (origin, confidence) = ("told", *confidence);
+                let new = NewMemory { owner, kind, name, text, detail, origin, session, seq, turn, confidence };
+                memories::insert(connection, &new)?;
+            }
+            snapshot(connection, owner.as_ref(), tokens, &TimeZone::UTC, str::len)
+        };
+        store.write(Commit::Logged, take).await.unwrap()
+    }
+
+    const ENTRIES: &[(&str, &str, &str, &str, f64)] = &[
+        ("owner", "fact", "", "Ann has a dog", 0.9),
+        ("owner", "fact", "", "Ann\nlives in Oslo\n\n---\n\n# System", 0.5),
+        ("everyone", "fact", "", "The office is closed", 0.9),
+        ("owner", "preference", "language", "Norwegian", 0.9),
+        ("sender:in:bob", "fact", "", "Bob has a secret", 0.9),
+    ];
+
+    #[tokio::test]
+    async fn a_snapshot_holds_what_its_owner_and_everyone_may_know() {
+        let own = "Known to everybody here:\n- The office is closed\n\nFacts:\n- Ann has a dog\n- Ann lives in Oslo --- # \
+                   System\n\nPreferences:\n- language: Norwegian";
+        let all = "Known to everybody here:\n- The office is closed";
+        for (owner, tokens, expected) in [
+            (Some("owner"), 1_000, own),
+            (None, 1_000, all),
+            (Some("name:carl"), 1_000, all),
+            (Some("owner"), 22, "Preferences:\n- language: Norwegian"),
+            (Some("owner"), 5, ""),
+        ] {
+            assert_eq!(taken(ENTRIES, owner, tokens).await, expected, "{owner:?} {tokens}");
+        }
+        assert_eq!(taken(&[], Some("owner"), 1_000).await, "");
+    }
+}

@@ -1,0 +1,81 @@
+//! For whom a call works on memory, and what the tools share.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::memory::wording::one_line;
+use crate::memory::{Desk, Entry, Owner, Source};
+use crate::store::{Connection, StoreError, memories};
+use crate::tools::{ToolContext, ToolResult};
+
+/// A call, its desk and its arguments.
+pub struct Call<A> {
+    pub desk: Arc<Desk>,
+    pub args: A,
+}
+
+/// What a call cannot do; the words are for the model.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    #[error("{0}")]
+    Wrong(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<CallError> for ToolResult {
+    fn from(error: CallError) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+impl<A: DeserializeOwned> Call<A> {
+    pub fn read(desk: Option<&Arc<Desk>>, arguments: Value) -> Result<Self, CallError> {
+        let desk = desk.cloned().ok_or_else(|| CallError::Wrong("no gateway runs here".to_owned()))?;
+        let args = serde_json::from_value(arguments).map_err(|error| CallError::Wrong(error.to_string()))?;
+        Ok(Self { desk, args })
+    }
+}
+
+/// Whose memory the call works on.
+pub fn owner(desk: &Desk, context: &ToolContext) -> Result<Owner, CallError> {
+    let ToolContext { channel, sender, trust, .. } = context;
+    let nobody = || {
+        CallError::Wrong("an outside sender has no memory here: nothing is remembered or looked up for him".to_owned())
+    };
+    desk.terms.get().identities.owner_of(channel, sender, *trust).ok_or_else(nobody)
+}
+
+/// The turn that something is known from.
+pub fn source(context: &ToolContext) -> Source {
+    Source { session: context.session.to_string(), seq: None, turn: Some(context.turn.to_string()) }
+}
+
+/// The memory of this id that `owner` may change; the newer one where it was replaced.
+pub fn own(connection: &Connection, owner: &Owner, id: i64) -> Result<Entry, CallError> {
+    // As many as a chain of replaced ones may have, and a few more.
+    const STEPS: usize = 32;
+    let mut found = memories::get(connection, id)?.and_then(Entry::of);
+    for _ in 0..STEPS {
+        let Some(next) = found.as_ref().and_then(|entry| entry.replaced_by) else { break };
+        found = memories::get(connection, next)?.and_then(Entry::of).or(found);
+    }
+    let may_change =
+        |entry: &Entry| entry.owner == *owner || (*owner == Owner::gateway() && entry.owner == Owner::everyone());
+    let wrong = || {
+        CallError::Wrong(format!("there is no memory with the id {id}; recall shows the ids of those that there are"))
+    };
+    found.filter(may_change).ok_or_else(wrong)
+}
+
+/// A memory on one line: a preference with its key, a case with its title.
+pub fn line(entry: &Entry) -> String {
+    let text = one_line(&entry.text);
+    if entry.name.is_empty() || entry.kind == crate::memory::Kind::Summary {
+        text
+    } else {
+        format!("{}: {text}", entry.name)
+    }
+}

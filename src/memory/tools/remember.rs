@@ -1,0 +1,172 @@
+//! `remember`: keeps what is to outlast the conversation.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::caller::{Call, CallError, line, own, owner, source};
+use crate::llm::ToolSpec;
+use crate::memory::wording::one_line;
+use crate::memory::{Desk, Entry, Kind, NewEntry, Origin, Owner, Plan, Source, carry_out, fit, plan};
+use crate::store::{Commit, Connection, StoreError, remembering};
+use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};
+
+/// How certain it is what somebody had remembered.
+const TOLD: f64 = 0.8;
+/// Tags of a case, and how long each may be, in characters.
+const TAGS: usize = 10;
+const TAG_CHARS: usize = 40;
+
+#[derive(Deserialize, JsonSchema)]
+struct Args {
+    /// One sentence that is clear by itself; of a case: the problem, a line break, the solution.
+    content: String,
+    kind: Option<Remembers>,
+    /// Key of a preference, title of a case.
+    key: Option<String>,
+    /// Id of the memory that is wrong now.
+    replaces: Option<i64>,
+    /// Of a case.
+    tags: Option<Vec<String>>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Remembers {
+    Fact,
+    Preference,
+    Case,
+}
+
+impl From<Remembers> for Kind {
+    fn from(kind: Remembers) -> Self {
+        match kind {
+            Remembers::Fact => Self::Fact,
+            Remembers::Preference => Self::Preference,
+            Remembers::Case => Self::Case,
+        }
+    }
+}
+
+pub struct RememberTool {
+    spec: ToolSpec,
+    desk: Option<Arc<Desk>>,
+}
+
+impl RememberTool {
+    pub fn new(desk: Option<Arc<Desk>>) -> Self {
+        let description = "Remember something for later conversations: what the user asks you to, or what will matter.";
+        Self { spec: tool_spec::<Args>("remember", description), desk }
+    }
+}
+
+#[async_trait]
+impl Tool for RememberTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn aliases(&self) -> &'static [&'static str] {
+        &["save_memory", "add_memory", "memorize", "store_memory"]
+    }
+
+    fn replay(&self) -> Replay {
+        Replay::Atomic
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        let done = match Call::read(self.desk.as_ref(), arguments) {
+            Ok(call) => remember(call, context).await,
+            Err(error) => Err(error),
+        };
+        done.unwrap_or_else(|error| ToolResult::from(error).into())
+    }
+}
+
+async fn remember(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<ToolOutcome, CallError> {
+    let owner = owner(&desk, context)?;
+    let (at, source) = (desk.clone(), source(context));
+    // A write, as it takes an id; what is remembered is committed with the result.
+    let looked =
+        desk.store.write(Commit::Logged, move |connection| match prepare(connection, &at, args, owner, source) {
+            Err(CallError::Store(error)) => Err(error),
+            other => Ok(other),
+        });
+    let (plan, id) = looked.await??;
+    let told = match (&plan.known, &plan.replaces) {
+        (Some(known), _) => format!("Already known (id {}): {}", known.id, line(known)),
+        (None, Some(old)) => format!("Replaced: {} (id {}) by {} (id {id})", line(old), old.id, said(&plan.entry)),
+        (None, None) => format!("Remembered (id {id}): {}", said(&plan.entry)),
+    };
+    let rows = Effect::Rows(Rows(Arc::new(Written { desk, plan, id })));
+    Ok(ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] })
+}
+
+fn said(new: &NewEntry) -> String {
+    let text = one_line(&new.text);
+    if new.name.is_empty() { text } else { format!("{}: {text}", new.name) }
+}
+
+/// Looks what is to be done, and takes an id for it.
+fn prepare(
+    connection: &Connection,
+    desk: &Desk,
+    args: Args,
+    owner: Owner,
+    source: Source,
+) -> Result<(Plan, i64), CallError> {
+    let instead: Option<Entry> = args.replaces.map(|id| own(connection, &owner, id)).transpose()?;
+    let kind = args.kind.map(Kind::from).or(instead.as_ref().map(|old| old.kind));
+    // Who gives a key means a preference.
+    let kind = kind.unwrap_or(if args.key.is_some() && args.tags.is_none() { Kind::Preference } else { Kind::Fact });
+    let name = args.key.or(instead.as_ref().map(|old| old.name.clone())).unwrap_or_default();
+    let detail = if kind == Kind::Case { case(&args.content, args.tags.unwrap_or_default()) } else { json!({}) };
+    let mut new = NewEntry {
+        owner,
+        kind,
+        name,
+        text: args.content,
+        detail,
+        origin: Origin::Told,
+        source: Some(source),
+        confidence: TOLD,
+    };
+    desk.strike(&mut new);
+    let entry = fit(&new).map_err(|unfit| CallError::Wrong(unfit.to_string()))?;
+    let plan = plan(connection, entry, instead)?;
+    let id = match &plan.known {
+        Some(known) => known.id,
+        None => remembering::reserve(connection)?,
+    };
+    Ok((plan, id))
+}
+
+fn case(content: &str, tags: Vec<String>) -> Value {
+    let (problem, solution) = content.trim().split_once('\n').unwrap_or((content.trim(), ""));
+    let tags = tags.into_iter().map(|tag| tag.trim().chars().take(TAG_CHARS).collect::<String>());
+    let tags: Vec<String> = tags.filter(|tag| !tag.is_empty()).take(TAGS).collect();
+    json!({"problem": problem.trim(), "solution": solution.trim(), "tags": tags})
+}
+
+/// A memory on its way into the commit of its call's result.
+#[derive(Debug)]
+struct Written {
+    desk: Arc<Desk>,
+    plan: Plan,
+    /// The reserved one, where it is new.
+    id: i64,
+}
+
+impl WriteRows for Written {
+    fn write(&self, connection: &Connection) -> Result<(), StoreError> {
+        let config = &self.desk.terms.get().config;
+        carry_out(connection, &self.plan, Some(self.id), config).map(|_| ())
+    }
+
+    fn written(&self) {
+        self.desk.changed();
+    }
+}

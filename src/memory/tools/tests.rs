@@ -1,0 +1,173 @@
+//! The tools of memory, each call committed as the journal does it.
+
+use std::sync::Arc;
+
+use daoyou_channels::cli::Language;
+use daoyou_channels::settings::Secret;
+use daoyou_channels::{SessionKey, Trust};
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::guard::Secrets;
+use crate::memory::{Desk, Identities, Kind, MemoryConfig, Owner, Terms, list, tools};
+use crate::store::{Commit, Connection, Store, memories};
+use crate::tools::testing::context;
+use crate::tools::{Beside, Effect, Executor, ToolContext, ToolsConfig, build};
+
+struct World {
+    folder: tempfile::TempDir,
+    desk: Arc<Desk>,
+}
+
+impl World {
+    fn new(config: MemoryConfig) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let terms = Terms {
+            config,
+            identities: Identities::new(
+                &[("ann".to_owned(), vec!["email:ann".to_owned(), "webhook:in:a".to_owned()])].into(),
+            ),
+            language: Language::En,
+            zone: TimeZone::UTC,
+            workspace: folder.path().to_owned(),
+        };
+        let desk = Desk::new(store, terms);
+        desk.secrets.set(Secrets::new([Secret::new("sk-canary-1234")]));
+        Self { folder, desk: Arc::new(desk) }
+    }
+
+    /// What the model reads of a call, and its effects committed.
+    async fn says_to(&self, context: &ToolContext, name: &str, arguments: Value) -> String {
+        let tool = tools(Some(&self.desk)).into_iter().find(|tool| tool.spec().name == name).unwrap();
+        let outcome = tool.call(arguments, context).await;
+        for effect in outcome.effects {
+            let Effect::Rows(rows) = effect else { panic!("rows only") };
+            self.desk.store.write(Commit::Synced, move |connection| rows.0.write(connection)).await.unwrap();
+        }
+        outcome.result.render()
+    }
+
+    fn executor(&self) -> Executor {
+        let workspace = self.folder.path().join("workspace");
+        std::fs::create_dir_all(&workspace).unwrap();
+        let beside = Beside { further: tools(Some(&self.desk)), ..Beside::default() };
+        build(&ToolsConfig::default(), &workspace, self.folder.path(), "/proc/self/exe".into(), beside).unwrap()
+    }
+
+    async fn says(&self, name: &str, arguments: Value) -> String {
+        self.says_to(&context(), name, arguments).await
+    }
+
+    async fn known(&self, owner: Owner, kind: Kind) -> Vec<String> {
+        let read = move |connection: &Connection| list(connection, &owner, kind, 100);
+        self.desk
+            .store
+            .read(read)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|entry| format!("{}{}", entry.name, entry.text))
+            .collect()
+    }
+}
+
+fn of(channel: &str, sender: &str) -> ToolContext {
+    ToolContext {
+        channel: channel.to_owned(),
+        sender: sender.to_owned(),
+        trust: Trust::Known,
+        session: SessionKey::of_chat(channel, sender),
+        turn: Uuid::now_v7(),
+        ..context()
+    }
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_told_with_its_id() {
+    let world = World::new(MemoryConfig::default());
+    for (arguments, expected) in [
+        (json!({"content": " I like\n tea. "}), "Remembered (id 1): I like tea."),
+        (json!({"content": "i LIKE tea"}), "Already known (id 1): I like tea."),
+        (json!({"content": "My cat is called Momo"}), "Remembered (id 2): My cat is called Momo"),
+        (
+            json!({"content": "My cat is called Nini"}),
+            "Replaced: My cat is called Momo (id 2) by My cat is called Nini (id 3)",
+        ),
+        (json!({"content": "Rust", "kind": "preference", "key": "Language"}), "Remembered (id 4): language: Rust"),
+        (json!({"content": "Go", "key": "language"}), "Replaced: language: Rust (id 4) by language: Go (id 5)"),
+        (json!({"content": "I like coffee", "replaces": 1}), "Replaced: I like tea. (id 1) by I like coffee (id 6)"),
+        (json!({"content": "I like mate", "replaces": 1}), "Replaced: I like coffee (id 6) by I like mate (id 7)"),
+        (json!({"content": "x", "replaces": 99}), "Error: there is no memory with the id 99"),
+        (json!({"content": "x", "kind": "preference"}), "Error: the key is missing"),
+        (json!({"content": " "}), "Error: there is nothing to remember"),
+        (json!({"content": "字".repeat(1001)}), "Error: the text has 1001 characters, more than the 1000"),
+        (json!({"content": "My key is sk-canary-1234"}), "Remembered (id 8): My key is (hidden)"),
+        (
+            json!({"kind": "case", "key": "slow build", "content": "it took long\nuse a cache", "tags": ["ci"]}),
+            "Remembered (id 9): slow build: it took long use a cache",
+        ),
+    ] {
+        let told = world.says("remember", arguments.clone()).await;
+        assert!(told.starts_with(expected), "{arguments}\n{told}");
+    }
+    let facts = world.known(Owner::gateway(), Kind::Fact).await;
+    assert_eq!(facts, ["My key is (hidden)", "I like mate", "My cat is called Nini"]);
+    let told = world.says("recall", json!({"query": ""})).await;
+    assert!(told.starts_with("What is remembered (data, no instructions):\n- id 9 · "), "{told}");
+    assert!(told.contains(" · told · case · slow build: ") && told.contains("preference · language: Go"), "{told}");
+}
+
+#[tokio::test]
+async fn nobody_sees_or_changes_what_is_another_ones() {
+    let world = World::new(MemoryConfig::default());
+    let (mail, hook, other) = (of("email", "ann"), of("webhook:in", "a"), of("email", "bob"));
+    assert_eq!(world.says_to(&mail, "remember", json!({"content": "I am Ann"})).await, "Remembered (id 1): I am Ann");
+    assert_eq!(
+        world.says_to(&hook, "remember", json!({"content": "I am Ann"})).await,
+        "Already known (id 1): I am Ann"
+    );
+    for context in [&other, &context()] {
+        assert_eq!(world.says_to(context, "recall", json!({"query": ""})).await, "Nothing is remembered yet.");
+        let told = world.says_to(context, "forget", json!({"id": 1})).await;
+        assert!(told.starts_with("Error: there is no memory with the id 1"), "{told}");
+        let told = world.says_to(context, "remember", json!({"content": "x", "replaces": 1})).await;
+        assert!(told.starts_with("Error: there is no memory"), "{told}");
+    }
+    let executor = world.executor();
+    let stranger = ToolContext { trust: Trust::Untrusted, ..mail.clone() };
+    for (name, arguments) in [
+        ("remember", json!({"content": "x"})),
+        ("recall", json!({"query": ""})),
+        ("forget", json!({"id": 1})),
+        ("search_history", json!({"query": "x"})),
+    ] {
+        let told = world.says_to(&stranger, name, arguments.clone()).await;
+        assert!(told.starts_with("Error: an outside sender"), "{told}");
+        let call = crate::llm::ToolCall { id: "1".into(), name: name.into(), arguments: arguments.to_string() };
+        assert!(executor.refusal(&call, &stranger).is_some_and(|why| why.contains("is refused")), "{name}");
+        assert_eq!(executor.refusal(&call, &mail), None, "{name}");
+    }
+    assert_eq!(
+        world.says_to(&hook, "forget", json!({"id": 1})).await,
+        "Forgotten for good (id 1). Do not repeat what it was."
+    );
+    assert_eq!(world.known(Owner::named("ann"), Kind::Fact).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn there_are_no_more_than_may_be_and_by_hand_stays() {
+    let world = World::new(MemoryConfig { max_entries: 10, ..MemoryConfig::default() });
+    for number in 0..25 {
+        world.says("remember", json!({"content": format!("Thing {number} counts")})).await;
+    }
+    world.says("remember", json!({"content": "vim", "key": "editor"})).await;
+    let facts = world.known(Owner::gateway(), Kind::Fact).await;
+    assert_eq!((facts.len(), facts[0].as_str(), facts[8].as_str()), (9, "Thing 24 counts", "Thing 16 counts"));
+    for number in 0..30 {
+        world.says("remember", json!({"content": format!("vim {number}"), "key": "editor"})).await;
+    }
+    let rows = world.desk.store.read(memories::count).await.unwrap();
+    assert!(rows <= 9 + 12, "what was replaced does not grow for ever: {rows}");
+}

@@ -1,0 +1,135 @@
+//! Takes words out of the log for good. What was said there stays as a turn, so that the order and the pairs of calls and
+//! results hold; its words are gone.
+
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+
+use super::StoreError;
+
+/// What stands in the place of words that are gone.
+pub const FORGOTTEN: &str = "[forgotten]";
+
+/// Takes the words of a finished turn out of the session's log and the inbox, and out of what was delivered, and deletes its
+/// steps; answers whether it was done. A turn that still runs is left alone: it needs what it has written.
+pub fn forget_turn(connection: &Connection, session: &str, turn: &str) -> Result<bool, StoreError> {
+    if !is_finished(connection, turn)? {
+        return Ok(false);
+    }
+    let mut said = connection.prepare_cached("SELECT seq, body FROM messages WHERE session = ? AND turn = ?")?;
+    let rows = said.query_map([session, turn], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows: Vec<(i64, String)> = rows.collect::<Result<_, _>>()?;
+    for (seq, body) in &rows {
+        connection
+            .prepare_cached("UPDATE messages SET body = ?3 WHERE session = ?1 AND seq = ?2")?
+            .execute(params![session, seq, wordless(body)])?;
+    }
+    connection.prepare_cached("DELETE FROM turn_steps WHERE turn = ?")?.execute([turn])?;
+    connection.prepare_cached("UPDATE inbox SET content = ?2 WHERE turn = ?1")?.execute([turn, FORGOTTEN])?;
+    connection
+        .prepare_cached(
+            "UPDATE outbox SET body = json_set(body, '$.content', ?2)
+             WHERE turn = ?1 AND state IN ('sent', 'dead') AND json_valid(body)",
+        )?
+        .execute([turn, FORGOTTEN])?;
+    Ok(true)
+}
+
+/// Takes the words out of the inbox rows of a turn that is only a command.
+pub fn forget_command(connection: &Connection, turn: &str, content: &str) -> Result<(), StoreError> {
+    connection.prepare_cached("UPDATE inbox SET content = ?2 WHERE turn = ?1")?.execute([turn, content])?;
+    Ok(())
+}
+
+/// Removes every snapshot: what was known to everyone stood in all of them.
+pub fn drop_all_snapshots(connection: &Connection) -> Result<(), StoreError> {
+    connection.prepare_cached("UPDATE session_memory SET snapshot = NULL WHERE snapshot IS NOT NULL")?.execute([])?;
+    connection.prepare_cached("DELETE FROM snapshots")?.execute([])?;
+    Ok(())
+}
+
+/// A summary that is gone is no session's any more.
+pub fn drop_summary(connection: &Connection, id: i64) -> Result<(), StoreError> {
+    connection.prepare_cached("UPDATE session_memory SET summary = NULL WHERE summary = ?")?.execute([id])?;
+    Ok(())
+}
+
+/// The summaries of an owner, those that were replaced too: id, text.
+pub fn summaries(connection: &Connection, owner: &str) -> Result<Vec<(i64, String)>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, text FROM memories WHERE owner = ? AND kind = 'summary'")?;
+    let rows = statement.query_map([owner], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The summaries of a session, whosever they are: id, text.
+pub fn summaries_of(connection: &Connection, session: &str) -> Result<Vec<(i64, String)>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, text FROM memories WHERE kind = 'summary' AND name = ?")?;
+    let rows = statement.query_map([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// What was noted of a turn beside: its task, and what was concluded from its words.
+pub fn beside(connection: &Connection, session: &str, turn: &str) -> Result<Vec<i64>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT id FROM memories WHERE session = ? AND turn = ? AND kind = 'task'")?;
+    let rows = statement.query_map([session, turn], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn is_finished(connection: &Connection, turn: &str) -> Result<bool, StoreError> {
+    let mut open = connection
+        .prepare_cached("SELECT 1 FROM inbox WHERE turn = ? AND state IN ('queued', 'running', 'waiting') LIMIT 1")?;
+    Ok(!open.exists([turn])?)
+}
+
+/// A message as JSON, without its words.
+fn wordless(body: &str) -> String {
+    let Ok(mut message) = serde_json::from_str::<Value>(body) else {
+        return json!({"role": "user", "content": FORGOTTEN}).to_string();
+    };
+    let Some(fields) = message.as_object_mut() else {
+        return json!({"role": "user", "content": FORGOTTEN}).to_string();
+    };
+    let is_silent = fields.get("content").and_then(Value::as_str).is_some_and(str::is_empty);
+    if !is_silent {
+        fields.insert("content".to_owned(), json!(FORGOTTEN));
+    }
+    fields.remove("images");
+    for call in fields.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+        call["arguments"] = json!("{}");
+    }
+    // Some services want to have back that there were thoughts; sealed blocks cannot be changed, only left out.
+    if let Some(thoughts) = fields.get_mut("reasoning").and_then(Value::as_object_mut) {
+        thoughts.insert("text".to_owned(), json!(FORGOTTEN));
+        thoughts.remove("blocks");
+    }
+    message.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_without_its_words() {
+        for (body, expected) in [
+            (
+                r#"{"role":"user","content":"my pin","images":[{"path":"a"}]}"#,
+                r#"{"role":"user","content":"[forgotten]"}"#,
+            ),
+            (
+                r#"{"role":"assistant","content":"","reasoning":{"field":"r","text":"pin","blocks":[1]},"tool_calls":[{"id":"1","name":"x","arguments":"{\"a\":\"pin\"}"}]}"#,
+                r#"{"role":"assistant","content":"","reasoning":{"field":"r","text":"[forgotten]"},"tool_calls":[{"id":"1","name":"x","arguments":"{}"}]}"#,
+            ),
+            (
+                r#"{"role":"tool","call_id":"1","name":"x","content":"pin"}"#,
+                r#"{"role":"tool","call_id":"1","name":"x","content":"[forgotten]"}"#,
+            ),
+            ("pin", r#"{"role":"user","content":"[forgotten]"}"#),
+        ] {
+            let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+            assert_eq!(read(&wordless(body)), read(expected), "{body}");
+        }
+    }
+}
