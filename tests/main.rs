@@ -37,6 +37,7 @@ mod heartbeat;
 mod hooks;
 mod lanes;
 mod load;
+mod memory;
 mod message_tool;
 mod metrics;
 mod middleware;

@@ -22,6 +22,7 @@ use super::flight::{FlightRecorder, FlightSlot};
 use super::gallery::Gallery;
 use super::journal::StoreJournal;
 use super::lanes::{Bounds, Company};
+use super::learning::Learning;
 use super::middleware::{Context, Middleware, TurnRequest};
 use super::orchestrators::Orchestrators;
 use super::phrases::Phrases;
@@ -115,6 +116,7 @@ impl LaneRunner {
         let more = ending.write(&self.bus, &self.errands, &self.room).await;
         self.lock_cancels().remove(&turn);
         self.room.leave(turn);
+        self.slash.memory.changed();
         tracing::info!(%turn, %session, outcome, reply_bytes, "turn ended");
         more
     }
@@ -245,6 +247,7 @@ impl LaneRunner {
             state: if is_given_up { State::Dead } else { State::Done },
             append: if is_given_up { Append::Nothing } else { Append::Turn { user, reason } },
             change: SessionChange::None,
+            learning: Learning::of(&self.slash.memory, &started.rows),
             model: String::new(),
             phrases: self.phrases,
         }
@@ -262,6 +265,7 @@ impl LaneRunner {
             state: State::Dead,
             append: Append::Nothing,
             change: SessionChange::None,
+            learning: None,
             model: String::new(),
             phrases: self.phrases,
         };

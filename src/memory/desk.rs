@@ -7,7 +7,7 @@ use daoyou_channels::cli::Language;
 use jiff::tz::TimeZone;
 use tokio::sync::watch;
 
-use super::{Ask, Hit, Identities, MemoryConfig, NewEntry, recall};
+use super::{Ask, Files, Hit, Identities, MemoryConfig, NewEntry, recall};
 use crate::guard::Secrets;
 use crate::live::Live;
 use crate::store::{Store, StoreError};
@@ -29,12 +29,19 @@ pub struct Desk {
     pub terms: Live<Terms>,
     /// What is struck out of whatever is remembered.
     pub secrets: Live<Secrets>,
+    pub(super) files: Files,
     changed: watch::Sender<()>,
 }
 
 impl Desk {
     pub fn new(store: Store, terms: Terms) -> Self {
-        Self { store, terms: Live::new(terms), secrets: Live::default(), changed: watch::Sender::default() }
+        Self {
+            store,
+            terms: Live::new(terms),
+            secrets: Live::default(),
+            files: Files::default(),
+            changed: watch::Sender::default(),
+        }
     }
 
     /// The best hits, the best first.

@@ -7,7 +7,9 @@ mod book;
 mod claims;
 mod desk;
 mod entry;
+mod files;
 mod forgetting;
+pub mod learned;
 mod owner;
 mod wording;
 
@@ -19,6 +21,7 @@ pub use book::{Plan, Remembered, carry_out, list, plan, remember, remember_inste
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use desk::{Desk, Terms};
 pub use entry::{Entry, Kind, NewEntry, Origin, Source};
+pub use files::{Files, Keeper};
 pub use forgetting::{Forgotten, drop_prompts, forget};
 pub use owner::{Identities, Owner};
 pub use recall::{Ask, Found, Hit, recall};

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -15,6 +15,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/0006_spawns.sql"),
     include_str!("migrations/0007_processes.sql"),
     include_str!("migrations/0008_memory.sql"),
+    include_str!("migrations/0009_lines.sql"),
 ];
 
 /// A table that every version of this program has.
