@@ -38,6 +38,7 @@ mod heartbeat;
 mod hooks;
 mod lanes;
 mod load;
+mod memory;
 mod message_tool;
 mod metrics;
 mod middleware;

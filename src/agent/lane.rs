@@ -23,6 +23,7 @@ use super::flight::{FlightRecorder, FlightSlot};
 use super::gallery::Gallery;
 use super::journal::StoreJournal;
 use super::lanes::{Bounds, Company};
+use super::learning::Learning;
 use super::middleware::{Context, Middleware, TurnRequest};
 use super::orchestrators::Orchestrators;
 use super::phrases::Phrases;
@@ -262,6 +263,7 @@ impl LaneRunner {
             append: if is_given_up { Append::Nothing } else { Append::Turn { user, reason } },
             change: SessionChange::None,
             settling: self.settling(started),
+            learning: Learning::of(&self.slash.memory, &started.rows),
             model: String::new(),
             phrases: self.phrases,
         }
@@ -289,6 +291,7 @@ impl LaneRunner {
             append: Append::Nothing,
             change: SessionChange::None,
             settling: None,
+            learning: None,
             model: String::new(),
             phrases: self.phrases,
         };

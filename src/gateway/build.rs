@@ -268,7 +268,8 @@ async fn build_agent(
         bus: late.clone(),
     };
     let tools = build_tools(config, workspace, home, &partners)?;
-    let current = Arc::new(slash_commands(config, desk.clone(), models, tools, workspace, Instant::now())?);
+    let current =
+        Arc::new(slash_commands(config, (desk.clone(), memory.clone()), models, tools, workspace, Instant::now())?);
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
     late.set(&bus);

@@ -133,7 +133,7 @@ pub(super) fn build_tools(
 
 pub(super) fn slash_commands(
     config: &Config,
-    jobs: Arc<cron::Desk>,
+    (jobs, memory): (Arc<cron::Desk>, Arc<memory::Desk>),
     models: Arc<Models>,
     tools: Arc<Executor>,
     workspace: &Path,
@@ -145,6 +145,7 @@ pub(super) fn slash_commands(
         tools,
         store: jobs.store.clone(),
         jobs,
+        memory,
         timezone: timezone(config)?,
         workspace: workspace.to_owned(),
         started,

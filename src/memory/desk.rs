@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use tokio::sync::watch;
 
 use super::vectors::Vectors;
-use super::{Ask, Hit, Identities, MemoryConfig, NewEntry, recall};
+use super::{Ask, Files, Hit, Identities, MemoryConfig, NewEntry, recall};
 use crate::guard::Secrets;
 use crate::live::Live;
 use crate::store::{Store, StoreError};
@@ -31,6 +31,7 @@ pub struct Desk {
     /// What is struck out of whatever is remembered.
     pub secrets: Live<Secrets>,
     pub(super) vectors: Vectors,
+    pub(super) files: Files,
     changed: watch::Sender<()>,
 }
 
@@ -41,6 +42,7 @@ impl Desk {
             terms: Live::new(terms),
             secrets: Live::default(),
             vectors: Vectors::default(),
+            files: Files::default(),
             changed: watch::Sender::default(),
         }
     }

@@ -7,7 +7,9 @@ mod book;
 mod claims;
 mod desk;
 mod entry;
+mod files;
 mod forgetting;
+pub mod learned;
 mod owner;
 mod wording;
 
@@ -34,6 +36,7 @@ pub use book::{Plan, Remembered, carry_out, list, plan, remember, remember_inste
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use desk::{Desk, Terms};
 pub use entry::{Entry, Kind, NewEntry, Origin, Source};
+pub use files::{Files, Keeper};
 pub use forgetting::{Forgotten, drop_prompts, forget};
 pub use indexer::Indexer;
 pub use owner::{Identities, ON_BEHALF_OF, Owner, metadata_on_behalf, sender_of};

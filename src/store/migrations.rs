@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 11] = [
+const MIGRATIONS: [&str; 12] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -18,6 +18,7 @@ const MIGRATIONS: [&str; 11] = [
     include_str!("migrations/0009_words.sql"),
     include_str!("migrations/0010_consolidation.sql"),
     include_str!("migrations/0011_vectors.sql"),
+    include_str!("migrations/0012_lines.sql"),
 ];
 
 /// A table that every version of this program has.

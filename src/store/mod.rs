@@ -29,6 +29,7 @@ pub mod job_runs;
 pub mod jobs;
 pub mod losses;
 pub mod memories;
+pub mod memory_lines;
 pub mod memory_lists;
 pub mod messages;
 pub mod meta;
