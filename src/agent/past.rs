@@ -61,6 +61,12 @@ impl Snapshot {
 }
 
 impl Given {
+    /// What it costs in a prompt, estimated.
+    fn tokens(&self) -> usize {
+        let known = self.snapshot.as_ref().map_or(0, |snapshot| estimate_tokens(&snapshot.text));
+        known + self.summary.as_ref().map_or(0, |(_, text)| estimate_tokens(text))
+    }
+
     /// The system prompt with it, and its hash.
     pub fn in_prompt(&self, system: &Arc<str>, hash: &Arc<str>) -> (Arc<str>, Arc<str>) {
         let known = self.snapshot.as_ref().map_or("", |snapshot| snapshot.text.as_str());
@@ -90,15 +96,16 @@ impl LaneRunner {
             let head = messages::session(connection, &key)?;
             let is_shared = ownership::of(connection, &key)?.is_shared;
             let state = session_memory::get(connection, &key, head.epoch)?;
-            let (from, rows, is_tight) = match context {
-                Some(context) => (context.from, context::choose_again(connection, &key, context)?, false),
-                None if is_fresh => (head.next_seq, Vec::new(), false),
-                None => self.window(connection, &key, &head, &state, (last, terms.config.enabled))?,
-            };
             let about = About { connection, key: &key, terms: &terms, owner: owner.as_ref(), is_shared };
             let given = match context {
                 Some(context) => about.given_again(context)?,
                 None => about.given(&state, is_fresh)?,
+            };
+            let memory = given.tokens() + usize::try_from(terms.config.hit_tokens).unwrap_or(usize::MAX);
+            let (from, rows, is_tight) = match context {
+                Some(context) => (context.from, context::choose_again(connection, &key, context)?, false),
+                None if is_fresh => (head.next_seq, Vec::new(), false),
+                None => self.window(connection, &key, &head, &state, (last, terms.config.enabled), memory)?,
             };
             let past = Past { head, messages: Vec::new(), from, is_tight, given, owners: about.owners() };
             Ok((past, (rows, is_shared)))
@@ -119,12 +126,10 @@ impl LaneRunner {
         head: &Session,
         state: &SessionMemory,
         (last, is_enabled): (&InboxRow, bool),
+        memory: usize,
     ) -> Result<(i64, Vec<MessageRow>, bool), StoreError> {
-        let tokens = usize::try_from(self.config.context_tokens).unwrap_or(usize::MAX);
         let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
-        // The other half is for the system prompt, the tools, their results and the answer.
-        let held = self.models.context_tokens(&wanted).and_then(|tokens| usize::try_from(tokens / 2).ok());
-        let tokens = held.map_or(tokens, |held| held.min(tokens));
+        let tokens = self.tokens_left(&wanted, last, memory);
         let window = Window { messages: self.config.memory_window, tokens };
         let told = if is_enabled { state.cursor - state.overlap } else { 0 };
         let first_seq = told.clamp(head.first_seq, head.next_seq);

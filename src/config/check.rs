@@ -43,6 +43,7 @@ pub(super) fn check(config: &Config, places: &BTreeMap<String, Place>, known: &[
     if !config.heartbeat.model.is_empty() {
         checks.model("heartbeat.model", &config.heartbeat.model);
     }
+    checks.vectors(config);
     for check_heartbeat::Finding { key, wrong, allowed } in check_heartbeat::findings(config) {
         checks.fault(&[key], wrong, allowed);
     }
@@ -71,6 +72,12 @@ impl Checks<'_> {
             self.fault(&["agent.timezone"], wrong, "an IANA name such as \"Asia/Shanghai\", or \"\" for the system's");
         }
         self.not_zero("agent.turn_timeout", agent.turn_timeout);
+        if let Err(wrong) = agent.session.resets() {
+            self.fault(&["agent.session.daily_reset"], wrong, "a time of the day such as \"04:00\", or \"\" for never");
+        }
+        if let Some(idle) = agent.session.idle_reset {
+            self.not_zero("agent.session.idle_reset", idle);
+        }
         self.not_zero("agent.cache.ttl", agent.cache.ttl);
         self.not_zero("agent.spawn.timeout", agent.spawn.timeout);
         let twice = agent.middleware.iter().enumerate().find(|(at, name)| agent.middleware[..*at].contains(name));
@@ -207,6 +214,21 @@ impl Checks<'_> {
             let wrong = format!("{} names no provider and model", quoted(text));
             self.fault(&[key], wrong, "\"auto\", or \"PROVIDER/MODEL\" such as \"openai/gpt-5\"");
         }
+    }
+
+    fn vectors(&mut self, config: &Config) {
+        let settings = &config.memory.embeddings;
+        if matches!(settings.model.as_str(), "auto" | "offline") {
+            let wrong = format!("{} makes no vectors", quoted(&settings.model));
+            self.fault(
+                &["memory.embeddings.model"],
+                wrong,
+                "\"PROVIDER/MODEL\" such as \"openai/text-embedding-3-small\", or \"\"",
+            );
+        } else if !settings.model.is_empty() {
+            self.model("memory.embeddings.model", &settings.model);
+        }
+        self.not_zero("memory.embeddings.timeout", settings.timeout);
     }
 
     fn name(&mut self, key: &str, name: &str) {

@@ -14,7 +14,7 @@ use super::announcer::Announcer;
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, open_tls};
 use super::equip::{
-    Equipment, Partners, build_tools, bus_settings, job_rules, job_terms, lane_runner, memory_terms, secrets,
+    Equipment, Partners, build_tools, bus_settings, embedder, job_rules, job_terms, lane_runner, memory_terms, secrets,
     slash_commands, timezone,
 };
 use super::inspect::{self, RunningInspector};
@@ -130,6 +130,7 @@ impl Gateway {
             cli: cli.clone(),
             directory,
             jobs: equipment.jobs.clone(),
+            memory: equipment.memory.clone(),
             inspect: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });
@@ -262,6 +263,7 @@ async fn build_agent(
     let late = LateBus::default();
     let memory = memory::Desk::new(store.clone(), memory_terms(config, timezone(config)?, workspace.to_owned()));
     let memory = Arc::new(memory);
+    memory.embed_by(embedder(config, &models, &metrics));
     let partners = Partners {
         jobs: Some(desk.clone()),
         processes: Some(processes.clone()),
@@ -269,7 +271,8 @@ async fn build_agent(
         bus: late.clone(),
     };
     let tools = build_tools(config, workspace, home, &partners)?;
-    let current = Arc::new(slash_commands(config, desk.clone(), models, tools, workspace, Instant::now())?);
+    let current =
+        Arc::new(slash_commands(config, (desk.clone(), memory.clone()), models, tools, workspace, Instant::now())?);
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
     late.set(&bus);

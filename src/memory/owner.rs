@@ -78,6 +78,11 @@ impl Identities {
         Self { names: pairs.collect() }
     }
 
+    /// Whether somebody has this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.values().any(|known| known == name)
+    }
+
     /// The same for the same identities.
     pub fn digest(&self) -> String {
         let mut pairs: Vec<_> = self.names.iter().collect();
