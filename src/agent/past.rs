@@ -47,14 +47,16 @@ pub(super) struct Snapshot {
     pub owner: String,
     /// Empty where nothing is known.
     pub text: String,
-    /// It is in the store.
+    /// It is in the store, and stands in the prompts of its epoch.
     pub is_kept: bool,
+    /// It takes the place of the one before: where each turn begins anew, what is known may be new as well.
+    pub is_anew: bool,
 }
 
 impl Snapshot {
     fn new(owner: &str, text: String) -> Self {
         let hash = hash_of(owner, &text);
-        Self { hash, owner: owner.to_owned(), text, is_kept: false }
+        Self { hash, owner: owner.to_owned(), text, is_kept: false, is_anew: false }
     }
 }
 
@@ -143,9 +145,12 @@ impl LaneRunner {
             return;
         }
         let (key, store, is_empty) = (session.to_string(), self.bus.store().clone(), snapshot.text.is_empty());
-        let Snapshot { hash, owner, text, .. } = snapshot.clone();
+        let Snapshot { hash, owner, text, is_anew, .. } = snapshot.clone();
         let write = async move {
             let write = move |connection: &Connection| {
+                if is_anew {
+                    session_memory::release_snapshot(connection, &key, epoch)?;
+                }
                 session_memory::keep_snapshot(connection, &hash, &owner, &text)?;
                 session_memory::set_snapshot(connection, &key, epoch, &hash)
             };
@@ -201,6 +206,10 @@ impl About<'_> {
         }
         let summary = if is_fresh { None } else { state.summary };
         let snapshot = match self.owner {
+            Some(_) if is_fresh => {
+                let taken = self.snapshot(None)?;
+                Some(Snapshot { is_kept: state.snapshot.as_ref() == Some(&taken.hash), is_anew: true, ..taken })
+            }
             Some(_) => Some(self.snapshot(state.snapshot.as_deref())?),
             None => None,
         };

@@ -87,6 +87,15 @@ impl Checks<'_> {
             self.fault(&["agent.middleware"], wrong, "each name once, in the order from outside to inside");
         }
         self.not_zero("tools.exec.timeout", config.tools.exec.timeout);
+        let memory = &config.memory;
+        self.not_zero("memory.timeout", memory.timeout);
+        if !memory.model.is_empty() {
+            self.model("memory.model", &memory.model);
+        }
+        if memory.keep >= memory.consolidate_at {
+            let wrong = format!("{} stay of {} messages: none are left to tell", memory.keep, memory.consolidate_at);
+            self.fault(&["memory.keep", "memory.consolidate_at"], wrong, "memory.keep less than memory.consolidate_at");
+        }
         if let Err(wrong) = LogConfig::filter(&config.log.level) {
             self.fault(&["log.level"], wrong, LogConfig::LEVELS);
         }

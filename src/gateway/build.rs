@@ -64,6 +64,8 @@ pub struct Gateway {
     pub(super) stop_serving: CancellationToken,
     /// What the last gateway left is the next one's to judge, not this one's.
     pub(super) is_alone: bool,
+    /// The one conversation that it runs then.
+    pub(super) alone: Option<SessionKey>,
 }
 
 impl Gateway {
@@ -89,7 +91,7 @@ impl Gateway {
             .with_context(|| format!("the workspace {} cannot be prepared", workspace.display()))?;
         // The commands on the control socket need no token; it is made for those who will come by TCP.
         home.token()?;
-        let (agent, equipment) = build_agent(&home, loaded, &workspace, models.clone(), options.alone).await?;
+        let (agent, equipment) = build_agent(&home, loaded, &workspace, models.clone(), options.alone.clone()).await?;
         let bus = equipment.runner.get().bus.clone();
 
         let directory = Arc::new(GatewayDirectory {
@@ -154,6 +156,7 @@ impl Gateway {
             context,
             stop_serving,
             is_alone,
+            alone: options.alone,
         })
     }
 

@@ -31,6 +31,7 @@ pub(super) fn check_models(loaded: &Loaded, models: &Models) -> Result<(), Fault
     let agent = &loaded.config.agent;
     let fallback = agent.fallback.iter().map(|model| ("agent.fallback".to_owned(), model.as_str()));
     let named = std::iter::once(("agent.model".to_owned(), agent.model.as_str())).chain(fallback).chain(hooks);
+    let named = named.chain([("memory.model".to_owned(), loaded.config.memory.model.as_str())]);
     let named = named.map(|(key, model)| (key, models.check(model)));
     let settings = &loaded.config.memory.embeddings;
     let vectors = models.embedder(&settings.model, settings.dimensions).map(drop);

@@ -59,7 +59,8 @@ impl Gateway {
         let receiving = self.context.shutdown.clone();
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
-        let consolidator = Consolidator::new(self.equipment.runner.clone(), self.equipment.memory.clone());
+        let (runner, memory) = (self.equipment.runner.clone(), self.equipment.memory.clone());
+        let consolidator = Consolidator::new(runner, memory, self.alone.take());
         let consolidation = tokio::spawn(consolidator.run(receiving.clone()));
         let indexer = tokio::spawn(Indexer::new(self.equipment.memory.clone()).run(receiving.clone()));
         on_ready();
