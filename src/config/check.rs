@@ -40,6 +40,7 @@ pub(super) fn check(config: &Config, places: &BTreeMap<String, Place>, known: &[
         checks.fault(&keys, wrong, &allowed);
     }
     checks.owner(config);
+    checks.identities(config);
     if !config.heartbeat.model.is_empty() {
         checks.model("heartbeat.model", &config.heartbeat.model);
     }
@@ -203,6 +204,33 @@ impl Checks<'_> {
         {
             let allowed = "\"CHANNEL:CHAT\" such as \"webhook:phone:ann\", or \"\" for the terminal";
             self.fault(&["owner.notify", "channels.webhook"], wrong, allowed);
+        }
+    }
+
+    /// Each sender is one person, and nobody has the name that means the owner or everybody.
+    fn identities(&mut self, config: &Config) {
+        let mut known: BTreeMap<&str, &str> = BTreeMap::new();
+        for (name, senders) in &config.identities {
+            let key = join("identities", name);
+            self.name(&key, name);
+            if matches!(name.as_str(), "owner" | "everyone") {
+                let wrong = format!("{} is the name of somebody else", quoted(name));
+                self.fault(&[&key], wrong, "any other name; who you are yourself stands in owner.identities");
+            }
+            for sender in senders {
+                if sender.split_once(':').is_none_or(|(channel, sender)| channel.is_empty() || sender.is_empty()) {
+                    let wrong = format!("{} names no channel and sender", quoted(sender));
+                    self.fault(&[&key], wrong, "\"CHANNEL:SENDER\" such as \"email:ann@example.org\"");
+                }
+                if let Some(other) = known.insert(sender, name) {
+                    let wrong = format!("{} stands with {} too", quoted(sender), quoted(other));
+                    self.fault(&[&key], wrong, "each sender with one name");
+                }
+                if config.owner.identities.contains(sender) {
+                    let wrong = format!("{} is in owner.identities", quoted(sender));
+                    self.fault(&[&key, "owner.identities"], wrong, "senders who are not you");
+                }
+            }
         }
     }
 

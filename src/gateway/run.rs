@@ -19,8 +19,8 @@ use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
-use crate::memory::Keeper;
 use crate::memory::vectors::VectorKeeper;
+use crate::memory::{Indexer, Keeper};
 
 /// How long due replies may take to go out after the last turn has ended; not longer than the turns themselves may take.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
@@ -62,6 +62,7 @@ impl Gateway {
         let (runner, memory) = (self.equipment.runner.clone(), self.equipment.memory.clone());
         let consolidator = Consolidator::new(runner, memory, self.alone.take());
         let consolidation = tokio::spawn(consolidator.run(receiving.clone()));
+        let indexer = tokio::spawn(Indexer::new(self.equipment.memory.clone()).run(receiving.clone()));
         on_ready();
         let watchdog = match daemon {
             Some(daemon) => {
@@ -106,6 +107,7 @@ impl Gateway {
         ended("the agent loop", agent.await);
         ended("the cron service", jobs.await);
         ended("the consolidation", consolidation.await);
+        ended("the indexer", indexer.await);
         self.bus.release_waiters();
         say("ending what runs in the background", processes.stop_limit());
         processes.stop().await;

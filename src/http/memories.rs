@@ -11,7 +11,7 @@ use crate::control::{MemoryChange, MemoryQuery, Whom};
 use crate::memory::{
     self, Ask, AskedEntry, Desk, Entry, Found, Hit, Kind, Line, MemoryError, Owner, Remembered, Selection, Terms, Whose,
 };
-use crate::store::{Commit, Connection, StoreError, memories, memory_lists};
+use crate::store::{Commit, Connection, StoreError, memories, memory_lists, notes};
 
 /// The most that a list shows, and what it shows where nothing is said.
 pub(super) const LIST_LIMIT: u32 = 1_000;
@@ -94,7 +94,7 @@ fn looked(connection: &Connection, query: &MemoryQuery, terms: &Terms, now: Time
             return Ok(Looked::For(ask));
         }
         MemoryQuery::Export(whom) => export(connection, &selection(whom), terms)?,
-        MemoryQuery::Stats => stats(connection)?,
+        MemoryQuery::Stats => stats(connection, terms, now)?,
     }))
 }
 
@@ -275,7 +275,7 @@ fn forget(connection: &Connection, ids: &[i64]) -> Result<Value, MemoryError> {
     Ok(json!({ "forgotten": entries, "turns": forgotten.turns }))
 }
 
-fn stats(connection: &Connection) -> Result<Value, StoreError> {
+fn stats(connection: &Connection, terms: &Terms, now: Timestamp) -> Result<Value, StoreError> {
     let counts = memory_lists::counts(connection)?;
     let entries = counts.iter().map(|count| {
         let owner = memory::Owner::from_stored(&count.owner);
@@ -288,9 +288,18 @@ fn stats(connection: &Connection) -> Result<Value, StoreError> {
         "entries": entries.collect::<Vec<_>>(),
         "known": counts.iter().map(|count| count.current).sum::<u64>(),
         "replaced": counts.iter().map(|count| count.replaced).sum::<u64>(),
+        "summary_tokens_today": summary_tokens(connection, terms, now)?,
         "index": { "messages": index.messages, "behind": index.behind, "made_anew": index.is_made_anew },
         "bytes": { "texts": text_bytes, "snapshots": snapshot_bytes },
     }))
+}
+
+/// The tokens that summaries have used today, as the agent notes them.
+fn summary_tokens(connection: &Connection, terms: &Terms, now: Timestamp) -> Result<u64, StoreError> {
+    let Some((spent, _)) = notes::get(connection, "memory", "spent", "day")? else { return Ok(0) };
+    let spent: Value = serde_json::from_str(&spent)?;
+    let today = now.to_zoned(terms.zone.clone()).date().to_string();
+    Ok(spent["tokens"].as_u64().filter(|_| spent["day"] == today.as_str()).unwrap_or(0))
 }
 
 fn view(entry: &Entry) -> Value {

@@ -89,7 +89,7 @@ pub fn integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
 }
 
 /// What SQLite says of a damaged index of words, which is made anew by whoever looks after it: no reason to distrust the file.
-const OF_INDEX: &str = "FTS5 table";
+pub(super) const OF_INDEX: &str = "FTS5 table";
 
 /// The first of some faults, and how many there are more.
 pub fn in_short(faults: &[String]) -> String {

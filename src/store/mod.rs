@@ -54,6 +54,7 @@ pub mod words;
 
 pub use config::{Reserve, RetainConfig, StoreConfig};
 pub use error::StoreError;
+pub use opening::write_alone;
 pub use rusqlite::Connection;
 pub use salvage::mend;
 pub use shared::Store;

@@ -2,6 +2,7 @@
 //! terminal, mail servers, and the checker of what must always hold.
 
 pub mod anthropic;
+pub mod clock;
 pub mod config;
 pub mod embeddings;
 pub mod exposition;
