@@ -157,16 +157,13 @@ async fn a_file_that_cannot_be_used_costs_nothing_but_a_warning() {
     let path = gateway.workspace().join("memory/MEMORY.md");
     says(&gateway, "in", "me", "c", "remember that one counts").await;
     wait_page(&gateway, "the first fact", |text| text.contains("- one counts")).await;
-    for (number, spoil) in [
+    let spoils: [&dyn Fn(&Path); 4] = [
         &|path: &Path| std::fs::create_dir(path).unwrap(),
         &|path: &Path| std::os::unix::fs::symlink("/etc/hostname", path).unwrap(),
         &|path: &Path| std::fs::write(path, b"- \xff\xfe no text\n").unwrap(),
         &|path: &Path| std::fs::write(path, "- much\n".repeat(800_000)).unwrap(),
-    ]
-    .iter()
-    .map(|spoil| *spoil as &dyn Fn(&Path))
-    .enumerate()
-    {
+    ];
+    for (number, spoil) in spoils.iter().enumerate() {
         if path.is_dir() {
             std::fs::remove_dir(&path).unwrap()
         } else {
