@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use daoyou_channels::Trust;
 use uuid::Uuid;
 
-use super::context::least_trust;
-use crate::bus::Errand;
 use crate::llm::ChatMessage;
 use crate::memory::learned::{Done, as_preferences, task_of};
-use crate::memory::{Desk, Owner, Source, remember};
+use crate::memory::{Desk, Owner, Source, is_by_person, remember};
 use crate::store::inbox::InboxRow;
 use crate::store::{Connection, StoreError};
 
@@ -41,15 +38,9 @@ impl Learning {
     pub fn of(desk: &Arc<Desk>, rows: &[InboxRow]) -> Option<Self> {
         let terms = desk.terms.get();
         let last = rows.last().filter(|_| terms.config.enabled)?;
-        let trust = least_trust(rows);
-        let is_errand = Errand::of(&last.metadata).is_some();
-        // Who made a job or a sub-agent is not in its message's sender.
-        if is_errand && trust == Trust::Known {
-            return None;
-        }
-        let owner = terms.identities.owner_of(&last.channel, &last.sender, trust)?;
+        let owner = terms.identities.owner_of_row(last)?;
         let asked = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n\n");
-        Some(Self { desk: desk.clone(), owner, asked, is_written: !is_errand })
+        Some(Self { desk: desk.clone(), owner, asked, is_written: is_by_person(last) })
     }
 
     /// Writes it in the commit of the end.

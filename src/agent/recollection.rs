@@ -62,7 +62,9 @@ impl LaneRunner {
             least: LEAST,
             limit: limit.saturating_add(SPARE),
         };
-        let hits = self.bus.store().read(move |connection| memory::recall(connection, &ask, None)).await?;
+        let vector = self.memory.vector_of(&ask.text).await;
+        let look = move |connection: &Connection| memory::recall(connection, &ask, vector.as_deref());
+        let hits = self.bus.store().read(look).await?;
         let tokens = usize::try_from(terms.config.hit_tokens).unwrap_or(usize::MAX);
         let chosen = choose(hits, past, (limit, tokens));
         let ids: Vec<i64> = chosen.iter().map(|(id, _)| *id).collect();

@@ -39,7 +39,7 @@ pub use entry::{Entry, Kind, NewEntry, Origin, Source};
 pub use files::{Files, Keeper};
 pub use forgetting::{Forgotten, drop_prompts, forget};
 pub use indexer::Indexer;
-pub use owner::{Identities, ON_BEHALF_OF, Owner, metadata_on_behalf, sender_of};
+pub use owner::{Identities, ON_BEHALF_OF, Owner, is_by_person, metadata_on_behalf, sender_of};
 pub use recall::{Ask, Found, Hit, recall};
 pub use retention::{prune_gone_sessions, prune_sessions, sweep_snapshots};
 pub use snapshot::snapshot;

@@ -11,7 +11,7 @@ use super::answer::{Answer, SUMMARY_CHARS};
 use super::asking::Used;
 use super::part::Part;
 use super::plain;
-use crate::memory::{self, Kind, MemoryConfig, Origin, Remembered, words};
+use crate::memory::{self, Kind, MemoryConfig, Origin, Remembered, Unfit, words};
 use crate::store::memories::{self, NewMemory};
 use crate::store::session_memory::{self, SessionMemory};
 use crate::store::{Connection, StoreError, notes, now_ms, usage};
@@ -98,6 +98,11 @@ impl Keeping {
         let mut new = 0;
         for noticed in &answer.entries {
             let (entry, config) = (&noticed.entry, &self.config);
+            // One that has no words, or no name, is no reason to tell nothing.
+            if let Err(unfit @ (Unfit::Empty | Unfit::NoName(_))) = memory::fit(entry) {
+                tracing::debug!(%unfit, "something that was noticed is not remembered");
+                continue;
+            }
             let remembered = match noticed.replaces {
                 Some(old) => memory::remember_instead(connection, entry, old, config)?,
                 None => memory::remember(connection, entry, config)?,
