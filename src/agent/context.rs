@@ -13,6 +13,7 @@ use super::attached;
 use super::progress::ContextStep;
 use crate::guard::{Jail, JailError};
 use crate::llm::ChatMessage;
+pub use crate::llm::estimate_tokens;
 pub use crate::memory::written;
 use crate::memory::{RECALLED, RUNTIME_CONTEXT};
 use crate::store::messages::{self, MessageRow, Session};
@@ -213,7 +214,10 @@ pub fn choose(
     let earliest = (head.next_seq - size).max(head.first_seq);
     let from = if earliest == head.first_seq { earliest } else { round_up(earliest, step) };
     let mut rows = messages::range(connection, session, from, head.next_seq)?;
-    let mut tokens: usize = rows.iter().map(|row| estimate_tokens(&row.body)).sum();
+    let bytes: usize = rows.iter().map(|row| row.body.len()).sum();
+    // No token is shorter than a byte, so most sessions need not be counted.
+    let mut tokens =
+        if bytes <= window.tokens { bytes } else { rows.iter().map(|row| estimate_tokens(&row.body)).sum() };
     let mut cut = 0;
     while cut < rows.len() && tokens > window.tokens {
         tokens -= estimate_tokens(&rows[cut].body);
@@ -260,13 +264,6 @@ pub fn choose_again(
 /// Reads rows back into messages.
 pub fn read_messages(rows: &[MessageRow]) -> Result<Vec<ChatMessage>, StoreError> {
     rows.iter().map(|row| serde_json::from_str(&row.body).map_err(StoreError::from)).collect()
-}
-
-/// About how many tokens a text costs: four bytes of ASCII a token, one and a half of other characters.
-pub fn estimate_tokens(text: &str) -> usize {
-    let ascii = text.bytes().filter(u8::is_ascii).count();
-    let others = text.chars().count() - ascii;
-    ascii / 4 + others * 2 / 3 + 4
 }
 
 fn round_up(value: i64, step: i64) -> i64 {

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::budget::Budget;
 use super::context::{self, SystemPrompt};
 use super::conversing::{Conversing, Panicked, Run, Started, TurnEnd};
 use super::ending::{Append, Ending, since};
@@ -22,6 +23,7 @@ use super::flight::{FlightRecorder, FlightSlot};
 use super::gallery::Gallery;
 use super::journal::StoreJournal;
 use super::lanes::{Bounds, Company};
+use super::learning::Learning;
 use super::middleware::{Context, Middleware, TurnRequest};
 use super::orchestrators::Orchestrators;
 use super::phrases::Phrases;
@@ -70,6 +72,8 @@ pub struct LaneRunner {
     pub flight: Arc<FlightRecorder>,
     pub middleware: Arc<Middleware>,
     pub errands: ErrandRules,
+    /// What models count, and what is left of their contexts.
+    pub budget: Arc<Budget>,
     /// What is struck out of what daoyou itself tells the agent.
     pub secrets: Secrets,
     /// Where things are remembered.
@@ -259,6 +263,7 @@ impl LaneRunner {
             append: if is_given_up { Append::Nothing } else { Append::Turn { user, reason } },
             change: SessionChange::None,
             settling: self.settling(started),
+            learning: Learning::of(&self.slash.memory, &started.rows),
             model: String::new(),
             phrases: self.phrases,
         }
@@ -286,6 +291,7 @@ impl LaneRunner {
             append: Append::Nothing,
             change: SessionChange::None,
             settling: None,
+            learning: None,
             model: String::new(),
             phrases: self.phrases,
         };

@@ -44,6 +44,7 @@ pub(super) fn check(config: &Config, places: &BTreeMap<String, Place>, known: &[
     if !config.heartbeat.model.is_empty() {
         checks.model("heartbeat.model", &config.heartbeat.model);
     }
+    checks.vectors(config);
     for check_heartbeat::Finding { key, wrong, allowed } in check_heartbeat::findings(config) {
         checks.fault(&[key], wrong, allowed);
     }
@@ -86,6 +87,15 @@ impl Checks<'_> {
             self.fault(&["agent.middleware"], wrong, "each name once, in the order from outside to inside");
         }
         self.not_zero("tools.exec.timeout", config.tools.exec.timeout);
+        let memory = &config.memory;
+        self.not_zero("memory.timeout", memory.timeout);
+        if !memory.model.is_empty() {
+            self.model("memory.model", &memory.model);
+        }
+        if memory.keep >= memory.consolidate_at {
+            let wrong = format!("{} stay of {} messages: none are left to tell", memory.keep, memory.consolidate_at);
+            self.fault(&["memory.keep", "memory.consolidate_at"], wrong, "memory.keep less than memory.consolidate_at");
+        }
         if let Err(wrong) = LogConfig::filter(&config.log.level) {
             self.fault(&["log.level"], wrong, LogConfig::LEVELS);
         }
@@ -232,6 +242,21 @@ impl Checks<'_> {
             let wrong = format!("{} names no provider and model", quoted(text));
             self.fault(&[key], wrong, "\"auto\", or \"PROVIDER/MODEL\" such as \"openai/gpt-5\"");
         }
+    }
+
+    fn vectors(&mut self, config: &Config) {
+        let settings = &config.memory.embeddings;
+        if matches!(settings.model.as_str(), "auto" | "offline") {
+            let wrong = format!("{} makes no vectors", quoted(&settings.model));
+            self.fault(
+                &["memory.embeddings.model"],
+                wrong,
+                "\"PROVIDER/MODEL\" such as \"openai/text-embedding-3-small\", or \"\"",
+            );
+        } else if !settings.model.is_empty() {
+            self.model("memory.embeddings.model", &settings.model);
+        }
+        self.not_zero("memory.embeddings.timeout", settings.timeout);
     }
 
     fn name(&mut self, key: &str, name: &str) {

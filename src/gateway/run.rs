@@ -19,7 +19,8 @@ use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
-use crate::memory::Indexer;
+use crate::memory::{Indexer, Keeper};
+use crate::memory::vectors::VectorKeeper;
 
 /// How long due replies may take to go out after the last turn has ended; not longer than the turns themselves may take.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
@@ -48,6 +49,9 @@ impl Gateway {
         let server: Option<JoinHandle<()>> =
             self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
         tokio::spawn(self.periodic(is_daemon)?.run(self.context.shutdown.clone()));
+        tokio::spawn(VectorKeeper::new(self.equipment.memory.clone()).run(self.context.shutdown.clone()));
+        let stop_files = CancellationToken::new();
+        let files = tokio::spawn(Keeper::new(self.equipment.memory.clone()).run(stop_files.clone()));
         let stop_turns = CancellationToken::new();
         let parts = Parts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
         let mut agent = tokio::spawn(self.agent.run(stop_turns.clone()));
@@ -55,7 +59,8 @@ impl Gateway {
         let receiving = self.context.shutdown.clone();
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
-        let consolidator = Consolidator::new(self.equipment.runner.clone(), self.equipment.memory.clone());
+        let (runner, memory) = (self.equipment.runner.clone(), self.equipment.memory.clone());
+        let consolidator = Consolidator::new(runner, memory, self.alone.take());
         let consolidation = tokio::spawn(consolidator.run(receiving.clone()));
         let indexer = tokio::spawn(Indexer::new(self.equipment.memory.clone()).run(receiving.clone()));
         on_ready();
@@ -119,6 +124,9 @@ impl Gateway {
             ended("the HTTP server", server.await);
         }
         drop(watchdog);
+        // What was remembered last is to stand in the files, too.
+        stop_files.cancel();
+        ended("the keeper of the memory's files", files.await);
         close(&self.bus, is_daemon).await;
         tracing::info!("stopped");
         Ok(())

@@ -14,7 +14,7 @@ const B: f64 = 0.75;
 const COMMON: usize = 512;
 
 /// Candidates that are read and scored, of each shelf.
-const CANDIDATES: usize = 160;
+const CANDIDATES: usize = 100;
 
 /// Common terms of a question that are looked at together with others.
 const TOGETHER: usize = 6;

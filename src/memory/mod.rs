@@ -7,7 +7,9 @@ mod book;
 mod claims;
 mod desk;
 mod entry;
+mod files;
 mod forgetting;
+pub mod learned;
 mod owner;
 mod wording;
 
@@ -15,11 +17,13 @@ mod segment;
 mod stem;
 mod written;
 
-mod indexing;
+mod indexer;
 mod matching;
+mod reading;
 mod recall;
 mod snapshot;
 mod tools;
+pub mod vectors;
 pub mod words;
 
 mod asked;
@@ -32,9 +36,10 @@ pub use book::{Plan, Remembered, carry_out, list, plan, remember, remember_inste
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use desk::{Desk, Terms};
 pub use entry::{Entry, Kind, NewEntry, Origin, Source};
+pub use files::{Files, Keeper};
 pub use forgetting::{Forgotten, drop_prompts, forget};
-pub use indexing::Indexer;
-pub use owner::{Identities, ON_BEHALF_OF, Owner, metadata_on_behalf, sender_of};
+pub use indexer::Indexer;
+pub use owner::{Identities, ON_BEHALF_OF, Owner, is_by_person, metadata_on_behalf, sender_of};
 pub use recall::{Ask, Found, Hit, recall};
 pub use retention::{prune_gone_sessions, prune_sessions, sweep_snapshots};
 pub use snapshot::snapshot;

@@ -158,6 +158,11 @@ pub fn normal(text: &str) -> String {
     normal
 }
 
+/// A text in usual width.
+pub fn narrow_text(text: impl Iterator<Item = char>) -> String {
+    text.map(narrow).collect()
+}
+
 /// Full-width forms (U+FF01 to U+FF5E) in their usual width.
 fn narrow(c: char) -> char {
     match c {

@@ -62,7 +62,7 @@ pub fn check(connection: &Connection) -> Result<Vec<String>, StoreError> {
 pub fn rebuild(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
     begin_anew(connection, identities)?;
     while put_memories(connection)? {}
-    while super::indexing::index_here(connection, identities)? {}
+    while super::reading::index_here(connection, identities)? {}
     Ok(())
 }
 

@@ -34,6 +34,8 @@ pub const WORDS_MEMORIES: &str = "words_memories";
 
 /// `yes` while words that were removed may still stand in the file.
 pub const WORDS_REMOVED: &str = "words_removed";
+/// Whose vectors there are: the model's name, and how many numbers were asked for.
+pub const VECTORS: &str = "vectors";
 
 pub fn get(connection: &Connection, key: &str) -> Result<Option<String>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?")?;

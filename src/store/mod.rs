@@ -29,6 +29,7 @@ pub mod job_runs;
 pub mod jobs;
 pub mod losses;
 pub mod memories;
+pub mod memory_lines;
 pub mod memory_lists;
 pub mod messages;
 pub mod meta;
@@ -48,6 +49,7 @@ pub mod spawns;
 pub mod spent;
 pub mod turn_steps;
 pub mod usage;
+pub mod vectors;
 pub mod words;
 
 pub use config::{Reserve, RetainConfig, StoreConfig};

@@ -4,6 +4,7 @@ mod adapt;
 mod body;
 mod client;
 mod dialect;
+mod embed;
 #[cfg(test)]
 pub(super) mod fake_service;
 mod fault;
@@ -20,6 +21,7 @@ pub use body::read_capped;
 pub use client::is_loopback;
 pub use client::{HttpClients, Reach, install_crypto};
 pub use dialect::{Assemble, Dialect};
+pub use embed::{Embedded, Patience};
 pub(super) use fault::{Fault, shorten};
 pub use names::{ToolNames, is_json_object};
 pub use provider::{Probe, RemoteProvider};

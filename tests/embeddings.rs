@@ -1,0 +1,112 @@
+//! Vectors of memories: made in the background, over crashes and changes, and never in the way.
+
+use rusqlite::Connection;
+
+use crate::support::{Embeddings, Gateway, Hook, Setup, until};
+
+fn setup(server: &Embeddings, model: &str) -> Setup {
+    Setup::new()
+        .hook(Hook::bearer("in"))
+        .set("providers.numbers.api_key", "a-key-of-numbers")
+        .set("providers.numbers.base_url", server.base_url())
+        .set("providers.numbers.retries", 0)
+        .set("memory.embeddings.model", model)
+        .set("memory.embeddings.batch", 4)
+}
+
+fn open(gateway: &Gateway) -> Connection {
+    let connection = Connection::open(gateway.database()).unwrap();
+    connection.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
+    connection
+}
+
+/// What somebody told before vectors were thought of.
+fn tell(gateway: &Gateway, texts: &[String]) {
+    let connection = open(gateway);
+    for text in texts {
+        let insert = "INSERT INTO memories (owner, kind, text, origin, confidence, created_at)
+            VALUES ('owner', 'fact', ?, 'told', 1.0, 1)";
+        connection.execute(insert, [text]).unwrap();
+    }
+}
+
+/// How many memories have a vector, and of which model.
+fn vectors(gateway: &Gateway) -> (usize, String) {
+    let connection = open(gateway);
+    let count = connection.query_row("SELECT count(*) FROM memory_vectors", [], |row| row.get(0)).unwrap();
+    let model = connection.query_row("SELECT value FROM meta WHERE key = 'vectors'", [], |row| row.get(0));
+    (count, model.unwrap_or_default())
+}
+
+async fn wait_vectors(gateway: &Gateway, count: usize, model: &str) {
+    let expected = (count, model.to_owned());
+    until("the vectors", async || (vectors(gateway) == expected).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn vectors_are_made_once_whenever_the_process_dies_and_anew_for_another_model() {
+    let server = Embeddings::start().await;
+    let mut gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
+    gateway.stop().await;
+    let texts: Vec<_> = (0..10).map(|number| format!("fact number {number}")).collect();
+    tell(&gateway, &texts);
+    *gateway.setup() = setup(&server, "numbers/small");
+    for (point, made) in [("vectors_answered", 0), ("vectors_written", 4), ("vectors_answered:2", 8)] {
+        gateway.crash_at(point).spawn();
+        gateway.wait_crash().await;
+        assert_eq!(vectors(&gateway), (made, "numbers/small".to_owned()), "{point}");
+    }
+    gateway.up().await;
+    wait_vectors(&gateway, 10, "numbers/small").await;
+    let requests = server.requests();
+    assert!(requests.iter().all(|asked| asked.texts.len() <= 4 && asked.model == "small"), "{requests:?}");
+    // Twice only what was answered and not yet written when the process died: the first four, and the last two.
+    let mut asked = server.texts();
+    asked.sort_unstable();
+    let all: Vec<_> =
+        texts.iter().enumerate().flat_map(|(at, text)| vec![text; 1 + usize::from(at < 4 || at > 7)]).collect();
+    assert_eq!(asked.iter().collect::<Vec<_>>(), all);
+
+    // A server that does not answer is in nobody's way.
+    server.hold(true);
+    *gateway.setup() = setup(&server, "numbers/large").set("memory.embeddings.dimensions", 32);
+    gateway.write_config();
+    gateway.sighup();
+    until("the larger model to be asked", async || {
+        server.requests().iter().any(|asked| asked.model == "large" && asked.dimensions == Some(32)).then_some(())
+    })
+    .await;
+    assert_eq!(vectors(&gateway), (0, "numbers/large@32".to_owned()));
+    assert!(!gateway.ask("in", "c", "hello").await.is_empty());
+    server.hold(false);
+    wait_vectors(&gateway, 10, "numbers/large@32").await;
+    assert!(gateway.logs().contains("all are made anew"), "{}", gateway.logs());
+    let page = gateway.client.get(gateway.url("/metrics")).bearer_auth(gateway.token()).send().await.unwrap();
+    let page = page.text().await.unwrap();
+    // Three words a fact.
+    let line = r#"daoyou_model_tokens_total{provider="numbers",model="large",kind="input"} 30"#;
+    assert!(page.contains(line), "{page}");
+    assert!(!gateway.logs().contains("a-key-of-numbers"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_makes_no_vectors_is_told_before_the_start() {
+    let server = Embeddings::start().await;
+    for (model, expected) in [
+        ("numbers", "memory.embeddings.model: \"numbers\" names no provider and model"),
+        ("auto", "memory.embeddings.model: \"auto\" makes no vectors"),
+        ("nowhere/m", "memory.embeddings.model: no provider is called \"nowhere\""),
+        ("openai/m", "memory.embeddings.model: openai has no key: set providers.openai.api_key"),
+        ("offline/m", "memory.embeddings.model: offline makes no vectors"),
+        ("claude/m", "memory.embeddings.model: claude makes no vectors: take a provider of kind = \"openai\""),
+    ] {
+        let setup = setup(&server, model)
+            .set("providers.claude.kind", "anthropic")
+            .set("providers.claude.base_url", server.base_url());
+        let gateway = Gateway::new(setup);
+        let ran = gateway.run(&["config", "check"]).await;
+        assert!(ran.code != Some(0) && ran.stderr.contains(expected), "{model}: {ran:?}");
+    }
+    let ran = Gateway::new(setup(&server, "numbers/m")).run(&["config", "check"]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
