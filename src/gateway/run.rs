@@ -19,8 +19,8 @@ use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
-use crate::memory::{Indexer, Keeper};
 use crate::memory::vectors::VectorKeeper;
+use crate::memory::{Indexer, Keeper};
 
 /// How long due replies may take to go out after the last turn has ended; not longer than the turns themselves may take.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
