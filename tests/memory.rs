@@ -1,5 +1,6 @@
 //! What is remembered: by whom, for whom, through restarts and kills, and what is left of it once it is forgotten.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rusqlite::Connection;
@@ -121,6 +122,12 @@ async fn edits_by_hand_survive_and_count() {
     says(&gateway, "in", "me", "c", "remember that I like tea").await;
     let before = wait_page(&gateway, "the fact on the page", |text| text.contains("- I like tea\n")).await;
     assert!(before.find("## Private").unwrap() < before.find("- I like tea").unwrap(), "{before}");
+    let lines = || Connection::open(gateway.database()).unwrap();
+    until("it to be noted what stands there", async || {
+        let count = lines().query_row("SELECT count(*) FROM memory_lines", [], |row| row.get::<_, i64>(0));
+        (count == Ok(1)).then_some(())
+    })
+    .await;
     let edited = "# My own notes\r\n\r\nSome text.  \r\n* the office is closed in May\r\n\r\n## Private\r\n\r\n- I like green tea\r\n\t+ nested, as it is\r\n";
     std::fs::write(gateway.workspace().join("memory/MEMORY.md"), edited).unwrap();
     gateway.restart().await;
@@ -157,16 +164,13 @@ async fn a_file_that_cannot_be_used_costs_nothing_but_a_warning() {
     let path = gateway.workspace().join("memory/MEMORY.md");
     says(&gateway, "in", "me", "c", "remember that one counts").await;
     wait_page(&gateway, "the first fact", |text| text.contains("- one counts")).await;
-    for (number, spoil) in [
-        &|path: &Path| std::fs::create_dir(path).unwrap(),
-        &|path: &Path| std::os::unix::fs::symlink("/etc/hostname", path).unwrap(),
-        &|path: &Path| std::fs::write(path, b"- \xff\xfe no text\n").unwrap(),
-        &|path: &Path| std::fs::write(path, "- much\n".repeat(800_000)).unwrap(),
-    ]
-    .iter()
-    .map(|spoil| *spoil as &dyn Fn(&Path))
-    .enumerate()
-    {
+    let spoils: [fn(&Path); 4] = [
+        |path| std::fs::create_dir(path).unwrap(),
+        |path| std::os::unix::fs::symlink("/etc/hostname", path).unwrap(),
+        |path| std::fs::write(path, b"- \xff\xfe no text\n").unwrap(),
+        |path| std::fs::write(path, "- much\n".repeat(800_000)).unwrap(),
+    ];
+    for (number, spoil) in spoils.into_iter().enumerate() {
         if path.is_dir() {
             std::fs::remove_dir(&path).unwrap()
         } else {
@@ -181,7 +185,6 @@ async fn a_file_that_cannot_be_used_costs_nothing_but_a_warning() {
     says(&gateway, "in", "me", "c", "remember that the end counts").await;
     let anew = wait_page(&gateway, "the page anew", |text| text.contains("the end counts")).await;
     assert!(anew.contains("- one counts\n") && anew.contains("- thing 3 counts\n"), "{anew}");
-    use std::os::unix::fs::PermissionsExt;
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let warnings = gateway.logs().matches("a file of the memory cannot be used").count();
     assert!((1..=5).contains(&warnings), "{warnings} warnings");

@@ -34,6 +34,8 @@ fn wanted() -> Vec<(&'static str, Value)> {
         ("read_file", json!({"path": "memory/MEMORY.md"})),
         ("list_dir", json!({})),
         ("spawn", json!({"task": "write owned.txt", "wait": true})),
+        ("remember", json!({"content": "owned"})),
+        ("forget", json!({"id": 1})),
         (
             "parallel",
             json!({"calls": [

@@ -210,8 +210,7 @@ pub(super) fn also_said(detail: &Value) -> Vec<(String, String)> {
 
 fn keep_history_short(connection: &Connection, id: i64) -> Result<(), StoreError> {
     for row in replaced_before(connection, id)?.into_iter().skip(HISTORY) {
-        words::remove(connection, row.id)?;
-        memories::delete(connection, row.id)?;
+        remove(connection, row.id)?;
     }
     Ok(())
 }

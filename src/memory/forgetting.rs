@@ -167,10 +167,11 @@ impl Telling {
 /// Words that say what a sentence is about: those of three letters and more or with a capital or a digit, and pairs of
 /// ideographs. What all sentences are made of does not count.
 fn distinctive(text: &str) -> BTreeSet<String> {
-    const PLAIN: [&str; 40] = [
-        "the", "and", "for", "are", "was", "has", "had", "his", "her", "its", "you", "your", "not", "but", "all",
-        "can", "our", "she", "who", "why", "how", "user", "user's", "that", "this", "with", "have", "they", "their",
-        "called", "named", "said", "says", "told", "lives", "live", "from", "about", "what", "when",
+    const PLAIN: [&str; 54] = [
+        "my", "me", "he", "we", "it", "is", "in", "on", "at", "to", "of", "an", "as", "if", "the", "and", "for", "are",
+        "was", "has", "had", "his", "her", "its", "you", "your", "not", "but", "all", "can", "our", "she", "who",
+        "why", "how", "user", "user's", "that", "this", "with", "have", "they", "their", "called", "named", "said",
+        "says", "told", "lives", "live", "from", "about", "what", "when",
     ];
     let mut found = BTreeSet::new();
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '\'' | '+' | '#' | '-' | '@' | '.');
@@ -241,7 +242,12 @@ fn sentences(line: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
     use super::*;
+    use crate::memory::{MemoryConfig, NewEntry, Origin, Remembered, Source, remember};
+    use crate::store::{Commit, Store, messages};
 
     #[test]
     fn the_sentences_that_tell_go_and_the_others_stay() {
@@ -261,5 +267,56 @@ mod tests {
         ] {
             assert_eq!(without(summary, &[telling(memory)]).as_deref(), expected, "{memory} in {summary}");
         }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_of_what_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let left = store.write(Commit::Logged, |connection| {
+            let config = MemoryConfig::default();
+            let new = |kind, name: &str, text: &str, turn: &str| NewEntry {
+                owner: Owner::gateway(),
+                kind,
+                name: name.to_owned(),
+                text: text.to_owned(),
+                detail: json!({}),
+                origin: Origin::Told,
+                source: Some(Source { session: "s".to_owned(), seq: None, turn: Some(turn.to_owned()) }),
+                confidence: 0.5,
+            };
+            let said = |connection: &Connection, turn: Uuid, text: &str| {
+                let body = json!({"role": "user", "content": text}).to_string();
+                messages::append(connection, "s", turn, std::iter::once(("user", body)))
+            };
+            let turns = [Uuid::now_v7(), Uuid::now_v7(), Uuid::now_v7()];
+            for (turn, text) in turns.iter().zip(["my cat is Momo", "her name is Nini now", "something else"]) {
+                said(connection, *turn, text)?;
+            }
+            let [one, two, three] = turns.map(|turn| turn.to_string());
+            let old = remember(connection, &new(Kind::Fact, "", "My cat is called Momo", &one), &config)?;
+            let now = remember(connection, &new(Kind::Fact, "", "My cat is called Nini", &two), &config)?;
+            assert_eq!(now, Remembered::Replaced { id: now.id(), old: old.id() });
+            remember(connection, &new(Kind::Task, "", "look for the cat Nini", &two), &config)?;
+            let other = remember(connection, &new(Kind::Fact, "", "Rex is a dog", &three), &config)?.id();
+            let told = new(Kind::Summary, "s", "- The cat is called Momo, later Nini.\n- Rex is a dog.", &three);
+            let summary = remember(connection, &told, &config)?.id();
+            session_memory::keep_snapshot(connection, "h", "owner", "- My cat is called Nini")?;
+            let forgotten = forget(connection, &[now.id()])?;
+            assert_eq!((forgotten.entries.len(), forgotten.turns), (2, 2));
+            let mut left = vec![session_memory::snapshot(connection, "h")?.unwrap_or_default()];
+            for id in 1..=summary {
+                left.extend(memories::get(connection, id)?.map(|row| row.text));
+            }
+            left.extend(messages::range(connection, "s", 0, 10)?.into_iter().map(|row| row.body));
+            assert!(memories::get(connection, other)?.is_some());
+            assert!(meta::get(connection, RETOLD)?.is_some_and(|noted| noted.starts_with("[[\"s\",")));
+            assert_eq!(forget(connection, &[now.id(), 99])?, Forgotten::default());
+            Ok(left)
+        });
+        let left = left.await.unwrap();
+        let gone = r#"{"content":"[forgotten]","role":"user"}"#;
+        let kept = r#"{"content":"something else","role":"user"}"#;
+        assert_eq!(left, ["", "Rex is a dog", "- Rex is a dog.", gone, gone, kept]);
     }
 }

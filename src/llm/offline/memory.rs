@@ -5,8 +5,12 @@ use super::phrases::{Phrases, fill};
 /// What is told of a result of `remember`.
 pub(super) fn remembered(result: &str, phrases: &Phrases) -> Option<String> {
     if let Some(rest) = result.strip_prefix("Replaced: ") {
-        let (old, new) = rest.split_once(") by ")?;
-        let ((old, _), (new, id)) = (old.rsplit_once(" (id ")?, new.rsplit_once(" (id ")?);
+        let (old, new) = rest.match_indices(") by ").find_map(|(at, between)| {
+            // Either text may hold such words itself; an id stands before the right ones.
+            let (old, id) = rest[..at].rsplit_once(" (id ")?;
+            id.bytes().all(|byte| byte.is_ascii_digit()).then(|| (old, &rest[at + between.len()..]))
+        })?;
+        let (new, id) = new.rsplit_once(" (id ")?;
         let values = [("old", old), ("new", new), ("id", id.trim_end_matches(')'))];
         return Some(fill(phrases.remember_replaced, &values));
     }

@@ -195,3 +195,104 @@ fn push_once(lines: &mut Vec<(i64, usize)>, line: (i64, usize)) {
 fn owner_of(bullet: &Bullet) -> Owner {
     if bullet.is_private { Owner::gateway() } else { Owner::everyone() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::list;
+    use crate::store::{Commit, Store};
+
+    /// A store and its page; each step is what a person makes of the page.
+    struct World {
+        _folder: tempfile::TempDir,
+        store: Store,
+        page: String,
+    }
+
+    impl World {
+        async fn look(&mut self, is_fresh: bool) -> bool {
+            let page = self.page.clone();
+            let config = MemoryConfig::default();
+            let write = move |connection: &Connection| {
+                let imported = import(connection, &page, is_fresh, "Private", &config, |_| {})?;
+                if let Imported::Done(rendering) = &imported {
+                    settle(connection, rendering)?;
+                }
+                Ok(imported)
+            };
+            match self.store.write(Commit::Logged, write).await.unwrap() {
+                Imported::NotYet => false,
+                Imported::Done(rendering) => {
+                    self.page = rendering.text;
+                    true
+                }
+            }
+        }
+
+        async fn tell(&self, text: &str) {
+            let new = NewEntry {
+                owner: Owner::gateway(),
+                kind: Kind::Fact,
+                name: String::new(),
+                text: text.to_owned(),
+                detail: json!({}),
+                origin: Origin::Told,
+                source: None,
+                confidence: 0.8,
+            };
+            let write = move |connection: &Connection| remember(connection, &new, &MemoryConfig::default());
+            self.store.write(Commit::Logged, write).await.unwrap();
+        }
+
+        async fn known(&self, owner: Owner) -> Vec<String> {
+            let read = move |connection: &Connection| list(connection, &owner, Kind::Fact, 100);
+            let mut texts: Vec<_> = self.store.read(read).await.unwrap().into_iter().map(|entry| entry.text).collect();
+            texts.reverse();
+            texts
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_person_does_is_done_and_what_is_new_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let mut world = World { _folder: folder, store, page: "# M\n\n- all know\n".to_owned() };
+        world.tell("My cat is called Momo").await;
+        world.tell("I like tea").await;
+        assert!(world.look(false).await);
+        let first = "# M\n\n- all know\n\n## Private\n\n- My cat is called Momo\n- I like tea\n";
+        assert_eq!((world.page.as_str(), world.known(Owner::everyone()).await), (first, vec!["all know".to_owned()]));
+        // Replaced in the store: the bullet goes, the new one comes.
+        world.tell("My cat is called Nini").await;
+        assert!(world.look(false).await);
+        assert_eq!(world.page, first.replace("- My cat is called Momo\n", "") + "- My cat is called Nini\n");
+        // Changed, moved and added by hand.
+        world.page =
+            "# M\n- all know this\n- I like tea\n\n## Private\nx\n- My cat is called Nini\n- my cat is called nini\n"
+                .to_owned();
+        let by_hand = world.page.clone();
+        assert!(world.look(false).await);
+        assert_eq!(world.page, by_hand, "nothing is to be written");
+        assert_eq!(world.known(Owner::everyone()).await, ["I like tea", "all know this"]);
+        assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Nini"]);
+        // What contradicts another bullet takes its place on the page, too.
+        world.page = by_hand.replace("- my cat is called nini\n", "- My cat is called Lulu\n");
+        assert!(world.look(false).await);
+        assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
+        assert_eq!(
+            world.page,
+            by_hand.replace("- My cat is called Nini\n- my cat is called nini\n", "- My cat is called Lulu\n")
+        );
+        // A page that is just being written is not believed to have lost much.
+        let whole = std::mem::replace(&mut world.page, "# M\n".to_owned());
+        assert!(!world.look(true).await);
+        assert_eq!(world.known(Owner::everyone()).await.len(), 2);
+        world.page = whole.replace("- I like tea\n", "");
+        assert!(world.look(true).await);
+        assert_eq!(world.known(Owner::everyone()).await, ["all know this"]);
+        let long = format!("- {}\n", "x".repeat(1_001));
+        world.page.push_str(&long);
+        assert!(world.look(false).await && world.page.ends_with(&long), "what is too long stays and is no fact");
+        assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
+    }
+}
