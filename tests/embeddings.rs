@@ -1,8 +1,11 @@
 //! Vectors of memories: made in the background, over crashes and changes, and never in the way.
 
 use rusqlite::Connection;
+use serde_json::json;
 
-use crate::support::{Embeddings, Gateway, Hook, Setup, until};
+use crate::support::exposition::Exposition;
+use crate::support::model::Asked;
+use crate::support::{Embeddings, Gateway, Hook, Model, Reply, Setup, until};
 
 fn setup(server: &Embeddings, model: &str) -> Setup {
     Setup::new()
@@ -61,7 +64,7 @@ async fn vectors_are_made_once_whenever_the_process_dies_and_anew_for_another_mo
     let requests = server.requests();
     assert!(requests.iter().all(|asked| asked.texts.len() <= 4 && asked.model == "small"), "{requests:?}");
     // Twice only what was answered and not yet written when the process died: the first four, and the last two.
-    let mut asked = server.texts();
+    let mut asked: Vec<_> = server.texts().into_iter().filter(|text| text.starts_with("fact")).collect();
     asked.sort_unstable();
     let all: Vec<_> =
         texts.iter().enumerate().flat_map(|(at, text)| vec![text; 1 + usize::from(at < 4 || at > 7)]).collect();
@@ -83,9 +86,10 @@ async fn vectors_are_made_once_whenever_the_process_dies_and_anew_for_another_mo
     assert!(gateway.logs().contains("all are made anew"), "{}", gateway.logs());
     let page = gateway.client.get(gateway.url("/metrics")).bearer_auth(gateway.token()).send().await.unwrap();
     let page = page.text().await.unwrap();
-    // Three words a fact.
-    let line = r#"daoyou_model_tokens_total{provider="numbers",model="large",kind="input"} 30"#;
-    assert!(page.contains(line), "{page}");
+    let page = Exposition::parse(&page).unwrap_or_else(|fault| panic!("{fault}"));
+    let labels = [("provider", "numbers"), ("model", "large"), ("kind", "input")];
+    let tokens = page.value("daoyou_model_tokens_total", &labels);
+    assert!(tokens > Some(30.0), "three words a fact, and what is asked for first: {tokens:?}");
     assert!(!gateway.logs().contains("a-key-of-numbers"));
 }
 
@@ -109,4 +113,39 @@ async fn what_makes_no_vectors_is_told_before_the_start() {
     }
     let ran = Gateway::new(setup(&server, "numbers/m")).run(&["config", "check"]).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+/// The results of the tools that a request to the model ends with.
+fn results(model: &Model, about: &str) -> String {
+    let requests = model.requests_about(about);
+    let last = requests.last().expect("it was asked");
+    Asked::new(0, last).results.join("\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_told_in_some_words_is_found_by_others() {
+    let (server, model) = (Embeddings::start().await, Model::start().await);
+    server.alike(&["car", "automobile"]);
+    let told = "Our automobile stands in the northern garage.";
+    model.on("keep this", [Reply::tool("remember", &json!({"content": told})), Reply::text("kept")]);
+    for word in ["car", "garage", "piano"] {
+        let look = Reply::tool("recall", &json!({"query": word}));
+        model.on(&format!("look for {word}"), [look, Reply::text("looked")]);
+    }
+    let gateway = Gateway::start(setup(&server, "numbers/small").model(&model)).await;
+    let chat = async |text: &str| gateway.run(&["agent", "-m", text]).await;
+    chat("keep this").await;
+    wait_vectors(&gateway, 1, "numbers/small").await;
+    for (word, is_found) in [("car", true), ("garage", true), ("piano", false)] {
+        chat(&format!("look for {word}")).await;
+        let found = results(&model, &format!("look for {word}"));
+        assert_eq!(found.contains(told), is_found, "{word}: {found}");
+    }
+    // Without the server words are enough.
+    drop(server);
+    let look = Reply::tool("recall", &json!({"query": "northern"}));
+    model.on("once more", [look, Reply::text("looked")]);
+    chat("once more").await;
+    assert!(results(&model, "once more").contains(told));
+    assert_eq!(model.refused(), Vec::<String>::new());
 }

@@ -1,5 +1,6 @@
 //! Measures the release build from outside: webhook in, callback out. `cargo xtask bench` prints the table and writes
-//! `docs/benchmarks.md`; with `--quick` there are few turns, the numbers are rough, and nothing is written.
+//! `docs/benchmarks.md`; with `--quick` there are few turns, the numbers are rough, and nothing is written. With `--walk`
+//! nothing is measured: the gateway is only led through what it does all day.
 
 #[expect(clippy::allow_attributes, reason = "the stories use the rest")]
 #[allow(dead_code, unused_imports, clippy::print_stdout, reason = "a tool box: the bench uses a part of it")]
@@ -10,6 +11,7 @@ mod cron;
 mod fill;
 mod load;
 mod report;
+mod walk;
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -120,6 +122,9 @@ fn speed(measured: &Measured) -> String {
 
 #[tokio::main]
 async fn main() {
+    if std::env::args().any(|arg| arg == "--walk") {
+        return walk::walk().await;
+    }
     let size = Size::of(std::env::args().any(|arg| arg == "--quick"));
     let mut report = Report::default();
     let mut faults = Faults::default();

@@ -1,4 +1,6 @@
-//! The project's own chores: `cargo xtask test | bench | ci | soak | man`.
+//! The project's own chores: `cargo xtask test | bench | ci | soak | man | order`.
+
+mod order;
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,6 +17,7 @@ usage: cargo xtask CHORE
   ci                             formatting, lints, the dependencies, then the tests
   bench [--quick]                builds the release and measures it and its parts; writes docs/benchmarks.md, unless quick
   man                            writes the manual pages to target/man, one for each command
+  order                          writes link/order.ld: which code lies together in the program. Needs valgrind
   soak [--minutes N] [--seed S]  random messages and kills for N minutes (default 10), from seed S
 ";
 
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         ["ci"] => checks().and_then(|()| run_tests(&[])),
         ["bench", rest @ ..] => bench(rest),
         ["man"] => run(cargo(&["run", "--locked", "--package", "daoyou", "--", "man", "target/man"])),
+        ["order"] => order::order(),
         ["soak", rest @ ..] => soak(rest),
         _ => {
             say(HELP);

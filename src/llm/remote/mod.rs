@@ -15,6 +15,7 @@ mod provider;
 mod sight;
 mod silence;
 mod sse;
+mod written;
 
 pub use body::read_capped;
 #[cfg(test)]
@@ -26,3 +27,4 @@ pub(super) use fault::{Fault, shorten};
 pub use names::{ToolNames, is_json_object};
 pub use provider::{Probe, RemoteProvider};
 pub use sse::{EventTooLong, SseReader};
+pub use written::{Written, WrittenTools};

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::texts;
@@ -22,12 +23,13 @@ const KEPT: Duration = Duration::from_secs(600);
 pub struct Vectors {
     installed: Live<Option<Arc<Installed>>>,
     asked: Mutex<VecDeque<Asked>>,
+    indexed: Notify,
 }
 
 /// The model that makes vectors.
 pub(super) struct Installed {
     pub embedder: Embedder,
-    /// What is kept was made by it, and not by one before it.
+    /// What is kept was made by it, and not by one before it, and how near it finds what is not is known.
     pub is_ready: AtomicBool,
 }
 
@@ -76,6 +78,16 @@ impl Desk {
 impl Vectors {
     pub(super) fn installed(&self) -> Option<Arc<Installed>> {
         Option::clone(&self.installed.get())
+    }
+
+    /// What was said can be found now, and may be made vectors of.
+    pub fn said(&self) {
+        self.indexed.notify_one();
+    }
+
+    /// Returns when [`Self::said`] was called.
+    pub(super) async fn indexed(&self) {
+        self.indexed.notified().await;
     }
 
     fn recent(&self, hash: &Hash) -> Option<Arc<[f32]>> {

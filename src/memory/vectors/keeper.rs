@@ -13,6 +13,7 @@ use crate::crash;
 use crate::llm::{Blame, LlmError, LlmErrorKind, Patience, chance, growing};
 use crate::memory::Desk;
 use crate::store::vectors::{self, Hash, NewVector};
+use crate::store::words::Shelf;
 use crate::store::{Commit, Connection, StoreError};
 
 /// The wait after a service failed, growing, and after it refused: nothing that a machine does will change that.
@@ -31,7 +32,7 @@ const MAYBE_A_TEXT: u32 = 2;
 /// What every model of vectors takes.
 const PLAIN: &str = "hello";
 
-/// Keeps the vectors of memories, while a model of vectors is set; without one it does nothing.
+/// Keeps the vectors of memories, and of what people say, while a model of vectors is set; without one it does nothing.
 pub struct VectorKeeper {
     desk: Arc<Desk>,
     shift: Option<Shift>,
@@ -42,8 +43,8 @@ struct Shift {
     installed: Arc<Installed>,
     /// The model's name in the store.
     name: String,
-    /// Memories up to this id have vectors.
-    done: i64,
+    /// Up to this id all memories have one. Of messages the store says how far it is: their ids change with their index.
+    memories: i64,
     /// In a row.
     failures: u32,
     resting: Option<Instant>,
@@ -53,8 +54,23 @@ struct Shift {
 struct Wanted {
     text: String,
     hash: Hash,
-    memories: Vec<i64>,
+    ids: Vec<i64>,
     known: Option<Vec<f32>>,
+}
+
+/// The texts of one request, each once.
+struct Page {
+    place: Place,
+    wanted: Vec<Wanted>,
+    /// The last of those that have a vector then, or need none.
+    last: i64,
+}
+
+/// Where texts come from.
+enum Place {
+    Memories,
+    /// Messages behind this one, as it stands in the store.
+    Said(String),
 }
 
 enum Step {
@@ -91,6 +107,7 @@ impl VectorKeeper {
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
+                () = self.desk.vectors.indexed() => {}
                 () = rested => {}
             }
         }
@@ -104,7 +121,7 @@ impl VectorKeeper {
                 Ok(None) => return None,
                 Ok(Some(shift)) => match shift.rest_left() {
                     Some(left) => return Some(left),
-                    None => shift.step(&desk).await,
+                    None => shift.work(&desk).await,
                 },
                 Err(error) => Err(error.into()),
             };
@@ -130,12 +147,17 @@ impl VectorKeeper {
             self.shift = None;
             let name = installed.embedder.name();
             let model = name.clone();
-            let dropped = self.desk.store.write(Commit::Logged, move |connection| vectors::begin(connection, &model));
-            if dropped.await? {
+            let begin = move |connection: &Connection| {
+                let dropped = vectors::begin(connection, &model)?;
+                Ok((dropped, vectors::base(connection)?))
+            };
+            let (dropped, base) = self.desk.store.write(Commit::Logged, begin).await?;
+            if dropped {
                 tracing::info!(model = name, "another model makes vectors now: all are made anew");
             }
-            installed.is_ready.store(true, Ordering::Release);
-            self.shift = Some(Shift { installed, name, done: 0, failures: 0, resting: None });
+            // By a base that is not known nobody could say what is near.
+            installed.is_ready.store(base.is_some(), Ordering::Release);
+            self.shift = Some(Shift { installed, name, memories: 0, failures: 0, resting: None });
         }
         Ok(self.shift.as_mut())
     }
@@ -151,36 +173,63 @@ impl Shift {
         left.filter(|left| !left.is_zero())
     }
 
-    /// Makes the next vectors, as many as go into one request.
-    async fn step(&mut self, desk: &Desk) -> Result<Step, Trouble> {
-        let (after, batch) = (self.done, desk.terms.get().config.embeddings.batch.clamp(1, 2_048));
-        let (wanted, last) = desk.store.read(move |connection| next(connection, after, batch)).await?;
-        let mut wanted = wanted;
-        let texts: Vec<&str> =
-            wanted.iter().filter(|wanted| wanted.known.is_none()).map(|wanted| wanted.text.as_str()).collect();
-        let mut made = if texts.is_empty() { Vec::new() } else { self.make(&texts).await? }.into_iter();
-        let step = if wanted.is_empty() { Step::Done } else { Step::More };
-        let new: Vec<NewVector> = wanted
-            .drain(..)
-            .filter_map(|Wanted { hash, memories, known, .. }| {
-                Some(NewVector { hash, memories, vector: known.or_else(|| made.next())? })
-            })
-            .collect();
-        let name = self.name.clone();
-        if !new.is_empty() {
-            crash::point("vectors_answered", "");
-            let write = move |connection: &Connection| {
-                new.iter().try_for_each(|new| vectors::put(connection, &name, new).map(drop))
-            };
-            desk.store.write(Commit::Logged, write).await?;
-            crash::point("vectors_written", "");
+    /// The next step; what a failure before it meant is over when it goes well.
+    async fn work(&mut self, desk: &Desk) -> Result<Step, Trouble> {
+        let batch = desk.terms.get().config.embeddings.batch.clamp(1, 2_048);
+        if !self.installed.is_ready.load(Ordering::Acquire) {
+            self.learn_base(desk, batch).await?;
         }
-        self.done = last;
+        let step = self.step(desk, batch).await?;
         if self.failures > 0 {
             tracing::info!(model = self.name, "vectors are made again");
             self.failures = 0;
         }
         Ok(step)
+    }
+
+    /// Learns how near the model finds texts that have nothing in common: with some models that is very near.
+    async fn learn_base(&mut self, desk: &Desk, batch: u32) -> Result<(), Trouble> {
+        let mut vectors = Vec::with_capacity(texts::UNLIKE.len());
+        for some in texts::UNLIKE.chunks(usize::try_from(batch).unwrap_or(usize::MAX)) {
+            vectors.extend(self.installed.embedder.embed(some, Patience::Usual).await?);
+        }
+        let (name, base) = (self.name.clone(), base_of(&vectors));
+        tracing::debug!(model = name, base, "how near texts are that have nothing in common");
+        let write = move |connection: &Connection| vectors::set_base(connection, &name, base);
+        desk.store.write(Commit::Logged, write).await?;
+        self.installed.is_ready.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes the next vectors, as many as go into one request.
+    async fn step(&mut self, desk: &Desk, batch: u32) -> Result<Step, Trouble> {
+        let memories = self.memories;
+        let page = desk.store.read(move |connection| next(connection, memories, batch)).await?;
+        let Some(Page { place, wanted, last }) = page else { return Ok(Step::Done) };
+        let texts: Vec<&str> =
+            wanted.iter().filter(|wanted| wanted.known.is_none()).map(|wanted| wanted.text.as_str()).collect();
+        let mut made = if texts.is_empty() { Vec::new() } else { self.make(&texts).await? }.into_iter();
+        let new: Vec<NewVector> = wanted
+            .into_iter()
+            .filter_map(|Wanted { hash, ids, known, .. }| {
+                Some(NewVector { hash, ids, vector: known.or_else(|| made.next())? })
+            })
+            .collect();
+        let is_said = matches!(place, Place::Said(_));
+        if !new.is_empty() || is_said {
+            crash::point("vectors_answered", "");
+            let name = self.name.clone();
+            let write = move |connection: &Connection| match &place {
+                Place::Memories => vectors::put(connection, &name, &new),
+                Place::Said(after) => vectors::put_said(connection, &name, (after, last), &new),
+            };
+            desk.store.write(Commit::Logged, write).await?;
+            crash::point("vectors_written", "");
+        }
+        if !is_said {
+            self.memories = last;
+        }
+        Ok(Step::More)
     }
 
     /// The vectors of these texts. One that the model does not take, though it takes others, has an empty one.
@@ -238,25 +287,57 @@ impl Shift {
     }
 }
 
-/// The texts of one request, each once, and the last memory that then has its vector.
-fn next(connection: &Connection, after: i64, batch: u32) -> Result<(Vec<Wanted>, i64), StoreError> {
-    let (rows, newest) = vectors::unembedded(connection, after, batch)?;
-    let (mut wanted, mut last, mut bytes): (Vec<Wanted>, _, _) = (Vec::new(), newest, 0);
+/// What is to have vectors next, memories first; `None` when all that there is has some.
+fn next(connection: &Connection, memories: i64, batch: u32) -> Result<Option<Page>, StoreError> {
+    if vectors::newest(connection, Shelf::Memories)? > memories {
+        return page(connection, Place::Memories, memories, batch).map(Some);
+    }
+    let newest = vectors::newest(connection, Shelf::Said)?;
+    let done = vectors::said_done(connection)?;
+    let after = done.parse().unwrap_or(0).max(newest - vectors::SAID_KEPT);
+    if newest > after {
+        return page(connection, Place::Said(done), after, batch).map(Some);
+    }
+    Ok(None)
+}
+
+fn page(connection: &Connection, place: Place, after: i64, batch: u32) -> Result<Page, StoreError> {
+    let shelf = match place {
+        Place::Memories => Shelf::Memories,
+        Place::Said(_) => Shelf::Said,
+    };
+    let rows = vectors::unembedded(connection, shelf, after, batch)?;
+    let last = if rows.is_empty() { vectors::newest(connection, shelf)? } else { after };
+    let (mut page, mut bytes) = (Page { place, wanted: Vec::new(), last }, 0);
     for row in rows {
-        let text = texts::of_memory(&row);
-        let hash = vectors::hash(&text);
-        bytes += text.len();
-        if bytes > REQUEST_BYTES && !wanted.is_empty() {
-            return Ok((wanted, last));
+        let text = texts::of(shelf, &row);
+        bytes += text.as_ref().map_or(0, String::len);
+        if bytes > REQUEST_BYTES && !page.wanted.is_empty() {
+            break;
         }
-        last = row.id;
-        match wanted.iter_mut().find(|wanted| wanted.hash == hash) {
-            Some(same) => same.memories.push(row.id),
+        page.last = row.id;
+        let Some(text) = text else { continue };
+        let hash = vectors::hash(&text);
+        match page.wanted.iter_mut().find(|wanted| wanted.hash == hash) {
+            Some(same) => same.ids.push(row.id),
             None => {
                 let known = vectors::known(connection, &hash)?;
-                wanted.push(Wanted { text, hash, memories: vec![row.id], known });
+                page.wanted.push(Wanted { text, hash, ids: vec![row.id], known });
             }
         }
     }
-    Ok((wanted, last))
+    Ok(page)
+}
+
+/// The mean cosine of vectors of length 1, two by two; at least 0.
+fn base_of(vectors: &[Vec<f32>]) -> f32 {
+    let (mut sum, mut pairs) = (0.0, 0.0);
+    for (at, one) in vectors.iter().enumerate() {
+        for other in &vectors[at + 1..] {
+            sum += one.iter().zip(other).map(|(one, other)| f64::from(*one) * f64::from(*other)).sum::<f64>();
+            pairs += 1.0;
+        }
+    }
+    // A model that finds all the same tells nothing apart; without a bound nothing would ever be near.
+    if pairs > 0.0 { (sum / pairs).clamp(0.0, 0.95) as f32 } else { 0.0 }
 }

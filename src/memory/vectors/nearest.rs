@@ -3,34 +3,39 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use rusqlite::{Rows, params};
+use rusqlite::{Row, Rows, params};
 
 use crate::memory::{Ask, Found};
-use crate::store::{Connection, StoreError};
+use crate::store::{Connection, StoreError, vectors};
 
 /// Hits at most.
 const LIMIT: usize = 1_000;
 
+/// What is less alike has nothing in common but chance.
+const LEAST: f32 = 0.15;
+
 /// Numbers that are multiplied at once.
 const LANES: usize = 8;
 
-/// Something near, and the cosine.
+/// Something near.
 #[derive(Debug, PartialEq)]
 struct Near {
-    cosine: f32,
+    likeness: f32,
     found: Found,
 }
 
 /// The nearest so far, the farthest of them on top.
 struct Best<'a> {
     vector: &'a [f32],
+    /// The cosine of texts that have nothing in common.
+    base: f32,
     limit: usize,
     nearest: BinaryHeap<Reverse<Near>>,
 }
 
-/// The memories that mean what is nearest to `vector` (of length 1), with the cosine, the nearest first: of the owners and
-/// kinds that `ask` is for, known now, within its session and times. What points away is none of them. Texts that have no
-/// vector yet are not found.
+/// The memories and messages that mean what is nearest to `vector` (of length 1), the nearest first: of the owners and kinds
+/// that `ask` is for, known now, within its session and times. Each with how alike they are, 0 to 1: the cosine above that
+/// of texts that have nothing in common, which with some models is high. What has no vector yet is not found.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -40,7 +45,8 @@ pub fn nearest(
     vector: &[f32],
     limit: usize,
 ) -> Result<Vec<(Found, f32)>, StoreError> {
-    let mut best = Best { vector, limit: limit.min(LIMIT), nearest: BinaryHeap::new() };
+    let base = vectors::base(connection)?.unwrap_or_default();
+    let mut best = Best { vector, base, limit: limit.min(LIMIT), nearest: BinaryHeap::new() };
     if best.limit == 0 || vector.is_empty() {
         return Ok(Vec::new());
     }
@@ -50,47 +56,65 @@ pub fn nearest(
     let mut kinds = ask.kinds.clone();
     kinds.sort_unstable();
     kinds.dedup();
+    let (session, since, until) = (&ask.session, ask.since, ask.until);
     // The index alone says whose a memory is; its row is read only where session or time are asked for.
-    let mut statement = connection.prepare_cached(
-        "SELECT m.id, v.vector FROM memories m INDEXED BY memories_current CROSS JOIN memory_vectors v ON v.memory = m.id
+    let mut memories = connection.prepare_cached(
+        "SELECT v.vector, m.id FROM memories m INDEXED BY memories_current CROSS JOIN memory_vectors v ON v.memory = m.id
          WHERE m.owner = ?1 AND m.kind = ?2 AND m.replaced_by IS NULL
             AND (?3 IS NULL OR m.session = ?3) AND (?4 IS NULL OR m.created_at >= ?4)
             AND (?5 IS NULL OR m.created_at < ?5)",
     )?;
+    let mut said = connection.prepare_cached(
+        "SELECT v.vector, s.session, s.seq FROM said_vectors v CROSS JOIN said s ON s.id = v.said
+         WHERE s.owner = ?1 AND (?2 IS NULL OR s.session = ?2)
+            AND ((?3 IS NULL AND ?4 IS NULL) OR EXISTS (
+                SELECT 1 FROM messages m WHERE m.session = s.session AND m.seq = s.seq
+                    AND (?3 IS NULL OR m.at >= ?3) AND (?4 IS NULL OR m.at < ?4)))",
+    )?;
     for owner in owners {
         for kind in &kinds {
-            let rows = statement.query(params![owner, kind.as_str(), ask.session, ask.since, ask.until])?;
-            best.take(rows)?;
+            let rows = memories.query(params![owner, kind.as_str(), session, since, until])?;
+            best.take(rows, |row| Ok(Found::Memory(row.get(1)?)))?;
+        }
+        if ask.messages && !owner.is_empty() {
+            let rows = said.query(params![owner, session, since, until])?;
+            best.take(rows, |row| Ok(Found::Message { session: row.get(1)?, seq: row.get(2)? }))?;
         }
     }
     Ok(best.into_sorted())
 }
 
 impl Best<'_> {
-    fn take(&mut self, mut rows: Rows<'_>) -> Result<(), StoreError> {
+    /// Takes rows whose first column is a vector; `found` reads the others of those that are near enough.
+    fn take(
+        &mut self,
+        mut rows: Rows<'_>,
+        found: impl Fn(&Row<'_>) -> rusqlite::Result<Found>,
+    ) -> Result<(), StoreError> {
         while let Some(row) = rows.next()? {
-            let blob = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+            let blob = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
             // Made by another model, or none: nothing can be said of it.
             if blob.len() != self.vector.len() * 4 {
                 continue;
             }
-            let cosine = product(self.vector, blob).min(1.0);
-            let is_near = cosine > 0.0
-                && (self.nearest.len() < self.limit || self.nearest.peek().is_some_and(|far| cosine > far.0.cosine));
+            let likeness = ((product(self.vector, blob) - self.base) / (1.0 - self.base)).min(1.0);
+            let is_near = likeness >= LEAST
+                && (self.nearest.len() < self.limit
+                    || self.nearest.peek().is_some_and(|far| likeness > far.0.likeness));
             if !is_near {
                 continue;
             }
             if self.nearest.len() == self.limit {
                 self.nearest.pop();
             }
-            self.nearest.push(Reverse(Near { cosine, found: Found::Memory(row.get(0)?) }));
+            self.nearest.push(Reverse(Near { likeness, found: found(row)? }));
         }
         Ok(())
     }
 
     fn into_sorted(self) -> Vec<(Found, f32)> {
         let sorted = self.nearest.into_sorted_vec().into_iter();
-        sorted.map(|Reverse(Near { cosine, found })| (found, cosine)).collect()
+        sorted.map(|Reverse(Near { likeness, found })| (found, likeness)).collect()
     }
 }
 
@@ -99,7 +123,7 @@ impl Eq for Near {}
 impl Ord for Near {
     /// Of equals the older one is the nearer, so that the same ask has the same answer.
     fn cmp(&self, other: &Self) -> Ordering {
-        self.cosine.total_cmp(&other.cosine).then_with(|| other.found.cmp(&self.found))
+        self.likeness.total_cmp(&other.likeness).then_with(|| other.found.cmp(&self.found))
     }
 }
 

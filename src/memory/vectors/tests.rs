@@ -11,10 +11,11 @@ use tempfile::TempDir;
 
 use super::keeper::VectorKeeper;
 use super::nearest;
-use crate::llm::{Embedder, Models, OfflineProvider, ProviderConfig};
+use crate::llm::{ChatMessage, Embedder, Models, OfflineProvider, ProviderConfig};
 use crate::memory::{Ask, Desk, Found, Identities, Kind, MemoryConfig, Owner, Terms};
 use crate::store::memories::{self, NewMemory};
-use crate::store::{Commit, Connection, Store, StoreError, vectors};
+use crate::store::vectors::{self, NewVector};
+use crate::store::{Commit, Connection, Store, StoreError, messages, words};
 
 #[expect(clippy::allow_attributes, reason = "the stories use all of it")]
 #[allow(dead_code, reason = "a tool box of the stories")]
@@ -33,8 +34,10 @@ impl World {
         let home = tempfile::tempdir().unwrap();
         let desk = Arc::new(desk(&home, batch));
         let (keeper, server) = (VectorKeeper::new(desk.clone()), Embeddings::start().await);
-        let world = Self { desk, keeper, server, home };
+        let mut world = Self { desk, keeper, server, home };
         world.embed_by("p/m", 0);
+        assert_eq!(world.desk.vector_of("the car").await, None, "how near it finds what is not is not known yet");
+        assert_eq!(world.keeper.round().await, None);
         world
     }
 
@@ -56,14 +59,15 @@ impl World {
     }
 
     async fn count(&self) -> (i64, String) {
-        self.write(vectors::count).await
+        let kept = self.write(vectors::count).await;
+        (kept.memories, kept.model)
     }
 
-    /// The memories that mean what is nearest to a text, with the cosine in hundredths.
+    /// What means what is nearest to a text, with how alike they are in tenths.
     async fn nearest(&self, text: &str) -> Vec<(Found, i32)> {
         let vector = self.desk.vector_of(text).await.expect("a vector");
         let near = self.write(move |connection| nearest(connection, &ask(&["owner"]), &vector, 2)).await;
-        near.into_iter().map(|(found, cosine)| (found, (cosine * 100.0).round() as i32)).collect()
+        near.into_iter().map(|(found, alike)| (found, (alike * 10.0).round() as i32)).collect()
     }
 }
 
@@ -121,16 +125,13 @@ fn ask(owners: &[&str]) -> Ask {
 async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
     let mut world = World::new(3).await;
     world.server.alike(&["car", "automobile"]);
-    assert_eq!(
-        world.desk.vector_of("the car").await,
-        None,
-        "whose vectors are kept is not known before the first round"
-    );
     let texts = ["My car is red", "The cat sleeps", "My car is red", "Tea is green", "我住在北京", "Soup is hot"];
     let ids = world.told(&texts).await;
+    let before = world.server.requests().len();
     assert_eq!(world.keeper.round().await, None);
-    let sizes: Vec<_> = world.server.requests().iter().map(|asked| asked.texts.len()).collect();
-    let mut asked = world.server.texts();
+    let requests = world.server.requests().split_off(before);
+    let sizes: Vec<_> = requests.iter().map(|asked| asked.texts.len()).collect();
+    let mut asked: Vec<_> = requests.into_iter().flat_map(|asked| asked.texts).collect();
     asked.sort_unstable();
     let mut expected = texts.to_vec();
     expected.sort_unstable();
@@ -139,7 +140,7 @@ async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
     assert_eq!(world.count().await, (6, "p/m".to_owned()));
 
     let near = world.nearest("automobile").await;
-    assert_eq!(near, [(Found::Memory(ids[0]), 50), (Found::Memory(ids[2]), 50)], "no word is the same");
+    assert_eq!(near, [(Found::Memory(ids[0]), 5), (Found::Memory(ids[2]), 5)], "no word is the same");
     let requests = world.server.requests().len();
     world.nearest(" automobile ").await;
     assert_eq!(world.server.requests().len(), requests, "the question was asked before");
@@ -259,14 +260,14 @@ async fn only_what_is_asked_for_is_near() {
             for (number, (owner, kind, at)) in (1..).zip(rows) {
                 let id = insert(connection, (owner, kind, "", "x"))?;
                 let hash = vectors::hash(&number.to_string());
-                vectors::put(connection, "m", &vectors::NewVector { hash, vector: vector(at), memories: vec![id] })?;
+                vectors::put(connection, "m", &[NewVector { hash, vector: vector(at), ids: vec![id] }])?;
                 connection.execute("UPDATE memories SET created_at = ?1 WHERE id = ?1", [id])?;
             }
             let other = insert(connection, ("owner", "fact", "", "of another length"))?;
-            let odd = vectors::NewVector { hash: vectors::hash("odd"), vector: vec![1.0; 2], memories: vec![other] };
-            assert!(vectors::put(connection, "m", &odd)?);
-            assert!(!vectors::put(connection, "other", &odd)?, "whose vectors are not kept");
-            Ok(())
+            let odd = |size| [NewVector { hash: vectors::hash("odd"), vector: vec![1.0; size], ids: vec![other] }];
+            vectors::put(connection, "m", &odd(2))?;
+            // Whose vectors are not kept.
+            vectors::put(connection, "other", &odd(3))
         })
         .await
         .unwrap();
@@ -296,4 +297,53 @@ async fn only_what_is_asked_for_is_near() {
         assert_eq!(found, expected, "{ask:?}");
         assert!(near.iter().all(|(_, cosine)| (0.0..=1.0).contains(cosine)));
     }
+}
+
+/// A message of a session's log, as the index of words has it.
+fn say(connection: &Connection, (owner, role, text): (&str, &str, &str)) -> Result<(), StoreError> {
+    let message = match role {
+        "user" => ChatMessage::user(text),
+        _ => ChatMessage::assistant(text),
+    };
+    let session = format!("of:{owner}");
+    let seq = messages::session(connection, &session)?.next_seq;
+    let body = serde_json::to_string(&message)?;
+    messages::append(connection, &session, uuid::Uuid::now_v7(), [(role, body)].into_iter())?;
+    let insert = "INSERT INTO said (session, seq, owner, speaker) VALUES (?, ?, ?, '')";
+    connection.execute(insert, rusqlite::params![session, seq, owner])?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_people_say_is_near_too_and_goes_with_its_message() {
+    let mut world = World::new(2).await;
+    world.server.alike(&["bike", "bicycle"]);
+    let lines = [
+        ("owner", "user", "yes, go on"),
+        ("owner", "user", "I parked my bicycle behind the library\n\n[Runtime Context]\nCurrent Time: now"),
+        ("owner", "assistant", "Your bicycle stands behind the library, I will remember that"),
+        ("name:ann", "user", "My own bicycle is in the cellar"),
+        ("", "user", "A stranger's bicycle is nobody's to find"),
+        ("owner", "user", "我把自行车停在图书馆后面了"),
+    ];
+    world.write(move |connection| lines.iter().try_for_each(|line| say(connection, *line))).await;
+    let before = world.server.requests().len();
+    assert_eq!(world.keeper.round().await, None);
+    let asked = world.server.requests().split_off(before).into_iter().flat_map(|asked| asked.texts);
+    let expected =
+        ["I parked my bicycle behind the library", "My own bicycle is in the cellar", "我把自行车停在图书馆后面了"];
+    assert_eq!(asked.collect::<Vec<_>>(), expected);
+    let near = world.nearest("bike").await;
+    assert_eq!(near, [(Found::Message { session: "of:owner".to_owned(), seq: 1 }, 4)]);
+
+    // An index that is made anew has other ids.
+    world.write(words::clear).await;
+    assert_eq!(world.write(vectors::count).await.said, 0);
+    let again = "INSERT INTO said (session, seq, owner, speaker)
+        SELECT session, seq, substr(session, 4), '' FROM messages ORDER BY session DESC, seq";
+    world.write(move |connection| Ok(connection.execute(again, [])?)).await;
+    assert_eq!(world.keeper.round().await, None);
+    assert_eq!(world.nearest("bike").await, near);
+    world.write(|connection| Ok(connection.execute("DELETE FROM messages", [])?)).await;
+    assert_eq!((world.nearest("bike").await, world.write(vectors::count).await.said), (Vec::new(), 0));
 }
