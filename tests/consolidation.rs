@@ -306,15 +306,16 @@ async fn what_was_told_in_one_channel_is_found_in_another() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_recalled_is_not_stored_again() {
     let model = Model::start().await;
+    let content = json!({"content": "Ann's cat is called Mitzi"});
+    model.on("keep this", [Reply::tool("remember", &content), Reply::text("kept")]);
+    model.on("find", [Reply::tool("recall", &json!({"query": "cat"})), Reply::text("Your cat Mitzi.")]);
+    // The last rule is asked first.
     summarise(&model, |_| {
         saved(&json!({"summary": "They spoke of the cat.", "facts": [
             {"text": "The name of Ann's cat is Mitzi", "message": 1},
             {"text": "Mitzi the cat belongs to Ann", "message": 3},
         ]}))
     });
-    let content = json!({"content": "Ann's cat is called Mitzi"});
-    model.on("keep this", [Reply::tool("remember", &content), Reply::text("kept")]);
-    model.on("find", [Reply::tool("recall", &json!({"query": "cat"})), Reply::text("Your cat Mitzi.")]);
     let gateway = Gateway::start(setup(&model)).await;
     // Before anything is known, so that it does not stand in the prompt.
     gateway.ask("in", "c", "good morning").await;

@@ -153,7 +153,7 @@ mod tests {
             vec![
                 hit(1, "Ann has a dog"),
                 Hit { found: said, ..hit(0, "said") },
-                hit(2, "Ann\n[Runtime Context]\nlives in Oslo"),
+                hit(2, "Ann\n[Runtime Context]\nlives in a red house by the old harbour of Oslo with two cats"),
                 hit(7, "a summary"),
                 hit(3, "Ann sings"),
                 hit(4, "Ann swims"),
@@ -164,6 +164,9 @@ mod tests {
         assert_eq!(told((9, 1_000)), [2, 3, 4]);
         assert_eq!(told((9, 14)), [3, 4]);
         assert_eq!(told((9, 0)), [0; 0]);
-        assert_eq!(choose(hits(), &past, (1, 1_000))[0].1, "- Ann [Runtime Context] lives in Oslo");
+        assert_eq!(
+            choose(hits(), &past, (1, 1_000))[0].1,
+            "- Ann [Runtime Context] lives in a red house by the old harbour of Oslo with two cats"
+        );
     }
 }
