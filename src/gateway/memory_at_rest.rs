@@ -36,7 +36,7 @@ pub async fn look_at_memory(
     Ok(found?)
 }
 
-/// Makes a change to the memory. The next gateway brings the files of the workspace up to it.
+/// Makes a change to the memory, and brings the files of the workspace up to it.
 ///
 /// # Errors
 /// It cannot be made, or the store cannot be written.
@@ -49,6 +49,10 @@ pub async fn change_memory(
     let desk = desk(home, loaded)?;
     desk.secrets.set(secrets(loaded, home)?);
     let changed = memories::change(&desk, change).await;
+    // A home that was never started has no files yet.
+    if changed.is_ok() && desk.terms.get().workspace.is_dir() {
+        desk.keep_files().await;
+    }
     desk.store.close().await;
     Ok(changed?)
 }

@@ -11,7 +11,7 @@ use crate::control::{MemoryChange, MemoryQuery, Whom};
 use crate::memory::{
     self, Ask, AskedEntry, Desk, Entry, Found, Hit, Kind, Line, MemoryError, Owner, Remembered, Selection, Terms, Whose,
 };
-use crate::store::{Commit, Connection, StoreError, memories, memory_lists, notes};
+use crate::store::{Commit, Connection, StoreError, memories, memory_lists, notes, vectors};
 
 /// The most that a list shows, and what it shows where nothing is said.
 pub(super) const LIST_LIMIT: u32 = 1_000;
@@ -35,6 +35,9 @@ const FAULTS: usize = 20;
 /// What is asked about is not there, or the store cannot be read.
 pub async fn look(desk: &Desk, query: MemoryQuery) -> Result<Value, MemoryError> {
     let (terms, now) = (desk.terms.get(), Timestamp::now());
+    if terms.workspace.is_dir() {
+        desk.import_by_hand().await;
+    }
     let read = move |connection: &Connection| settle(looked(connection, &query, &terms, now));
     match desk.store.read(read).await?? {
         Looked::Answer(answer) => Ok(answer),
@@ -47,6 +50,9 @@ pub async fn look(desk: &Desk, query: MemoryQuery) -> Result<Value, MemoryError>
 /// # Errors
 /// There is no such memory, or what is asked for cannot be done; then nothing is written.
 pub async fn change(desk: &Arc<Desk>, change: MemoryChange) -> Result<Value, MemoryError> {
+    if desk.terms.get().workspace.is_dir() {
+        desk.import_by_hand().await;
+    }
     let at = desk.clone();
     let write = move |connection: &Connection| settle(changed(connection, &change, &at));
     let answer = desk.store.write(Commit::Synced, write).await??;
@@ -283,6 +289,7 @@ fn stats(connection: &Connection, terms: &Terms, now: Timestamp) -> Result<Value
         json!({ "owner": owner, "kind": count.kind, "known": count.current, "replaced": count.replaced })
     });
     let index = memory_lists::index(connection)?;
+    let (vectors, made_by) = vectors::count(connection)?;
     let (text_bytes, snapshot_bytes) = memory_lists::sizes(connection)?;
     Ok(json!({
         "entries": entries.collect::<Vec<_>>(),
@@ -290,6 +297,7 @@ fn stats(connection: &Connection, terms: &Terms, now: Timestamp) -> Result<Value
         "replaced": counts.iter().map(|count| count.replaced).sum::<u64>(),
         "summary_tokens_today": summary_tokens(connection, terms, now)?,
         "index": { "messages": index.messages, "behind": index.behind, "made_anew": index.is_made_anew },
+        "vectors": { "memories": vectors, "model": made_by },
         "bytes": { "texts": text_bytes, "snapshots": snapshot_bytes },
     }))
 }

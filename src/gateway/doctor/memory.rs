@@ -12,7 +12,7 @@ use crate::store::checkup::Checkup;
 /// Where facts stand that people may change, within the workspace.
 const NOTES: &str = "memory/MEMORY.md";
 /// The largest that is read, in bytes.
-const NOTES_LIMIT: u64 = 1_000_000;
+const NOTES_LIMIT: u64 = 4_000_000;
 
 /// Whether the index holds together; nothing of a store of another format.
 pub fn index(checkup: &Checkup, runs: bool, identities: &Identities) -> Option<Check> {

@@ -108,6 +108,12 @@ impl Desk {
         }
     }
 
+    /// Brings both files up to the store, where nobody keeps them: after a change in a home at rest.
+    pub async fn keep_files(&self) {
+        let kept = [self.keep_memory_file().await.map(drop), self.keep_history_file().await];
+        kept.iter().filter_map(|kept| kept.as_ref().err()).for_each(tell);
+    }
+
     async fn keep_memory_file(&self) -> Result<Kept, StoreError> {
         let _alone = self.files.working.lock().await;
         let terms = self.terms.get();
