@@ -44,11 +44,13 @@ async fn memories_are_kept_by_the_command_line() {
         add(&gateway, &["办公室星期五不开门", "--owner", "everyone"]).await;
         add(&gateway, &["Ann likes tea", "--owner", "email:a@example.org"]).await;
 
-        let mine = gateway.json(&["memory", "show"]).await;
-        assert_eq!(texts(&mine), ["办公室星期五不开门", "French", "The cat is called Momo"]);
+        let all = gateway.json(&["memory", "show"]).await;
+        assert_eq!(texts(&all), ["Ann likes tea", "办公室星期五不开门", "French", "The cat is called Momo"]);
+        let mine = gateway.json(&["memory", "show", "--owner", "owner"]).await;
+        assert_eq!(texts(&mine), ["French", "The cat is called Momo"]);
         let ann = gateway.json(&["memory", "show", "--owner", "ann"]).await;
         assert_eq!((texts(&ann), &ann[0]["owner"]), (vec!["Ann likes tea"], &json!("ann")));
-        assert_eq!(gateway.json(&["memory", "show", "--all", "--kind", "fact"]).await.as_array().unwrap().len(), 3);
+        assert_eq!(gateway.json(&["memory", "show", "--kind", "fact"]).await.as_array().unwrap().len(), 3);
         let shown = gateway.json(&["memory", "show", &new]).await;
         assert_eq!((&shown["name"], &shown["before"][0]["text"]), (&json!("language"), &json!("German")), "{shown}");
         assert_eq!(shown["before"][0]["id"].to_string(), old);
@@ -59,13 +61,14 @@ async fn memories_are_kept_by_the_command_line() {
             let similarity = hits[0]["similarity"].as_f64().unwrap_or(0.0);
             assert!(hits[0]["text"] == expected && similarity > 0.0 && similarity <= 1.0, "{query}: {hits}");
         }
-        assert_eq!(gateway.json(&["memory", "search", "tea"]).await, json!([]), "what Ann told is hers");
+        let mine = gateway.json(&["memory", "search", "tea", "--owner", "owner"]).await;
+        assert_eq!(mine, json!([]), "what Ann told is hers");
 
         let stats = gateway.json(&["memory", "stats"]).await;
         assert_eq!((&stats["known"], &stats["replaced"]), (&json!(4), &json!(1)), "{stats}");
         let gone = gateway.json(&["memory", "forget", &new, &cat]).await;
         assert_eq!(gone["forgotten"].as_array().unwrap().len(), 3, "with what it had replaced: {gone}");
-        assert_eq!(texts(&gateway.json(&["memory", "show"]).await), ["办公室星期五不开门"]);
+        assert_eq!(texts(&gateway.json(&["memory", "show"]).await), ["Ann likes tea", "办公室星期五不开门"]);
 
         refused(&gateway.run(&["memory", "forget", &cat]).await, &format!("there is no memory {cat}"));
         refused(&gateway.run(&["memory", "show", "--owner", "bob"]).await, "\"bob\" is no owner; allowed: \"owner\"");
@@ -80,7 +83,7 @@ async fn an_export_is_taken_in_elsewhere() {
     add(&from, &["The cat is called Momo"]).await;
     add(&from, &["German", "--kind", "preference", "--key", "language"]).await;
     add(&from, &["Ann likes tea", "--owner", "ann"]).await;
-    let lines = from.run(&["memory", "export", "--all"]).await.stdout;
+    let lines = from.run(&["memory", "export"]).await.stdout;
     assert_eq!(lines.lines().count(), 3);
     for expected in
         [json!({"imported": 3, "known": 0, "summaries": 0}), json!({"imported": 0, "known": 3, "summaries": 0})]
@@ -88,7 +91,7 @@ async fn an_export_is_taken_in_elsewhere() {
         let ran = to.run_with_input(&["memory", "import", "-", "--json"], &lines).await;
         assert_eq!(serde_json::from_str::<Value>(&ran.stdout).unwrap(), expected, "{ran:?}");
     }
-    let again = to.run(&["memory", "export", "--all"]).await.stdout;
+    let again = to.run(&["memory", "export"]).await.stdout;
     let plain = |lines: &str| {
         let plain = |line: &str| {
             let line: Value = serde_json::from_str(line).unwrap();

@@ -9,13 +9,11 @@ use super::Output;
 #[derive(Clone, Debug, Subcommand)]
 pub enum MemoryCommand {
     /// List what is remembered, the newest first, or show one with its history
-    ///
-    /// Without --owner and --all it is what you have told, and what everyone knows.
     #[command(after_help = "Examples:\n  daoyou memory show\n  daoyou memory show 17\n  \
-                            daoyou memory show --kind preference --all --json")]
+                            daoyou memory show --kind preference --owner ann --json")]
     Show {
         /// One, by its id
-        #[arg(conflicts_with_all = ["owner", "all", "kind", "limit"])]
+        #[arg(conflicts_with_all = ["owner", "kind", "limit"])]
         id: Option<i64>,
         #[command(flatten)]
         whose: MemoryOwner,
@@ -74,7 +72,7 @@ pub enum MemoryCommand {
     },
     /// Print what is remembered, one a line, as JSON, the oldest first
     #[command(
-        after_help = "Examples:\n  daoyou memory export > memory.jsonl\n  daoyou memory export --all > all.jsonl"
+        after_help = "Examples:\n  daoyou memory export > memory.jsonl\n  daoyou memory export --owner ann > ann.jsonl"
     )]
     Export {
         #[command(flatten)]
@@ -104,12 +102,9 @@ pub enum MemoryCommand {
 /// Whose memories, and of which kind.
 #[derive(Clone, Debug, Default, Args)]
 pub struct MemoryOwner {
-    /// Whose: owner, everyone, a name of [identities], or CHANNEL:SENDER
-    #[arg(long, value_name = "WHO", conflicts_with = "all")]
+    /// Whose: owner, everyone, a name of [identities], or CHANNEL:SENDER [default: everybody's]
+    #[arg(long, value_name = "WHO")]
     pub owner: Option<String>,
-    /// Everybody's
-    #[arg(long)]
-    pub all: bool,
     /// Only of this kind: fact, preference, case, task or summary
     #[arg(long, value_parser = ["fact", "preference", "case", "task", "summary"], hide_possible_values = true)]
     pub kind: Option<String>,

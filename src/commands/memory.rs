@@ -94,7 +94,7 @@ pub(super) async fn change(change: MemoryChange, prepared: &Prepared) -> anyhow:
 }
 
 fn whom(whose: &MemoryOwner) -> Whom {
-    Whom { owner: whose.owner.clone(), all: whose.all, kind: whose.kind.clone() }
+    Whom { owner: whose.owner.clone(), kind: whose.kind.clone() }
 }
 
 #[expect(clippy::print_stderr, reason = "standard output holds the id alone")]

@@ -10,8 +10,8 @@ use super::request::escape;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Whom {
+    /// Everybody's without.
     pub owner: Option<String>,
-    pub all: bool,
     pub kind: Option<String>,
 }
 
@@ -62,9 +62,8 @@ pub enum MemoryChange {
 impl Whom {
     fn pairs(&self) -> Vec<(&'static str, String)> {
         let owner = self.owner.iter().map(|owner| ("owner", owner.clone()));
-        let all = self.all.then(|| ("all", "true".to_owned()));
         let kind = self.kind.iter().map(|kind| ("kind", kind.clone()));
-        owner.chain(all).chain(kind).collect()
+        owner.chain(kind).collect()
     }
 }
 
@@ -120,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_stands_in_the_path() {
-        let whom = Whom { owner: Some("email:a b@example.org".to_owned()), all: false, kind: Some("fact".to_owned()) };
+        let whom = Whom { owner: Some("email:a b@example.org".to_owned()), kind: Some("fact".to_owned()) };
         let text = "猫 & dog?".to_owned();
         for (query, path) in [
             (MemoryQuery::List { whom: Whom::default(), limit: None }, "/api/memory"),
@@ -128,7 +127,7 @@ mod tests {
                 MemoryQuery::Search { text, whom, since: Some("7d".to_owned()), limit: Some(3) },
                 "/api/memory/search?q=%E7%8C%AB%20%26%20dog%3F&owner=email:a%20b@example.org&kind=fact&since=7d&limit=3",
             ),
-            (MemoryQuery::Export(Whom { all: true, ..Whom::default() }), "/api/memory/export?all=true"),
+            (MemoryQuery::Export(Whom::default()), "/api/memory/export"),
         ] {
             assert_eq!(query.path(), path);
         }

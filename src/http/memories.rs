@@ -132,7 +132,7 @@ fn changed(connection: &Connection, change: &MemoryChange, desk: &Desk) -> Resul
 }
 
 fn selection(whom: &Whom) -> Selection {
-    Selection { owner: whom.owner.clone(), all: whom.all, kind: whom.kind.clone() }
+    Selection { owner: whom.owner.clone(), kind: whom.kind.clone() }
 }
 
 fn page(

@@ -51,7 +51,6 @@ type Shared = State<Arc<Hub>>;
 struct Asked {
     q: Option<String>,
     owner: Option<String>,
-    all: bool,
     kind: Option<String>,
     session: Option<String>,
     since: Option<String>,
@@ -60,7 +59,7 @@ struct Asked {
 
 impl Asked {
     fn whom(&self) -> Whom {
-        Whom { owner: self.owner.clone(), all: self.all, kind: self.kind.clone() }
+        Whom { owner: self.owner.clone(), kind: self.kind.clone() }
     }
 }
 

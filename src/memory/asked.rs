@@ -17,7 +17,7 @@ pub enum MemoryError {
     /// What is wrong and what would be right.
     #[error("{0}")]
     Wrong(String),
-    #[error("there is no memory {0}; `daoyou memory show --all` lists those that there are")]
+    #[error("there is no memory {0}; `daoyou memory show` lists those that there are")]
     NotFound(i64),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -46,9 +46,8 @@ pub struct AskedEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Selection {
+    /// Everybody's without.
     pub owner: Option<String>,
-    /// Everybody's.
-    pub all: bool,
     pub kind: Option<String>,
 }
 
@@ -110,11 +109,9 @@ impl Selection {
     /// # Errors
     /// Nobody is called that.
     pub fn whose(&self, identities: &Identities) -> Result<Whose, MemoryError> {
-        match (&self.owner, self.all) {
-            (Some(_), true) => Err(wrong("an owner and all owners at once: say one of them")),
-            (None, true) => Ok(Whose::Everybodys),
-            (Some(owner), false) => Ok(Whose::One(owner_of(owner, identities)?)),
-            (None, false) => Ok(Whose::Mine),
+        match &self.owner {
+            None => Ok(Whose::Everybodys),
+            Some(owner) => Ok(Whose::One(owner_of(owner, identities)?)),
         }
     }
 

@@ -7,8 +7,6 @@ use daoyou_channels::Trust;
 /// Whose memories are looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// The gateway's owner's, and what everybody knows.
-    Mine,
     One(Owner),
     Everybodys,
 }
@@ -24,7 +22,6 @@ impl Whose {
     /// The store cannot be read.
     pub fn owners(&self, connection: &Connection) -> Result<Vec<Owner>, StoreError> {
         Ok(match self {
-            Self::Mine => vec![Owner::gateway(), Owner::everyone()],
             Self::One(owner) => vec![owner.clone()],
             Self::Everybodys => {
                 let mut owners = vec![Owner::gateway(), Owner::everyone()];
