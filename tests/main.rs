@@ -37,6 +37,7 @@ mod heartbeat;
 mod hooks;
 mod lanes;
 mod load;
+mod memory_index;
 mod message_tool;
 mod metrics;
 mod middleware;

@@ -19,6 +19,7 @@ use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
+use crate::memory::Indexer;
 
 /// How long due replies may take to go out after the last turn has ended; not longer than the turns themselves may take.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
@@ -56,6 +57,7 @@ impl Gateway {
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
         let consolidator = Consolidator::new(self.equipment.runner.clone(), self.equipment.memory.clone());
         let consolidation = tokio::spawn(consolidator.run(receiving.clone()));
+        let indexer = tokio::spawn(Indexer::new(self.equipment.memory.clone()).run(receiving.clone()));
         on_ready();
         let watchdog = match daemon {
             Some(daemon) => {
@@ -100,6 +102,7 @@ impl Gateway {
         ended("the agent loop", agent.await);
         ended("the cron service", jobs.await);
         ended("the consolidation", consolidation.await);
+        ended("the indexer", indexer.await);
         self.bus.release_waiters();
         say("ending what runs in the background", processes.stop_limit());
         processes.stop().await;
@@ -133,8 +136,12 @@ impl Gateway {
 
     /// What is done from time to time; HEARTBEAT.md is looked after by a gateway that stays.
     fn periodic(&self, stays: bool) -> anyhow::Result<Periodic> {
-        let upkeep =
-            Upkeep { bus: self.bus.clone(), config: self.equipment.store.clone(), note_ages: self.manager.note_ages() };
+        let upkeep = Upkeep {
+            bus: self.bus.clone(),
+            config: self.equipment.store.clone(),
+            memory: self.equipment.memory.clone(),
+            note_ages: self.manager.note_ages(),
+        };
         let heartbeat = stays.then(|| Heartbeat::new(self.bus.clone(), &self.workspace)).transpose()?;
         Ok(Periodic::new(upkeep, heartbeat, self.equipment.clone()))
     }
