@@ -1,6 +1,7 @@
 //! Runs a gateway and drains it: the shutdown follows the message.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -18,7 +19,7 @@ use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
-use crate::memory::Keeper;
+use crate::memory::{self, Keeper};
 
 /// How long due replies may take to go out after the last turn has ended; not longer than the turns themselves may take.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
@@ -37,8 +38,7 @@ impl Gateway {
     /// What the last run left cannot be read, or the control socket cannot be made.
     pub async fn run(mut self, shutdown: CancellationToken, on_ready: impl FnOnce()) -> anyhow::Result<()> {
         let daemon = self.daemon.take();
-        let processes = self.equipment.processes.clone();
-        let is_daemon = daemon.is_some();
+        let (is_daemon, processes) = (daemon.is_some(), self.equipment.processes.clone());
         if is_daemon {
             service::status("looking at what was left");
         }
@@ -47,8 +47,7 @@ impl Gateway {
         let server: Option<JoinHandle<()>> =
             self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
         tokio::spawn(self.periodic(is_daemon)?.run(self.context.shutdown.clone()));
-        let stop_files = CancellationToken::new();
-        let files = tokio::spawn(Keeper::new(self.equipment.memory.clone()).run(stop_files.clone()));
+        let files = KeptFiles::start(&self.equipment.memory);
         let stop_turns = CancellationToken::new();
         let parts = Parts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
         let mut agent = tokio::spawn(self.agent.run(stop_turns.clone()));
@@ -115,10 +114,7 @@ impl Gateway {
             ended("the HTTP server", server.await);
         }
         drop(watchdog);
-        // What was remembered last is to stand in the files, too.
-        stop_files.cancel();
-        ended("the keeper of the memory's files", files.await);
-        close(&self.bus, is_daemon).await;
+        close(&self.bus, files, is_daemon).await;
         tracing::info!("stopped");
         Ok(())
     }
@@ -149,13 +145,32 @@ impl Gateway {
     }
 }
 
+/// The files of the memory, kept beside all else and written last: what was remembered at the end is to stand there, too.
+struct KeptFiles {
+    stop: CancellationToken,
+    keeper: JoinHandle<()>,
+}
+
+impl KeptFiles {
+    fn start(memory: &Arc<memory::Desk>) -> Self {
+        let stop = CancellationToken::new();
+        Self { keeper: tokio::spawn(Keeper::new(memory.clone()).run(stop.clone())), stop }
+    }
+
+    async fn finish(self) {
+        self.stop.cancel();
+        ended("the keeper of the memory's files", self.keeper.await);
+    }
+}
+
 async fn fire_jobs(cron: Option<CronService>, shutdown: CancellationToken) {
     if let Some(cron) = cron {
         cron.run(shutdown).await;
     }
 }
 
-async fn close(bus: &MessageBus, is_daemon: bool) {
+async fn close(bus: &MessageBus, files: KeptFiles, is_daemon: bool) {
+    files.finish().await;
     if is_daemon && let Err(error) = cron::note_stop(bus.store()).await {
         tracing::warn!(%error, "the end of the stop could not be noted");
     }
