@@ -172,9 +172,9 @@ async fn a_file_that_cannot_be_used_costs_nothing_but_a_warning() {
     ];
     for (number, spoil) in spoils.into_iter().enumerate() {
         if path.is_dir() {
-            std::fs::remove_dir(&path).unwrap()
+            std::fs::remove_dir(&path).unwrap();
         } else {
-            std::fs::remove_file(&path).unwrap()
+            std::fs::remove_file(&path).unwrap();
         }
         spoil(&path);
         says(&gateway, "in", "me", "c", &format!("remember that thing {number} counts")).await;
