@@ -289,7 +289,7 @@ fn stats(connection: &Connection, terms: &Terms, now: Timestamp) -> Result<Value
         json!({ "owner": owner, "kind": count.kind, "known": count.current, "replaced": count.replaced })
     });
     let index = memory_lists::index(connection)?;
-    let (vectors, made_by) = vectors::count(connection)?;
+    let vectors = vectors::count(connection)?;
     let (text_bytes, snapshot_bytes) = memory_lists::sizes(connection)?;
     Ok(json!({
         "entries": entries.collect::<Vec<_>>(),
@@ -297,7 +297,7 @@ fn stats(connection: &Connection, terms: &Terms, now: Timestamp) -> Result<Value
         "replaced": counts.iter().map(|count| count.replaced).sum::<u64>(),
         "summary_tokens_today": summary_tokens(connection, terms, now)?,
         "index": { "messages": index.messages, "behind": index.behind, "made_anew": index.is_made_anew },
-        "vectors": { "memories": vectors, "model": made_by },
+        "vectors": { "memories": vectors.memories, "messages": vectors.said, "model": vectors.model },
         "bytes": { "texts": text_bytes, "snapshots": snapshot_bytes },
     }))
 }
