@@ -19,6 +19,8 @@ const LISTED: u32 = 200;
 /// The same of what is found.
 const HITS_LIMIT: u32 = 100;
 const HITS: u32 = 10;
+/// What nothing of is in it was found by what was said beside it, which people do not look for.
+const LEAST: f64 = 0.01;
 /// Memories that an export reads at a time, and the most that it holds.
 const PAGE: u32 = 1_000;
 const EXPORT_LIMIT: usize = 1_000_000;
@@ -176,7 +178,7 @@ fn ask(text: &str, owners: Vec<Owner>, limit: Option<u32>) -> Result<Ask, Memory
         session: None,
         since: None,
         until: None,
-        least: 0.0,
+        least: LEAST,
         limit: usize::try_from(limit.unwrap_or(HITS).clamp(1, HITS_LIMIT)).unwrap_or(1),
     })
 }

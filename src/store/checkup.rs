@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::database::OF_INDEX;
+use super::database::is_of_index;
 use super::memory_lists::{self, IndexState};
 use super::overview::{Overview, overview};
 use super::{StoreError, migrations};
@@ -138,11 +138,11 @@ fn check_tables(
             let words = match said(connection, pragma, table) {
                 Ok(words) => words,
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => break,
-                Err(error) if StoreError::is_of_index_error(&error) => vec![format!("{OF_INDEX} {table}: {error}")],
+                Err(error) if StoreError::is_of_index_error(&error) => vec![format!("fts5: {table}: {error}")],
                 Err(error) => damage(error)?.into_iter().collect(),
             };
             // A full-text index that is damaged is no reason to distrust what it is made from.
-            let (of_index, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.contains(OF_INDEX));
+            let (of_index, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| is_of_index(word));
             index_faults.extend(of_index.into_iter().filter(|fault| !index_faults.contains(fault)).collect::<Vec<_>>());
             if words.iter().any(|word| word != "ok") {
                 return Ok(Soundness::Damaged(words));
