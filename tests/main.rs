@@ -41,6 +41,7 @@ mod hooks;
 mod lanes;
 mod load;
 mod memory;
+mod memory_index;
 mod memory_line;
 mod message_tool;
 mod metrics;

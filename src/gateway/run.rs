@@ -144,8 +144,12 @@ impl Gateway {
 
     /// What is done from time to time; HEARTBEAT.md is looked after by a gateway that stays.
     fn periodic(&self, stays: bool) -> anyhow::Result<Periodic> {
-        let upkeep =
-            Upkeep { bus: self.bus.clone(), config: self.equipment.store.clone(), note_ages: self.manager.note_ages() };
+        let upkeep = Upkeep {
+            bus: self.bus.clone(),
+            config: self.equipment.store.clone(),
+            memory: self.equipment.memory.clone(),
+            note_ages: self.manager.note_ages(),
+        };
         let heartbeat = stays.then(|| Heartbeat::new(self.bus.clone(), &self.workspace)).transpose()?;
         Ok(Periodic::new(upkeep, heartbeat, self.equipment.clone()))
     }

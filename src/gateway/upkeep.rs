@@ -36,6 +36,7 @@ type Prune = fn(&Connection, i64) -> Result<usize, StoreError>;
 pub struct Upkeep {
     pub bus: Arc<MessageBus>,
     pub config: Arc<Live<StoreConfig>>,
+    pub memory: Arc<memory::Desk>,
     /// How long notes are kept: channel, kind, time.
     pub note_ages: Vec<(String, &'static str, Duration)>,
 }
@@ -145,7 +146,19 @@ impl Upkeep {
         if self.is_due(meta::CHECKED, CHECK_EVERY).await? {
             self.quiet().await;
             self.store().check().await?;
+            self.check_words().await?;
             self.is_done(meta::CHECKED).await?;
+        }
+        Ok(())
+    }
+
+    /// A damaged index of words is made anew, from what it was made of.
+    async fn check_words(&self) -> Result<(), StoreError> {
+        let faults = self.store().read(memory::words::check).await?;
+        if !faults.is_empty() {
+            tracing::warn!(?faults, "the index of words is damaged, and is made anew; nothing else is harmed");
+            self.store().write(Commit::Logged, memory::words::distrust).await?;
+            self.memory.changed();
         }
         Ok(())
     }

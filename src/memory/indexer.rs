@@ -65,17 +65,24 @@ impl Indexer {
         }
     }
 
-    /// Indexes all that is not indexed yet.
+    /// Indexes all that is not indexed yet. An index that turns out to be damaged is made anew at once.
     ///
     /// # Errors
     /// The store cannot be read or written; what was done stays.
     pub async fn catch_up(&mut self) -> Result<(), StoreError> {
+        self.go_through().await?;
+        if !self.desk.store.read_here(terms::is_trusted)? {
+            self.looked_at = 0;
+            self.go_through().await?;
+        }
+        Ok(())
+    }
+
+    async fn go_through(&mut self) -> Result<(), StoreError> {
         let store = self.desk.store.clone();
         let identities = self.desk.terms.get().identities.clone();
         self.make_sound(&store, &identities).await?;
-        while store.write(Commit::Logged, terms::put_memories).await? {
-            sleep(BREATH).await;
-        }
+        self.put_memories(&store).await?;
         self.sweep(&store).await?;
         let begun = now_ms();
         // A clock that was set back must not hide anything.
@@ -103,7 +110,7 @@ impl Indexer {
     }
 
     /// Empties an index that is damaged, or was made by another program or for other identities.
-    async fn make_sound(&self, store: &Store, identities: &Identities) -> Result<(), StoreError> {
+    async fn make_sound(&mut self, store: &Store, identities: &Identities) -> Result<(), StoreError> {
         let expected = terms::made_by(identities);
         let mut is_sound = store.read_here(|connection| meta::get(connection, meta::WORDS))? == Some(expected);
         if is_sound && terms::was_suspected() {
@@ -114,8 +121,20 @@ impl Indexer {
             is_sound = faults.is_empty();
         }
         if !is_sound {
+            self.looked_at = 0;
             let identities = identities.clone();
             store.write(Commit::Logged, move |connection| terms::begin_anew(connection, &identities)).await?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with an index that is made anew.
+    async fn put_memories(&self, store: &Store) -> Result<(), StoreError> {
+        let next = store.read_here(|connection| meta::get(connection, meta::WORDS_MEMORIES))?;
+        if next.is_some_and(|next| !next.is_empty()) {
+            while store.write(Commit::Logged, terms::put_memories).await? {
+                sleep(BREATH).await;
+            }
         }
         Ok(())
     }
@@ -123,8 +142,10 @@ impl Indexer {
     /// Takes out of the file what belongs to messages that are gone.
     async fn sweep(&self, store: &Store) -> Result<(), StoreError> {
         const ROWS: usize = 200;
-        let sweep = |connection: &Connection| words::sweep(connection, ROWS);
-        while store.write(Commit::Logged, sweep).await? > 0 {
+        while store.read_here(words::has_unsaid)? {
+            if !store.write(Commit::Logged, |connection| terms::sweep(connection, ROWS)).await? {
+                return Ok(());
+            }
             sleep(BREATH).await;
         }
         let removed = store.read_here(|connection| meta::get(connection, meta::WORDS_REMOVED))?;
@@ -132,7 +153,7 @@ impl Indexer {
             return Ok(());
         }
         let mut begins = true;
-        while store.write(Commit::Logged, move |connection| words::purge_said(connection, begins)).await? {
+        while store.write(Commit::Logged, move |connection| terms::purge(connection, begins)).await? {
             begins = false;
             sleep(BREATH).await;
         }

@@ -1,8 +1,8 @@
 //! Which entries hold most of what is asked for: few are looked up by their words, and those are read and scored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::segment::{Term, index_terms, query_terms};
+use super::segment::{Term, query_terms, visit_terms};
 use crate::store::words::{Shelf, find, size};
 use crate::store::{Connection, StoreError};
 
@@ -11,16 +11,20 @@ const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
 /// Of a term that is as common as this only the newest are looked at by themselves.
-const COMMON: usize = 512;
+const COMMON: usize = 400;
 
 /// Candidates that are read and scored, of each shelf.
 const CANDIDATES: usize = 100;
 
 /// Common terms of a question that are looked at together with others.
-const TOGETHER: usize = 6;
+const TOGETHER: usize = 3;
 
 /// Entries that are taken of two terms together.
-const OF_TWO: usize = 1_000;
+const OF_TWO: usize = 300;
+
+/// Where so much of everything is within the scope, what is out of it is left out when it is read: that costs less than to
+/// have every list cut down.
+const MOST: f64 = 0.5;
 
 /// Where few entries are known, a word that occurs among them is not common because of that: so many others that do not hold
 /// it are imagined beside them when it is said how much of a question something holds.
@@ -42,6 +46,8 @@ struct Lists {
     scope: Option<String>,
     lists: Vec<Vec<i64>>,
     counts: Vec<f64>,
+    /// How many candidates may be needed for [`CANDIDATES`] within the scope.
+    enough: usize,
 }
 
 /// How well something fits.
@@ -61,11 +67,17 @@ impl Question {
         let mut lists = Vec::with_capacity(shelves.len());
         for (shelf, scope) in shelves {
             let highest = size(connection, shelf)?;
-            total += match &scope {
+            let within = match &scope {
                 Some(scope) => count(&find(connection, shelf, scope, COMMON)?, highest),
                 None => as_f64(highest),
             };
-            lists.push(Lists::probe(connection, shelf, scope, &terms, highest)?);
+            total += within;
+            let holds_most = within >= MOST * as_f64(highest);
+            // Half of everything is the least: nine of ten need little more than is wanted.
+            let enough = if within >= 0.85 * as_f64(highest) { CANDIDATES * 6 / 5 } else { CANDIDATES * 2 };
+            let enough = if holds_most && scope.is_some() { enough } else { CANDIDATES };
+            let scope = scope.filter(|_| !holds_most);
+            lists.push(Lists::probe(connection, shelf, scope, &terms, highest, enough)?);
         }
         let counts = (0..terms.len()).map(|term| lists.iter().map(|lists| lists.counts[term]).sum::<f64>());
         let counts: Vec<f64> = counts.collect();
@@ -90,16 +102,14 @@ impl Question {
     pub fn candidates(&self, connection: &Connection, shelf: Shelf) -> Result<Vec<i64>, StoreError> {
         let Some(lists) = self.shelves.iter().find(|lists| lists.shelf == shelf) else { return Ok(Vec::new()) };
         let mut held = lists.rare();
-        if held.len() > CANDIDATES || held.len() < CANDIDATES && lists.has_common() {
-            lists.look_together(connection, &self.terms, !held.is_empty(), &mut held)?;
-        }
+        lists.look_together(connection, &self.terms, &mut held)?;
         let score = |held: u64| -> f64 {
             let each = self.rarity.iter().enumerate();
             each.filter(|(term, _)| held & (1 << term) != 0).map(|(_, rarity)| rarity).sum()
         };
         let mut best: Vec<(f64, i64)> = held.into_iter().map(|(id, held)| (score(held), id)).collect();
         best.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
-        best.truncate(CANDIDATES);
+        best.truncate(lists.enough);
         Ok(best.into_iter().map(|(_, id)| id).collect())
     }
 
@@ -107,16 +117,18 @@ impl Question {
     pub fn fits<'a>(&self, texts: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Fit> {
         let places: HashMap<&str, usize> =
             self.terms.iter().enumerate().map(|(at, term)| (term.text.as_str(), at)).collect();
+        let firsts: HashSet<char> = self.terms.iter().filter_map(|term| term.text.chars().next()).collect();
         let read: Vec<(Vec<u32>, usize)> = texts
             .map(|(text, beside)| {
                 let mut counts = vec![0_u32; self.terms.len()];
-                let (terms, beside) = (index_terms(text), index_terms(beside));
-                for term in terms.iter().chain(&beside) {
-                    if let Some(at) = places.get(term.as_str()) {
+                let mut take = |term: &str| {
+                    if let Some(at) = places.get(term) {
                         counts[*at] += 1;
                     }
-                }
-                (counts, terms.len())
+                };
+                let length = visit_terms(text, |c| firsts.contains(&c), &mut take);
+                visit_terms(beside, |c| firsts.contains(&c), &mut take);
+                (counts, length)
             })
             .collect();
         let length = |length: usize| as_f64(i64::try_from(length).unwrap_or(i64::MAX));
@@ -144,8 +156,9 @@ impl Lists {
         scope: Option<String>,
         terms: &[Term],
         highest: i64,
+        enough: usize,
     ) -> Result<Self, StoreError> {
-        let mut probed = Self { shelf, scope, lists: Vec::new(), counts: Vec::new() };
+        let mut probed = Self { shelf, scope, lists: Vec::new(), counts: Vec::new(), enough };
         for term in terms {
             let list = find(connection, shelf, &probed.within(&quoted(term)), COMMON)?;
             probed.counts.push(count(&list, highest));
@@ -165,10 +178,6 @@ impl Lists {
         self.lists[term].len() >= COMMON
     }
 
-    fn has_common(&self) -> bool {
-        (0..self.lists.len()).any(|term| self.is_common(term))
-    }
-
     /// What holds rare terms, each with which of them.
     fn rare(&self) -> HashMap<i64, u64> {
         let mut held = HashMap::new();
@@ -180,34 +189,35 @@ impl Lists {
         held
     }
 
-    /// Adds what holds common terms: beside rare ones, and where there are none, several common ones.
+    /// Adds what holds common terms: where rare ones are in too many, which of these hold common ones, too; where they are in
+    /// few, what holds several common ones.
     fn look_together(
         &self,
         connection: &Connection,
         terms: &[Term],
-        has_rare: bool,
         held: &mut HashMap<i64, u64>,
     ) -> Result<(), StoreError> {
         let mut common: Vec<usize> = (0..terms.len()).filter(|term| self.is_common(*term)).collect();
         common.sort_by(|a, b| self.counts[*a].total_cmp(&self.counts[*b]));
         common.truncate(TOGETHER);
+        let has_too_many = held.len() > self.enough;
         let mut add = |ids: &[i64], terms: u64| {
             for id in ids {
                 *held.entry(*id).or_default() |= terms;
             }
         };
-        if has_rare {
+        if has_too_many {
             let rare = (0..terms.len()).filter(|term| !self.is_common(*term)).map(|term| quoted(&terms[term]));
             let rare = rare.collect::<Vec<_>>().join(" OR ");
             for term in &common {
                 let ask = self.within(&format!("({rare}) AND {}", quoted(&terms[*term])));
                 add(&find(connection, self.shelf, &ask, OF_TWO)?, 1 << term);
             }
+            return Ok(());
         }
-        let few = common.iter().take(3).enumerate();
-        for (at, first) in few {
+        for (at, first) in common.iter().enumerate() {
             add(&self.lists[*first], 1 << first);
-            for second in &common[at + 1..common.len().min(4)] {
+            for second in &common[at + 1..] {
                 let ask = self.within(&format!("{} AND {}", quoted(&terms[*first]), quoted(&terms[*second])));
                 add(&find(connection, self.shelf, &ask, OF_TWO)?, 1 << first | 1 << second);
             }

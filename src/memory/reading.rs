@@ -6,13 +6,13 @@ use daoyou_channels::Trust;
 use uuid::Uuid;
 
 use super::written::said;
-use super::{Identities, words as terms};
-use crate::bus::{Errand, Told};
+use super::{Identities, sender_of, words as terms};
+use crate::bus::Told;
 use crate::store::words::{self, NewSaid};
 use crate::store::{Connection, StoreError, inbox};
 
 /// Messages of one write: some milliseconds of the writer's time at most.
-const PIECE: i64 = 32;
+const PIECE: usize = 32;
 
 /// Sessions of one look.
 const SESSIONS: usize = 32;
@@ -40,7 +40,7 @@ pub(super) fn in_writes(pieces: Vec<Piece>) -> Vec<Vec<Piece>> {
     for piece in pieces {
         count += piece.messages.len();
         match writes.last_mut() {
-            Some(last) if count <= usize::try_from(PIECE).unwrap_or(usize::MAX) => last.push(piece),
+            Some(last) if count <= PIECE => last.push(piece),
             _ => {
                 count = piece.messages.len();
                 writes.push(vec![piece]);
@@ -73,10 +73,11 @@ fn read_piece(
     from: i64,
     end: i64,
 ) -> Result<Piece, StoreError> {
-    let to = end.min(from + PIECE);
+    let unread = words::unread(connection, &session, (from, end), PIECE)?;
+    let to = unread.last().filter(|_| unread.len() >= PIECE).map_or(end, |last| last.seq + 1);
     let mut speakers = HashMap::new();
     let mut messages = Vec::new();
-    for unread in words::unread(connection, &session, from, to)? {
+    for unread in unread {
         let Some(text) = said(&unread.body) else { continue };
         let Speaker { owner, name } = match speakers.get(&unread.turn) {
             Some(known) => known,
@@ -110,20 +111,17 @@ fn speaker_of(
         Ok(turn) => inbox::of_turn(connection, turn)?,
         Err(_) => Vec::new(),
     };
-    // What jobs and sub-agents write, and what was imported, is of whoever the session belongs to.
-    let is_told = |row: &inbox::InboxRow| Told::of(&row.metadata).is_some();
-    let is_errand = |row: &inbox::InboxRow| row.trust != Trust::Owner.as_str() && Errand::of(&row.metadata).is_some();
     let least = rows.iter().min_by_key(|row| Trust::parse(&row.trust).rank());
-    let Some(row) = least.filter(|row| !is_told(row) && !is_errand(row)) else {
+    // What is told to a session, or was imported, is of whoever the session belongs to.
+    let Some(row) = least.filter(|row| Told::of(&row.metadata).is_none()) else {
         let owner = words::session_owner(connection, session)?.unwrap_or_default();
         return Ok(Speaker { owner, name: String::new() });
     };
-    let trust = Trust::parse(&row.trust);
-    let owner = identities.owner_of(&row.channel, &row.sender, trust);
-    let name = match (trust, owner.as_ref().and_then(|owner| owner.as_str().strip_prefix("name:"))) {
+    let owner = identities.owner_of_row(row);
+    let name = match (Trust::parse(&row.trust), owner.as_ref().and_then(|owner| owner.as_str().strip_prefix("name:"))) {
         (Trust::Owner, _) => String::new(),
-        (_, Some(name)) => format!("{name} {}", row.sender),
-        (_, None) => row.sender.clone(),
+        (_, Some(name)) => format!("{name} {}", sender_of(row)),
+        (_, None) => sender_of(row),
     };
     Ok(Speaker { owner: owner.map_or(String::new(), |owner| owner.as_str().to_owned()), name })
 }

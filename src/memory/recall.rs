@@ -284,3 +284,7 @@ impl Search<'_> {
         Some((found, Entry { kind: None, text, beside: row.speaker, at: row.at, similarity: 0.0 }))
     }
 }
+
+#[cfg(test)]
+#[path = "recall_tests.rs"]
+mod tests;

@@ -38,16 +38,40 @@ pub struct Term {
 /// The terms that a text is found by, in order, as often as they occur.
 pub fn index_terms(text: &str) -> Vec<String> {
     let mut terms = Vec::new();
+    visit_terms(text, |_| true, |term| terms.push(term.to_owned()));
+    terms
+}
+
+/// Calls `take` with those of [`index_terms`] that begin with a character that `begins` wants; answers how many there are in
+/// all. The others are not even made.
+pub fn visit_terms(text: &str, begins: impl Fn(char) -> bool, mut take: impl FnMut(&str)) -> usize {
+    let mut count = 0;
     for piece in pieces(&folded(cut(text, TEXT_LIMIT))) {
         match piece {
-            Piece::Word(word) => terms.push(stem(word)),
+            Piece::Word(word) => {
+                count += 1;
+                // Only the ends of words are changed.
+                if word.chars().next().is_some_and(&begins) {
+                    take(&stem(word));
+                }
+            }
             Piece::Run(run) => {
-                terms.extend(run.chars().map(String::from));
-                terms.extend(pairs(run).map(|(pair, _, _)| pair.to_owned()));
+                for (at, c) in run.char_indices() {
+                    count += 1;
+                    if begins(c) {
+                        take(&run[at..at + c.len_utf8()]);
+                    }
+                }
+                for (pair, first, _) in pairs(run) {
+                    count += 1;
+                    if begins(first) {
+                        take(pair);
+                    }
+                }
             }
         }
     }
-    terms
+    count
 }
 
 /// The terms that a question looks for, each once: without words that say nothing, unless nothing else is left.
@@ -72,14 +96,14 @@ pub fn query_terms(text: &str) -> Vec<Term> {
 /// Where in a text the first of these terms stands, in bytes.
 pub fn position(text: &str, terms: &[Term]) -> Option<usize> {
     let text = cut(text, TEXT_LIMIT);
-    let is_asked = |piece: &str| index_terms(piece).iter().any(|term| terms.iter().any(|asked| asked.text == *term));
+    let is_term = |piece: &str| terms.iter().any(|asked| asked.text == piece);
+    let is_asked = |piece: &str| index_terms(piece).iter().any(|term| is_term(term));
     let mut begins = text.char_indices().map(|(at, _)| at).peekable();
     while let Some(at) = begins.next() {
         let first = text[at..].chars().next()?;
         if is_dense(first) {
-            let both = text[at..].char_indices().nth(2).map_or(text.len(), |(end, _)| at + end);
-            // One character alone is asked for by pairs too; a pair that fits is the better place.
-            if is_asked(&text[at..both]) {
+            let pair = text[at..].char_indices().nth(2).map_or(text.len(), |(end, _)| at + end);
+            if is_asked(&text[at..at + first.len_utf8()]) || is_term(&folded(&text[at..pair])) {
                 return Some(at);
             }
         } else if first.is_alphanumeric() {
@@ -400,3 +424,92 @@ const STOP_WORDS: [&str; 156] = [
     "yourself",
     "yourselves",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_into_terms() {
+        for (text, expected) in [
+            ("", ""),
+            ("?! …", ""),
+            ("The cats are running", "the cat ar run"),
+            ("Caroline's dog won't bark", "carolin dog won bark"),
+            ("l’été à l'école", "l et a l ecol"),
+            ("node.js v1.2, a_b", "node js v1 2 a b"),
+            ("ＡＢＣ ｶﾀ", "abc カ タ カタ"),
+            ("ÀÉÎõü Ångström", "aeiou angstrom"),
+            ("Ёлка СОБАКИ", "елка собаки"),
+            ("Ἀθῆναι", "αθηναι"),
+            ("狗", "狗"),
+            ("我的狗", "我 的 狗 我的 的狗"),
+            ("用Rust写的", "用 rust 写 的 写的"),
+            ("猫が好き", "猫 が 好 き 猫が が好 好き"),
+            ("서울 시", "서 울 서울 시"),
+            ("กา", "ก า กา"),
+            ("हिन्दी।", "हिन्दी"),
+            ("كِتَابٌ", "كتاب"),
+            ("שָׁלוֹם", "שלום"),
+            ("\u{e000}abc", "abc"),
+            ("👍 ok", "ok"),
+        ] {
+            assert_eq!(index_terms(text).join(" "), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn questions_lose_what_says_nothing() {
+        for (text, expected) in [
+            ("What is the name of my dog?", "name:1 dog:1"),
+            ("to be or not to be", "to:1 be:1 or:1 not:1"),
+            ("dogs dog DOG", "dog:1"),
+            ("狗", "狗:1"),
+            ("我的", "我的:0.25 我:0.3 的:0.3"),
+            ("我的狗", "的狗:0.25 狗:0.3"),
+            ("名字", "名字:1 名:0.3 字:0.3"),
+            ("", ""),
+            ("!?", ""),
+        ] {
+            let terms = query_terms(text);
+            let terms: Vec<_> = terms.iter().map(|term| format!("{}:{}", term.text, term.weight)).collect();
+            assert_eq!(terms.join(" "), expected, "{text:?}");
+        }
+        assert!(STOP_WORDS.is_sorted());
+    }
+
+    #[test]
+    fn the_longest_text_is_cut_in_little_time() {
+        let long = "狗a".repeat(1_000_000);
+        assert_eq!(index_terms(&long).len(), TEXT_LIMIT / 4 * 2);
+        let words: String = (0..10_000).map(|n| format!("w{n} ")).collect();
+        let terms = query_terms(&words);
+        assert_eq!((terms.len(), terms[0].text.as_str(), terms[63].text.as_str()), (64, "w0", "w9999"));
+        assert_eq!(index_terms(&"x".repeat(100))[0].len(), WORD_LIMIT);
+    }
+
+    #[test]
+    fn a_term_is_found_where_it_stands() {
+        for (text, asked, expected) in [
+            ("My dogs bark", "dog", Some(3)),
+            ("我的狗叫旺财", "旺财", Some(12)),
+            ("我的狗叫旺财", "狗", Some(6)),
+            ("l’été", "ete", Some("l’".len())),
+            ("nothing here", "dog", None),
+        ] {
+            assert_eq!(position(text, &query_terms(asked)), expected, "{asked} in {text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_cut_and_every_term_of_a_question_can_be_in_an_index(text in ".{0,200}") {
+            let terms = index_terms(&text);
+            proptest::prop_assert!(terms.iter().all(|term| !term.is_empty() && !term.contains([' ', '"'])));
+            for term in query_terms(&text) {
+                proptest::prop_assert!(terms.contains(&term.text), "{} is not in {:?}", term.text, terms);
+            }
+            position(&text, &query_terms("a 狗"));
+        }
+    }
+}

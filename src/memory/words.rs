@@ -41,7 +41,7 @@ pub fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
 pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result<(), StoreError> {
     words::unsay(connection, session, turn)?;
     meta::set(connection, meta::WORDS_REMOVED, "yes")?;
-    tolerate(connection, words::sweep(connection, usize::from(u16::MAX)).map(drop))
+    sweep(connection, usize::from(u16::MAX)).map(drop)
 }
 
 /// What is wrong with the index; nothing if it is sound. Reads all of it.
@@ -72,6 +72,25 @@ pub fn rebuild(connection: &Connection, identities: &Identities) -> Result<(), S
 /// The store cannot be written.
 pub fn distrust(connection: &Connection) -> Result<(), StoreError> {
     meta::set(connection, meta::WORDS, "")
+}
+
+/// Removes the words of messages that are gone, of so many at most; answers whether the index is sound.
+pub(super) fn sweep(connection: &Connection, limit: usize) -> Result<bool, StoreError> {
+    tolerate(connection, words::sweep(connection, limit))?;
+    is_trusted(connection)
+}
+
+/// Takes the last of what was removed out of the file, a piece at a time; answers whether there is more to do.
+pub(super) fn purge(connection: &Connection, begins: bool) -> Result<bool, StoreError> {
+    match words::purge_said(connection, begins) {
+        Err(error) if error.is_of_index() => distrust(connection).map(|()| false),
+        other => other,
+    }
+}
+
+/// Whether nobody has found the index damaged.
+pub(super) fn is_trusted(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(meta::get(connection, meta::WORDS)?.is_some_and(|made_by| !made_by.is_empty()))
 }
 
 /// Whether somebody met damage in an index since this was asked last.

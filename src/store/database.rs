@@ -88,10 +88,9 @@ pub fn integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
     Ok(faults)
 }
 
-/// Whether SQLite says it of a damaged index of words, which is made anew by whoever looks after it: no reason to distrust the
-/// file.
-pub(super) fn is_of_index(line: &str) -> bool {
-    // In the words of FTS5's own check, and of what meets the damage before it.
+/// Whether a line of a check tells of a damaged index of words, which is made anew by whoever looks after it: no reason to
+/// distrust the file.
+pub fn is_of_index(line: &str) -> bool {
     line.contains("FTS5 table") || line.starts_with("fts5: ")
 }
 

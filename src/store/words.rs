@@ -125,9 +125,10 @@ pub fn remove_memory(connection: &Connection, id: i64) -> Result<(), StoreError>
     Ok(())
 }
 
-/// The ids of memories from `from` on, in order.
+/// The ids of what is known now, from `from` on, in order.
 pub fn memory_ids(connection: &Connection, from: i64, limit: usize) -> Result<Vec<i64>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT id FROM memories WHERE id >= ? ORDER BY id LIMIT ?")?;
+    let mut statement = connection
+        .prepare_cached("SELECT id FROM memories WHERE id >= ? AND replaced_by IS NULL ORDER BY id LIMIT ?")?;
     let rows = statement.query_map(params![from, limit], |row| row.get(0))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
@@ -163,13 +164,19 @@ pub fn behind(connection: &Connection, since: i64, limit: usize) -> Result<Vec<(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// What people and the model said in `from..to` of a session.
-pub fn unread(connection: &Connection, session: &str, from: i64, to: i64) -> Result<Vec<Unread>, StoreError> {
+/// What people and the model said in `from..to` of a session, the first `limit` of it.
+pub fn unread(
+    connection: &Connection,
+    session: &str,
+    (from, to): (i64, i64),
+    limit: usize,
+) -> Result<Vec<Unread>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT seq, role, body, turn FROM messages
-         WHERE session = ? AND seq >= ? AND seq < ? AND role IN ('user', 'assistant') ORDER BY seq",
+         WHERE session = ? AND seq >= ? AND seq < ? AND role IN ('user', 'assistant')
+         ORDER BY seq LIMIT ?",
     )?;
-    let rows = statement.query_map(params![session, from, to], |row| {
+    let rows = statement.query_map(params![session, from, to, limit], |row| {
         Ok(Unread { seq: row.get(0)?, role: row.get(1)?, body: row.get(2)?, turn: row.get(3)? })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -221,8 +228,13 @@ pub fn unsay(connection: &Connection, session: &str, turn: &str) -> Result<(), S
     Ok(())
 }
 
-/// Removes the words of messages that are gone; answers of how many.
-pub fn sweep(connection: &Connection, limit: usize) -> Result<usize, StoreError> {
+/// Whether words are left of messages that are gone.
+pub fn has_unsaid(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM unsaid)")?.query_row([], |row| row.get(0))?)
+}
+
+/// Removes the words of messages that are gone, of `limit` at most.
+pub fn sweep(connection: &Connection, limit: usize) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached("SELECT id FROM unsaid LIMIT ?")?;
     let gone = statement.query_map([limit], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
     let mut words = connection.prepare_cached("DELETE FROM said_words WHERE rowid = ?")?;
@@ -231,7 +243,7 @@ pub fn sweep(connection: &Connection, limit: usize) -> Result<usize, StoreError>
         words.execute([id])?;
         done.execute([id])?;
     }
-    Ok(gone.len())
+    Ok(())
 }
 
 /// Writes a part of the messages' words anew, so that nothing is left of what was removed: `begins` at the first of several

@@ -318,7 +318,7 @@ mod tests {
             let path = folder.path().join("daoyou.db");
             let connection = database::make_writer(&path, database::open_to_look(&path).unwrap()).unwrap();
             connection
-                .execute_batch("CREATE TABLE said (word TEXT NOT NULL); PRAGMA wal_checkpoint(TRUNCATE);")
+                .execute_batch("CREATE TABLE spoken (word TEXT NOT NULL); PRAGMA wal_checkpoint(TRUNCATE);")
                 .unwrap();
             Self {
                 writer: Writer::spawn(connection, None, Arc::new(Health::new(&path)), Box::new(|_| {})).unwrap(),
@@ -337,7 +337,7 @@ mod tests {
 
         fn words(&self) -> Vec<String> {
             let connection = database::open_reader(&self.folder.path().join("daoyou.db")).unwrap();
-            let mut statement = connection.prepare("SELECT word FROM said ORDER BY rowid").unwrap();
+            let mut statement = connection.prepare("SELECT word FROM spoken ORDER BY rowid").unwrap();
             let words = statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>();
             words.unwrap()
         }
@@ -375,7 +375,7 @@ mod tests {
     fn say(word: impl Into<String>) -> Work {
         let word = word.into();
         Box::new(move |connection| {
-            connection.execute("INSERT INTO said VALUES (?)", params![word])?;
+            connection.execute("INSERT INTO spoken VALUES (?)", params![word])?;
             Ok(())
         })
     }

@@ -16,6 +16,8 @@ usage: cargo xtask CHORE
   test [ARGS…]                   everything that must pass; with CI=true the checks of `ci` first. ARGS go to the runner
   ci                             formatting, lints, the dependencies, then the tests
   bench [--quick]                builds the release and measures it and its parts; writes docs/benchmarks.md, unless quick
+  bench memory [--locomo FILE] [--quick]
+                                 measures how well and how fast memory finds; writes that section alone, unless quick
   man                            writes the manual pages to target/man, one for each command
   order                          writes link/order.ld: which code lies together in the program. Needs valgrind
   soak [--minutes N] [--seed S]  random messages and kills for N minutes (default 10), from seed S
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     let outcome = match args.as_slice() {
         ["test", rest @ ..] => test(rest),
         ["ci"] => checks().and_then(|()| run_tests(&[])),
+        ["bench", "memory", rest @ ..] => bench_memory(rest),
         ["bench", rest @ ..] => bench(rest),
         ["man"] => run(cargo(&["run", "--locked", "--package", "daoyou", "--", "man", "target/man"])),
         ["order"] => order::order(),
@@ -238,25 +241,57 @@ fn bench(args: &[&str]) -> Result<()> {
         text += &format!("\n## The model side, without a network\n\n```text\n{}\n```\n", table.trim_end());
         fs::write(&page, text).context("docs/benchmarks.md")?;
     }
-    Ok(())
+    bench_memory(args)
+}
+
+/// The heading of what [`bench_memory`] writes; it goes on to the next heading.
+const MEMORY: &str = "## Memory\n";
+
+/// Measures memory, and replaces its section of the page.
+fn bench_memory(args: &[&str]) -> Result<()> {
+    let mut command = cargo(&["bench", "--locked", "--bench", "memory", "--"]);
+    command.args(args);
+    let section = output_of(command)?;
+    if args.contains(&"--quick") {
+        return Ok(());
+    }
+    let page = root().join("docs/benchmarks.md");
+    let text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
+    fs::write(&page, with_section(&text, &section)).context("docs/benchmarks.md")
+}
+
+/// The page with this section about memory, in the place of the one that it has, or at its end.
+fn with_section(page: &str, section: &str) -> String {
+    let section = format!("{MEMORY}\n{}\n", section.trim());
+    let Some(at) = page.find(MEMORY) else { return format!("{}\n\n{section}", page.trim_end()) };
+    let rest = &page[at + MEMORY.len()..];
+    match rest.find("\n## ") {
+        Some(next) => format!("{}{section}{}", &page[..at], &rest[next..]),
+        None => format!("{}{section}", &page[..at]),
+    }
 }
 
 /// Runs the micro-benchmarks of the model side; shows their table and answers it.
-#[expect(clippy::print_stdout, reason = "the bench's output")]
 fn micro_bench(is_quick: bool) -> Result<String> {
     let mut command = cargo(&["bench", "--locked", "--bench", "llm", "--", "--color", "never"]);
     if is_quick {
         command.args(["--sample-count", "10"]);
     }
+    output_of(command)
+}
+
+/// Runs a command; shows what it writes and answers it.
+#[expect(clippy::print_stdout, reason = "the bench's output")]
+fn output_of(mut command: Command) -> Result<String> {
     let line = shown(&command);
     say(&format!("xtask: {line}"));
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {line}"))?;
-    let table = String::from_utf8_lossy(&output.stdout).into_owned();
-    println!("{table}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{text}");
     if !output.status.success() {
         bail!("{line}: {}", output.status);
     }
-    Ok(table)
+    Ok(text)
 }
 
 fn soak(args: &[&str]) -> Result<()> {

@@ -1,0 +1,66 @@
+//! The project's own set: facts in English and Chinese, and questions that people would ask for them.
+
+use anyhow::{Context, Result};
+use daoyou::memory::{Found, Identities, Owner, recall, words};
+use daoyou::store::memories::{self, NewMemory};
+use daoyou::store::{Connection, StoreError};
+use serde::Deserialize;
+
+use super::{World, as_f64, ask};
+
+#[derive(Deserialize)]
+struct Set {
+    /// A name, and the sentence.
+    facts: Vec<(String, String)>,
+    /// The question, and the name of the fact that answers it.
+    questions: Vec<(String, String)>,
+}
+
+/// The table: how often the fact is the first hit, and among the first five.
+pub async fn measure() -> Result<String> {
+    let set: Set = serde_json::from_str(include_str!("bilingual.json")).context("bilingual.json")?;
+    let world = World::new()?;
+    let sentences: Vec<String> = set.facts.iter().map(|(_, sentence)| sentence.clone()).collect();
+    let ids = world.fill(move |connection| remember(connection, &sentences)).await?;
+    let mut table = format!(
+        "**Own set**, {} facts in English and Chinese (`benches/memory/bilingual.json`): how often the fact that answers is the \
+         first hit, and among the first five.\n\n| questions | first | of the first five |\n|---|---|---|\n",
+        set.facts.len()
+    );
+    for (language, is_asked) in [("English", true), ("Chinese", false)] {
+        let (mut count, mut first, mut five) = (0, 0, 0);
+        for (question, name) in set.questions.iter().filter(|(question, _)| question.is_ascii() == is_asked) {
+            let fact = set.facts.iter().position(|(fact, _)| fact == name).context("a question without a fact")?;
+            let ask = ask(question, vec![Owner::gateway()], 5);
+            let hits = world.store.read(move |connection| recall(connection, &ask, None)).await?;
+            let place = hits.iter().position(|hit| hit.found == Found::Memory(ids[fact]));
+            count += 1;
+            first += usize::from(place == Some(0));
+            five += usize::from(place.is_some());
+        }
+        let share = |found: usize| as_f64(found) / as_f64(count);
+        table += &format!("| {language}, {count} | {:.3} | {:.3} |\n", share(first), share(five));
+    }
+    Ok(table)
+}
+
+fn remember(connection: &Connection, sentences: &[String]) -> Result<Vec<i64>, StoreError> {
+    let mut ids = Vec::new();
+    for text in sentences {
+        let new = NewMemory {
+            owner: "owner",
+            kind: "fact",
+            name: "",
+            text,
+            detail: "{}",
+            origin: "told",
+            session: None,
+            seq: None,
+            turn: None,
+            confidence: 1.0,
+        };
+        ids.push(memories::insert(connection, &new)?);
+    }
+    words::rebuild(connection, &Identities::default())?;
+    Ok(ids)
+}

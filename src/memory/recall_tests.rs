@@ -1,0 +1,342 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use daoyou_channels::cli::Language;
+use jiff::tz::TimeZone;
+use uuid::Uuid;
+
+use super::*;
+use crate::llm::ChatMessage;
+use crate::memory::{Desk, Identities, Indexer, MemoryConfig, Terms, search, words as terms};
+use crate::store::inbox::{NewMessage, State};
+use crate::store::memories::NewMemory;
+use crate::store::{Commit, Store, inbox, messages};
+
+struct World {
+    desk: Arc<Desk>,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let names = BTreeMap::from([("ann".to_owned(), vec!["email:ann@example.org".to_owned()])]);
+        let terms = Terms {
+            config: MemoryConfig::default(),
+            identities: Identities::new(&names),
+            language: Language::default(),
+            zone: TimeZone::UTC,
+            workspace: folder.path().to_owned(),
+        };
+        Self { desk: Arc::new(Desk::new(store, terms)), folder }
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> T {
+        self.desk.store.write(Commit::Logged, work).await.unwrap()
+    }
+
+    /// A turn: what `sender` said and what was answered; with the runtime context and a tool's result as turns have them.
+    async fn turn(&self, session: &str, sender: &str, trust: &'static str, said: &str, answer: &str) -> Uuid {
+        let (session, sender) = (session.to_owned(), sender.to_owned());
+        let log = [
+            ChatMessage::user(format!("{said}\n\n[Runtime Context]\nChannel: hiddenchannel")),
+            ChatMessage::Tool { call_id: "1".into(), name: "x".into(), content: "hiddenresult".into() },
+            ChatMessage::assistant(answer),
+        ];
+        self.write(move |connection| {
+            let id = Uuid::now_v7();
+            let text = |text: &str| text.to_owned();
+            let row = NewMessage {
+                id,
+                channel: text("email"),
+                external_id: id.to_string(),
+                session: session.clone(),
+                chat_id: text("c"),
+                sender,
+                trust,
+                content: text("x"),
+                attachments: text("[]"),
+                metadata: text("{}"),
+                received_at: 1,
+                state: State::Queued,
+            };
+            inbox::insert(connection, &row)?;
+            let rows = log.iter().map(|m| (m.role(), serde_json::to_string(m).unwrap()));
+            messages::append(connection, &session, id, rows)?;
+            Ok(id)
+        })
+        .await
+    }
+
+    async fn fact(&self, owner: &str, text: &str) -> i64 {
+        let (owner, text) = (owner.to_owned(), text.to_owned());
+        self.write(move |connection| {
+            let new = NewMemory {
+                owner: &owner,
+                kind: "fact",
+                name: "",
+                text: &text,
+                detail: "{}",
+                origin: "told",
+                session: None,
+                seq: None,
+                turn: None,
+                confidence: 1.0,
+            };
+            let id = memories::insert(connection, &new)?;
+            terms::put(connection, id, &text)?;
+            Ok(id)
+        })
+        .await
+    }
+
+    async fn index(&self) {
+        Indexer::new(self.desk.clone()).catch_up().await.unwrap();
+    }
+
+    async fn hits(&self, owner: &str, text: &str) -> Vec<Hit> {
+        let ask = ask(owner, text);
+        self.desk.store.read(move |connection| recall(connection, &ask, None)).await.unwrap()
+    }
+
+    async fn texts(&self, owner: &str, text: &str) -> Vec<String> {
+        // What was said beside a hit comes along.
+        let hits = self.hits(owner, text).await.into_iter().filter(|hit| hit.similarity > 0.0);
+        hits.map(|hit| hit.text).collect()
+    }
+}
+
+fn ask(owner: &str, text: &str) -> Ask {
+    Ask {
+        text: text.to_owned(),
+        owners: vec![Owner::from_stored(owner), Owner::everyone()],
+        kinds: vec![Kind::Fact, Kind::Preference],
+        messages: true,
+        session: None,
+        since: None,
+        until: None,
+        least: 0.0,
+        limit: 10,
+    }
+}
+
+#[tokio::test]
+async fn one_and_two_characters_and_stems_are_found() {
+    let world = World::new();
+    world.index().await;
+    for fact in ["我的狗叫旺财", "他住在上海", "Ann likes hiking in the Alps", "The Wi-Fi password hangs at the door"]
+    {
+        world.fact("owner", fact).await;
+    }
+    world.turn("s", "me", "owner", "我下周去北京出差", "好的，祝一路顺风").await;
+    world.index().await;
+    for (asked, expected) in [
+        ("狗", "我的狗叫旺财"),
+        ("旺财", "我的狗叫旺财"),
+        ("我的狗叫什么名字？", "我的狗叫旺财"),
+        ("上海", "他住在上海"),
+        ("北京", "我下周去北京出差"),
+        ("who went hiking?", "Ann likes hiking in the Alps"),
+        ("alpine? ALPS!", "Ann likes hiking in the Alps"),
+        ("wi-fi passwords", "The Wi-Fi password hangs at the door"),
+    ] {
+        assert_eq!(world.texts("owner", asked).await.first().map(String::as_str), Some(expected), "{asked}");
+    }
+    for hidden in ["hiddenchannel", "hiddenresult", "京", "runtime context"] {
+        let found = world.texts("owner", hidden).await;
+        assert_eq!(found.len(), usize::from(hidden == "京"), "{hidden}: {found:?}");
+    }
+    let turned = world.hits("owner", "海上").await.remove(0);
+    assert!(turned.similarity < 0.4, "the characters are there, and not the word: {turned:?}");
+    let hit = world.hits("owner", "狗 elephant").await.remove(0);
+    assert!(hit.similarity > 0.3 && hit.similarity < 0.6 && hit.kind == Some(Kind::Fact), "{hit:?}");
+}
+
+#[tokio::test]
+async fn nobody_finds_what_is_anothers() {
+    let world = World::new();
+    world.turn("a", "ann@example.org", "known", "my secret is a walnut", "a walnut, I see").await;
+    world.turn("b", "bob@example.org", "known", "my secret is a hazelnut", "a hazelnut, I see").await;
+    world.turn("c", "eve@example.org", "untrusted", "the secret walnut hazelnut", "no").await;
+    world.turn("d", "me", "owner", "the secret almond", "an almond").await;
+    world.fact("name:ann", "Ann's secret drawer").await;
+    world.fact("everyone", "The secret entrance is in the yard").await;
+    world.index().await;
+    for (owner, expected) in [
+        ("name:ann", vec!["Ann's secret drawer", "The secret entrance is in the yard", "my secret is a walnut"]),
+        ("sender:email:bob@example.org", vec!["The secret entrance is in the yard", "my secret is a hazelnut"]),
+        ("owner", vec!["The secret entrance is in the yard", "the secret almond"]),
+        ("sender:email:eve@example.org", vec!["The secret entrance is in the yard"]),
+    ] {
+        let mut found = world.texts(owner, "secret").await;
+        found.retain(|text| text.contains("secret"));
+        found.sort();
+        assert_eq!(found, expected, "{owner}");
+    }
+    // The command line of the gateway's owner alone sees all.
+    let lines = world.desk.store.read(|connection| search(connection, "secret", None, 10)).await.unwrap();
+    assert_eq!(lines.len(), 4);
+    assert!(lines.iter().any(|line| line.owner.is_empty() && line.session == "c"), "{lines:?}");
+    let of_one = world.desk.store.read(|connection| search(connection, "secret", Some("b"), 10)).await.unwrap();
+    assert_eq!(of_one.iter().map(|line| line.excerpt.as_str()).collect::<Vec<_>>(), ["my secret is a hazelnut"]);
+}
+
+/// Which terms lead to which messages and memories.
+fn content(connection: &Connection) -> Result<Vec<(String, String)>, StoreError> {
+    connection.execute_batch(
+        "CREATE VIRTUAL TABLE temp.v1 USING fts5vocab(main, said_words, instance);
+         CREATE VIRTUAL TABLE temp.v2 USING fts5vocab(main, memory_words, instance);",
+    )?;
+    let sql = "SELECT term, session || ' ' || seq || owner || speaker FROM temp.v1 JOIN said ON id = doc
+               UNION ALL SELECT term, CAST(doc AS TEXT) FROM temp.v2 ORDER BY 1, 2";
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<Vec<_>, _>>()?;
+    drop(statement);
+    connection.execute_batch("DROP TABLE temp.v1; DROP TABLE temp.v2;")?;
+    Ok(rows)
+}
+
+#[tokio::test]
+async fn an_index_made_anew_is_the_one_that_grew() {
+    let world = World::new();
+    let mut forgotten = Uuid::nil();
+    for n in 0..100 {
+        let session = format!("s{}", n % 3);
+        let turn = world.turn(&session, "ann@example.org", "known", &format!("message {n} 消息"), "回答 it").await;
+        if n == 40 {
+            forgotten = turn;
+        }
+        if n % 7 == 0 {
+            world.fact("owner", &format!("fact {n}")).await;
+            world.index().await;
+        }
+    }
+    world.index().await;
+    world
+        .write(move |connection| {
+            terms::remove_turn(connection, "s1", &forgotten.to_string())?;
+            // As forgetting does: the log says no more than that something was there.
+            let body = serde_json::to_string(&ChatMessage::user(super::super::FORGOTTEN)).unwrap();
+            connection.execute("UPDATE messages SET body = ? WHERE turn = ?", [body, forgotten.to_string()])?;
+            connection.execute("DELETE FROM messages WHERE session = 's2' AND seq < 10", [])?;
+            Ok(())
+        })
+        .await;
+    world.index().await;
+    let grown = world.write(content).await;
+    let anew = world
+        .write(|connection| {
+            assert_eq!(terms::check(connection)?, Vec::<String>::new());
+            let names = BTreeMap::from([("ann".to_owned(), vec!["email:ann@example.org".to_owned()])]);
+            terms::rebuild(connection, &Identities::new(&names))?;
+            assert_eq!(terms::check(connection)?, Vec::<String>::new());
+            content(connection)
+        })
+        .await;
+    assert!(grown.len() > 500, "{}", grown.len());
+    assert_eq!(grown, anew);
+}
+
+#[tokio::test]
+async fn what_was_forgotten_is_nowhere_in_the_index() {
+    let world = World::new();
+    let turn = world.turn("s", "me", "owner", "the passphrase is xylophonequartz", "noted xylophonequartz").await;
+    for n in 0..50 {
+        world.turn("s", "me", "owner", &format!("other things {n}"), "yes").await;
+    }
+    let fact = world.fact("owner", "The passphrase is xylophonequartz").await;
+    world.index().await;
+    assert_eq!(world.texts("owner", "xylophonequartz").await.len(), 3);
+    world
+        .write(move |connection| {
+            terms::remove_turn(connection, "s", &turn.to_string())?;
+            terms::remove(connection, fact)?;
+            connection.execute("DELETE FROM memories WHERE id = ?", [fact])?;
+            connection.execute("DELETE FROM messages WHERE turn = ?", [turn.to_string()])?;
+            Ok(())
+        })
+        .await;
+    assert_eq!(world.hits("owner", "xylophonequartz").await, []);
+    world.index().await;
+    let left = "SELECT count(*) FROM (SELECT block FROM said_words_data UNION ALL SELECT block FROM memory_words_data
+                    UNION ALL SELECT c0 FROM memory_words_content)
+                WHERE instr(block, CAST('quartz' AS BLOB)) OR instr(block, CAST('xylophon' AS BLOB))";
+    let left: i64 = world.write(move |connection| Ok(connection.query_row(left, [], |row| row.get(0))?)).await;
+    assert_eq!(left, 0);
+    assert_eq!(world.texts("owner", "things 49").await.first().map(String::as_str), Some("other things 49"));
+}
+
+#[tokio::test]
+async fn a_damaged_index_is_made_anew_and_harms_nothing_else() {
+    let world = World::new();
+    world.turn("s", "me", "owner", "the heron stands in the pond", "a heron").await;
+    world.fact("owner", "The heron is called Heinz").await;
+    world.index().await;
+    for table in ["said_words", "memory_words"] {
+        let damage = format!("UPDATE {table}_data SET block = x'00ff00ff00ff00ff' WHERE id > 10");
+        world.write(move |connection| Ok(connection.execute(&damage, [])?)).await;
+        assert!(!world.desk.store.read(terms::check).await.unwrap().is_empty(), "{table}");
+        assert!(world.desk.store.check().await.is_ok(), "it is no reason to distrust the file");
+        // A write beside it goes on, and readers find nothing rather than fail.
+        world.fact("owner", "Herons eat fish").await;
+        world.hits("owner", "heron").await;
+        world.desk.store.read(|connection| search(connection, "heron", None, 9)).await.unwrap();
+        world.write(terms::distrust).await;
+        world.index().await;
+        assert_eq!(world.desk.store.read(terms::check).await.unwrap(), Vec::<String>::new(), "{table}");
+        assert!(world.texts("owner", "heron heinz").await.contains(&"The heron is called Heinz".to_owned()));
+        assert!(world.texts("owner", "pond").await.contains(&"the heron stands in the pond".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_mended_database_finds_again_what_was_taken_over() {
+    let world = World::new();
+    world.turn("s", "me", "owner", "the heron stands in the pond", "a heron").await;
+    world.fact("owner", "The heron is called Heinz").await;
+    world.index().await;
+    world.desk.store.close().await;
+    let path = world.folder.path().join("daoyou.db");
+    crate::store::mend(&path, "a test says so").unwrap();
+    let store = Store::open(&path).unwrap();
+    let terms = (*world.desk.terms.get()).clone();
+    let again = World { desk: Arc::new(Desk::new(store, terms)), folder: world.folder };
+    again.index().await;
+    let mut found = again.texts("owner", "heron").await;
+    found.sort();
+    assert_eq!(found, ["The heron is called Heinz", "a heron", "the heron stands in the pond"]);
+}
+
+#[tokio::test]
+async fn filters_are_exact() {
+    let world = World::new();
+    for n in 0..900 {
+        world.turn(&format!("s{}", n % 2), "me", "owner", &format!("common word {n}"), "fine").await;
+    }
+    world.index().await;
+    let base = Ask { kinds: Vec::new(), ..ask("owner", "common word 777") };
+    for (change, least, most) in [
+        (base.clone(), 10, 10),
+        (Ask { session: Some("s1".to_owned()), ..base.clone() }, 10, 10),
+        (Ask { session: Some("s0".to_owned()), least: 0.9, ..base.clone() }, 0, 0),
+        (Ask { least: 0.9, ..base.clone() }, 1, 1),
+        (Ask { limit: 3, ..base.clone() }, 3, 3),
+        (Ask { until: Some(0), ..base.clone() }, 0, 0),
+        (Ask { since: Some(i64::MAX), ..base.clone() }, 0, 0),
+        (Ask { messages: false, ..base.clone() }, 0, 0),
+        (Ask { owners: Vec::new(), ..base.clone() }, 0, 0),
+        (Ask { text: "??".to_owned(), ..base.clone() }, 0, 0),
+    ] {
+        let asked = change.clone();
+        let hits = world.desk.store.read(move |connection| recall(connection, &asked, None)).await.unwrap();
+        assert!((least..=most).contains(&hits.len()), "{change:?}: {}", hits.len());
+        if let Some(session) = &change.session {
+            assert!(hits.iter().all(|hit| matches!(&hit.found, Found::Message { session: s, .. } if s == session)));
+        }
+    }
+    assert_eq!(world.texts("owner", "common word 777").await[0], "common word 777");
+}

@@ -1,0 +1,108 @@
+//! Plain search over what was said, for the owner's command line: whoever's it was, with a piece of the text around it.
+
+use super::Found;
+use super::matching::Question;
+use super::segment::position;
+use super::words::{scope, suspect};
+use super::written::said;
+use crate::store::words::{self, Said, Shelf};
+use crate::store::{Connection, StoreError};
+
+/// A message that was found.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Line {
+    pub session: String,
+    pub seq: i64,
+    /// `user` or `assistant`.
+    pub role: String,
+    /// Whose conversation it was; empty is nobody's, as that of an untrusted sender.
+    pub owner: String,
+    /// UTC milliseconds.
+    pub at: i64,
+    /// What was said around the first word that was looked for, in one line.
+    pub excerpt: String,
+    /// How much of what was asked for is in it, 0 to 1.
+    pub similarity: f64,
+}
+
+/// Characters of an excerpt, and how many of them stand before the word.
+const EXCERPT: usize = 160;
+const BEFORE: usize = 50;
+
+/// The most lines of one answer.
+const LIMIT: usize = 200;
+
+impl Line {
+    pub fn found(&self) -> Found {
+        Found::Message { session: self.session.clone(), seq: self.seq }
+    }
+}
+
+/// The messages that hold most of `text`, the best first, in one session or in all of them, whoever's they are. An index that
+/// is damaged finds nothing until it is made anew.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn search(
+    connection: &Connection,
+    text: &str,
+    session: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Line>, StoreError> {
+    match found(connection, text, session, limit) {
+        Err(error) if error.is_of_index() => {
+            suspect(&error);
+            Ok(Vec::new())
+        }
+        other => other,
+    }
+}
+
+fn found(connection: &Connection, text: &str, session: Option<&str>, limit: usize) -> Result<Vec<Line>, StoreError> {
+    let question = Question::ask(connection, text, vec![(Shelf::Said, scope(None, session))])?;
+    let mut rows: Vec<(Said, String)> = Vec::new();
+    for id in question.candidates(connection, Shelf::Said)? {
+        let row = words::said(connection, id)?.filter(|row| session.is_none_or(|session| row.session == session));
+        if let Some((row, text)) = row.and_then(|row| said(&row.body).map(|text| (row, text))) {
+            rows.push((row, text));
+        }
+    }
+    let fits = question.fits(rows.iter().map(|(row, text)| (text.as_str(), row.speaker.as_str())));
+    let mut lines: Vec<(f64, Line)> = Vec::with_capacity(rows.len());
+    for ((row, text), fit) in rows.into_iter().zip(fits).filter(|(_, fit)| fit.score > 0.0) {
+        let at = position(&text, question.terms()).unwrap_or(0);
+        let Said { session, seq, role, owner, at: when, .. } = row;
+        let excerpt = excerpt(&text, at);
+        let similarity = fit.similarity;
+        lines.push((fit.score, Line { session, seq, role, owner, at: when, excerpt, similarity }));
+    }
+    lines.sort_by(|(a, first), (b, second)| b.total_cmp(a).then(second.at.cmp(&first.at)));
+    lines.truncate(limit.min(LIMIT));
+    Ok(lines.into_iter().map(|(_, line)| line).collect())
+}
+
+/// One line of a text around a place in it.
+fn excerpt(text: &str, at: usize) -> String {
+    let before = text[..at].chars().count();
+    let from = before.saturating_sub(BEFORE);
+    let piece: String = text.chars().skip(from).take(EXCERPT).collect();
+    let is_cut = text.chars().nth(from + EXCERPT).is_some();
+    let line = piece.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{}{line}{}", if from > 0 { "…" } else { "" }, if is_cut { "…" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_stands_around_the_word() {
+        let long = format!("{} the needle is here {}", "hay ".repeat(30), "hay ".repeat(60));
+        let at = long.find("needle").unwrap();
+        let line = excerpt(&long, at);
+        assert!(line.starts_with('…') && line.ends_with('…') && line.contains("the needle is here"), "{line}");
+        assert!(line.chars().count() <= EXCERPT + 2);
+        assert_eq!(excerpt("short\n text", 0), "short text");
+        assert_eq!(excerpt("", 0), "");
+    }
+}

@@ -1,0 +1,54 @@
+//! What was said is found, whenever the process dies while it is indexed.
+
+use rusqlite::Connection;
+
+use crate::support::gateway::Message;
+use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+
+/// Messages of people and of the model, how many of them can be found, and for how many words are known.
+fn counts(gateway: &Gateway) -> (i64, i64, i64) {
+    let store = Connection::open(gateway.database()).unwrap();
+    let count = |sql: &str| store.query_row(sql, [], |row| row.get(0)).unwrap();
+    (
+        count("SELECT count(*) FROM messages WHERE role IN ('user', 'assistant')"),
+        count("SELECT count(*) FROM said"),
+        count("SELECT count(*) FROM said_words_docsize"),
+    )
+}
+
+/// How many messages hold a term.
+fn holding(gateway: &Gateway, term: &str) -> i64 {
+    let store = Connection::open(gateway.database()).unwrap();
+    let sql = "SELECT count(*) FROM said_words JOIN said ON id = said_words.rowid WHERE said_words MATCH ?";
+    store.query_row(sql, [format!("\"{term}\"")], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_kill_in_the_middle_of_indexing_leaves_no_gap_and_no_double() {
+    let model = Model::start().await;
+    model.script(|_| Some(Reply::text("the heron is noted")));
+    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in")));
+    for round in 1..=2 {
+        let told = |chat: &str| {
+            Message::new(&format!("remember flamingo{round} please")).chat(chat).id(&format!("{round}{chat}"))
+        };
+        gateway.crash_at("messages_indexed").up().await;
+        for chat in ["a", "b"] {
+            // It may die at any of them; then the sender sends again.
+            let _ = gateway.try_post("in", "", &told(chat)).await;
+        }
+        gateway.wait_crash().await;
+        gateway.recover().await;
+        for chat in ["a", "b"] {
+            gateway.post("in", "?wait=30", &told(chat)).await;
+        }
+        until("everything to be found", async || {
+            let (messages, said, words) = counts(&gateway);
+            (messages == round * 4 && said == messages && words == said).then_some(())
+        })
+        .await;
+        gateway.stop().await;
+    }
+    assert_eq!((holding(&gateway, "flamingo1"), holding(&gateway, "flamingo2"), holding(&gateway, "heron")), (2, 2, 4));
+    assert_eq!(holding(&gateway, "runtim"), 0, "what the gateway adds is not found");
+}
