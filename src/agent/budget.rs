@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use daoyou_channels::Trust;
+
 use super::asking::tokens_of;
 use super::lane::LaneRunner;
 use crate::llm::{ChatRequest, Factor, ToolSpec, Usage, estimate_tokens};
@@ -174,7 +176,7 @@ impl LaneRunner {
         let parts = Parts {
             context: self.models.context_tokens(wanted).map_or(most, |held| whole(held).min(most)),
             answer: self.config.max_tokens.map(whole),
-            system: estimate_tokens(&self.system.current().0),
+            system: estimate_tokens(&self.system.current(Trust::parse(&last.trust)).0),
             tools: self.budget.tools(&tools.specs()),
             memory,
             message: estimate_tokens(&last.content),

@@ -23,6 +23,9 @@ use crate::store::{Connection, StoreError, inbox::InboxRow};
 /// The workspace's files that stand in the system prompt, in order.
 const BOOTSTRAP_FILES: [&str; 4] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md"];
 
+/// The one of them that tells of the user.
+const OF_THE_USER: &str = "USER.md";
+
 /// The most that one of them may fill, in bytes.
 const BOOTSTRAP_LIMIT: usize = 20_000;
 
@@ -42,7 +45,8 @@ pub struct SystemPrompt {
     /// files are read as the agent's own tools read them.
     workspace: Jail,
     owner: String,
-    cached: Mutex<Option<Cached>>,
+    /// As most read it, and as it is for outside senders.
+    cached: Mutex<[Option<Cached>; 2]>,
 }
 
 struct Cached {
@@ -63,14 +67,17 @@ impl SystemPrompt {
         Ok(Self { workspace, owner: owner.to_owned(), cached: Mutex::default() })
     }
 
-    /// The text, and its SHA-256.
-    pub fn current(&self) -> (Arc<str>, Arc<str>) {
+    /// The text for a turn that has so much trust, and its SHA-256. Whoever may not be who he says he is can have the agent
+    /// tell what stands there: so nothing of the user does.
+    pub fn current(&self, trust: Trust) -> (Arc<str>, Arc<str>) {
+        let is_private = trust == Trust::Untrusted;
         let stamps = BOOTSTRAP_FILES.map(|name| stamp(&self.workspace.root().join(name)));
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = &mut cached[usize::from(is_private)];
         let fresh = match cached.take() {
             Some(known) if known.stamps == stamps => known,
             _ => {
-                let text = self.compose();
+                let text = self.compose(is_private);
                 let hash = hex(&<sha2::Sha256 as sha2::Digest>::digest(text.as_bytes()));
                 Cached { stamps, text: text.into(), hash: hash.into() }
             }
@@ -80,12 +87,13 @@ impl SystemPrompt {
         current
     }
 
-    fn compose(&self) -> String {
+    /// The prompt; with `is_private`, nothing of the user.
+    fn compose(&self, is_private: bool) -> String {
         let mut prompt = format!("{IDENTITY}\nYour own folder, the workspace, is {}.", self.workspace.root().display());
-        if !self.owner.is_empty() {
+        if !self.owner.is_empty() && !is_private {
             prompt.push_str(&format!("\nYour owner is {}.", self.owner));
         }
-        for name in BOOTSTRAP_FILES {
+        for name in BOOTSTRAP_FILES.into_iter().filter(|name| !(is_private && *name == OF_THE_USER)) {
             let text = match self.workspace.read(name) {
                 Ok(opened) => String::from_utf8_lossy(&opened.bytes).into_owned(),
                 Err(JailError::Missing(_)) => continue,

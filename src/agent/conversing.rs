@@ -140,7 +140,7 @@ impl Conversing<'_> {
             }
         };
         self.model = chain.current().to_string();
-        let (system, hash) = runner.system.current();
+        let (system, hash) = runner.system.current(context::least_trust(&run.started.rows));
         let (system, hash) = past.given.in_prompt(&system, &hash);
         let tools = runner.tools_for(last);
         if self.progress.context.is_none() {

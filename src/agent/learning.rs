@@ -61,7 +61,7 @@ impl Learning {
             match remember(connection, &new, config) {
                 // Words that cannot be remembered are no reason to hold an end up.
                 Err(StoreError::Row(error)) => {
-                    tracing::warn!(turn = %went.turn, error, "a turn's end was not remembered")
+                    tracing::warn!(turn = %went.turn, error, "a turn's end was not remembered");
                 }
                 other => drop(other?),
             }

@@ -81,11 +81,7 @@ impl Gateway {
         let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
         check_models(loaded, &models)?;
         let is_alone = options.alone.is_some();
-        let listening = if is_alone {
-            None
-        } else {
-            Some(Listening::bind(server_settings(loaded)?).await.map_err(anyhow::Error::msg)?)
-        };
+        let listening = listen(loaded, is_alone).await?;
         let workspace = home.workspace(&config.agent.workspace);
         prepare_workspace(&workspace)
             .with_context(|| format!("the workspace {} cannot be prepared", workspace.display()))?;
@@ -227,6 +223,14 @@ fn server_limits(config: &Config) -> http::Limits {
     let usual = http::Limits::default();
     let body_bytes = config.channels.webhook.values().map(|hook| hook.max_body.0).fold(usual.body_bytes, u64::max);
     http::Limits { body_bytes, ..usual }
+}
+
+/// The port, which who runs a single conversation does not open.
+async fn listen(loaded: &Loaded, is_alone: bool) -> anyhow::Result<Option<Listening>> {
+    if is_alone {
+        return Ok(None);
+    }
+    Ok(Some(Listening::bind(server_settings(loaded)?).await.map_err(anyhow::Error::msg)?))
 }
 
 fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {

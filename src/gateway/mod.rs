@@ -11,6 +11,7 @@ mod inspect;
 mod memory_at_rest;
 mod periodic;
 mod reload;
+mod remembering;
 mod run;
 mod service;
 mod upkeep;

@@ -10,17 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::periodic::Periodic;
 use super::reload::Reloader;
+use super::remembering::Remembering;
 use super::upkeep::Upkeep;
 use super::watchdog::{Parts, Watchdog};
 use super::{Gateway, service};
-use crate::agent::Consolidator;
 use crate::bus::MessageBus;
 use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
-use crate::memory::vectors::VectorKeeper;
-use crate::memory::{Indexer, Keeper};
 
 /// How long due replies may take to go out after the last turn has ended; not longer than the turns themselves may take.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
@@ -49,9 +47,6 @@ impl Gateway {
         let server: Option<JoinHandle<()>> =
             self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
         tokio::spawn(self.periodic(is_daemon)?.run(self.context.shutdown.clone()));
-        tokio::spawn(VectorKeeper::new(self.equipment.memory.clone()).run(self.context.shutdown.clone()));
-        let stop_files = CancellationToken::new();
-        let files = tokio::spawn(Keeper::new(self.equipment.memory.clone()).run(stop_files.clone()));
         let stop_turns = CancellationToken::new();
         let parts = Parts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
         let mut agent = tokio::spawn(self.agent.run(stop_turns.clone()));
@@ -59,10 +54,7 @@ impl Gateway {
         let receiving = self.context.shutdown.clone();
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
-        let (runner, memory) = (self.equipment.runner.clone(), self.equipment.memory.clone());
-        let consolidator = Consolidator::new(runner, memory, self.alone.take());
-        let consolidation = tokio::spawn(consolidator.run(receiving.clone()));
-        let indexer = tokio::spawn(Indexer::new(self.equipment.memory.clone()).run(receiving.clone()));
+        let remembering = Remembering::start(&self.equipment, self.alone.take(), &receiving);
         on_ready();
         let watchdog = match daemon {
             Some(daemon) => {
@@ -106,8 +98,6 @@ impl Gateway {
         stop_turns.cancel();
         ended("the agent loop", agent.await);
         ended("the cron service", jobs.await);
-        ended("the consolidation", consolidation.await);
-        ended("the indexer", indexer.await);
         self.bus.release_waiters();
         say("ending what runs in the background", processes.stop_limit());
         processes.stop().await;
@@ -124,9 +114,7 @@ impl Gateway {
             ended("the HTTP server", server.await);
         }
         drop(watchdog);
-        // What was remembered last is to stand in the files, too.
-        stop_files.cancel();
-        ended("the keeper of the memory's files", files.await);
+        remembering.end().await;
         close(&self.bus, is_daemon).await;
         tracing::info!("stopped");
         Ok(())
@@ -175,7 +163,7 @@ async fn close(bus: &MessageBus, is_daemon: bool) {
     bus.store().close().await;
 }
 
-fn ended(part: &str, result: Result<(), tokio::task::JoinError>) {
+pub(super) fn ended(part: &str, result: Result<(), tokio::task::JoinError>) {
     if let Err(error) = result {
         tracing::error!(part, %error, "ended unexpectedly");
     }

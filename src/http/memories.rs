@@ -9,7 +9,8 @@ use super::said;
 use super::views::time;
 use crate::control::{MemoryChange, MemoryQuery, Whom};
 use crate::memory::{
-    self, Ask, AskedEntry, Desk, Entry, Found, Hit, ExportedMemory, Kind, MemoryError, Owner, Remembered, Selection, Terms, Whose,
+    self, Ask, AskedEntry, Desk, Entry, ExportedMemory, Found, Hit, Kind, MemoryError, Owner, Remembered, Selection,
+    Terms, Whose,
 };
 use crate::store::{Commit, Connection, StoreError, memories, memory_lists, notes, vectors};
 
