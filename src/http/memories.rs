@@ -9,7 +9,8 @@ use super::said;
 use super::views::time;
 use crate::control::{MemoryChange, MemoryQuery, Whom};
 use crate::memory::{
-    self, Ask, AskedEntry, Desk, Entry, Found, Hit, Kind, Line, MemoryError, Owner, Remembered, Selection, Terms, Whose,
+    self, Ask, AskedEntry, Desk, Entry, ExportedMemory, Found, Hit, Kind, MemoryError, Owner, Remembered, Selection,
+    Terms, Whose,
 };
 use crate::store::{Commit, Connection, StoreError, memories, memory_lists, notes, vectors};
 
@@ -19,6 +20,8 @@ const LISTED: u32 = 200;
 /// The same of what is found.
 const HITS_LIMIT: u32 = 100;
 const HITS: u32 = 10;
+/// What nothing of is in it was found by what was said beside it, which people do not look for.
+const LEAST: f64 = 0.01;
 /// Memories that an export reads at a time, and the most that it holds.
 const PAGE: u32 = 1_000;
 const EXPORT_LIMIT: usize = 1_000_000;
@@ -93,11 +96,8 @@ fn looked(connection: &Connection, query: &MemoryQuery, terms: &Terms, now: Time
             return Ok(Looked::For(ask));
         }
         MemoryQuery::Said { text, session, since, limit } => {
-            let mut ask = ask(text, Whose::Everybodys.owners(connection)?, *limit)?;
-            ask.messages = true;
-            ask.session.clone_from(session);
-            ask.since = since.as_deref().map(|since| memory::since(since, now, &terms.zone)).transpose()?;
-            return Ok(Looked::For(ask));
+            let since = since.as_deref().map(|since| memory::since(since, now, &terms.zone)).transpose()?;
+            said::search(connection, text, session.as_deref(), since, count(*limit))?
         }
         MemoryQuery::Export(whom) => export(connection, &selection(whom), terms)?,
         MemoryQuery::Stats => stats(connection, terms, now)?,
@@ -165,9 +165,7 @@ fn show(connection: &Connection, id: i64) -> Result<Value, MemoryError> {
 
 /// What is looked for; in nothing yet.
 fn ask(text: &str, owners: Vec<Owner>, limit: Option<u32>) -> Result<Ask, MemoryError> {
-    if text.trim().is_empty() {
-        return Err(MemoryError::Wrong("there is nothing to look for: the query is empty".to_owned()));
-    }
+    said::check(text)?;
     Ok(Ask {
         text: text.trim().to_owned(),
         owners,
@@ -176,9 +174,13 @@ fn ask(text: &str, owners: Vec<Owner>, limit: Option<u32>) -> Result<Ask, Memory
         session: None,
         since: None,
         until: None,
-        least: 0.0,
-        limit: usize::try_from(limit.unwrap_or(HITS).clamp(1, HITS_LIMIT)).unwrap_or(1),
+        least: LEAST,
+        limit: count(limit),
     })
+}
+
+fn count(limit: Option<u32>) -> usize {
+    usize::try_from(limit.unwrap_or(HITS).clamp(1, HITS_LIMIT)).unwrap_or(1)
 }
 
 /// What was found, as a line of a list.
@@ -215,8 +217,8 @@ fn export(connection: &Connection, selection: &Selection, terms: &Terms) -> Resu
     Ok(json!(lines))
 }
 
-fn line(entry: &Entry) -> Line {
-    Line {
+fn line(entry: &Entry) -> ExportedMemory {
+    ExportedMemory {
         owner: memory::called(&entry.owner).to_owned(),
         kind: entry.kind.as_str().to_owned(),
         name: entry.name.clone(),
@@ -233,7 +235,7 @@ fn import(connection: &Connection, text: &str, desk: &Desk) -> Result<Value, Mem
     let terms = desk.terms.get();
     let (mut new, mut summaries, mut faults) = (Vec::new(), 0, Vec::new());
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
-        let read = serde_json::from_str::<Line>(line)
+        let read = serde_json::from_str::<ExportedMemory>(line)
             .map_err(|error| MemoryError::Wrong(format!("this is no memory: {error}")))
             .and_then(|line| line.plan(&terms.identities));
         match read {

@@ -1,4 +1,4 @@
-//! What was said: shown to be read, and taken over from files.
+//! What was said: found, shown to be read, and taken over from files.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,6 +9,40 @@ use crate::llm::ChatMessage;
 use crate::memory::{self, MemoryError, Owner, Terms, session_file};
 use crate::store::points::PointError;
 use crate::store::{Connection, StoreError, messages, session_import};
+
+/// Messages that are looked through for those of a time.
+const LOOKED_THROUGH: usize = 200;
+
+/// What was said, the best first: in all sessions, whosever they are, or in one.
+pub fn search(
+    connection: &Connection,
+    text: &str,
+    session: Option<&str>,
+    since: Option<i64>,
+    limit: usize,
+) -> Result<Value, MemoryError> {
+    check(text)?;
+    let lines = memory::search(connection, text.trim(), session, LOOKED_THROUGH)?;
+    let lines = lines.into_iter().filter(|line| since.is_none_or(|since| line.at >= since)).take(limit);
+    let view = |line: memory::Line| {
+        json!({
+            "similarity": (line.similarity * 1_000.0).round() / 1_000.0,
+            "session": line.session,
+            "seq": line.seq,
+            "role": line.role,
+            "owner": memory::called(&Owner::from_stored(&line.owner)),
+            "at": time(line.at),
+            "text": line.excerpt,
+        })
+    };
+    Ok(lines.map(view).collect())
+}
+
+/// Whether there is something to look for.
+pub fn check(text: &str) -> Result<(), MemoryError> {
+    let nothing = || MemoryError::Wrong("there is nothing to look for: the query is empty".to_owned());
+    if text.trim().is_empty() { Err(nothing()) } else { Ok(()) }
+}
 
 /// A session since its last `/new`, to be read: what people and the agent said, and the calls of each answer with their
 /// results; `None` when there is no such session.

@@ -54,7 +54,7 @@ pub struct Selection {
 /// A memory as it stands in an export, one a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Line {
+pub struct ExportedMemory {
     pub owner: String,
     pub kind: String,
     #[serde(default)]
@@ -124,7 +124,7 @@ impl Selection {
     }
 }
 
-impl Line {
+impl ExportedMemory {
     /// What is to be written.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ mod retention;
 pub mod session_file;
 mod whose;
 
-pub use asked::{AskedEntry, Line, MemoryError, Selection, since};
+pub use asked::{AskedEntry, ExportedMemory, MemoryError, Selection, since};
 pub use book::{Plan, Remembered, carry_out, list, plan, remember, remember_instead};
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use desk::{Desk, Terms};
@@ -43,7 +43,7 @@ pub use indexer::Indexer;
 pub use owner::{Identities, ON_BEHALF_OF, Owner, is_by_person, metadata_on_behalf, sender_of};
 pub use recall::{Ask, Found, Hit, recall};
 pub use retention::{prune_gone_sessions, prune_sessions, sweep_snapshots};
-pub use search::{Line as FoundLine, search};
+pub use search::{Line, search};
 pub use snapshot::snapshot;
 pub use tools::tools;
 pub use whose::{Whose, called, owner_called};

@@ -97,7 +97,7 @@ mod tests {
             Ok((pruned, left, state, is_swept, [found, of_memories]))
         };
         let (pruned, left, state, is_swept, found) = store.write(Commit::Logged, work).await.unwrap();
-        assert_eq!(pruned, [0, 1, 2, 0], "the summary and its session's row, once the messages are gone");
+        assert_eq!(pruned, [0, 1, 3, 0], "both summaries and their session's row, once the messages are gone");
         assert_eq!((left, state), ([None, None], SessionMemory::default()));
         assert_eq!((is_swept, found), (true, [1, 0]), "only the other session's words are left");
     }
