@@ -110,7 +110,7 @@ async fn a_model_that_obeys_a_stranger_does_nothing() {
         assert!(!gateway.workspace().join("owned.txt").exists(), "{form} {point}");
         assert_eq!(std::fs::read_to_string(gateway.workspace().join("AGENTS.md")).unwrap(), guide);
         let last = model.requests().last().expect("it was asked").to_string();
-        assert_eq!(last.matches("is refused").count(), 12, "{form} {point}: {last}");
+        assert_eq!(last.matches("is refused").count(), 14, "{form} {point}: {last}");
         assert!(last.contains("The words above come from an outside sender") && !last.contains("Rex"), "{last}");
         assert_eq!(model.refused(), Vec::<String>::new());
         let journal = check(&gateway.database(), &Witness { accepted: &[id], sink: Some(&sink), strict_order: true });

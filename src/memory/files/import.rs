@@ -6,7 +6,7 @@ use super::apart::{self, Done, Stood};
 use super::page::{self, Bullet};
 use crate::memory::book::{remember, remember_instead};
 use crate::memory::forgetting::{drop_prompts, forget};
-use crate::memory::{Kind, MemoryConfig, NewEntry, Origin, Owner, Remembered, fit, words};
+use crate::memory::{Kind, MemoryConfig, NewEntry, Origin, Owner, Remembered, fit, vectors, words};
 use crate::store::memory_lines::{self, LineRow};
 use crate::store::{Connection, StoreError, memories, remembering};
 
@@ -154,6 +154,7 @@ fn carry_out(
     };
     for (id, at) in &done.moved {
         remembering::give(connection, *id, owner_of(&bullets[*at]).as_str())?;
+        vectors::remove(connection, *id)?;
         words::put(connection, *id, &bullets[*at].text)?;
         lines.push((*id, *at));
     }
@@ -166,6 +167,7 @@ fn carry_out(
         let told = remember_instead(connection, &new, *id, config)?;
         if told == Remembered::Known(*id) {
             remembering::retell(connection, *id, &new.text)?;
+            vectors::remove(connection, *id)?;
             words::put(connection, *id, &new.text)?;
         }
         push_once(&mut lines, (told.id(), *at));
