@@ -250,7 +250,7 @@ async fn ten_consolidations_keep_what_was_planted() {
     gateway.ask("in", "c", "planted0").await;
     for n in 1..=10 {
         gateway.ask("in", "c", &format!("planted{n}")).await;
-        wait_told(&gateway, i64::try_from(n).unwrap() * 2).await;
+        wait_told(&gateway, i64::from(n) * 2).await;
     }
     gateway.ask("in", "c", "planted99").await;
     let request = last(&model);

@@ -103,7 +103,7 @@ async fn add(asked: Value, output: Output, prepared: &Prepared) -> anyhow::Resul
     match (added["remembered"].as_str(), &added["replaced"]) {
         (Some("known"), _) => eprintln!("that is known already"),
         (Some("replaced"), old) => {
-            eprintln!("it takes the place of {old}, which stays as history: daoyou memory show {}", added["id"])
+            eprintln!("it takes the place of {old}, which stays as history: daoyou memory show {}", added["id"]);
         }
         _ => {}
     }

@@ -114,9 +114,7 @@ impl Gateway {
             ended("the HTTP server", server.await);
         }
         drop(watchdog);
-        remembering.end().await;
-        close(&self.bus, is_daemon).await;
-        tracing::info!("stopped");
+        close(&self.bus, remembering, is_daemon).await;
         Ok(())
     }
 
@@ -156,11 +154,13 @@ async fn fire_jobs(cron: Option<CronService>, shutdown: CancellationToken) {
     }
 }
 
-async fn close(bus: &MessageBus, is_daemon: bool) {
+async fn close(bus: &MessageBus, remembering: Remembering, is_daemon: bool) {
+    remembering.end().await;
     if is_daemon && let Err(error) = cron::note_stop(bus.store()).await {
         tracing::warn!(%error, "the end of the stop could not be noted");
     }
     bus.store().close().await;
+    tracing::info!("stopped");
 }
 
 pub(super) fn ended(part: &str, result: Result<(), tokio::task::JoinError>) {

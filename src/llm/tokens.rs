@@ -311,7 +311,8 @@ mod tests {
     /// What is known, the requests that follow as estimated and counted, and what is known then.
     #[test]
     fn what_services_count_is_learned_within_bounds() {
-        let table: &[(f64, &[(u64, u64)], f64)] = &[
+        type Row<'a> = (f64, &'a [(u64, u64)], f64);
+        let table: &[Row<'_>] = &[
             (1.0, &[], 1.0),
             (1.0, &[(1_000, 1_500)], 1.1),
             (1.0, &[(1_000, 1_500); 30], 1.5),
