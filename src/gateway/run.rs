@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use daoyou_channels::cli::Left;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::error::Elapsed;
 use tokio_util::sync::CancellationToken;
 
+use super::equip::Equipment;
 use super::periodic::Periodic;
 use super::reload::Reloader;
 use super::upkeep::Upkeep;
@@ -55,9 +57,7 @@ impl Gateway {
         let receiving = self.context.shutdown.clone();
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
-        let consolidator = Consolidator::new(self.equipment.runner.clone(), self.equipment.memory.clone());
-        let consolidation = tokio::spawn(consolidator.run(receiving.clone()));
-        let indexer = tokio::spawn(Indexer::new(self.equipment.memory.clone()).run(receiving.clone()));
+        let remembering = tokio::spawn(remember(&self.equipment, &receiving));
         on_ready();
         let watchdog = match daemon {
             Some(daemon) => {
@@ -101,18 +101,14 @@ impl Gateway {
         stop_turns.cancel();
         ended("the agent loop", agent.await);
         ended("the cron service", jobs.await);
-        ended("the consolidation", consolidation.await);
-        ended("the indexer", indexer.await);
+        ended("consolidation and the index", remembering.await);
         self.bus.release_waiters();
         say("ending what runs in the background", processes.stop_limit());
         processes.stop().await;
         let flush_limit = self.bus.drain_timeout().min(FLUSH_LIMIT);
         say("delivering what is due", flush_limit);
         flush.cancel();
-        match tokio::time::timeout(flush_limit, manager).await {
-            Ok(result) => ended("the channel manager", result),
-            Err(_) => tracing::warn!("some replies did not go out in time; they go out at the next start"),
-        }
+        flushed(tokio::time::timeout(flush_limit, manager).await);
         say("closing", HTTP_LIMIT);
         self.stop_serving.cancel();
         if let Some(server) = server {
@@ -160,6 +156,16 @@ async fn fire_jobs(cron: Option<CronService>, shutdown: CancellationToken) {
     }
 }
 
+/// What memory does behind the conversations.
+fn remember(equipment: &Equipment, stop: &CancellationToken) -> impl Future<Output = ()> + use<> {
+    let consolidator = Consolidator::new(equipment.runner.clone(), equipment.memory.clone());
+    let indexer = Indexer::new(equipment.memory.clone());
+    let both = (consolidator.run(stop.clone()), indexer.run(stop.clone()));
+    async move {
+        tokio::join!(both.0, both.1);
+    }
+}
+
 async fn close(bus: &MessageBus, is_daemon: bool) {
     if is_daemon && let Err(error) = cron::note_stop(bus.store()).await {
         tracing::warn!(%error, "the end of the stop could not be noted");
@@ -167,7 +173,14 @@ async fn close(bus: &MessageBus, is_daemon: bool) {
     bus.store().close().await;
 }
 
-fn ended(part: &str, result: Result<(), tokio::task::JoinError>) {
+fn flushed(result: Result<Result<(), JoinError>, Elapsed>) {
+    match result {
+        Ok(result) => ended("the channel manager", result),
+        Err(_) => tracing::warn!("some replies did not go out in time; they go out at the next start"),
+    }
+}
+
+fn ended(part: &str, result: Result<(), JoinError>) {
     if let Err(error) = result {
         tracing::error!(part, %error, "ended unexpectedly");
     }
