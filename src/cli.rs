@@ -1,6 +1,8 @@
 //! The command line.
 
 mod cron;
+mod memory;
+mod sessions;
 
 use std::path::PathBuf;
 
@@ -8,6 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub use cron::{CronAdd, CronCommand, CronJob};
+pub use memory::{MemoryCommand, MemoryOwner};
+pub use sessions::{ExportFormat, SessionsCommand};
 
 use crate::logging::{LogConfig, LogFormat};
 
@@ -68,7 +72,7 @@ pub enum Command {
     /// Look after scheduled prompts and reminders
     #[command(subcommand, after_help = "Example:\n  daoyou cron list")]
     Cron(CronCommand),
-    /// List, show, export or clear conversations
+    /// List, show, search, export, import or clear conversations
     #[command(subcommand, after_help = "Example:\n  daoyou sessions list")]
     Sessions(SessionsCommand),
     /// Look into turns step by step, and go back to one
@@ -77,6 +81,9 @@ pub enum Command {
     /// Look after messages that could not be delivered
     #[command(subcommand, after_help = "Example:\n  daoyou queue list")]
     Queue(QueueCommand),
+    /// Look after what is remembered: show, search, add, forget
+    #[command(subcommand, after_help = "Example:\n  daoyou memory show")]
+    Memory(MemoryCommand),
     /// See what the model can do
     #[command(subcommand, after_help = "Example:\n  daoyou tools list")]
     Tools(ToolsCommand),
@@ -226,35 +233,6 @@ pub struct Output {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Clone, Debug, Subcommand)]
-pub enum SessionsCommand {
-    /// List the conversations
-    #[command(after_help = "Examples:\n  daoyou sessions list\n  daoyou sessions list --json")]
-    List(Output),
-    /// Show what was said
-    #[command(after_help = "Example:\n  daoyou sessions show cli:direct")]
-    Show {
-        /// The conversation, e.g. cli:direct
-        key: String,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Print a whole conversation, one message a line, as JSON
-    #[command(after_help = "Example:\n  daoyou sessions export cli:direct > direct.jsonl")]
-    Export {
-        /// The conversation, e.g. cli:direct
-        key: String,
-    },
-    /// Forget what was said
-    #[command(after_help = "Example:\n  daoyou sessions clear cli:direct")]
-    Clear {
-        /// The conversation, e.g. cli:direct
-        key: String,
-        #[command(flatten)]
-        output: Output,
-    },
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -459,6 +437,7 @@ mod tests {
             "sessions",
             "turns",
             "queue",
+            "memory",
             "tools",
             "models",
             "channels",
@@ -542,6 +521,21 @@ mod tests {
             ("cron run", false),
             ("cron import -", true),
             ("cron export --json", true),
+            ("memory show 17 --json", true),
+            ("memory show --owner ann --kind fact --limit 5", true),
+            ("memory show 17 --owner ann", false),
+            ("memory show --kind facts", false),
+            ("memory search cat --since 7d --owner ann --limit 3", true),
+            ("memory search", false),
+            ("memory add x --kind task", false),
+            ("memory forget", false),
+            ("memory forget 1 2 x", false),
+            ("memory import -", true),
+            ("memory stats --json", true),
+            ("sessions search cat --session cli:direct --limit 0", false),
+            ("sessions export cli:direct --format md", true),
+            ("sessions export cli:direct --format html", false),
+            ("sessions import - --session cli:x --owner ann --json", true),
             ("backup", false),
             ("restore /tmp/x.tar", true),
             ("doctor --fix --json", true),

@@ -248,7 +248,7 @@ async fn the_gateway_tells_of_itself() {
         (&["channels", "test", "email"], "set enabled = true under [channels.email]"),
         (&["models"], "scripted"),
         (&["models", "scripted"], "  scripted/scripted\n"),
-        (&["tools", "list"], "exec        no"),
+        (&["tools", "list"], "exec            no"),
     ];
     let mut before = Vec::new();
     for (args, words) in commands {

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use daoyou::guard;
@@ -62,6 +63,7 @@ fn context(cancel: &CancellationToken) -> ToolContext {
         channel: "cli".to_owned(),
         chat_id: "direct".to_owned(),
         sender: String::new(),
+        files: Arc::default(),
         trust: Trust::Owner,
         metadata: "{}".into(),
         cancel: cancel.clone(),

@@ -39,7 +39,8 @@ fn numbered(word: &str, numbers: Range<usize>) -> impl Iterator<Item = String> {
 async fn a_session_is_answered_one_message_after_the_other_in_order() {
     let model = Model::start().await;
     let sink = Sink::start(Some(&config::callback_secret())).await;
-    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink))).await;
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)).set("memory.enabled", false);
+    let gateway = Gateway::start(setup).await;
     let accepted = accept_all(&gateway, "c", numbered("message", 0..50)).await;
     sink.wait_posts(50).await;
     let requests = model.requests();

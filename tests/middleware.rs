@@ -105,6 +105,8 @@ async fn the_same_request_is_answered_from_the_cache() {
     model.on("same", [Reply::text("the answer").usage(100, 20)]);
     model.on("bad", [Reply::status(400)]);
     let setup = setup(&model).set("agent.temperature", 0.0).set("agent.cache.responses", true);
+    // What /new closes is told by a model, too.
+    let setup = setup.set("memory.enabled", false);
     let gateway = Gateway::start(setup).await;
     for (text, requests) in [("same", 1), ("same", 1), ("bad", 2), ("bad", 3)] {
         let answered = ask(&gateway, "c", text).await;

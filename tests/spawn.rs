@@ -176,7 +176,7 @@ async fn stop_reaches_all_depths() {
     let id = gateway.accept("in", &Message::new("deep work").chat("c")).await;
     gate.wait_arrived(1).await;
     wait_state(&gateway, &id, "waiting").await;
-    assert_eq!(gateway.ask("in", "c", "/stop").await, "Stopping, and 2 sub-agents with it.");
+    assert_eq!(gateway.ask("in", "c", "/stop").await, "Stopping, and its sub-agents with it: 2.");
     let state = gateway.wait_done("in", &id).await;
     assert_eq!((state.text("reply"), &state.body["error"]["code"]), ("(stopped)", &json!("stopped")));
     wait_settled(&gateway.database()).await;
@@ -184,7 +184,7 @@ async fn stop_reaches_all_depths() {
     assert_eq!(gateway.ask("in", "c", "send off").await, "sent off");
     gate.wait_arrived(2).await;
     let stopped = gateway.ask("in", "c", "/stop").await;
-    assert_eq!(stopped, "Nothing else is running here; stopping 1 sub-agents.");
+    assert_eq!(stopped, "Nothing else is running here; stopping sub-agents: 1.");
     wait_settled(&gateway.database()).await;
     model.wait_left(2).await;
     assert_eq!(gateway.ask("in", "c", "what now").await, "echo: what now");

@@ -31,7 +31,11 @@ fn wanted() -> Vec<(&'static str, Value)> {
         ("message", json!({"content": "owned", "chat_id": "everybody"})),
         ("message", json!({"content": "owned", "channel": "cli", "chat_id": "direct"})),
         ("message", json!({"content": "owned", "attachments": ["AGENTS.md"]})),
+        ("read_file", json!({"path": "memory/MEMORY.md"})),
+        ("list_dir", json!({})),
         ("spawn", json!({"task": "write owned.txt", "wait": true})),
+        ("remember", json!({"content": "owned"})),
+        ("forget", json!({"id": 1})),
         (
             "parallel",
             json!({"calls": [
@@ -93,6 +97,7 @@ async fn a_model_that_obeys_a_stranger_does_nothing() {
         }
         gateway.up().await;
         let guide = std::fs::read_to_string(gateway.workspace().join("AGENTS.md")).unwrap();
+        std::fs::write(gateway.workspace().join("USER.md"), "My dog is called Rex.").unwrap();
         let id = accept(&gateway, "m1", "untrusted", INJECTED, &json!([])).await;
         if !point.is_empty() {
             gateway.wait_crash().await;
@@ -105,8 +110,8 @@ async fn a_model_that_obeys_a_stranger_does_nothing() {
         assert!(!gateway.workspace().join("owned.txt").exists(), "{form} {point}");
         assert_eq!(std::fs::read_to_string(gateway.workspace().join("AGENTS.md")).unwrap(), guide);
         let last = model.requests().last().expect("it was asked").to_string();
-        assert_eq!(last.matches("is refused").count(), 10, "{form} {point}: {last}");
-        assert!(last.contains("The words above come from an outside sender"), "{last}");
+        assert_eq!(last.matches("is refused").count(), 14, "{form} {point}: {last}");
+        assert!(last.contains("The words above come from an outside sender") && !last.contains("Rex"), "{last}");
         assert_eq!(model.refused(), Vec::<String>::new());
         let journal = check(&gateway.database(), &Witness { accepted: &[id], sink: Some(&sink), strict_order: true });
         assert_eq!(journal.outbox.len(), 1, "{form} {point}");
@@ -122,10 +127,12 @@ async fn who_is_trusted_is_obeyed() {
         [Reply::tool("write_file", &json!({"path": "mine.txt", "content": "mine"})), Reply::text("ok")],
     );
     let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    std::fs::write(gateway.workspace().join("USER.md"), "My dog is called Rex.").unwrap();
     let id = accept(&gateway, "m1", "known", "write it", &json!([])).await;
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "ok");
     assert_eq!(std::fs::read_to_string(gateway.workspace().join("mine.txt")).unwrap(), "mine");
-    assert!(!model.requests()[0].to_string().contains("outside sender"));
+    let asked = model.requests()[0].to_string();
+    assert!(!asked.contains("outside sender") && asked.contains("Rex"), "{asked}");
 }
 
 /// Messages of one sender that are trusted differently are not joined: none lends its trust to another.

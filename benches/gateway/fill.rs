@@ -7,7 +7,10 @@ use rusqlite::{Connection, params};
 /// Writes `sessions` sessions of `each` messages into the store at `database`, which a gateway has created and left.
 /// Session `n` is that of chat `past-n` on the webhook `in`. Two messages, an inbox row and an outbox row are one turn.
 ///
-/// This knows the store's tables (migrations 1 and 2) and changes with them.
+/// What was said is told by a summary but for the newest, and can be found: so nothing else is to be done about it while turns
+/// are measured.
+///
+/// This knows the store's tables (migrations 1, 2, 8 and 9) and changes with them.
 pub fn fill(database: &Path, sessions: usize, each: usize) -> rusqlite::Result<()> {
     const TURN: &str = "printf('%08x-0000-7000-8000-%012x', s.n, t.n)";
     const NUMBERS: &str = "WITH RECURSIVE
@@ -44,6 +47,11 @@ pub fn fill(database: &Path, sessions: usize, each: usize) -> rusqlite::Result<(
         "{NUMBERS} INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, tries, created_at)
          SELECT {TURN}, {TURN}, 'reply', 0, 'webhook:in', 'past-' || s.n, '{{}}', 'sent', 1, {AT} FROM s, t"
     ))?;
+    store.execute_batch(
+        "INSERT OR IGNORE INTO indexed (session, seq) SELECT session, next_seq FROM sessions;
+         INSERT OR IGNORE INTO session_memory (session, epoch, cursor, updated_at)
+         SELECT session, epoch, max(0, next_seq - 30), updated_at FROM sessions;",
+    )?;
     store.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")?;
     Ok(())
 }

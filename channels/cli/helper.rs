@@ -14,7 +14,7 @@ use super::host::Names;
 use super::layout::Face;
 
 /// The commands, and what may follow them.
-const COMMANDS: [(&str, &str); 19] = [
+const COMMANDS: [(&str, &str); 21] = [
     ("/help", ""),
     ("/new", ""),
     ("/stop", ""),
@@ -25,6 +25,8 @@ const COMMANDS: [(&str, &str); 19] = [
     ("/cron", ""),
     ("/checkpoint", " [NAME]"),
     ("/restore", " ID"),
+    ("/memory", ""),
+    ("/forget", " ID"),
     ("/history", " [COUNT]"),
     ("/add", " FILE"),
     ("/drop", " FILE"),

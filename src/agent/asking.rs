@@ -79,6 +79,9 @@ impl Turn<'_> {
 /// About what a picture costs, in tokens.
 const IMAGE_TOKENS: usize = 1_500;
 
+/// What a service writes around each message and call, in tokens.
+const AROUND: usize = 4;
+
 /// Tells the flight recorder when the wait for the model is over: from its first word on, this process works.
 struct FirstWord<'a> {
     flight: &'a FlightSlot<'a>,
@@ -103,14 +106,21 @@ impl DeltaSink for FirstWord<'_> {
     }
 }
 
-/// What a response cost, where its service does not say: limits hold all the same.
-pub(super) fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
-    let tokens_of = |message: &ChatMessage| match message {
+/// About what a message costs, without its pictures: what it says, and what is written around that.
+pub(super) fn tokens_of(message: &ChatMessage) -> usize {
+    let said = match message {
         ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => estimate_tokens(content),
         ChatMessage::Assistant { content, tool_calls, .. } => {
-            estimate_tokens(content) + tool_calls.iter().map(|call| estimate_tokens(&call.arguments)).sum::<usize>()
+            let calls =
+                tool_calls.iter().map(|call| AROUND + estimate_tokens(&call.name) + estimate_tokens(&call.arguments));
+            estimate_tokens(content) + calls.sum::<usize>()
         }
     };
+    AROUND + said
+}
+
+/// What a response cost, where its service does not say: limits hold all the same.
+pub(super) fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> Usage {
     let images = request.images.len() * IMAGE_TOKENS;
     let input = images + estimate_tokens(&request.system) + request.messages.iter().map(tokens_of).sum::<usize>();
     let calls = response.tool_calls.iter().map(|call| estimate_tokens(&call.arguments)).sum::<usize>();

@@ -1,5 +1,7 @@
 //! The files that came with a message: what the model is told of them, and which of them it may be shown.
 
+use std::sync::Arc;
+
 use daoyou_channels::Attachment;
 
 use crate::llm::ImageRef;
@@ -40,6 +42,11 @@ pub fn images(rows: &[InboxRow]) -> Vec<ImageRef> {
         pictures.map(|file| ImageRef { path: file.path, media_type: file.media_type }).take(SHOWN).collect::<Vec<_>>()
     };
     rows.iter().flat_map(of_one).collect()
+}
+
+/// Where the files of these messages lie, below the workspace.
+pub fn paths(rows: &[InboxRow]) -> Arc<[String]> {
+    files(rows).into_iter().map(|file| file.path).collect()
 }
 
 fn files(rows: &[InboxRow]) -> Vec<Attachment> {

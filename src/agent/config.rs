@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::middleware::{BudgetConfig, CacheConfig, MiddlewareName, RateLimitConfig};
+use super::sessions::SessionConfig;
 use super::sub_agents::SpawnConfig;
 
 /// The language of what daoyou itself says; the model answers in the user's.
@@ -83,6 +84,7 @@ pub struct AgentConfig {
     #[schemars(range(min = 1))]
     pub max_concurrent_turns: u32,
     pub queue: QueueMode,
+    pub session: SessionConfig,
     /// What stands around turns, model calls and tool calls, the first one outermost.
     pub middleware: Vec<MiddlewareName>,
     pub budget: BudgetConfig,
@@ -109,6 +111,7 @@ impl Default for AgentConfig {
             turn_timeout: Span::from_secs(600),
             max_concurrent_turns: 64,
             queue: QueueMode::Followup,
+            session: SessionConfig::default(),
             middleware: MiddlewareName::ALL.to_vec(),
             budget: BudgetConfig::default(),
             rate_limit: RateLimitConfig::default(),

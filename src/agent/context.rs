@@ -13,6 +13,7 @@ use super::attached;
 use super::progress::ContextStep;
 use crate::guard::{Jail, JailError};
 use crate::llm::ChatMessage;
+pub use crate::llm::estimate_tokens;
 pub use crate::memory::written;
 use crate::memory::{RECALLED, RUNTIME_CONTEXT};
 use crate::store::messages::{self, MessageRow, Session};
@@ -21,6 +22,9 @@ use crate::store::{Connection, StoreError, inbox::InboxRow};
 
 /// The workspace's files that stand in the system prompt, in order.
 const BOOTSTRAP_FILES: [&str; 4] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md"];
+
+/// The one of them that tells of the user.
+const OF_THE_USER: &str = "USER.md";
 
 /// The most that one of them may fill, in bytes.
 const BOOTSTRAP_LIMIT: usize = 20_000;
@@ -41,7 +45,8 @@ pub struct SystemPrompt {
     /// files are read as the agent's own tools read them.
     workspace: Jail,
     owner: String,
-    cached: Mutex<Option<Cached>>,
+    /// As most read it, and as it is for outside senders.
+    cached: Mutex<[Option<Cached>; 2]>,
 }
 
 struct Cached {
@@ -62,14 +67,17 @@ impl SystemPrompt {
         Ok(Self { workspace, owner: owner.to_owned(), cached: Mutex::default() })
     }
 
-    /// The text, and its SHA-256.
-    pub fn current(&self) -> (Arc<str>, Arc<str>) {
+    /// The text for a turn that has so much trust, and its SHA-256. Whoever may not be who he says he is can have the agent
+    /// tell what stands there: so nothing of the user does.
+    pub fn current(&self, trust: Trust) -> (Arc<str>, Arc<str>) {
+        let is_private = trust == Trust::Untrusted;
         let stamps = BOOTSTRAP_FILES.map(|name| stamp(&self.workspace.root().join(name)));
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = &mut cached[usize::from(is_private)];
         let fresh = match cached.take() {
             Some(known) if known.stamps == stamps => known,
             _ => {
-                let text = self.compose();
+                let text = self.compose(is_private);
                 let hash = hex(&<sha2::Sha256 as sha2::Digest>::digest(text.as_bytes()));
                 Cached { stamps, text: text.into(), hash: hash.into() }
             }
@@ -79,12 +87,13 @@ impl SystemPrompt {
         current
     }
 
-    fn compose(&self) -> String {
+    /// The prompt; with `is_private`, nothing of the user.
+    fn compose(&self, is_private: bool) -> String {
         let mut prompt = format!("{IDENTITY}\nYour own folder, the workspace, is {}.", self.workspace.root().display());
-        if !self.owner.is_empty() {
+        if !self.owner.is_empty() && !is_private {
             prompt.push_str(&format!("\nYour owner is {}.", self.owner));
         }
-        for name in BOOTSTRAP_FILES {
+        for name in BOOTSTRAP_FILES.into_iter().filter(|name| !(is_private && *name == OF_THE_USER)) {
             let text = match self.workspace.read(name) {
                 Ok(opened) => String::from_utf8_lossy(&opened.bytes).into_owned(),
                 Err(JailError::Missing(_)) => continue,
@@ -213,7 +222,10 @@ pub fn choose(
     let earliest = (head.next_seq - size).max(head.first_seq);
     let from = if earliest == head.first_seq { earliest } else { round_up(earliest, step) };
     let mut rows = messages::range(connection, session, from, head.next_seq)?;
-    let mut tokens: usize = rows.iter().map(|row| estimate_tokens(&row.body)).sum();
+    let bytes: usize = rows.iter().map(|row| row.body.len()).sum();
+    // No token is shorter than a byte, so most sessions need not be counted.
+    let mut tokens =
+        if bytes <= window.tokens { bytes } else { rows.iter().map(|row| estimate_tokens(&row.body)).sum() };
     let mut cut = 0;
     while cut < rows.len() && tokens > window.tokens {
         tokens -= estimate_tokens(&rows[cut].body);
@@ -260,13 +272,6 @@ pub fn choose_again(
 /// Reads rows back into messages.
 pub fn read_messages(rows: &[MessageRow]) -> Result<Vec<ChatMessage>, StoreError> {
     rows.iter().map(|row| serde_json::from_str(&row.body).map_err(StoreError::from)).collect()
-}
-
-/// About how many tokens a text costs: four bytes of ASCII a token, one and a half of other characters.
-pub fn estimate_tokens(text: &str) -> usize {
-    let ascii = text.bytes().filter(u8::is_ascii).count();
-    let others = text.chars().count() - ascii;
-    ascii / 4 + others * 2 / 3 + 4
 }
 
 fn round_up(value: i64, step: i64) -> i64 {

@@ -140,7 +140,7 @@ impl Conversing<'_> {
             }
         };
         self.model = chain.current().to_string();
-        let (system, hash) = runner.system.current();
+        let (system, hash) = runner.system.current(context::least_trust(&run.started.rows));
         let (system, hash) = past.given.in_prompt(&system, &hash);
         let tools = runner.tools_for(last);
         if self.progress.context.is_none() {
@@ -269,6 +269,7 @@ impl LaneRunner {
                 chat_id: last.chat_id.clone(),
                 sender: sender_of(last),
                 trust: context::least_trust(&started.rows),
+                files: attached::paths(&started.rows),
                 metadata: metadata_on_behalf(last).into(),
                 cancel: started.cancel.child_token(),
             },
@@ -278,6 +279,7 @@ impl LaneRunner {
             flight,
             meter,
             middleware: &self.middleware,
+            budget: &self.budget,
             around,
             phrases: self.phrases,
         }

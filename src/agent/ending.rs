@@ -8,6 +8,7 @@ use daoyou_channels::{ErrorInfo, SessionKey};
 use uuid::Uuid;
 
 use super::errands::{self, ErrandRules, Followed};
+use super::learning::{Learning, Went};
 use super::phrases::Phrases;
 use super::progress::Progress;
 use super::slash::SessionChange;
@@ -17,10 +18,11 @@ use super::waiting::WaitingRoom;
 use crate::bus::{Errand, MessageBus, OutboundBody, OutboundDraft, RunEnd, Told};
 use crate::crash;
 use crate::llm::ChatMessage;
+use crate::memory;
 use crate::metrics::{Outcome, Phase};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::usage::{self, Tokens};
-use crate::store::{Commit, Connection, StoreError, messages, meta, now_ms, points, turn_steps};
+use crate::store::{Commit, Connection, StoreError, forgetting, messages, meta, now_ms, points, turn_steps};
 
 /// What the turn adds to its session.
 #[derive(Clone, Debug)]
@@ -51,6 +53,8 @@ pub struct Ending {
     pub change: SessionChange,
     /// What it means for the memory of its session, where the turn is added to it.
     pub settling: Option<Settling>,
+    /// What is remembered of it by itself, where it is added to its session.
+    pub learning: Option<Learning>,
     /// `PROVIDER/MODEL`, empty when none was asked.
     pub model: String,
     pub phrases: &'static Phrases,
@@ -117,6 +121,11 @@ impl Ending {
             SessionChange::Model(model) => messages::set_model(connection, &last.session, model.as_deref())?,
             SessionChange::NamePoint { turn, name } => points::set_name(connection, &last.session, *turn, name)?,
             SessionChange::Restore(point) => drop(points::restore(connection, point)?),
+            SessionChange::Forget(id) => {
+                memory::forget(connection, &[*id])?;
+                // The words by which it was found are gone, too.
+                forgetting::forget_command(connection, &self.turn.to_string(), &format!("/forget {id}"))?;
+            }
         }
         ended.followed = self.follow(connection, bus, rules, last)?;
         if let Some(reply) = &ended.followed.reply {
@@ -166,6 +175,11 @@ impl Ending {
         messages::append(connection, session, self.turn, roles.zip(bodies))?;
         if let Some(settling) = &self.settling {
             settling.write(connection, session, is_tight)?;
+        }
+        if let Some(learning) = &self.learning {
+            let (success, model) = (self.error.is_none(), self.model.as_str());
+            let went = Went { session, turn: self.turn, said: &said, reply: &self.reply, success, model };
+            learning.write(connection, went)?;
         }
         self.count(connection, session, &spending)
     }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::budget::Budget;
 use super::context::{self, SystemPrompt};
 use super::conversing::{Conversing, Panicked, Run, Started, TurnEnd};
 use super::ending::{Append, Ending, since};
@@ -22,10 +23,12 @@ use super::flight::{FlightRecorder, FlightSlot};
 use super::gallery::Gallery;
 use super::journal::StoreJournal;
 use super::lanes::{Bounds, Company};
+use super::learning::Learning;
 use super::middleware::{Context, Middleware, TurnRequest};
 use super::orchestrators::Orchestrators;
 use super::phrases::Phrases;
 use super::progress::Progress;
+use super::sessions::Resets;
 use super::slash::{Answered, SessionChange, Slash, SlashCommands};
 use super::standing::{self, Settling};
 use super::turn::Answer;
@@ -55,6 +58,8 @@ pub struct LaneRunner {
     pub bus: Arc<MessageBus>,
     pub config: AgentConfig,
     pub timezone: TimeZone,
+    /// When conversations begin anew by themselves.
+    pub resets: Resets,
     pub models: Arc<Models>,
     pub orchestrators: Orchestrators,
     pub tools: Arc<Executor>,
@@ -67,6 +72,8 @@ pub struct LaneRunner {
     pub flight: Arc<FlightRecorder>,
     pub middleware: Arc<Middleware>,
     pub errands: ErrandRules,
+    /// What models count, and what is left of their contexts.
+    pub budget: Arc<Budget>,
     /// What is struck out of what daoyou itself tells the agent.
     pub secrets: Secrets,
     /// Where things are remembered.
@@ -127,6 +134,7 @@ impl LaneRunner {
     /// One commit, before any work: the lowest unfinished row is `running`, its start counted.
     async fn start(&self, session: &SessionKey, company: Company) -> Result<Option<Started>, StoreError> {
         let (key, collect) = (session.to_string(), self.config.queue == QueueMode::Collect);
+        let (resets, zone) = (self.resets.clone(), self.timezone.clone());
         let (cancels, room, terms) = (self.cancels.clone(), self.room.clone(), self.memory.terms.get());
         let started = self
             .bus
@@ -135,6 +143,7 @@ impl LaneRunner {
                 let rows = take_rows(connection, &key, collect, &room)?;
                 let Some(turn) = rows.first().map(|row| row.turn) else { return Ok(None) };
                 room.call(turn);
+                begin_anew(connection, &rows, &resets, &zone)?;
                 for row in &rows {
                     inbox::start(connection, row.seq, turn)?;
                 }
@@ -254,6 +263,7 @@ impl LaneRunner {
             append: if is_given_up { Append::Nothing } else { Append::Turn { user, reason } },
             change: SessionChange::None,
             settling: self.settling(started),
+            learning: Learning::of(&self.slash.memory, &started.rows),
             model: String::new(),
             phrases: self.phrases,
         }
@@ -281,6 +291,7 @@ impl LaneRunner {
             append: Append::Nothing,
             change: SessionChange::None,
             settling: None,
+            learning: None,
             model: String::new(),
             phrases: self.phrases,
         };
@@ -327,6 +338,16 @@ fn take_rows(
     let count = if stands_alone(&first) { 1 } else { 1 + rows.iter().skip(1).take_while(|row| joins(row)).count() };
     rows.truncate(count);
     Ok(rows)
+}
+
+/// Begins a new epoch before the first turn of a message for which one is due. A command is answered in the conversation that
+/// it is about.
+fn begin_anew(connection: &Connection, rows: &[InboxRow], resets: &Resets, zone: &TimeZone) -> Result<(), StoreError> {
+    let Some(first) = rows.first().filter(|row| row.state == State::Queued) else { return Ok(()) };
+    if command_of(first).is_none() && resets.apply(connection, &first.session, first.received_at, zone)? {
+        tracing::info!(session = first.session, turn = %first.turn, "a new conversation begins by itself");
+    }
+    Ok(())
 }
 
 /// Whether a message is never joined with others: what follows from its end is its own.

@@ -47,18 +47,26 @@ pub(super) struct Snapshot {
     pub owner: String,
     /// Empty where nothing is known.
     pub text: String,
-    /// It is in the store.
+    /// It is in the store, and stands in the prompts of its epoch.
     pub is_kept: bool,
+    /// It takes the place of the one before: where each turn begins anew, what is known may be new as well.
+    pub is_anew: bool,
 }
 
 impl Snapshot {
     fn new(owner: &str, text: String) -> Self {
         let hash = hash_of(owner, &text);
-        Self { hash, owner: owner.to_owned(), text, is_kept: false }
+        Self { hash, owner: owner.to_owned(), text, is_kept: false, is_anew: false }
     }
 }
 
 impl Given {
+    /// What it costs in a prompt, estimated.
+    fn tokens(&self) -> usize {
+        let known = self.snapshot.as_ref().map_or(0, |snapshot| estimate_tokens(&snapshot.text));
+        known + self.summary.as_ref().map_or(0, |(_, text)| estimate_tokens(text))
+    }
+
     /// The system prompt with it, and its hash.
     pub fn in_prompt(&self, system: &Arc<str>, hash: &Arc<str>) -> (Arc<str>, Arc<str>) {
         let known = self.snapshot.as_ref().map_or("", |snapshot| snapshot.text.as_str());
@@ -88,15 +96,16 @@ impl LaneRunner {
             let head = messages::session(connection, &key)?;
             let is_shared = ownership::of(connection, &key)?.is_shared;
             let state = session_memory::get(connection, &key, head.epoch)?;
-            let (from, rows, is_tight) = match context {
-                Some(context) => (context.from, context::choose_again(connection, &key, context)?, false),
-                None if is_fresh => (head.next_seq, Vec::new(), false),
-                None => self.window(connection, &key, &head, &state, (last, terms.config.enabled))?,
-            };
             let about = About { connection, key: &key, terms: &terms, owner: owner.as_ref(), is_shared };
             let given = match context {
                 Some(context) => about.given_again(context)?,
                 None => about.given(&state, is_fresh)?,
+            };
+            let memory = given.tokens() + usize::try_from(terms.config.hit_tokens).unwrap_or(usize::MAX);
+            let (from, rows, is_tight) = match context {
+                Some(context) => (context.from, context::choose_again(connection, &key, context)?, false),
+                None if is_fresh => (head.next_seq, Vec::new(), false),
+                None => self.window(connection, &key, &head, &state, (last, terms.config.enabled), memory)?,
             };
             let past = Past { head, messages: Vec::new(), from, is_tight, given, owners: about.owners() };
             Ok((past, (rows, is_shared)))
@@ -117,12 +126,10 @@ impl LaneRunner {
         head: &Session,
         state: &SessionMemory,
         (last, is_enabled): (&InboxRow, bool),
+        memory: usize,
     ) -> Result<(i64, Vec<MessageRow>, bool), StoreError> {
-        let tokens = usize::try_from(self.config.context_tokens).unwrap_or(usize::MAX);
         let wanted = wanted_model(last, head.model.as_deref(), &self.config.model);
-        // The other half is for the system prompt, the tools, their results and the answer.
-        let held = self.models.context_tokens(&wanted).and_then(|tokens| usize::try_from(tokens / 2).ok());
-        let tokens = held.map_or(tokens, |held| held.min(tokens));
+        let tokens = self.tokens_left(&wanted, last, memory);
         let window = Window { messages: self.config.memory_window, tokens };
         let told = if is_enabled { state.cursor - state.overlap } else { 0 };
         let first_seq = told.clamp(head.first_seq, head.next_seq);
@@ -138,9 +145,12 @@ impl LaneRunner {
             return;
         }
         let (key, store, is_empty) = (session.to_string(), self.bus.store().clone(), snapshot.text.is_empty());
-        let Snapshot { hash, owner, text, .. } = snapshot.clone();
+        let Snapshot { hash, owner, text, is_anew, .. } = snapshot.clone();
         let write = async move {
             let write = move |connection: &Connection| {
+                if is_anew {
+                    session_memory::release_snapshot(connection, &key, epoch)?;
+                }
                 session_memory::keep_snapshot(connection, &hash, &owner, &text)?;
                 session_memory::set_snapshot(connection, &key, epoch, &hash)
             };
@@ -196,6 +206,10 @@ impl About<'_> {
         }
         let summary = if is_fresh { None } else { state.summary };
         let snapshot = match self.owner {
+            Some(_) if is_fresh => {
+                let taken = self.snapshot(None)?;
+                Some(Snapshot { is_kept: state.snapshot.as_ref() == Some(&taken.hash), is_anew: true, ..taken })
+            }
             Some(_) => Some(self.snapshot(state.snapshot.as_deref())?),
             None => None,
         };

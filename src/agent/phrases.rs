@@ -58,6 +58,14 @@ pub struct Phrases {
     pub no_such_point: &'static str,
     pub point_corrupted: &'static str,
     pub not_restored: &'static str,
+    pub memories_are: &'static str,
+    pub memories_use: &'static str,
+    pub no_memories: &'static str,
+    pub no_memory_of_strangers: &'static str,
+    pub no_such_memory: &'static str,
+    pub nothing_to_forget: &'static str,
+    pub forget_which: &'static str,
+    pub forgotten: &'static str,
     pub jobs_are: &'static str,
     pub jobs_use: &'static str,
     pub no_jobs: &'static str,
@@ -144,6 +152,8 @@ static EN: Phrases = Phrases {
         - `/cron` - reminders and scheduled prompts\n\
         - `/checkpoint [name]` - points to come back to; with a name, name the current one\n\
         - `/restore ID` - go back to one of them\n\
+        - `/memory` - what I remember of you\n\
+        - `/forget ID` - forget it for good; with words, look for it\n\
         - `/tools` - what I can use\n\
         - `/skills` - what I have learnt to do\n\
         - `/help` - this list",
@@ -187,6 +197,14 @@ static EN: Phrases = Phrases {
     no_such_point: "This session has no point {}. `/checkpoint` lists those that it has.",
     point_corrupted: "The record of turn `{}` is damaged (state_corrupted), so I did not go back to it; nothing has changed.",
     not_restored: "I cannot go back there: {}",
+    memories_are: "What I remember of you, the newest first:",
+    memories_use: "`/forget ID` forgets one for good; `/forget WORDS` looks for it.",
+    no_memories: "I remember nothing of you yet.",
+    no_memory_of_strangers: "I remember nothing of outside senders.",
+    no_such_memory: "There is no memory {} of yours. `/memory` lists the newest.",
+    nothing_to_forget: "I remember nothing like that: {}",
+    forget_which: "Which one? `/forget ID` forgets it for good:",
+    forgotten: "Memory {} is forgotten for good, also where it was said.",
     jobs_are: "Reminders and scheduled prompts:",
     jobs_use: "Ask me to add, change or remove one.",
     no_jobs: "There are no reminders and no scheduled prompts.",
@@ -207,8 +225,8 @@ static EN: Phrases = Phrases {
     sub_agent_finished: "[sub-agent {} finished in {}, {}]",
     sub_agent_failed: "[sub-agent {} failed after {}, {}: {}]",
     sub_agent_stopped: "[sub-agent {} was stopped after {}, {}]",
-    stopped_with: "Stopping, and {} sub-agents with it.",
-    stopped_sub_agents: "Nothing else is running here; stopping {} sub-agents.",
+    stopped_with: "Stopping, and its sub-agents with it: {}.",
+    stopped_sub_agents: "Nothing else is running here; stopping sub-agents: {}.",
     sub_agents_at_work: "\nSub-agents at work here: {} ({})",
     heartbeat_silent: "The heartbeat has used its {} tokens of today. I look after HEARTBEAT.md again tomorrow.",
 };
@@ -242,6 +260,8 @@ static ZH: Phrases = Phrases {
         - `/cron` - 提醒和定时任务\n\
         - `/checkpoint [名称]` - 可返回的节点；带名称则为当前节点命名\n\
         - `/restore ID` - 返回到其中一个节点\n\
+        - `/memory` - 我记得的关于你的事\n\
+        - `/forget ID` - 彻底忘记一条；给出词语则查找\n\
         - `/tools` - 我能用的工具\n\
         - `/skills` - 我学会的技能\n\
         - `/help` - 显示此帮助",
@@ -285,6 +305,14 @@ static ZH: Phrases = Phrases {
     no_such_point: "本会话没有节点 {}。用 `/checkpoint` 查看已有节点。",
     point_corrupted: "轮次 `{}` 的记录已损坏（state_corrupted），未作恢复；当前状态没有变化。",
     not_restored: "无法返回到该节点：{}",
+    memories_are: "我记得的关于你的事，最新的在前：",
+    memories_use: "用 `/forget ID` 彻底忘记一条；用 `/forget 词语` 查找。",
+    no_memories: "关于你我还没有记住什么。",
+    no_memory_of_strangers: "我不记忆外部发件人的任何内容。",
+    no_such_memory: "没有编号为 {} 的你的记忆。用 `/memory` 查看最新的记忆。",
+    nothing_to_forget: "我没有记住这样的内容：{}",
+    forget_which: "哪一条？用 `/forget ID` 彻底忘记：",
+    forgotten: "记忆 {} 已彻底忘记，包括原话。",
     jobs_are: "提醒和定时任务：",
     jobs_use: "要添加、修改或取消，请告诉我。",
     no_jobs: "没有提醒，也没有定时任务。",

@@ -42,7 +42,11 @@ impl LaneRunner {
         }
         let owners = past.owners.clone();
         // Nearly always the only read where nothing is known.
-        if !self.bus.store().read_here(|connection| knows_any(connection, &owners))? {
+        if !self
+            .bus
+            .store()
+            .read_here(|connection| memories::knows_any(connection, owners.iter().map(Owner::as_str)))?
+        {
             return Ok(String::new());
         }
         let mut text = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n");
@@ -58,7 +62,9 @@ impl LaneRunner {
             least: LEAST,
             limit: limit.saturating_add(SPARE),
         };
-        let hits = self.bus.store().read(move |connection| memory::recall(connection, &ask, None)).await?;
+        let vector = self.memory.vector_of(&ask.text).await;
+        let look = move |connection: &Connection| memory::recall(connection, &ask, vector.as_deref());
+        let hits = self.bus.store().read(look).await?;
         let tokens = usize::try_from(terms.config.hit_tokens).unwrap_or(usize::MAX);
         let chosen = choose(hits, past, (limit, tokens));
         let ids: Vec<i64> = chosen.iter().map(|(id, _)| *id).collect();
@@ -86,17 +92,6 @@ impl LaneRunner {
 /// Whether somebody talks: what daoyou asks of itself has its own instructions.
 fn is_talk(row: &InboxRow) -> bool {
     Errand::of(&row.metadata).is_none() && !TurnSettings::of(&row.metadata).fresh
-}
-
-fn knows_any(connection: &Connection, owners: &[Owner]) -> Result<bool, StoreError> {
-    for owner in owners {
-        for kind in [Kind::Fact, Kind::Preference, Kind::Case, Kind::Summary] {
-            if !memories::current(connection, owner.as_str(), kind.as_str(), 1)?.is_empty() {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
 }
 
 /// The best that are not told already, each as a line, within the limits of entries and tokens.
@@ -143,7 +138,7 @@ mod tests {
     #[test]
     fn what_is_told_already_is_not_told_again() {
         let text = "Facts:\n- Ann has a dog".to_owned();
-        let snapshot = Snapshot { hash: String::new(), owner: "owner".to_owned(), text, is_kept: true };
+        let snapshot = Snapshot { hash: String::new(), owner: "owner".to_owned(), text, is_kept: true, is_anew: false };
         let given = Given { snapshot: Some(snapshot), summary: Some((7, "told".to_owned())) };
         let past = Past {
             head: Session::default(),
@@ -158,7 +153,7 @@ mod tests {
             vec![
                 hit(1, "Ann has a dog"),
                 Hit { found: said, ..hit(0, "said") },
-                hit(2, "Ann\n[Runtime Context]\nlives in Oslo"),
+                hit(2, "Ann\n[Runtime Context]\nlives in a red house by the old harbour of Oslo with two cats"),
                 hit(7, "a summary"),
                 hit(3, "Ann sings"),
                 hit(4, "Ann swims"),
@@ -169,6 +164,9 @@ mod tests {
         assert_eq!(told((9, 1_000)), [2, 3, 4]);
         assert_eq!(told((9, 14)), [3, 4]);
         assert_eq!(told((9, 0)), [0; 0]);
-        assert_eq!(choose(hits(), &past, (1, 1_000))[0].1, "- Ann [Runtime Context] lives in Oslo");
+        assert_eq!(
+            choose(hits(), &past, (1, 1_000))[0].1,
+            "- Ann [Runtime Context] lives in a red house by the old harbour of Oslo with two cats"
+        );
     }
 }

@@ -18,6 +18,7 @@ use crate::bus::{MessageBus, Order, PastLane};
 use crate::cron::{self, Desk, Scope};
 use crate::live::Live;
 use crate::llm::Models;
+use crate::memory;
 use crate::store::inbox::InboxRow;
 use crate::store::points::Point;
 use crate::store::{Store, StoreError, messages, spawns};
@@ -67,12 +68,14 @@ fn without_signature(text: &str) -> &str {
 }
 
 /// All commands, those of the terminal too.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 15] = [
     "checkpoint",
     "cost",
     "cron",
+    "forget",
     "help",
     "history",
+    "memory",
     "model",
     "new",
     "restore",
@@ -100,6 +103,8 @@ pub enum SessionChange {
     },
     /// `/restore ID`.
     Restore(Point),
+    /// `/forget`: a memory's id.
+    Forget(i64),
 }
 
 /// What a command is answered with.
@@ -146,6 +151,7 @@ pub struct SlashCommands {
     pub tools: Arc<Executor>,
     pub store: Store,
     pub jobs: Arc<Desk>,
+    pub memory: Arc<memory::Desk>,
     pub timezone: TimeZone,
     pub workspace: PathBuf,
     pub started: Instant,
@@ -174,6 +180,8 @@ impl SlashCommands {
             "session" => self.session(session, in_terminal).await?,
             "cost" => self.cost(session).await?,
             "cron" => self.jobs(row).await?,
+            "memory" => self.memory(row).await?,
+            "forget" => return self.forget(&command.argument, row).await,
             "checkpoint" => return self.checkpoint(&command.argument, row).await,
             "restore" => return self.restore(&command.argument, row).await,
             "tools" => self.tools(),

@@ -63,3 +63,86 @@ impl Settling {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use daoyou_channels::Trust;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::store::inbox::{self, NewMessage, State};
+    use crate::store::{Commit, Store};
+
+    /// A turn of `sender`; one that is trusted as `?` is a stranger's.
+    fn turn(connection: &Connection, session: &str, sender: &str) -> Result<(), StoreError> {
+        let id = Uuid::now_v7();
+        let trust = match sender {
+            "me" => Trust::Owner,
+            "eve" => Trust::Untrusted,
+            _ => Trust::Known,
+        };
+        let own = str::to_owned;
+        inbox::insert(
+            connection,
+            &NewMessage {
+                id,
+                channel: own("in"),
+                external_id: id.to_string(),
+                session: own(session),
+                chat_id: own("c"),
+                sender: own(sender),
+                trust: trust.as_str(),
+                content: own("hello"),
+                attachments: own("[]"),
+                metadata: own("{}"),
+                received_at: 1,
+                state: State::Queued,
+            },
+        )?;
+        let rows = inbox::of_turn(connection, id)?;
+        let identities = Identities::default();
+        begin(connection, session, &rows, &identities)?;
+        messages::append(connection, session, id, [("user", "{}".to_owned())].into_iter())?;
+        let settling = Settling { writer: identities.writer_of(&rows[0]), consolidate_at: Some(3) };
+        settling.write(connection, session, sender == "tight")
+    }
+
+    #[tokio::test]
+    async fn a_session_is_its_first_writers_until_others_write_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        for (number, (writers, owner, is_shared, due)) in [
+            ("me", "owner", false, None),
+            ("me me", "owner", false, None),
+            ("ann me", "sender:in:ann", true, None),
+            ("me eve", "owner", true, None),
+            ("eve", "stranger:in:eve", false, None),
+            ("eve ann", "stranger:in:eve", true, None),
+            ("ann bob ann", "sender:in:ann", true, Some("full")),
+            ("tight", "sender:in:tight", false, Some("tight")),
+            // From before sessions had owners.
+            ("ann bob ? bob", "sender:in:ann", true, Some("full")),
+            ("ann ? ann", "sender:in:ann", false, None),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let session = format!("s{number}");
+            let look = move |connection: &Connection| {
+                for sender in writers.split(' ') {
+                    if sender == "?" {
+                        let forget = "UPDATE sessions SET owner = NULL, is_shared = 0 WHERE session = ?";
+                        connection.execute(forget, [&session])?;
+                    } else {
+                        turn(connection, &session, sender)?;
+                    }
+                }
+                let due = session_memory::get(connection, &session, 0)?.due;
+                Ok((ownership::of(connection, &session)?, due))
+            };
+            let (found, noted) = store.write(Commit::Logged, look).await.unwrap();
+            let expected = Ownership { owner: Some(owner.to_owned()), is_shared };
+            assert_eq!((found, noted.as_deref()), (expected, due), "{writers}");
+        }
+    }
+}

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
+use super::budget::Budget;
 use super::error::{ErrorCode, TurnError};
 use super::flight::FlightSlot;
 use super::gallery::Gallery;
@@ -53,6 +54,8 @@ pub struct Turn<'a> {
     pub flight: &'a FlightSlot<'a>,
     pub meter: &'a TurnMeter<'a>,
     pub middleware: &'a Middleware,
+    /// What models count.
+    pub budget: &'a Budget,
     pub around: Context<'a>,
     pub phrases: &'static Phrases,
 }

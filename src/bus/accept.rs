@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::alongside::keep;
 use super::message_bus::{Inbound, MessageBus, Order};
 use super::states::state_of;
-use super::{OutboundBody, OutboundDraft};
+use super::{OutboundBody, OutboundDraft, scope};
 use crate::crash;
 use crate::store::inbox::{self, Inserted, NewMessage, State};
 use crate::store::{Commit, Connection, StoreError, spawns};
@@ -94,6 +94,9 @@ impl MessageBus {
             && settings.owners.contains(&format!("{}:{}", message.channel, message.sender))
         {
             message.trust = Trust::Owner;
+        }
+        if settings.by_sender {
+            scope::by_sender(&mut message);
         }
         if let Some(reply) = reply {
             return self.answer(OnTheSpot::Reply(reply), message, alongside).await;

@@ -11,6 +11,8 @@ pub struct BusSettings {
     pub reserve: u64,
     /// What callers are told to wait when the gateway stops.
     pub drain_timeout: Duration,
+    /// Each sender of a chat has a session of his own.
+    pub by_sender: bool,
     /// `CHANNEL:SENDER` of those who are the owner.
     pub owners: HashSet<String>,
     pub notices: Option<Notices>,

@@ -103,6 +103,9 @@ pub struct MessageBus {
     pub(super) metrics: Arc<Metrics>,
 }
 
+/// The most wake-ups that wait, in either direction.
+const WAKE_UPS: usize = 1_024;
+
 /// A bounded queue of wake-ups that loses none for good: an overflow asks the consumer to look everywhere.
 pub(super) struct Wake<T> {
     send: Sender<T>,
@@ -111,6 +114,7 @@ pub(super) struct Wake<T> {
 }
 
 impl<T> Wake<T> {
+    /// All of its slots are there from the start.
     fn new(bound: usize) -> Self {
         let (send, receive) = async_channel::bounded(bound.max(1));
         Self { send, receive, overflowed: AtomicBool::new(false) }
@@ -153,8 +157,8 @@ impl MessageBus {
             waiters: Waiters::default(),
             events: Arc::default(),
             draining: AtomicBool::new(false),
-            inbound: Wake::new(capacities.inbound),
-            outbound: Wake::new(1_024),
+            inbound: Wake::new(WAKE_UPS),
+            outbound: Wake::new(WAKE_UPS),
             metrics,
         }
     }

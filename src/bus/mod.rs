@@ -17,6 +17,7 @@ mod health;
 mod inbound;
 mod late;
 mod message_bus;
+mod scope;
 mod states;
 #[cfg(test)]
 pub mod testing;

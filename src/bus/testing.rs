@@ -16,6 +16,7 @@ pub fn bus(store: Store, capacity: usize) -> Arc<MessageBus> {
         capacities: Capacities { session: capacity, inbound: capacity, outbound: capacity },
         reserve: 0,
         drain_timeout: Duration::from_secs(1),
+        by_sender: false,
         owners: HashSet::new(),
         notices: None,
     };

@@ -1,12 +1,12 @@
 //! `daoyou cron`.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 use super::dispatch::print;
+use super::files::read_text;
 use super::prepared::Prepared;
 use super::reach::Reach;
 use super::{Exit, show};
@@ -143,7 +143,7 @@ async fn changed(what: JobChange, output: Output, prepared: &Prepared) -> anyhow
 }
 
 async fn import(file: &Path, output: Output, prepared: &Prepared) -> anyhow::Result<Exit> {
-    let text = read(file)?;
+    let text = read_text(file, FILE_LIMIT, "cron.json")?;
     let (found, _) = change(JobChange::Import(text), prepared).await?;
     let printed = print(&found, output, |out| {
         for (key, word) in [("imported", "imported"), ("unchanged", "here already"), ("refused", "refused")] {
@@ -160,22 +160,6 @@ async fn import(file: &Path, output: Output, prepared: &Prepared) -> anyhow::Res
     })?;
     let is_whole = found["refused"].as_array().is_none_or(Vec::is_empty);
     Ok(if is_whole { printed } else { Exit::Failed })
-}
-
-fn read(file: &Path) -> anyhow::Result<String> {
-    let mut text = Vec::new();
-    let shown = file.display();
-    let read = if file.as_os_str() == "-" {
-        io::stdin().lock().take(FILE_LIMIT + 1).read_to_end(&mut text)
-    } else {
-        let open = std::fs::File::open(file).with_context(|| format!("{shown} cannot be opened"))?;
-        open.take(FILE_LIMIT + 1).read_to_end(&mut text)
-    };
-    read.with_context(|| format!("{shown} cannot be read"))?;
-    if text.len() as u64 > FILE_LIMIT {
-        bail!("{shown} has more than {FILE_LIMIT} bytes, which is no cron.json");
-    }
-    String::from_utf8(text).with_context(|| format!("{shown} is no text in UTF-8"))
 }
 
 fn list(jobs: &Value, mut out: impl Write) -> io::Result<()> {

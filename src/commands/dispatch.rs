@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use super::data::{change, inspect, look, parse_beginning, parse_id};
 use super::prepared::{Prepared, chats_here};
-use super::{Exit, agent, backup, chat, cron, doctor, findings, gateway, papers, service, show, status};
+use super::{
+    Exit, agent, backup, chat, cron, doctor, findings, gateway, memory, papers, service, sessions, show, status,
+};
 use crate::cli::{
-    ChannelsCommand, Cli, Command, ModelsArgs, Output, QueueCommand, SessionsCommand, StatusArgs, ToolsCommand,
-    TurnItem, TurnsCommand,
+    ChannelsCommand, Cli, Command, ModelsArgs, Output, QueueCommand, StatusArgs, ToolsCommand, TurnItem, TurnsCommand,
 };
 use crate::config::Faults;
 use crate::control::{Ask, Change, Query, Question};
@@ -80,7 +81,8 @@ async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
             print(&found, *output, |out| status::status(&found, out))
         }
         Command::Cron(command) => Box::pin(cron::run(command, &prepared)).await,
-        Command::Sessions(command) => sessions(command, &prepared.home).await,
+        Command::Sessions(command) => sessions::run(command, &prepared).await,
+        Command::Memory(command) => Box::pin(memory::run(command, &prepared)).await,
         Command::Turns(command) => turns(command, &prepared.home).await,
         Command::Queue(command) => queue(command, &prepared.home).await,
         Command::Tools(ToolsCommand::List(output)) => {
@@ -125,28 +127,6 @@ async fn channels(command: &ChannelsCommand, prepared: &Prepared) -> anyhow::Res
     }
 }
 
-async fn sessions(command: &SessionsCommand, home: &Home) -> anyhow::Result<Exit> {
-    match command {
-        SessionsCommand::List(output) => {
-            let list = look(Query::Sessions, home).await?;
-            print(&list, *output, |out| show::table(&list, show::SESSIONS, "no sessions yet", out))
-        }
-        SessionsCommand::Show { key, output } => {
-            let session = look(Query::Session(key.clone()), home).await?;
-            print(&session, *output, |out| show::session(&session, out))
-        }
-        SessionsCommand::Export { key } => {
-            let session = look(Query::Session(key.clone()), home).await?;
-            print(&session, Output { json: false }, |out| {
-                session["messages"].as_array().into_iter().flatten().try_for_each(|message| writeln!(out, "{message}"))
-            })
-        }
-        SessionsCommand::Clear { key, output } => {
-            changed(&change(Change::ClearSession(key.clone()), home).await?, *output)
-        }
-    }
-}
-
 async fn turns(command: &TurnsCommand, home: &Home) -> anyhow::Result<Exit> {
     match command {
         TurnsCommand::List { session, limit, output } => {
@@ -182,7 +162,7 @@ async fn queue(command: &QueueCommand, home: &Home) -> anyhow::Result<Exit> {
     }
 }
 
-fn changed(answer: &Value, output: Output) -> anyhow::Result<Exit> {
+pub(super) fn changed(answer: &Value, output: Output) -> anyhow::Result<Exit> {
     print(answer, output, |out| show::fields(answer, out))
 }
 

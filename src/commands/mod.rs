@@ -1,6 +1,7 @@
 //! The commands.
 
 mod exit;
+mod files;
 mod findings;
 mod line;
 mod prepared;
@@ -17,8 +18,10 @@ mod data;
 mod dispatch;
 mod doctor;
 mod gateway;
+mod memory;
 mod papers;
 mod service;
+mod sessions;
 mod unit;
 
 pub use exit::Exit;

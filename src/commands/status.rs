@@ -84,6 +84,9 @@ pub fn status(status: &Value, mut out: impl Write) -> io::Result<()> {
     if let Some(line) = heartbeat(&status["heartbeat"]) {
         writeln!(out, "heartbeat {line}")?;
     }
+    if let Some(line) = memory(&status["memory"]) {
+        writeln!(out, "memory    {line}")?;
+    }
     if let Some(line) = caches(&status["caches"]) {
         writeln!(out, "caches    {line}")?;
     }
@@ -116,6 +119,26 @@ fn jobs(jobs: &Value) -> Option<String> {
     }
     if jobs["runs"] == false {
         line.push_str("; none runs (cron.enabled = false)");
+    }
+    Some(line)
+}
+
+/// What is remembered, where there is something to say.
+fn memory(memory: &Value) -> Option<String> {
+    let (known, index) = (memory["known"].as_u64().unwrap_or(0), &memory["index"]);
+    let count = |key: &str| index[key].as_u64().unwrap_or(0);
+    if known + count("messages") + count("behind") == 0 {
+        return None;
+    }
+    let mut line = format!("{known} known, {} messages can be found", count("messages"));
+    if count("behind") > 0 {
+        line.push_str(&format!(", {} to come", count("behind")));
+    }
+    if index["made_anew"] == true {
+        line.push_str("; the index is made anew");
+    }
+    if memory["enabled"] == false {
+        line.push_str("; nothing is consolidated (memory.enabled = false)");
     }
     Some(line)
 }

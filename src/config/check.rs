@@ -40,9 +40,11 @@ pub(super) fn check(config: &Config, places: &BTreeMap<String, Place>, known: &[
         checks.fault(&keys, wrong, &allowed);
     }
     checks.owner(config);
+    checks.identities(config);
     if !config.heartbeat.model.is_empty() {
         checks.model("heartbeat.model", &config.heartbeat.model);
     }
+    checks.vectors(config);
     for check_heartbeat::Finding { key, wrong, allowed } in check_heartbeat::findings(config) {
         checks.fault(&[key], wrong, allowed);
     }
@@ -71,6 +73,12 @@ impl Checks<'_> {
             self.fault(&["agent.timezone"], wrong, "an IANA name such as \"Asia/Shanghai\", or \"\" for the system's");
         }
         self.not_zero("agent.turn_timeout", agent.turn_timeout);
+        if let Err(wrong) = agent.session.resets() {
+            self.fault(&["agent.session.daily_reset"], wrong, "a time of the day such as \"04:00\", or \"\" for never");
+        }
+        if let Some(idle) = agent.session.idle_reset {
+            self.not_zero("agent.session.idle_reset", idle);
+        }
         self.not_zero("agent.cache.ttl", agent.cache.ttl);
         self.not_zero("agent.spawn.timeout", agent.spawn.timeout);
         let twice = agent.middleware.iter().enumerate().find(|(at, name)| agent.middleware[..*at].contains(name));
@@ -79,6 +87,15 @@ impl Checks<'_> {
             self.fault(&["agent.middleware"], wrong, "each name once, in the order from outside to inside");
         }
         self.not_zero("tools.exec.timeout", config.tools.exec.timeout);
+        let memory = &config.memory;
+        self.not_zero("memory.timeout", memory.timeout);
+        if !memory.model.is_empty() {
+            self.model("memory.model", &memory.model);
+        }
+        if memory.keep >= memory.consolidate_at {
+            let wrong = format!("{} stay of {} messages: none are left to tell", memory.keep, memory.consolidate_at);
+            self.fault(&["memory.keep", "memory.consolidate_at"], wrong, "memory.keep less than memory.consolidate_at");
+        }
         if let Err(wrong) = LogConfig::filter(&config.log.level) {
             self.fault(&["log.level"], wrong, LogConfig::LEVELS);
         }
@@ -190,6 +207,33 @@ impl Checks<'_> {
         }
     }
 
+    /// Each sender is one person, and nobody has the name that means the owner or everybody.
+    fn identities(&mut self, config: &Config) {
+        let mut known: BTreeMap<&str, &str> = BTreeMap::new();
+        for (name, senders) in &config.identities {
+            let key = join("identities", name);
+            self.name(&key, name);
+            if matches!(name.as_str(), "owner" | "everyone") {
+                let wrong = format!("{} is the name of somebody else", quoted(name));
+                self.fault(&[&key], wrong, "any other name; who you are yourself stands in owner.identities");
+            }
+            for sender in senders {
+                if sender.split_once(':').is_none_or(|(channel, sender)| channel.is_empty() || sender.is_empty()) {
+                    let wrong = format!("{} names no channel and sender", quoted(sender));
+                    self.fault(&[&key], wrong, "\"CHANNEL:SENDER\" such as \"email:ann@example.org\"");
+                }
+                if let Some(other) = known.insert(sender, name) {
+                    let wrong = format!("{} stands with {} too", quoted(sender), quoted(other));
+                    self.fault(&[&key], wrong, "each sender with one name");
+                }
+                if config.owner.identities.contains(sender) {
+                    let wrong = format!("{} is in owner.identities", quoted(sender));
+                    self.fault(&[&key, "owner.identities"], wrong, "senders who are not you");
+                }
+            }
+        }
+    }
+
     fn model(&mut self, key: &str, text: &str) {
         let is_model = text
             .split_once('/')
@@ -198,6 +242,21 @@ impl Checks<'_> {
             let wrong = format!("{} names no provider and model", quoted(text));
             self.fault(&[key], wrong, "\"auto\", or \"PROVIDER/MODEL\" such as \"openai/gpt-5\"");
         }
+    }
+
+    fn vectors(&mut self, config: &Config) {
+        let settings = &config.memory.embeddings;
+        if matches!(settings.model.as_str(), "auto" | "offline") {
+            let wrong = format!("{} makes no vectors", quoted(&settings.model));
+            self.fault(
+                &["memory.embeddings.model"],
+                wrong,
+                "\"PROVIDER/MODEL\" such as \"openai/text-embedding-3-small\", or \"\"",
+            );
+        } else if !settings.model.is_empty() {
+            self.model("memory.embeddings.model", &settings.model);
+        }
+        self.not_zero("memory.embeddings.timeout", settings.timeout);
     }
 
     fn name(&mut self, key: &str, name: &str) {

@@ -3,9 +3,11 @@
 mod client;
 mod cron;
 mod inspect;
+mod memory;
 mod request;
 
 pub use client::{ControlClient, Frame};
 pub use cron::{JobChange, JobQuery};
 pub use inspect::{Ask, Inspect, InspectError, Question};
+pub use memory::{MemoryChange, MemoryQuery, Whom};
 pub use request::{Change, Query};

@@ -8,6 +8,8 @@ use uuid::Uuid;
 pub enum Query {
     Sessions,
     Session(String),
+    /// The same, to be read.
+    Transcript(String),
     /// Of one session, or of all; so many at most.
     Turns {
         session: Option<String>,
@@ -25,6 +27,7 @@ impl Query {
         match self {
             Self::Sessions => "/api/sessions".to_owned(),
             Self::Session(key) => format!("/api/sessions/{}", escape(key)),
+            Self::Transcript(key) => format!("/api/sessions/{}/transcript", escape(key)),
             Self::Turns { session, limit } => {
                 let session = session.iter().map(|key| format!("session={}", escape(key)));
                 let asked: Vec<_> = session.chain(limit.map(|limit| format!("limit={limit}"))).collect();
@@ -41,7 +44,7 @@ impl Query {
     pub fn what(&self) -> String {
         match self {
             Self::Sessions | Self::Turns { .. } | Self::Queue => "list".to_owned(),
-            Self::Session(key) => format!("session {key}"),
+            Self::Session(key) | Self::Transcript(key) => format!("session {key}"),
             Self::Turn(id) => format!("turn {id}"),
             Self::QueueEntry(id) => format!("{id} in the queue"),
         }

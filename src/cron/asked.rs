@@ -95,6 +95,9 @@ impl AskedJob {
         if asked.model.as_deref().is_some_and(is_no_key) {
             return wrong(format!("model: write it as PROVIDER/MODEL, at most {MAX_KEY} characters"));
         }
+        if let Some(model) = &asked.model {
+            terms.check_model(model)?;
+        }
         let body = JobBody {
             delete_after_run: matches!(schedule, Schedule::At { .. }) && !asked.keep,
             schedule,

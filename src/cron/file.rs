@@ -298,6 +298,9 @@ impl FileJob {
         let terminal = Place::terminal();
         let channel = payload.channel.filter(|channel| !channel.is_empty()).unwrap_or(terminal.target.channel);
         terms.check_channel(&channel).map_err(|error| JobError::Wrong(format!("payload.{error}")))?;
+        if let Some(model) = &self.model {
+            terms.check_model(model)?;
+        }
         let chat_id = match payload.to.filter(|to| !to.is_empty()) {
             Some(to) => to,
             None if channel == "cli" => terminal.target.chat_id,

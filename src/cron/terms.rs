@@ -14,6 +14,8 @@ pub struct Terms {
     pub settings: Settings,
     /// The channels that are switched on.
     pub channels: BTreeSet<String>,
+    /// The providers that a model can be of.
+    pub providers: BTreeSet<String>,
     pub language: Language,
     /// By what they run.
     pub rules: Arc<Rules>,
@@ -49,6 +51,23 @@ impl Terms {
             "channel: there is none called {channel:?} that is switched on; there are {}",
             known.join(", ")
         )))
+    }
+
+    /// Refuses a model of a provider that is not there; what a name without a provider means is known when it is asked.
+    ///
+    /// # Errors
+    /// Names those that are.
+    pub fn check_model(&self, model: &str) -> Result<(), JobError> {
+        match model.split_once('/') {
+            Some((provider, _)) if !self.providers.contains(provider) => {
+                let known: Vec<_> = self.providers.iter().map(String::as_str).collect();
+                Err(JobError::Wrong(format!(
+                    "model: there is no provider {provider:?}; there are {}",
+                    known.join(", ")
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ pub(super) fn terms(max_jobs: u32, channels: &[&str]) -> Terms {
     Terms {
         settings: Settings { max_jobs },
         channels: channels.iter().map(|channel| (*channel).to_owned()).collect(),
+        providers: ["a", "offline"].map(str::to_owned).into(),
         language: Language::En,
         rules: Arc::new(Rules::new(&CronConfig::default(), zone, words, Duration::from_secs(30))),
     }

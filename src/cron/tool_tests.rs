@@ -65,6 +65,7 @@ fn context(trust: Trust, chat: &str) -> ToolContext {
         channel: "webhook:in".to_owned(),
         chat_id: chat.to_owned(),
         sender: String::new(),
+        files: Arc::default(),
         trust,
         metadata: r#"{"thread":"t","turn":{"model":"a/b"},"model":"c/d"}"#.into(),
         cancel: CancellationToken::new(),
@@ -113,6 +114,10 @@ async fn what_cannot_be_done_is_told() {
         (
             json!({"action": "add", "message": "x", "every": "1h", "channel": "emial", "chat_id": "y"}),
             "there are cli, webhook:in",
+        ),
+        (
+            json!({"action": "add", "message": "x", "every": "1h", "model": "b/gpt"}),
+            "there is no provider \"b\"; there are a, offline",
         ),
         (json!({"action": "remove"}), "job_id is missing"),
         (json!({"action": "remove", "job_id": "x"}), "Job x not found; there are none"),

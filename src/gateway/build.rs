@@ -14,7 +14,7 @@ use super::announcer::Announcer;
 use super::channels::{self, Channels};
 use super::check::{build_models, check_models, open_tls};
 use super::equip::{
-    Equipment, Partners, build_tools, bus_settings, job_rules, job_terms, lane_runner, memory_terms, secrets,
+    Equipment, Partners, build_tools, bus_settings, embedder, job_rules, job_terms, lane_runner, memory_terms, secrets,
     slash_commands, timezone,
 };
 use super::inspect::{self, RunningInspector};
@@ -64,6 +64,8 @@ pub struct Gateway {
     pub(super) stop_serving: CancellationToken,
     /// What the last gateway left is the next one's to judge, not this one's.
     pub(super) is_alone: bool,
+    /// The one conversation that it runs then.
+    pub(super) alone: Option<SessionKey>,
 }
 
 impl Gateway {
@@ -79,17 +81,13 @@ impl Gateway {
         let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
         check_models(loaded, &models)?;
         let is_alone = options.alone.is_some();
-        let listening = if is_alone {
-            None
-        } else {
-            Some(Listening::bind(server_settings(loaded)?).await.map_err(anyhow::Error::msg)?)
-        };
+        let listening = listen(loaded, is_alone).await?;
         let workspace = home.workspace(&config.agent.workspace);
         prepare_workspace(&workspace)
             .with_context(|| format!("the workspace {} cannot be prepared", workspace.display()))?;
         // The commands on the control socket need no token; it is made for those who will come by TCP.
         home.token()?;
-        let (agent, equipment) = build_agent(&home, loaded, &workspace, models.clone(), options.alone).await?;
+        let (agent, equipment) = build_agent(&home, loaded, &workspace, models.clone(), options.alone.clone()).await?;
         let bus = equipment.runner.get().bus.clone();
 
         let directory = Arc::new(GatewayDirectory {
@@ -128,6 +126,7 @@ impl Gateway {
             cli: cli.clone(),
             directory,
             jobs: equipment.jobs.clone(),
+            memory: equipment.memory.clone(),
             inspect: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });
@@ -153,6 +152,7 @@ impl Gateway {
             context,
             stop_serving,
             is_alone,
+            alone: options.alone,
         })
     }
 
@@ -225,6 +225,14 @@ fn server_limits(config: &Config) -> http::Limits {
     http::Limits { body_bytes, ..usual }
 }
 
+/// The port, which who runs a single conversation does not open.
+async fn listen(loaded: &Loaded, is_alone: bool) -> anyhow::Result<Option<Listening>> {
+    if is_alone {
+        return Ok(None);
+    }
+    Ok(Some(Listening::bind(server_settings(loaded)?).await.map_err(anyhow::Error::msg)?))
+}
+
 fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {
     let config = &loaded.config.gateway;
     let proxies =
@@ -259,6 +267,7 @@ async fn build_agent(
     let late = LateBus::default();
     let memory = memory::Desk::new(store.clone(), memory_terms(config, timezone(config)?, workspace.to_owned()));
     let memory = Arc::new(memory);
+    memory.embed_by(embedder(config, &models, &metrics));
     let partners = Partners {
         jobs: Some(desk.clone()),
         processes: Some(processes.clone()),
@@ -266,7 +275,8 @@ async fn build_agent(
         bus: late.clone(),
     };
     let tools = build_tools(config, workspace, home, &partners)?;
-    let current = Arc::new(slash_commands(config, desk.clone(), models, tools, workspace, Instant::now())?);
+    let current =
+        Arc::new(slash_commands(config, (desk.clone(), memory.clone()), models, tools, workspace, Instant::now())?);
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
     late.set(&bus);

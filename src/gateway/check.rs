@@ -31,7 +31,13 @@ pub(super) fn check_models(loaded: &Loaded, models: &Models) -> Result<(), Fault
     let agent = &loaded.config.agent;
     let fallback = agent.fallback.iter().map(|model| ("agent.fallback".to_owned(), model.as_str()));
     let named = std::iter::once(("agent.model".to_owned(), agent.model.as_str())).chain(fallback).chain(hooks);
-    all(named.filter_map(|(key, model)| Some(loaded.fault(&key, models.check(model).err()?.to_string(), ""))))
+    let named = named.chain([("memory.model".to_owned(), loaded.config.memory.model.as_str())]);
+    let named = named.map(|(key, model)| (key, models.check(model)));
+    let settings = &loaded.config.memory.embeddings;
+    let vectors = models.embedder(&settings.model, settings.dimensions).map(drop);
+    let vectors = (!settings.model.is_empty()).then(|| ("memory.embeddings.model".to_owned(), vectors));
+    let checked = named.chain(vectors);
+    all(checked.filter_map(|(key, result)| Some(loaded.fault(&key, result.err()?.to_string(), ""))))
 }
 
 /// The certificate of the configuration, if it names one.

@@ -1,5 +1,6 @@
 //! What turns work with, made from the configuration: at the start, and anew at each reload.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,8 +11,8 @@ use daoyou_channels::settings::Secret;
 use jiff::tz::TimeZone;
 
 use crate::agent::{
-    ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators,
-    Phrases, SlashCommands, SpawnTool, SystemPrompt,
+    Budget, ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators,
+    Phrases, SessionScope, SlashCommands, SpawnTool, SystemPrompt,
 };
 use crate::bus::{BusSettings, Capacities, LateBus, MessageBus, Notices};
 use crate::config::{Config, Loaded};
@@ -20,8 +21,9 @@ use crate::cron::{self, CronTool, Rules, Words};
 use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
-use crate::llm::{Models, SERVICES};
+use crate::llm::{Embedder, Models, OFFLINE, SERVICES};
 use crate::memory;
+use crate::metrics::Metrics;
 use crate::store::StoreConfig;
 use crate::tools::{self, Beside, Executor, Processes, Tool};
 
@@ -97,6 +99,7 @@ impl Equipment {
         let workspace = self.memory.terms.get().workspace.clone();
         self.memory.terms.set(memory_terms(config, runner.timezone.clone(), workspace));
         self.memory.secrets.set(runner.secrets.clone());
+        self.memory.embed_by(embedder(config, &runner.models, runner.bus.metrics()));
         self.jobs.terms.set(job_terms(config, runner.errands.jobs.clone()));
         runner.bus.reconfigure(bus_settings(config));
         self.models.set(runner.models.clone());
@@ -130,7 +133,7 @@ pub(super) fn build_tools(
 
 pub(super) fn slash_commands(
     config: &Config,
-    jobs: Arc<cron::Desk>,
+    (jobs, memory): (Arc<cron::Desk>, Arc<memory::Desk>),
     models: Arc<Models>,
     tools: Arc<Executor>,
     workspace: &Path,
@@ -142,6 +145,7 @@ pub(super) fn slash_commands(
         tools,
         store: jobs.store.clone(),
         jobs,
+        memory,
         timezone: timezone(config)?,
         workspace: workspace.to_owned(),
         started,
@@ -172,9 +176,11 @@ pub(super) fn lane_runner(
     });
     Ok(LaneRunner {
         middleware: Arc::new(middleware),
+        budget: Arc::new(Budget::new(bus.store().clone())),
         bus,
         config: config.agent.clone(),
         timezone: slash.timezone.clone(),
+        resets: config.agent.session.resets().map_err(anyhow::Error::msg).context("agent.session.daily_reset")?,
         models: slash.models.clone(),
         orchestrators: Orchestrators::new(config.agent.orchestrator),
         tools: slash.tools.clone(),
@@ -215,6 +221,7 @@ pub(super) fn bus_settings(config: &Config) -> BusSettings {
         capacities: capacities(config),
         reserve: config.store.reserve.0.0,
         drain_timeout: config.gateway.drain_timeout.0,
+        by_sender: config.agent.session.scope == SessionScope::Sender,
         owners: config.owner.identities.iter().cloned().collect(),
         notices: notices(config),
     }
@@ -258,11 +265,18 @@ pub(super) fn job_terms(config: &Config, rules: Arc<Rules>) -> cron::Terms {
         settings: cron::Settings::from(&config.cron),
         rules,
         channels: channels.filter(|channel| runs(config, channel)).collect(),
+        providers: providers(config),
         language: match config.agent.locale {
             Locale::En => cron::Language::En,
             Locale::Zh => cron::Language::Zh,
         },
     }
+}
+
+/// The providers that models can be of: those that are set up, and those that only need a key in the environment.
+fn providers(config: &Config) -> BTreeSet<String> {
+    let services = SERVICES.iter().map(|service| service.name.to_owned());
+    config.providers.keys().cloned().chain(services).chain([OFFLINE.to_owned()]).collect()
 }
 
 pub(super) fn memory_terms(config: &Config, zone: TimeZone, workspace: PathBuf) -> memory::Terms {
@@ -276,6 +290,15 @@ pub(super) fn memory_terms(config: &Config, zone: TimeZone, workspace: PathBuf) 
         zone,
         workspace,
     }
+}
+
+/// What makes vectors of memories; nothing where none is set, or it is not to be had, which was checked before.
+pub(super) fn embedder(config: &Config, models: &Models, metrics: &Arc<Metrics>) -> Option<Embedder> {
+    let settings = &config.memory.embeddings;
+    let embedder = models.embedder(&settings.model, settings.dimensions).ok()?;
+    let metrics = metrics.clone();
+    let count = move |provider: &str, model: &str, tokens| metrics.turns.model_read(provider, model, tokens);
+    Some(embedder.counted_by(Arc::new(count)))
 }
 
 /// The channel and the chat of `CHANNEL:CHAT`.

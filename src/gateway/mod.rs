@@ -8,8 +8,10 @@ mod check;
 pub mod doctor;
 mod equip;
 mod inspect;
+mod memory_at_rest;
 mod periodic;
 mod reload;
+mod remembering;
 mod run;
 mod service;
 mod upkeep;
@@ -19,5 +21,6 @@ pub use at_rest::{change, change_jobs, inspect as inspect_at_rest, look, look_at
 pub use build::{Gateway, Options, banner, language, notice_of_waiting};
 pub use check::check;
 pub use inspect::{age, bytes};
+pub use memory_at_rest::{change_memory, look_at_memory};
 pub use reload::{Daemon, Load};
 pub use run::supervise_command;

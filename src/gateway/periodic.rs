@@ -21,6 +21,8 @@ const EACH_SECOND: &str = "* * * * * *";
 /// When the scheduler should have called at least once. It goes by the wall clock alone: when that is set back by an hour it
 /// calls nobody for an hour, and a new one is made.
 const WATCH: Duration = Duration::from_secs(90);
+/// What may wait within the scheduler, whose two jobs begin once a minute and once an hour.
+const EVENTS: usize = 32;
 
 /// What is done from time to time while a gateway runs.
 pub(super) struct Periodic {
@@ -76,7 +78,7 @@ impl Periodic {
     }
 
     async fn start(&self, shutdown: &CancellationToken) -> Result<JobScheduler, JobSchedulerError> {
-        let scheduler = JobScheduler::new().await?;
+        let scheduler = JobScheduler::new_with_channel_size(EVENTS).await?;
         let is_often = is_fast(self.work.equipment.config.get().heartbeat.every);
         let work = self.work.clone();
         let tick = until(shutdown, move || {

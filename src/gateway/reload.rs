@@ -106,7 +106,7 @@ impl Reloader {
         } else {
             equip::build_tools(config, &self.workspace, &self.home, &self.equipment.partners())?
         };
-        let jobs = self.equipment.jobs.clone();
+        let jobs = (self.equipment.jobs.clone(), self.equipment.memory.clone());
         let slash = Arc::new(equip::slash_commands(config, jobs, models, tools, &self.workspace, old.slash.started)?);
         let around = (equip::secrets(loaded, &self.home)?, old.middleware.kept(), self.equipment.memory.clone());
         let (bus, flight) = (old.bus.clone(), old.flight.clone());

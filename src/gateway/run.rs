@@ -5,23 +5,20 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use daoyou_channels::cli::Left;
-use tokio::task::{JoinError, JoinHandle};
-use tokio::time::error::Elapsed;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::equip::Equipment;
 use super::periodic::Periodic;
 use super::reload::Reloader;
+use super::remembering::Remembering;
 use super::upkeep::Upkeep;
 use super::watchdog::{Parts, Watchdog};
 use super::{Gateway, service};
-use crate::agent::Consolidator;
 use crate::bus::MessageBus;
 use crate::cron::heartbeat::Heartbeat;
 use crate::cron::{self, CronService};
 use crate::guard;
 use crate::http;
-use crate::memory::Indexer;
 
 /// How long due replies may take to go out after the last turn has ended; not longer than the turns themselves may take.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
@@ -57,7 +54,7 @@ impl Gateway {
         let receiving = self.context.shutdown.clone();
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
-        let remembering = tokio::spawn(remember(&self.equipment, &receiving));
+        let remembering = Remembering::start(&self.equipment, self.alone.take(), &receiving);
         on_ready();
         let watchdog = match daemon {
             Some(daemon) => {
@@ -101,22 +98,23 @@ impl Gateway {
         stop_turns.cancel();
         ended("the agent loop", agent.await);
         ended("the cron service", jobs.await);
-        ended("consolidation and the index", remembering.await);
         self.bus.release_waiters();
         say("ending what runs in the background", processes.stop_limit());
         processes.stop().await;
         let flush_limit = self.bus.drain_timeout().min(FLUSH_LIMIT);
         say("delivering what is due", flush_limit);
         flush.cancel();
-        flushed(tokio::time::timeout(flush_limit, manager).await);
+        match tokio::time::timeout(flush_limit, manager).await {
+            Ok(result) => ended("the channel manager", result),
+            Err(_) => tracing::warn!("some replies did not go out in time; they go out at the next start"),
+        }
         say("closing", HTTP_LIMIT);
         self.stop_serving.cancel();
         if let Some(server) = server {
             ended("the HTTP server", server.await);
         }
         drop(watchdog);
-        close(&self.bus, is_daemon).await;
-        tracing::info!("stopped");
+        close(&self.bus, remembering, is_daemon).await;
         Ok(())
     }
 
@@ -156,31 +154,16 @@ async fn fire_jobs(cron: Option<CronService>, shutdown: CancellationToken) {
     }
 }
 
-/// What memory does behind the conversations.
-fn remember(equipment: &Equipment, stop: &CancellationToken) -> impl Future<Output = ()> + use<> {
-    let consolidator = Consolidator::new(equipment.runner.clone(), equipment.memory.clone());
-    let indexer = Indexer::new(equipment.memory.clone());
-    let both = (consolidator.run(stop.clone()), indexer.run(stop.clone()));
-    async move {
-        tokio::join!(both.0, both.1);
-    }
-}
-
-async fn close(bus: &MessageBus, is_daemon: bool) {
+async fn close(bus: &MessageBus, remembering: Remembering, is_daemon: bool) {
+    remembering.end().await;
     if is_daemon && let Err(error) = cron::note_stop(bus.store()).await {
         tracing::warn!(%error, "the end of the stop could not be noted");
     }
     bus.store().close().await;
+    tracing::info!("stopped");
 }
 
-fn flushed(result: Result<Result<(), JoinError>, Elapsed>) {
-    match result {
-        Ok(result) => ended("the channel manager", result),
-        Err(_) => tracing::warn!("some replies did not go out in time; they go out at the next start"),
-    }
-}
-
-fn ended(part: &str, result: Result<(), JoinError>) {
+pub(super) fn ended(part: &str, result: Result<(), tokio::task::JoinError>) {
     if let Err(error) = result {
         tracing::error!(part, %error, "ended unexpectedly");
     }

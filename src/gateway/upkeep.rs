@@ -71,11 +71,14 @@ impl Upkeep {
     async fn prune(&self) {
         let config = self.config.get();
         let retain = &config.retain;
-        let rules: [(&str, Option<Duration>, Prune); 6] = [
+        let sessions = retain.sessions.map(Duration::from);
+        let rules: [(&str, Option<Duration>, Prune); 8] = [
             ("turns", retain.turns.map(Duration::from), retention::prune_turn_steps),
             ("sub-agents", retain.turns.map(Duration::from), retention::prune_spawns),
             ("outbox", retain.outbox.map(Duration::from), retention::prune_outbox),
-            ("sessions", retain.sessions.map(Duration::from), retention::prune_sessions),
+            ("sessions", sessions, memory::prune_sessions),
+            ("summaries", sessions, memory::prune_gone_sessions),
+            ("snapshots", Some(Duration::ZERO), memory::sweep_snapshots),
             ("skipped", Some(SKIPPED), retention::prune_skipped),
             ("runs of removed jobs", Some(JOB_RUNS), retention::prune_job_runs),
         ];

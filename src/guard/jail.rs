@@ -176,7 +176,16 @@ impl Jail {
     /// As [`Jail::read`], and when the disk does not take it.
     pub fn write(&self, path: &str, bytes: &[u8]) -> Result<String, JailError> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.replace(path, bytes)
+        self.replace(path, bytes, None)
+    }
+
+    /// As [`Jail::write`], for nobody else to read (0600).
+    ///
+    /// # Errors
+    /// As [`Jail::write`].
+    pub fn write_private(&self, path: &str, bytes: &[u8]) -> Result<String, JailError> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.replace(path, bytes, Some(0o600))
     }
 
     /// Reads a file, changes it by `change`, and replaces it; nothing is written when `change` fails.
@@ -191,7 +200,7 @@ impl Jail {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = self.read(path).map_err(|error| error.to_string())?;
         let (bytes, told) = change(&opened)?;
-        self.replace(path, &bytes).map_err(|error| error.to_string())?;
+        self.replace(path, &bytes, None).map_err(|error| error.to_string())?;
         Ok(told)
     }
 
@@ -207,7 +216,8 @@ impl Jail {
         Ok((folder, place.shown))
     }
 
-    fn replace(&self, path: &str, bytes: &[u8]) -> Result<String, JailError> {
+    /// `mode` is the file's from now on; absent, it keeps its own.
+    fn replace(&self, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<String, JailError> {
         let place = self.place(path)?;
         let failed = |error| JailError::of(&place.shown, error);
         if bytes.len() as u64 > self.max_bytes {
@@ -237,7 +247,7 @@ impl Jail {
         let folder = base.open_dir(parent).map_err(failed)?;
         let real = self.check_where(&place, &folder)?;
         self.check_protected(&real.join(name), &place.shown)?;
-        let mode = match folder.symlink_metadata(name) {
+        let own = match folder.symlink_metadata(name) {
             Ok(metadata) => {
                 self.check(&place.shown, &metadata, true)?;
                 Some(metadata.permissions().mode() & 0o777)
@@ -246,7 +256,7 @@ impl Jail {
             Err(error) => return Err(failed(error)),
         };
         let temp = format!(".daoyou-{}.tmp", Uuid::new_v4().simple());
-        let done = fill(&folder, &temp, bytes, mode).and_then(|()| folder.rename(&temp, &folder, name));
+        let done = fill(&folder, &temp, bytes, mode.or(own)).and_then(|()| folder.rename(&temp, &folder, name));
         if let Err(error) = done {
             // What is left of it is removed; that it could not be written is what is told.
             drop(folder.remove_file(&temp));

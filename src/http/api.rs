@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::routes::Hub;
 use super::views::{self, Changed, Then};
-use super::{attach, cron, directory, fault, inspect, points};
+use super::{attach, cron, directory, fault, inspect, memory, points};
 use crate::control::{Change, Query};
 use crate::store::points::{of_turn, settle, turn_of};
 use crate::store::{Commit, StoreError};
@@ -35,6 +35,10 @@ pub fn routes(hub: Arc<Hub>) -> Router {
             get(async |hub: Shared, Path(key)| look(&hub, Query::Session(key)).await)
                 .delete(async |hub: Shared, Path(key)| change(&hub, Change::ClearSession(key)).await),
         )
+        .route(
+            "/api/sessions/{key}/transcript",
+            get(async |hub: Shared, Path(key)| look(&hub, Query::Transcript(key)).await),
+        )
         .route("/api/turns", get(turns))
         .route("/api/turns/{id}", get(async |hub: Shared, Path(id)| look(&hub, Query::Turn(id)).await))
         .route("/api/turns/{id}/restore", post(restore))
@@ -51,6 +55,7 @@ pub fn routes(hub: Arc<Hub>) -> Router {
         .route("/api/terminal", get(directory::terminal))
         .with_state(hub.clone())
         .merge(cron::routes(hub.clone()))
+        .merge(memory::routes(hub.clone()))
         .merge(inspect::routes(hub))
 }
 

@@ -9,6 +9,7 @@ use daoyou_channels::settings::ByteSize;
 
 use crate::control::InspectError;
 use crate::cron::JobError;
+use crate::memory::MemoryError;
 use crate::store::StoreError;
 use crate::store::points::PointError;
 
@@ -61,6 +62,16 @@ impl From<JobError> for HttpError {
             JobError::Store(error) => error.into(),
             JobError::NotFound(_) => Self::not_found(error.to_string()),
             JobError::Wrong(words) => Self::unprocessable(words),
+        }
+    }
+}
+
+impl From<MemoryError> for HttpError {
+    fn from(error: MemoryError) -> Self {
+        match error {
+            MemoryError::Store(error) => error.into(),
+            MemoryError::NotFound(_) => Self::not_found(error.to_string()),
+            MemoryError::Wrong(words) => Self::unprocessable(words),
         }
     }
 }

@@ -8,9 +8,12 @@ mod directory;
 mod health;
 mod inspect;
 pub mod jobs;
+pub mod memories;
+mod memory;
 mod metrics;
 pub mod points;
 mod routes;
+mod said;
 mod token;
 pub mod views;
 

@@ -20,6 +20,7 @@ use super::{api, health};
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
 use crate::control::Inspect;
 use crate::cron::Desk;
+use crate::memory;
 
 /// The largest request body where a route sets no smaller one, in bytes.
 pub const BODY_LIMIT: usize = 2 * 1024 * 1024;
@@ -32,6 +33,7 @@ pub struct Hub {
     pub cli: Arc<CliChannel>,
     pub directory: Arc<GatewayDirectory>,
     pub jobs: Arc<Desk>,
+    pub memory: Arc<memory::Desk>,
     /// Answers what the commands ask about the gateway.
     pub inspect: Arc<dyn Inspect>,
     /// Cancelled when open streams are to end.

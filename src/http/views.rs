@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::points;
+use super::{points, said};
 use crate::control::{Change, Query};
 use crate::llm::costs_in_words;
 use crate::store::inbox::InboxRow;
@@ -22,6 +22,7 @@ pub fn look(connection: &Connection, query: &Query) -> Result<Option<Value>, Poi
     Ok(match query {
         Query::Sessions => Some(sessions(connection)?),
         Query::Session(key) => session(connection, key)?,
+        Query::Transcript(key) => said::transcript(connection, key)?,
         Query::Turns { session, limit } => Some(points::list(connection, session.as_deref(), *limit)?),
         Query::Turn(id) => Some(points::show(connection, id)?),
         Query::Queue => Some(queue(connection)?),

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::{Instant, timeout};
 
+use super::embedder::Embedder;
 use super::remote::{HttpClients, Reach, RemoteProvider};
 use super::services::{OLLAMA, SERVICES, Service};
 use super::{Abilities, Blame, LlmError, LlmErrorKind, ModelFacts, Price, Provider, ProviderConfig, ProviderKind};
@@ -66,6 +67,8 @@ pub enum ModelError {
     NoProvider { name: String },
     #[error("{provider} did not say which models it has ({reason}); set providers.{provider}.model")]
     NoModel { provider: String, reason: String, is_outage: bool },
+    #[error("{provider} makes no vectors: take a provider of kind = \"openai\" that knows /embeddings")]
+    NoVectors { provider: String },
 }
 
 impl ModelError {
@@ -201,6 +204,25 @@ impl Models {
         self.not_set_up(wanted, name).map(drop)
     }
 
+    /// The model of vectors that `wanted` (`PROVIDER/MODEL`) means; vectors of `dimensions` numbers, or the model's own with
+    /// 0. Nobody is asked.
+    pub fn embedder(&self, wanted: &str, dimensions: u32) -> Result<Embedder, ModelError> {
+        let wanted = wanted.trim();
+        let Some((name, model)) = wanted.split_once('/').filter(|(_, model)| !model.is_empty()) else {
+            return Err(ModelError::NoProvider { name: wanted.to_owned() });
+        };
+        match self.entries.get(name).map(|entry| &entry.backend) {
+            Some(Backend::Remote(provider)) if provider.makes_vectors() => {
+                Ok(Embedder::new(provider.clone(), model, dimensions))
+            }
+            None if name != OFFLINE => {
+                self.check(wanted)?;
+                Err(ModelError::UnknownProvider { name: name.to_owned(), known: self.known() })
+            }
+            _ => Err(ModelError::NoVectors { provider: name.to_owned() }),
+        }
+    }
+
     /// A name that is none of a provider that is set up: at best that of a model alone.
     fn not_set_up(&self, wanted: &str, name: &str) -> Result<ModelChoice, ModelError> {
         if let Some(service) = Service::find(name) {
@@ -234,14 +256,24 @@ impl Models {
     /// How many tokens the model that `wanted` means holds, as [`resolve`](Self::resolve) reads it, where that is known
     /// without asking anybody.
     pub fn context_tokens(&self, wanted: &str) -> Option<u32> {
+        let (name, model) = self.meant(wanted)?;
+        self.facts(name, model).context_tokens
+    }
+
+    /// `PROVIDER/MODEL` of the model that `wanted` means, where that is known without asking anybody.
+    pub fn known_name(&self, wanted: &str) -> Option<String> {
+        let (name, model) = self.meant(wanted)?;
+        Some(format!("{name}/{model}"))
+    }
+
+    fn meant<'a>(&'a self, wanted: &'a str) -> Option<(&'a str, &'a str)> {
         let wanted = wanted.trim();
-        let first = || self.preferred.first().map(String::as_str);
         let (name, model) = match wanted {
-            "" | "auto" => (first()?, ""),
+            "" | "auto" => (self.preferred.first()?.as_str(), ""),
             _ => wanted.split_once('/').unwrap_or((wanted, "")),
         };
         let entry = self.entries.get(name)?;
-        self.facts(name, if model.is_empty() { &entry.model } else { model }).context_tokens
+        Some((name, if model.is_empty() { &entry.model } else { model }))
     }
 
     /// Where the key of a provider comes from.

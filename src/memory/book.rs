@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::claims::{Claim, claim};
 use super::wording::{self, found_by, normal};
-use super::{Entry, Kind, MemoryConfig, NewEntry, Origin, Owner, words};
+use super::{Entry, Kind, MemoryConfig, NewEntry, Origin, Owner, vectors, words};
 use crate::store::memories::{self, MemoryRow, NewMemory};
 use crate::store::{Connection, StoreError, now_ms, remembering};
 
@@ -210,8 +210,7 @@ pub(super) fn also_said(detail: &Value) -> Vec<(String, String)> {
 
 fn keep_history_short(connection: &Connection, id: i64) -> Result<(), StoreError> {
     for row in replaced_before(connection, id)?.into_iter().skip(HISTORY) {
-        words::remove(connection, row.id)?;
-        memories::delete(connection, row.id)?;
+        remove(connection, row.id)?;
     }
     Ok(())
 }
@@ -256,9 +255,11 @@ fn keep_within(
 pub(super) fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
     for row in replaced_before(connection, id)? {
         words::remove(connection, row.id)?;
+        vectors::remove(connection, row.id)?;
         memories::delete(connection, row.id)?;
     }
     words::remove(connection, id)?;
+    vectors::remove(connection, id)?;
     memories::delete(connection, id)?;
     Ok(())
 }

@@ -7,7 +7,8 @@ use daoyou_channels::cli::Language;
 use jiff::tz::TimeZone;
 use tokio::sync::watch;
 
-use super::{Ask, Hit, Identities, MemoryConfig, NewEntry, recall};
+use super::vectors::Vectors;
+use super::{Ask, Files, Hit, Identities, MemoryConfig, NewEntry, recall};
 use crate::guard::Secrets;
 use crate::live::Live;
 use crate::store::{Store, StoreError};
@@ -29,12 +30,21 @@ pub struct Desk {
     pub terms: Live<Terms>,
     /// What is struck out of whatever is remembered.
     pub secrets: Live<Secrets>,
+    pub(super) vectors: Vectors,
+    pub(super) files: Files,
     changed: watch::Sender<()>,
 }
 
 impl Desk {
     pub fn new(store: Store, terms: Terms) -> Self {
-        Self { store, terms: Live::new(terms), secrets: Live::default(), changed: watch::Sender::default() }
+        Self {
+            store,
+            terms: Live::new(terms),
+            secrets: Live::default(),
+            vectors: Vectors::default(),
+            files: Files::default(),
+            changed: watch::Sender::default(),
+        }
     }
 
     /// The best hits, the best first.
@@ -42,7 +52,8 @@ impl Desk {
     /// # Errors
     /// The store cannot be read.
     pub async fn find(&self, ask: Ask) -> Result<Vec<Hit>, StoreError> {
-        self.store.read(move |connection| recall(connection, &ask, None)).await
+        let vector = self.vector_of(&ask.text).await;
+        self.store.read(move |connection| recall(connection, &ask, vector.as_deref())).await
     }
 
     /// Strikes the secrets of the configuration out of what is to be remembered.

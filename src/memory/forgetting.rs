@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use super::book::{also_said, remove, replaced_before};
 use super::wording::{is_ideograph, normal};
-use super::{Entry, Kind, Owner, words};
+use super::{Entry, Kind, Owner, vectors, words};
 use crate::store::forgetting::{self, FORGOTTEN};
+use crate::store::memory_lines::{self, SummaryRow};
 use crate::store::{Connection, StoreError, memories, meta, remembering, session_memory};
 
 /// What was removed.
@@ -17,8 +18,10 @@ pub struct Forgotten {
     pub turns: usize,
 }
 
-/// Summaries that stand otherwise in HISTORY.md, as JSON: the keeper of the files writes these anew.
+/// Summaries that stand otherwise in HISTORY.md, as JSON, session and time of each: the keeper of the files tells these anew.
 pub(super) const RETOLD: &str = "memory_retold";
+/// A summary's session, and when it was made.
+type Place = (String, i64);
 /// How many of them are noted at most; more than a file holds.
 const MOST_RETOLD: usize = 10_000;
 
@@ -54,14 +57,23 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<Forgotten, StoreEr
         words::remove_turn(connection, session, turn)?;
         turns += usize::from(forgetting::forget_turn(connection, session, turn)?);
     }
-    let mut retold = Vec::new();
+    let summaries = entries.iter().filter(|entry| entry.kind == Kind::Summary);
+    let mut retold: Vec<Place> = summaries.map(|entry| (entry.name.clone(), entry.created_at)).collect();
     for owner in &owners {
         let telling = telling(entries.iter().filter(|entry| entry.owner == **owner));
-        retold.extend(retell(connection, forgetting::summaries(connection, owner.as_str())?, &telling)?);
+        retold.extend(retell(
+            connection,
+            memory_lines::summaries_after(connection, owner.as_str(), 0, u32::MAX)?,
+            &telling,
+        )?);
     }
     // Also of conversations in which others write, whose summaries are nobody's own.
     for session in sources.iter().map(|(session, _)| session).collect::<BTreeSet<_>>() {
-        retold.extend(retell(connection, forgetting::summaries_of(connection, session)?, &telling(entries.iter()))?);
+        retold.extend(retell(
+            connection,
+            memory_lines::summaries_of_all(connection, session)?,
+            &telling(entries.iter()),
+        )?);
     }
     note_retold(connection, retold)?;
     Ok(Forgotten { entries, turns })
@@ -100,26 +112,27 @@ fn telling<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Telling> {
 }
 
 /// Takes what tells out of summaries; answers which have changed.
-fn retell(connection: &Connection, summaries: Vec<(i64, String)>, telling: &[Telling]) -> Result<Vec<i64>, StoreError> {
+fn retell(connection: &Connection, summaries: Vec<SummaryRow>, telling: &[Telling]) -> Result<Vec<Place>, StoreError> {
     let mut changed = Vec::new();
-    for (id, text) in summaries {
+    for SummaryRow { id, session, text, at, .. } in summaries {
         let Some(left) = without(&text, telling) else { continue };
         let left = if left.is_empty() { FORGOTTEN.to_owned() } else { left };
         remembering::retell(connection, id, &left)?;
         words::remove(connection, id)?;
+        vectors::remove(connection, id)?;
         words::put(connection, id, &left)?;
-        changed.push(id);
+        changed.push((session, at));
     }
     Ok(changed)
 }
 
-fn note_retold(connection: &Connection, changed: Vec<i64>) -> Result<(), StoreError> {
+fn note_retold(connection: &Connection, changed: Vec<Place>) -> Result<(), StoreError> {
     if changed.is_empty() {
         return Ok(());
     }
-    let noted = meta::get(connection, RETOLD)?.and_then(|text| serde_json::from_str::<BTreeSet<i64>>(&text).ok());
-    let all: BTreeSet<i64> = noted.unwrap_or_default().into_iter().chain(changed).collect();
-    let newest: Vec<i64> = all.into_iter().rev().take(MOST_RETOLD).collect();
+    let noted = meta::get(connection, RETOLD)?.and_then(|text| serde_json::from_str::<BTreeSet<Place>>(&text).ok());
+    let all: BTreeSet<Place> = noted.unwrap_or_default().into_iter().chain(changed).collect();
+    let newest: Vec<Place> = all.into_iter().rev().take(MOST_RETOLD).collect();
     meta::set(connection, RETOLD, &serde_json::to_string(&newest)?)
 }
 
@@ -151,12 +164,14 @@ impl Telling {
     }
 }
 
-/// Words that say what a sentence is about: those of four letters and more or with a capital or a digit, and pairs of
+/// Words that say what a sentence is about: those of three letters and more or with a capital or a digit, and pairs of
 /// ideographs. What all sentences are made of does not count.
 fn distinctive(text: &str) -> BTreeSet<String> {
-    const PLAIN: [&str; 16] = [
-        "user", "user's", "that", "this", "with", "have", "they", "their", "called", "named", "said", "says", "lives",
-        "live", "from", "about",
+    const PLAIN: [&str; 54] = [
+        "my", "me", "he", "we", "it", "is", "in", "on", "at", "to", "of", "an", "as", "if", "the", "and", "for", "are",
+        "was", "has", "had", "his", "her", "its", "you", "your", "not", "but", "all", "can", "our", "she", "who",
+        "why", "how", "user", "user's", "that", "this", "with", "have", "they", "their", "called", "named", "said",
+        "says", "told", "lives", "live", "from", "about", "what", "when",
     ];
     let mut found = BTreeSet::new();
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '\'' | '+' | '#' | '-' | '@' | '.');
@@ -173,7 +188,7 @@ fn distinctive(text: &str) -> BTreeSet<String> {
             }
         }
         let word = latin.trim_matches(|c: char| !c.is_alphanumeric());
-        let counts = word.chars().count() >= 4 || word.chars().any(|c| c.is_uppercase() || c.is_ascii_digit());
+        let counts = word.chars().count() >= 3 || word.chars().any(|c| c.is_uppercase() || c.is_ascii_digit());
         let word = word.to_lowercase();
         if counts && word.chars().count() > 1 && !PLAIN.contains(&word.as_str()) {
             found.insert(word);
@@ -227,7 +242,12 @@ fn sentences(line: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
     use super::*;
+    use crate::memory::{MemoryConfig, NewEntry, Origin, Remembered, Source, remember};
+    use crate::store::{Commit, Store, messages};
 
     #[test]
     fn the_sentences_that_tell_go_and_the_others_stay() {
@@ -247,5 +267,56 @@ mod tests {
         ] {
             assert_eq!(without(summary, &[telling(memory)]).as_deref(), expected, "{memory} in {summary}");
         }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_of_what_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let left = store.write(Commit::Logged, |connection| {
+            let config = MemoryConfig::default();
+            let new = |kind, name: &str, text: &str, turn: &str| NewEntry {
+                owner: Owner::gateway(),
+                kind,
+                name: name.to_owned(),
+                text: text.to_owned(),
+                detail: json!({}),
+                origin: Origin::Told,
+                source: Some(Source { session: "s".to_owned(), seq: None, turn: Some(turn.to_owned()) }),
+                confidence: 0.5,
+            };
+            let said = |connection: &Connection, turn: Uuid, text: &str| {
+                let body = json!({"role": "user", "content": text}).to_string();
+                messages::append(connection, "s", turn, std::iter::once(("user", body)))
+            };
+            let turns = [Uuid::now_v7(), Uuid::now_v7(), Uuid::now_v7()];
+            for (turn, text) in turns.iter().zip(["my cat is Momo", "her name is Nini now", "something else"]) {
+                said(connection, *turn, text)?;
+            }
+            let [one, two, three] = turns.map(|turn| turn.to_string());
+            let old = remember(connection, &new(Kind::Fact, "", "My cat is called Momo", &one), &config)?;
+            let now = remember(connection, &new(Kind::Fact, "", "My cat is called Nini", &two), &config)?;
+            assert_eq!(now, Remembered::Replaced { id: now.id(), old: old.id() });
+            remember(connection, &new(Kind::Task, "", "look for the cat Nini", &two), &config)?;
+            let other = remember(connection, &new(Kind::Fact, "", "Rex is a dog", &three), &config)?.id();
+            let told = new(Kind::Summary, "s", "- The cat is called Momo, later Nini.\n- Rex is a dog.", &three);
+            let summary = remember(connection, &told, &config)?.id();
+            session_memory::keep_snapshot(connection, "h", "owner", "- My cat is called Nini")?;
+            let forgotten = forget(connection, &[now.id()])?;
+            assert_eq!((forgotten.entries.len(), forgotten.turns), (2, 2));
+            let mut left = vec![session_memory::snapshot(connection, "h")?.unwrap_or_default()];
+            for id in 1..=summary {
+                left.extend(memories::get(connection, id)?.map(|row| row.text));
+            }
+            left.extend(messages::range(connection, "s", 0, 10)?.into_iter().map(|row| row.body));
+            assert!(memories::get(connection, other)?.is_some());
+            assert!(meta::get(connection, RETOLD)?.is_some_and(|noted| noted.starts_with("[[\"s\",")));
+            assert_eq!(forget(connection, &[now.id(), 99])?, Forgotten::default());
+            Ok(left)
+        });
+        let left = left.await.unwrap();
+        let gone = r#"{"content":"[forgotten]","role":"user"}"#;
+        let kept = r#"{"content":"something else","role":"user"}"#;
+        assert_eq!(left, ["", "Rex is a dog", "- Rex is a dog.", gone, gone, kept]);
     }
 }

@@ -87,18 +87,23 @@ impl Indexer {
         let begun = now_ms();
         // A clock that was set back must not hide anything.
         let since = if begun < self.looked_at { 0 } else { self.looked_at - SLACK };
+        let mut has_news = false;
         loop {
             let of_reader = identities.clone();
             let pieces = store.read(move |connection| read_some(connection, &of_reader, since)).await?;
             if pieces.is_empty() {
                 break;
             }
+            has_news = true;
             for pieces in in_writes(pieces) {
                 let put = move |connection: &Connection| pieces.iter().try_for_each(|piece| piece.put(connection));
                 store.write(Commit::Logged, put).await?;
                 crash::point("messages_indexed", "");
                 sleep(BREATH).await;
             }
+        }
+        if has_news {
+            self.desk.vectors.said();
         }
         self.looked_at = begun;
         Ok(())

@@ -78,6 +78,11 @@ impl Identities {
         Self { names: pairs.collect() }
     }
 
+    /// Whether somebody has this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.values().any(|known| known == name)
+    }
+
     /// The same for the same identities.
     pub fn digest(&self) -> String {
         let mut pairs: Vec<_> = self.names.iter().collect();
@@ -112,6 +117,15 @@ impl Identities {
     }
 }
 
+/// Names that daoyou itself writes by: jobs, sub-agents, background processes, the heartbeat, and what a session is told.
+const OWN_SENDERS: [&str; 5] = ["cron", "subagent", "process", "heartbeat", "daoyou"];
+
+/// Whether somebody wrote this himself. What daoyou sends on his behalf says nothing of him: it may be the words of a model,
+/// of a page or of a program.
+pub fn is_by_person(row: &InboxRow) -> bool {
+    !OWN_SENDERS.contains(&row.sender.as_str())
+}
+
 /// Who wrote a message, or has it sent.
 pub fn sender_of(row: &InboxRow) -> String {
     #[derive(Default, Deserialize)]
@@ -140,7 +154,10 @@ pub fn metadata_on_behalf(row: &InboxRow) -> String {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+    use crate::store::inbox::State;
 
     #[test]
     fn who_is_who() {
@@ -158,5 +175,41 @@ mod tests {
             let owner = identities.owner_of(channel, sender, trust);
             assert_eq!(owner.as_ref().map(Owner::as_str), expected, "{channel}:{sender}");
         }
+    }
+
+    #[test]
+    fn who_is_behind_a_message_goes_along_with_what_it_brings_about() {
+        let row = |sender: &str, trust: Trust, metadata: &str| InboxRow {
+            seq: 1,
+            id: Uuid::nil(),
+            channel: "in".to_owned(),
+            external_id: String::new(),
+            session: "in:c".to_owned(),
+            chat_id: "c".to_owned(),
+            sender: sender.to_owned(),
+            trust: trust.as_str().to_owned(),
+            content: String::new(),
+            attachments: "[]".to_owned(),
+            metadata: metadata.to_owned(),
+            received_at: 0,
+            turn: Uuid::nil(),
+            state: State::Done,
+            stalled: 0,
+            cancel: false,
+        };
+        let identities = Identities::default();
+        for (sender, trust, metadata, along, owner) in [
+            ("ann", Trust::Known, "{}", r#"{"on_behalf_of":"ann"}"#, Some("sender:in:ann")),
+            ("a\"b", Trust::Known, r#"{"x":1}"#, r#"{"on_behalf_of":"a\"b","x":1}"#, Some("sender:in:a\"b")),
+            ("me", Trust::Owner, r#"{"x":1}"#, r#"{"x":1}"#, Some("owner")),
+            ("cron", Trust::Known, r#"{"on_behalf_of":"ann"}"#, r#"{"on_behalf_of":"ann"}"#, Some("sender:in:ann")),
+            ("eve", Trust::Untrusted, "{}", "{}", None),
+        ] {
+            let row = row(sender, trust, metadata);
+            assert_eq!(metadata_on_behalf(&row), along);
+            assert_eq!(identities.owner_of_row(&row).as_ref().map(Owner::as_str), owner, "{sender}");
+            assert_eq!(is_by_person(&row), sender != "cron");
+        }
+        assert_eq!(identities.writer_of(&row("eve", Trust::Untrusted, "{}")).as_str(), "stranger:in:eve");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::matching::{Fit, Question};
+use super::vectors::nearest;
 use super::words::{memory_text, scope, suspect};
 use super::written::said;
 use super::{Kind, Owner};
@@ -93,16 +94,6 @@ pub fn recall(connection: &Connection, ask: &Ask, vector: Option<&[f32]>) -> Res
         None => Vec::new(),
     };
     Ok(search.fused(&by_words, &by_vector))
-}
-
-/// What vectors are nearest to one.
-fn nearest(
-    _connection: &Connection,
-    _ask: &Ask,
-    _vector: &[f32],
-    _limit: usize,
-) -> Result<Vec<(Found, f32)>, StoreError> {
-    Ok(Vec::new())
 }
 
 struct Search<'a> {

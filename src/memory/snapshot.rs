@@ -27,7 +27,7 @@ pub fn snapshot(
     zone: &TimeZone,
     count: impl Fn(&str) -> usize,
 ) -> Result<String, StoreError> {
-    let everyone = Owner::everyone();
+    let (everyone, now) = (Owner::everyone(), now_ms());
     let mut lines = Vec::new();
     for (place, owner) in [Some(&everyone), owner].into_iter().enumerate() {
         let Some(owner) = owner else { continue };
@@ -35,7 +35,7 @@ pub fn snapshot(
             [(0, Kind::Fact, LOOKED_AT), (1, Kind::Preference, LOOKED_AT), (2, Kind::Task, TASKS)]
         {
             let entries = list(connection, owner, kind, limit)?;
-            lines.extend(entries.iter().map(|entry| Line::new(place * 3 + section, entry, zone)));
+            lines.extend(entries.iter().map(|entry| Line::new(place * 3 + section, entry, zone, now)));
         }
     }
     choose(&mut lines, tokens, count);
@@ -59,7 +59,7 @@ struct Line {
 }
 
 impl Line {
-    fn new(section: usize, entry: &Entry, zone: &TimeZone) -> Self {
+    fn new(section: usize, entry: &Entry, zone: &TimeZone, now: i64) -> Self {
         let text = one_line(&entry.text);
         let text = match entry.kind {
             Kind::Preference => format!("{}: {text}", one_line(&entry.name)),
@@ -71,14 +71,14 @@ impl Line {
             }
             _ => text,
         };
-        Self { section, id: entry.id, text: format!("- {text}"), worth: worth(entry) }
+        Self { section, id: entry.id, text: format!("- {text}"), worth: worth(entry, now) }
     }
 }
 
 /// What was told surely counts most, then what is used, then what is new.
-fn worth(entry: &Entry) -> f64 {
+fn worth(entry: &Entry, now: i64) -> f64 {
     let last = entry.used_at.unwrap_or(entry.created_at).max(entry.created_at);
-    let days = (now_ms() - last).max(0) as f64 / DAY_MS;
+    let days = (now - last).max(0) as f64 / DAY_MS;
     let uses = entry.uses.max(0) as f64;
     2.0 * entry.confidence + 0.3 * uses.ln_1p() + 1.0 / (1.0 + days / 30.0)
 }

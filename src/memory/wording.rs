@@ -158,6 +158,11 @@ pub fn normal(text: &str) -> String {
     normal
 }
 
+/// A text in usual width.
+pub fn narrow_text(text: impl Iterator<Item = char>) -> String {
+    text.map(narrow).collect()
+}
+
 /// Full-width forms (U+FF01 to U+FF5E) in their usual width.
 fn narrow(c: char) -> char {
     match c {
@@ -170,9 +175,10 @@ fn narrow(c: char) -> char {
 
 /// Whether a character ends or quotes; between letters and digits it is part of a word: 3.5, well-known, user's.
 fn is_punctuation(c: char, before: Option<char>, after: Option<char>) -> bool {
-    let in_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    let both = |is_part: fn(char) -> bool| before.is_some_and(is_part) && after.is_some_and(is_part);
     match c {
-        '.' | ',' | ':' | '\'' | '-' | '/' | '@' | '_' => !(in_word(before) && in_word(after)) && c != '-',
+        ',' | ':' => !both(|c| c.is_ascii_digit()),
+        '.' | '\'' | '/' | '@' | '_' => !both(char::is_alphanumeric),
         ';' | '!' | '?' | '"' | '“' | '”' | '(' | ')' | '[' | ']' | '`' | '*' => true,
         '。' | '、' | '《' | '》' | '「' | '」' | '『' | '』' | '【' | '】' | '…' | '·' => true,
         _ => false,

@@ -156,6 +156,11 @@ impl TurnMetrics {
         histogram.time(took);
     }
 
+    /// A model took so many tokens outside of any turn.
+    pub fn model_read(&self, provider: &str, model: &str, input: u64) {
+        self.models.get(provider).get(model).input.add(input);
+    }
+
     /// Measures one turn.
     pub fn meter(&self) -> TurnMeter<'_> {
         TurnMeter { turns: self, model: Sum::default(), tools: Sum::default() }

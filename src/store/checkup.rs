@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::database::is_of_index;
+use super::memory_lists::{self, IndexState};
 use super::overview::{Overview, overview};
 use super::{StoreError, migrations};
 
@@ -22,6 +24,10 @@ pub struct Checkup {
     pub pages: u64,
     pub free_pages: u64,
     pub soundness: Soundness,
+    /// What is wrong with the index of words, in SQLite's words: it is made from other tables, and can be made anew.
+    pub index_faults: Vec<String>,
+    /// How far that index is, and the rest; absent where the tables are those of another format.
+    pub index: Option<IndexState>,
     /// Absent where the tables are those of another format.
     pub overview: Option<Overview>,
 }
@@ -83,14 +89,16 @@ fn examine_as(path: &Path, access: Access, budget: Duration) -> Result<Checkup, 
     migrations::check(&connection, path)?;
     let number = |pragma: &str| connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, u64>(0));
     let (page_bytes, pages, free_pages) = (number("page_size")?, number("page_count")?, number("freelist_count")?);
-    let soundness = check(&connection, budget)?;
+    let mut index_faults = Vec::new();
+    let soundness = check(&connection, budget, &mut index_faults)?;
     let is_ours = format == known && !matches!(soundness, Soundness::Damaged(_));
     let overview = if is_ours { Some(overview(&connection, i64::MAX, 0)?) } else { None };
-    Ok(Checkup { format, known, page_bytes, pages, free_pages, soundness, overview })
+    let index = if is_ours { Some(memory_lists::index(&connection)?) } else { None };
+    Ok(Checkup { format, known, page_bytes, pages, free_pages, soundness, index_faults, index, overview })
 }
 
 /// Reads every table through, then compares the indexes, table by table, until the time is up.
-fn check(connection: &Connection, budget: Duration) -> Result<Soundness, StoreError> {
+fn check(connection: &Connection, budget: Duration, index_faults: &mut Vec<String>) -> Result<Soundness, StoreError> {
     let tables = match table_names(connection) {
         Ok(tables) => tables,
         Err(error) => return damage(error).map(|words| Soundness::Damaged(words.into_iter().collect())),
@@ -103,7 +111,7 @@ fn check(connection: &Connection, budget: Duration) -> Result<Soundness, StoreEr
             handle.interrupt();
         }
     });
-    let soundness = check_tables(connection, &tables, until);
+    let soundness = check_tables(connection, &tables, until, index_faults);
     drop(done);
     // It only interrupts; a panic there would have changed nothing.
     let _ = clock.join();
@@ -115,7 +123,12 @@ fn table_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     names.query_map([], |row| row.get(0))?.collect()
 }
 
-fn check_tables(connection: &Connection, tables: &[String], until: Instant) -> Result<Soundness, StoreError> {
+fn check_tables(
+    connection: &Connection,
+    tables: &[String],
+    until: Instant,
+    index_faults: &mut Vec<String>,
+) -> Result<Soundness, StoreError> {
     let mut passed = [0, 0];
     for (pass, pragma) in ["quick_check", "integrity_check"].into_iter().enumerate() {
         for table in tables {
@@ -125,8 +138,12 @@ fn check_tables(connection: &Connection, tables: &[String], until: Instant) -> R
             let words = match said(connection, pragma, table) {
                 Ok(words) => words,
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => break,
+                Err(error) if StoreError::is_of_index_error(&error) => vec![format!("fts5: {table}: {error}")],
                 Err(error) => damage(error)?.into_iter().collect(),
             };
+            // A full-text index that is damaged is no reason to distrust what it is made from.
+            let (of_index, words): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| is_of_index(word));
+            index_faults.extend(of_index.into_iter().filter(|fault| !index_faults.contains(fault)).collect::<Vec<_>>());
             if words.iter().any(|word| word != "ok") {
                 return Ok(Soundness::Damaged(words));
             }

@@ -31,7 +31,12 @@ pub enum StoreError {
 impl StoreError {
     /// Whether an index of words is damaged. It is made from other tables, and can be made anew.
     pub fn is_of_index(&self) -> bool {
-        matches!(self, Self::Sqlite(rusqlite::Error::SqliteFailure(failure, _))
+        matches!(self, Self::Sqlite(error) if Self::is_of_index_error(error))
+    }
+
+    /// The same of an error of SQLite's.
+    pub(super) fn is_of_index_error(error: &rusqlite::Error) -> bool {
+        matches!(error, rusqlite::Error::SqliteFailure(failure, _)
             if failure.extended_code == rusqlite::ffi::SQLITE_CORRUPT_VTAB)
     }
 }

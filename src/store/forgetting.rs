@@ -53,22 +53,6 @@ pub fn drop_summary(connection: &Connection, id: i64) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// The summaries of an owner, those that were replaced too: id, text.
-pub fn summaries(connection: &Connection, owner: &str) -> Result<Vec<(i64, String)>, StoreError> {
-    let mut statement =
-        connection.prepare_cached("SELECT id, text FROM memories WHERE owner = ? AND kind = 'summary'")?;
-    let rows = statement.query_map([owner], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
-}
-
-/// The summaries of a session, whosever they are: id, text.
-pub fn summaries_of(connection: &Connection, session: &str) -> Result<Vec<(i64, String)>, StoreError> {
-    let mut statement =
-        connection.prepare_cached("SELECT id, text FROM memories WHERE kind = 'summary' AND name = ?")?;
-    let rows = statement.query_map([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
-}
-
 /// What was noted of a turn beside: its task, and what was concluded from its words.
 pub fn beside(connection: &Connection, session: &str, turn: &str) -> Result<Vec<i64>, StoreError> {
     let mut statement =

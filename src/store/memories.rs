@@ -96,6 +96,14 @@ pub fn named(connection: &Connection, owner: &str, kind: &str, name: &str) -> Re
     Ok(statement.query_row([owner, kind, name], read).optional()?)
 }
 
+/// Whether anything is known of one of these owners, but the tasks that were done for them.
+pub fn knows_any<'a>(connection: &Connection, mut owners: impl Iterator<Item = &'a str>) -> Result<bool, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM memories WHERE owner = ? AND kind <> 'task' AND replaced_by IS NULL)",
+    )?;
+    owners.try_fold(false, |known, owner| Ok(known || statement.query_row([owner], |row| row.get(0))?))
+}
+
 /// What `id` took the place of, the newest first.
 pub fn replaced_by(connection: &Connection, id: i64) -> Result<Vec<MemoryRow>, StoreError> {
     let mut statement =

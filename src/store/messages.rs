@@ -30,6 +30,16 @@ pub struct MessageRow {
     pub at: i64,
 }
 
+/// When a session was last used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastUse {
+    /// When something was said in it, or it was put back, or its model chosen. UTC milliseconds.
+    pub used_at: i64,
+    /// When its last message was written, and in which turn.
+    pub said_at: i64,
+    pub turn: String,
+}
+
 /// One line of a list of sessions.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SessionSummary {
@@ -82,6 +92,16 @@ pub fn user_before(connection: &Connection, session: &str, seq: i64) -> Result<O
         Some(seq) => range(connection, session, seq, seq + 1)?.pop(),
         None => None,
     })
+}
+
+/// When a session was last used; `None` where nothing was said since its epoch began.
+pub fn last_use(connection: &Connection, session: &str) -> Result<Option<LastUse>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.updated_at, m.at, m.turn FROM sessions s JOIN messages m ON m.session = s.session AND m.seq >= s.first_seq
+         WHERE s.session = ? ORDER BY m.seq DESC LIMIT 1",
+    )?;
+    let read = |row: &rusqlite::Row<'_>| Ok(LastUse { used_at: row.get(0)?, said_at: row.get(1)?, turn: row.get(2)? });
+    Ok(statement.query_row([session], read).optional()?)
 }
 
 /// The seq behind the last message of an epoch; 0 where there is none.

@@ -34,6 +34,14 @@ pub const WORDS_MEMORIES: &str = "words_memories";
 
 /// `yes` while words that were removed may still stand in the file.
 pub const WORDS_REMOVED: &str = "words_removed";
+/// Whose vectors there are: the model's name, and how many numbers were asked for.
+pub const VECTORS: &str = "vectors";
+
+/// How near that model finds texts that have nothing in common, a cosine.
+pub const VECTORS_BASE: &str = "vectors_base";
+
+/// The id of `said` up to which messages have vectors.
+pub const VECTORS_SAID: &str = "vectors_said";
 
 pub fn get(connection: &Connection, key: &str) -> Result<Option<String>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT value FROM meta WHERE key = ?")?;

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 13] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -17,6 +17,9 @@ const MIGRATIONS: [&str; 10] = [
     include_str!("migrations/0008_memory.sql"),
     include_str!("migrations/0009_words.sql"),
     include_str!("migrations/0010_consolidation.sql"),
+    include_str!("migrations/0011_vectors.sql"),
+    include_str!("migrations/0012_lines.sql"),
+    include_str!("migrations/0013_said_vectors.sql"),
 ];
 
 /// A table that every version of this program has.

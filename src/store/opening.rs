@@ -44,6 +44,18 @@ pub fn open(path: &Path) -> Result<Opened, StoreError> {
     take_up(path, looked, id, loss, seq)
 }
 
+/// Carries `work` out in one write, in a database that nobody else uses.
+///
+/// # Errors
+/// It cannot be opened, or the work fails; then nothing is written.
+pub fn write_alone<T>(path: &Path, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let mut connection = open(path)?.connection;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done = work(&transaction)?;
+    transaction.commit()?;
+    Ok(done)
+}
+
 /// Reads all of a database that is small enough for it: damage that nobody has met yet is found before it is served.
 /// Larger ones are read in a quiet moment.
 fn check_small(path: &Path, connection: &Connection) -> Result<(), StoreError> {

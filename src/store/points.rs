@@ -169,6 +169,18 @@ pub fn is_busy(connection: &Connection, session: &str) -> Result<bool, StoreErro
 /// Begins `session`, which must be new, with the conversation as it was at the point, and with the model that was chosen
 /// for it.
 pub fn fork(connection: &Connection, point: &Point, session: &str) -> Result<usize, PointError> {
+    check_new(connection, session)?;
+    let model = messages::session(connection, &point.session)?.model;
+    messages::set_model(connection, session, model.as_deref())?;
+    ownership::copy(connection, &point.session, session)?;
+    Ok(copy(connection, point, session)?)
+}
+
+/// Whether a session can begin under this key: it is one, and nothing has been said or is to be said there.
+///
+/// # Errors
+/// [`PointError::NoKey`] and [`PointError::Exists`].
+pub fn check_new(connection: &Connection, session: &str) -> Result<(), PointError> {
     let is_key = (1..=KEY_CHARS).contains(&session.chars().count())
         && !session.chars().any(|c| c.is_whitespace() || c.is_control());
     if !is_key {
@@ -179,10 +191,7 @@ pub fn fork(connection: &Connection, point: &Point, session: &str) -> Result<usi
     if connection.query_row(known, [session], |row| row.get(0)).map_err(StoreError::from)? {
         return Err(PointError::Exists(session.to_owned()));
     }
-    let model = messages::session(connection, &point.session)?.model;
-    messages::set_model(connection, session, model.as_deref())?;
-    ownership::copy(connection, &point.session, session)?;
-    Ok(copy(connection, point, session)?)
+    Ok(())
 }
 
 /// The last points of a session, the newest first.

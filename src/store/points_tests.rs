@@ -171,3 +171,57 @@ async fn what_cannot_be_gone_back_to_says_why() {
     })
     .await;
 }
+
+/// A summary goes along with a conversation as far as it tells of nothing that is left behind.
+#[tokio::test]
+async fn summaries_go_along_as_far_as_they_tell() {
+    use crate::store::memories::{self, NewMemory};
+    use crate::store::session_memory::{self, SessionMemory};
+
+    let found = with_store(|connection| {
+        let turns = (0..12).map(|n| live(connection, n, &n.to_string())).collect::<Result<Vec<_>, _>>()?;
+        let tell = |to: i64| {
+            let (text, detail) = (format!("up to {to}"), format!(r#"{{"from":0,"to":{to}}}"#));
+            let (owner, kind, name, origin) = ("owner", "summary", SESSION, "noticed");
+            let (session, seq, turn, confidence) = (None, None, None, 1.0);
+            let new =
+                NewMemory { owner, kind, name, text: &text, detail: &detail, origin, session, seq, turn, confidence };
+            memories::insert(connection, &new)
+        };
+        let mut summary = None;
+        for to in [6, 12, 18] {
+            let id = tell(to)?;
+            summary.map_or(Ok(()), |old| memories::replace(connection, old, id))?;
+            summary = Some(id);
+        }
+        session_memory::put(connection, SESSION, 0, &SessionMemory { cursor: 18, summary, ..Default::default() })?;
+        let mut found = Vec::new();
+        for (place, turn) in [11, 8, 6, 5, 1].into_iter().enumerate() {
+            let session = format!("cli:{place}");
+            let point = find(connection, SESSION, turns[turn]).map_err(|error| StoreError::Row(error.to_string()))?;
+            fork(connection, &point, &session).map_err(|error| StoreError::Row(error.to_string()))?;
+            let state = session_memory::get(connection, &session, 0)?;
+            let text = state.summary.map(|id| memories::get(connection, id)).transpose()?.flatten().map(|row| row.text);
+            found.push((state.cursor, state.overlap, text.unwrap_or_default()));
+        }
+        // Going back in the session itself does the same, behind what was said since.
+        let point = find(connection, SESSION, turns[8]).map_err(|error| StoreError::Row(error.to_string()))?;
+        restore(connection, &point)?;
+        let state = session_memory::get(connection, SESSION, 1)?;
+        found.push((state.cursor, state.overlap, String::new()));
+        Ok(found)
+    })
+    .await;
+    let text = |to: i64| format!("up to {to}");
+    assert_eq!(
+        found,
+        [
+            (18, 2, text(18)),
+            (18, 8, text(18)),
+            (12, 6, text(12)),
+            (12, 8, text(12)),
+            (0, 0, String::new()),
+            (42, 8, String::new())
+        ]
+    );
+}

@@ -2,10 +2,10 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::StoreError;
+use super::{StoreError, meta};
 
 /// Tables that are made from others: a mended database begins without them.
-pub const MADE: [&str; 4] = ["said", "unsaid", "said_owners", "indexed"];
+pub const MADE: [&str; 5] = ["said", "said_vectors", "unsaid", "said_owners", "indexed"];
 
 /// Where words stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,6 +275,7 @@ pub fn clear(connection: &Connection) -> Result<(), StoreError> {
     for table in MADE {
         connection.execute_batch(&format!("DELETE FROM {table}"))?;
     }
+    meta::set(connection, meta::VECTORS_SAID, "")?;
     // Ids are a measure of how many there are.
     connection.execute("DELETE FROM sqlite_sequence WHERE name = 'said'", [])?;
     Ok(())

@@ -63,7 +63,7 @@ pub fn build(
         return Err(BuildError::AroundHome { workspace: root, home: home.to_owned() });
     }
     let closed = |max_bytes| Jail::open(&root, true, protected.clone(), max_bytes).map(Arc::new).map_err(failed);
-    let rooms = Rooms::new(Arc::clone(&jail), closed(config.max_file_size.0)?);
+    let rooms = Rooms::new(Arc::clone(&jail), closed(config.max_file_size.0)?, &config.strangers_read);
     let outgoing = closed(ATTACHMENT_BYTES)?;
     let temp = prepare_temp(home)?;
     let spill = open_spill(&root, config.max_file_size.0).map_err(failed)?;

@@ -14,6 +14,9 @@ pub struct ToolsConfig {
     pub disabled: Vec<String>,
     /// The file tools stay inside the workspace.
     pub restrict_to_workspace: bool,
+    /// Files and folders of the workspace that may be read for outside senders, beside the files that came with their own
+    /// message; `.` is all of it.
+    pub strangers_read: Vec<String>,
     /// The largest file that the file tools read or write.
     pub max_file_size: ByteSize,
     /// Ends a call of a tool that has no limit of its own.
@@ -29,6 +32,7 @@ impl Default for ToolsConfig {
         Self {
             disabled: Vec::new(),
             restrict_to_workspace: true,
+            strangers_read: Vec::new(),
             max_file_size: ByteSize(10_000_000),
             timeout: Span::from_secs(600),
             parallel: const { NonZeroUsize::new(8).expect("8 is not 0") },

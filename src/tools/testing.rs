@@ -1,6 +1,7 @@
 //! What the tests of this area share.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use daoyou_channels::{SessionKey, Trust};
 use tokio_util::sync::CancellationToken;
@@ -17,6 +18,7 @@ pub(crate) fn context() -> ToolContext {
         channel: "cli".to_owned(),
         chat_id: "direct".to_owned(),
         sender: String::new(),
+        files: Arc::default(),
         trust: Trust::Owner,
         metadata: "{}".into(),
         cancel: CancellationToken::new(),

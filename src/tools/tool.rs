@@ -160,6 +160,8 @@ pub struct ToolContext {
     /// Who wrote it.
     pub sender: String,
     pub trust: Trust,
+    /// The files that came with the messages of the turn, by their paths below the workspace.
+    pub files: Arc<[String]>,
     /// The metadata of that message, as JSON: what its channel needs to answer it.
     pub metadata: Arc<str>,
     /// Cancelled by `/stop` and by the turn's deadline.

@@ -84,9 +84,9 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The defaults: the offline responder, no hooks.
+    /// The defaults: the offline responder, no hooks. No model is asked for summaries, so that a story counts its own requests.
     pub fn new() -> Self {
-        Self::default().set("agent.model", "offline/offline")
+        Self::default().set("agent.model", "offline/offline").set("memory.model", "offline/offline")
     }
 
     /// Answers come from `model`; failed requests are tried once more, quickly given up.

@@ -2,7 +2,9 @@
 //! terminal, mail servers, and the checker of what must always hold.
 
 pub mod anthropic;
+pub mod clock;
 pub mod config;
+pub mod embeddings;
 pub mod exposition;
 pub mod gateway;
 pub mod invariants;
@@ -20,6 +22,7 @@ mod strict_anthropic;
 use std::time::Duration;
 
 pub use config::{Hook, Setup};
+pub use embeddings::Embeddings;
 pub use gateway::Gateway;
 pub use model::Model;
 pub use reply::{Gate, Reply};

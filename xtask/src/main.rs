@@ -1,4 +1,6 @@
-//! The project's own chores: `cargo xtask test | bench | ci | soak | man`.
+//! The project's own chores: `cargo xtask test | bench | ci | soak | man | order`.
+
+mod order;
 
 use std::env;
 use std::ffi::OsStr;
@@ -17,6 +19,7 @@ usage: cargo xtask CHORE
   bench memory [--locomo FILE] [--quick]
                                  measures how well and how fast memory finds; writes that section alone, unless quick
   man                            writes the manual pages to target/man, one for each command
+  order                          writes link/order.ld: which code lies together in the program. Needs valgrind
   soak [--minutes N] [--seed S]  random messages and kills for N minutes (default 10), from seed S
 ";
 
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         ["bench", "memory", rest @ ..] => bench_memory(rest),
         ["bench", rest @ ..] => bench(rest),
         ["man"] => run(cargo(&["run", "--locked", "--package", "daoyou", "--", "man", "target/man"])),
+        ["order"] => order::order(),
         ["soak", rest @ ..] => soak(rest),
         _ => {
             say(HELP);

@@ -11,7 +11,7 @@ use super::answer::{Answer, SUMMARY_CHARS};
 use super::asking::Used;
 use super::part::Part;
 use super::plain;
-use crate::memory::{self, Kind, MemoryConfig, Origin, Remembered, words};
+use crate::memory::{self, Kind, MemoryConfig, Origin, Remembered, Unfit, words};
 use crate::store::memories::{self, NewMemory};
 use crate::store::session_memory::{self, SessionMemory};
 use crate::store::{Connection, StoreError, notes, now_ms, usage};
@@ -19,7 +19,8 @@ use crate::store::{Connection, StoreError, notes, now_ms, usage};
 /// Tries that fail in a row, before an extract has to do.
 pub(super) const TRIES: i64 = 3;
 /// How long after a failed try the next one is, the first and the second time.
-const WAITS_MS: [i64; 2] = [60_000, 900_000];
+const FIRST_WAIT_MS: i64 = 60_000;
+const SECOND_WAIT_MS: i64 = 900_000;
 
 /// Where the tokens of the day are noted.
 const NOTES: (&str, &str, &str) = ("memory", "spent", "day");
@@ -70,9 +71,6 @@ impl Keeping {
         let now = session_memory::get(connection, session, epoch)?;
         let read = &self.part.task.state;
         if (now.cursor, now.summary) != (read.cursor, read.summary) || !self.part.still_holds(connection)? {
-            // Written over and over, it would be read over and over: then an extract has to do.
-            let state = SessionMemory { failures: now.failures + 1, ..now };
-            session_memory::put(connection, session, epoch, &state)?;
             return Ok(Kept::Changed);
         }
         match self.result {
@@ -81,9 +79,9 @@ impl Keeping {
                 self.tell(connection, &answer.summary, now)?;
                 Ok(Kept::Told { noticed })
             }
-            Outcome::Failed if now.failures + 1 < TRIES => {
-                let wait = usize::try_from(now.failures).ok().and_then(|n| WAITS_MS.get(n)).unwrap_or(&WAITS_MS[1]);
-                let state = SessionMemory { failures: now.failures + 1, retry_at: now_ms() + wait, ..now };
+            Outcome::Failed if now.failures < TRIES => {
+                let wait = if now.failures > 1 { SECOND_WAIT_MS } else { FIRST_WAIT_MS };
+                let state = SessionMemory { retry_at: now_ms() + wait, ..now };
                 session_memory::put(connection, session, epoch, &state)?;
                 Ok(Kept::PutOff)
             }
@@ -100,6 +98,11 @@ impl Keeping {
         let mut new = 0;
         for noticed in &answer.entries {
             let (entry, config) = (&noticed.entry, &self.config);
+            // One that has no words, or no name, is no reason to tell nothing.
+            if let Err(unfit @ (Unfit::Empty | Unfit::NoName(_))) = memory::fit(entry) {
+                tracing::debug!(%unfit, "something that was noticed is not remembered");
+                continue;
+            }
             let remembered = match noticed.replaces {
                 Some(old) => memory::remember_instead(connection, entry, old, config)?,
                 None => memory::remember(connection, entry, config)?,
@@ -145,6 +148,12 @@ impl Keeping {
         };
         session_memory::put(connection, &task.session, task.epoch, &state)
     }
+}
+
+/// A model is going to be asked: a try is counted before it, so that what ends the process each time comes to an end.
+pub(super) fn begin(connection: &Connection, session: &str, epoch: i64) -> Result<(), StoreError> {
+    let now = session_memory::get(connection, session, epoch)?;
+    session_memory::put(connection, session, epoch, &SessionMemory { failures: now.failures + 1, ..now })
 }
 
 /// Nothing is left to tell.

@@ -233,3 +233,112 @@ fn summary_text(connection: &Connection, id: Option<i64>) -> Result<String, Stor
     };
     Ok(row.map_or_else(String::new, |row| row.text))
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::llm::ChatMessage;
+    use crate::store::{Commit, Store, session_memory};
+
+    const LIMITS: Limits = Limits { keep: 4, kept_tokens: 60, input_tokens: 10_000 };
+
+    /// A turn for each letter: `u` a short one, `l` a long one, `t` one with a tool.
+    fn say(connection: &Connection, session: &str, turns: &str) -> Result<(), StoreError> {
+        for letter in turns.chars() {
+            let user = if letter == 'l' { "long ".repeat(100) } else { "hello".to_owned() };
+            let tool = [
+                ChatMessage::Assistant { content: "I look".to_owned(), reasoning: None, tool_calls: Vec::new() },
+                ChatMessage::Tool { call_id: "1".to_owned(), name: "x".to_owned(), content: "y".to_owned() },
+            ];
+            let between: &[ChatMessage] = if letter == 't' { &tool } else { &[] };
+            let said = [ChatMessage::user(user)].into_iter().chain(between.iter().cloned());
+            let said = said.chain([ChatMessage::assistant("hi")]);
+            let rows = said.map(|message| (message.role(), serde_json::to_string(&message).unwrap()));
+            messages::append(connection, session, Uuid::now_v7(), rows)?;
+        }
+        Ok(())
+    }
+
+    /// The parts of a task, as `FROM..TO+OVERLAP`; the last one with a point.
+    fn parts(connection: &Connection, session: &str, epoch: i64, limits: &Limits) -> Result<String, StoreError> {
+        let mut found = Vec::new();
+        let mut state = session_memory::get(connection, session, epoch)?;
+        loop {
+            let task = Task { session: session.to_owned(), epoch, state: state.clone() };
+            let Some(part) = next(connection, task, limits, &Identities::default())? else { break };
+            assert!(part.still_holds(connection)?);
+            let (overlap, end) = (part.overlap, if part.is_last { "." } else { "" });
+            let overlap = if overlap > 0 { format!("+{overlap}") } else { String::new() };
+            found.push(format!("{}..{}{overlap}{end}", part.from, part.to));
+            state.cursor = part.to;
+        }
+        Ok(found.join(" "))
+    }
+
+    #[tokio::test]
+    async fn whole_turns_are_told_and_the_last_ones_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let small = Limits { input_tokens: 130, ..LIMITS };
+        for (number, (turns, why, limits, expected)) in [
+            ("uuuuu", "full", &LIMITS, "0..6."),
+            ("uuttt", "full", &LIMITS, "0..12."),
+            ("uu", "full", &LIMITS, ""),
+            // A long turn leaves room for nothing else; the last one always stays.
+            ("uuulu", "tight", &LIMITS, "0..8."),
+            ("uuul", "tight", &LIMITS, "0..6."),
+            ("l", "tight", &LIMITS, ""),
+            ("uuuu", "idle", &LIMITS, "0..8+4."),
+            ("uuuu", "new", &LIMITS, "0..8."),
+            // More than is read at once.
+            ("llll", "new", &small, "0..2 2..4 4..6 6..8."),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (session, limits) = (format!("s{number}"), limits.clone());
+            let look = move |connection: &Connection| {
+                say(connection, &session, turns)?;
+                if why == "new" {
+                    messages::new_epoch(connection, &session)?;
+                    say(connection, &session, "uu")?;
+                } else {
+                    session_memory::set_due(connection, &session, 0, why)?;
+                }
+                parts(connection, &session, 0, &limits)
+            };
+            assert_eq!(store.write(Commit::Logged, look).await.unwrap(), expected, "{turns} {why}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_changes_meanwhile_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &Connection| {
+            say(connection, "s", "uuuuu")?;
+            session_memory::set_due(connection, "s", 0, "full")?;
+            let note = "INSERT INTO memories (owner, kind, text, origin, confidence, created_at)
+                        VALUES ('owner', ?, 'x', 'told', 1, 0)";
+            connection.execute(note, ["fact"])?;
+            let mut held = Vec::new();
+            for change in [
+                "INSERT INTO memories (owner, kind, text, origin, confidence, created_at) VALUES ('owner', 'fact', 'y', 'told', 1, 0)",
+                "UPDATE memories SET uses = 7",
+                "UPDATE messages SET body = '{\"role\":\"user\",\"content\":\"[forgotten]\"}' WHERE seq = 8",
+                "UPDATE messages SET body = '{\"role\":\"user\",\"content\":\"[forgotten]\"}' WHERE seq = 2",
+                "DELETE FROM memories WHERE id = 1",
+            ] {
+                let state = session_memory::get(connection, "s", 0)?;
+                let task = Task { session: "s".to_owned(), epoch: 0, state };
+                let part = next(connection, task, &LIMITS, &Identities::default())?;
+                connection.execute_batch(change)?;
+                held.push(part.is_some_and(|part| part.still_holds(connection).unwrap()));
+            }
+            Ok(held)
+        };
+        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), [true, true, true, false, false]);
+    }
+}

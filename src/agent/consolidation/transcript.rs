@@ -7,10 +7,9 @@ use jiff::tz::TimeZone;
 
 use crate::agent::context::{found_in_memory, written};
 use crate::agent::shared_view::tells_memory;
-use crate::agent::standing::is_written;
 use crate::agent::think;
 use crate::llm::{ChatMessage, ToolCall};
-use crate::memory::{FORGOTTEN, Identities, Owner};
+use crate::memory::{FORGOTTEN, Identities, Owner, is_by_person};
 use crate::store::inbox::{self, InboxRow};
 use crate::store::messages::MessageRow;
 use crate::store::{Connection, StoreError};
@@ -122,7 +121,7 @@ fn writer(connection: &Connection, turn: &str) -> Result<Option<InboxRow>, Store
 }
 
 fn person(row: Option<&InboxRow>, content: &str, identities: &Identities) -> Who {
-    match row.filter(|row| is_written(row)) {
+    match row.filter(|row| is_by_person(row)) {
         None => Who::Gateway,
         Some(row) => Who::Person {
             owner: identities.owner_of_row(row),

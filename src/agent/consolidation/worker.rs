@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::TurnSettings;
+use daoyou_channels::{SessionKey, TurnSettings};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::asking::{Asked, Failed};
-use super::keeping::{Keeping, Kept, Outcome, close, tokens_today};
+use super::asking::{Asked, Failed, Used};
+use super::keeping::{Keeping, Kept, Outcome, TRIES, begin, close, tokens_today};
 use super::part::{Limits, Part, Task, next};
 use crate::agent::lane::LaneRunner;
 use crate::bus::Errand;
@@ -34,6 +34,9 @@ const STORE_PAUSE: Duration = Duration::from_secs(5);
 /// Between two looks for conversations at rest, at least.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
+/// After a turn, in a process that runs one conversation alone.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
 /// What has ended, by session and epoch.
 type Place = (String, i64);
 
@@ -41,6 +44,8 @@ type Place = (String, i64);
 pub struct Consolidator {
     runner: Arc<Live<LaneRunner>>,
     memory: Arc<Desk>,
+    /// The one conversation of a process that runs no other.
+    only: Option<SessionKey>,
     running: HashSet<Place>,
     told: JoinSet<Place>,
     /// Conversations that were used before have been looked at, UTC milliseconds.
@@ -54,9 +59,10 @@ pub fn is_conversation(row: &InboxRow) -> bool {
 }
 
 impl Consolidator {
-    pub fn new(runner: Arc<Live<LaneRunner>>, memory: Arc<Desk>) -> Self {
+    /// For all conversations, or for `only` one.
+    pub fn new(runner: Arc<Live<LaneRunner>>, memory: Arc<Desk>, only: Option<SessionKey>) -> Self {
         let (running, told) = (HashSet::new(), JoinSet::new());
-        Self { runner, memory, running, told, rest_from: now_ms() - REST_LIMIT_MS }
+        Self { runner, memory, only, running, told, rest_from: now_ms() - REST_LIMIT_MS }
     }
 
     /// Runs until `shutdown`; what is being written then is written after the next start.
@@ -79,7 +85,15 @@ impl Consolidator {
             };
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                changed = changes.changed() => if changed.is_err() { return },
+                changed = changes.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    // Such a process often ends with its turn: what it begins then would be in vain.
+                    if self.only.is_some() && shutdown.run_until_cancelled(tokio::time::sleep(LAST_WORD)).await.is_none() {
+                        break;
+                    }
+                }
                 Some(ended) = self.told.join_next() => self.ended(ended),
                 () = sleep => {}
             }
@@ -110,7 +124,8 @@ impl Consolidator {
             Ok((session_memory::due(connection, now, LOOKED_AT)?, session_memory::next_try(connection, now)?))
         };
         let (due, next_try) = store.read(look).await?;
-        for (session, epoch, state) in due {
+        let is_ours = |session: &str| self.only.as_ref().is_none_or(|only| only.as_str() == session);
+        for (session, epoch, state) in due.into_iter().filter(|(session, ..)| is_ours(session)) {
             let place = (session.clone(), epoch);
             if self.running.len() >= AT_ONCE {
                 break;
@@ -200,7 +215,7 @@ async fn tell_next(runner: &LaneRunner, task: Task) -> Result<Option<session_mem
         return Ok(None);
     };
     crash::point("consolidation_begun", &session);
-    let (outcome, used) = write_up(runner, &part, &terms, spent).await;
+    let (outcome, used) = write_up(runner, &part, &terms, spent).await?;
     crash::point("consolidation_answered", &session);
     let (messages, mut keeping) = (part.to - part.from, keeping(part, outcome, &terms));
     keeping.used = used;
@@ -228,27 +243,29 @@ async fn write_up(
     part: &Part,
     terms: &Terms,
     spent: u64,
-) -> (Outcome, Option<super::asking::Used>) {
+) -> Result<(Outcome, Option<Used>), StoreError> {
     let session = &part.task.session;
     if spent >= terms.config.tokens_per_day {
         tracing::info!(session, spent, "the tokens for summaries are used up for today; an extract has to do");
-        return (Outcome::Plain, None);
+        return Ok((Outcome::Plain, None));
     }
-    if part.is_backlog || !part.has_talk() || part.task.state.failures >= super::keeping::TRIES {
-        return (Outcome::Plain, None);
+    if part.is_backlog || !part.has_talk() || part.task.state.failures >= TRIES {
+        return Ok((Outcome::Plain, None));
     }
+    let (key, epoch) = (session.clone(), part.task.epoch);
+    runner.bus.store().write(Commit::Logged, move |connection| begin(connection, &key, epoch)).await?;
     match runner.summarise(part).await {
-        Ok(Asked { answer, used }) => (Outcome::Written(answer), Some(used)),
+        Ok(Asked { answer, used }) => Ok((Outcome::Written(answer), Some(used))),
         Err(failed) => {
             let used = failed.used().cloned();
             if failed.may_be_tried_again() {
                 tracing::warn!(session, error = %failed, "a conversation could not be summarised");
-                return (Outcome::Failed, used);
+                return Ok((Outcome::Failed, used));
             }
             if let Failed::Call(error) = &failed {
                 tracing::info!(session, %error, "an extract has to do for a summary");
             }
-            (Outcome::Plain, used)
+            Ok((Outcome::Plain, used))
         }
     }
 }

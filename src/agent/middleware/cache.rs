@@ -203,6 +203,7 @@ mod tests {
             channel: String::new(),
             chat_id: String::new(),
             sender: String::new(),
+            files: Arc::default(),
             trust: Trust::Owner,
             metadata: "{}".into(),
             cancel: CancellationToken::new(),

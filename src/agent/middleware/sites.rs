@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use super::around::{Handler, ModelCall, ModelRequest, ToolRun};
 use super::striking::Striking;
 use crate::agent::asking::estimate_usage;
+use crate::agent::budget::Budget;
 use crate::agent::error::TurnError;
 use crate::agent::turn::Turn;
 use crate::llm::{Chain, ChatRequest, ChatResponse, Delta, DeltaSink, ToolCall, Usage};
@@ -21,7 +22,7 @@ impl Turn<'_> {
         let striking = self.middleware.secrets().map(|secrets| Striking::new(sink, secrets));
         let shown = striking.as_ref().map_or(sink, |striking| striking as &dyn DeltaSink);
         let request = ModelRequest { provider: self.model.current().provider.name().to_owned(), chat };
-        let mut asked = Asked { models: self.model, sink: shown };
+        let mut asked = Asked { models: self.model, sink: shown, budget: self.budget };
         let response = self.middleware.model.run(&self.around, request, &mut asked).await;
         if let Some(striking) = &striking {
             striking.finish();
@@ -51,6 +52,7 @@ impl Turn<'_> {
 struct Asked<'a> {
     models: &'a Chain,
     sink: &'a dyn DeltaSink,
+    budget: &'a Budget,
 }
 
 #[async_trait]
@@ -59,6 +61,8 @@ impl Handler<ModelCall> for Asked<'_> {
         let mut response = self.models.chat(&mut request.chat, self.sink).await?;
         if response.usage == Usage::default() {
             response.usage = estimate_usage(&request.chat, &response);
+        } else {
+            self.budget.learn(&self.models.current().to_string(), &request.chat, response.usage);
         }
         Ok(response)
     }

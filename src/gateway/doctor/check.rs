@@ -8,7 +8,8 @@ use daoyou_channels::{Finding, Verdict};
 
 use crate::agent::prepare_workspace;
 use crate::home::Home;
-use crate::store::mend;
+use crate::memory::{Identities, words};
+use crate::store::{Connection, mend, write_alone};
 
 /// One check.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub enum Fix {
     /// Takes an unusable token's place, too.
     MakeToken,
     FillWorkspace(PathBuf),
+    /// Makes the index of words anew, from the messages and memories.
+    RebuildIndex(Identities),
     /// Keeps the damaged database aside and takes over what can be read; with what is wrong with it.
     MendDatabase(String),
 }
@@ -93,6 +96,12 @@ impl Fix {
                 }
                 home.token().map_err(|error| error.to_string())?;
                 Ok(format!("made {}", home.token_file().display()))
+            }
+            Self::RebuildIndex(identities) => {
+                let _lock = home.lock().map_err(|error| error.to_string())?;
+                let rebuild = |connection: &Connection| words::rebuild(connection, identities);
+                write_alone(&home.database(), rebuild).map_err(|error| error.to_string())?;
+                Ok("the index was made anew from the messages and memories".to_owned())
             }
             Self::MendDatabase(reason) => {
                 let _lock = home.lock().map_err(|error| error.to_string())?;

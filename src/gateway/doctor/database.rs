@@ -6,9 +6,11 @@ use std::time::Duration;
 use daoyou_channels::Finding;
 
 use super::check::{Check, Fix};
+use super::memory;
 use super::running::Holder;
 use crate::gateway::inspect::{age, bytes};
 use crate::home::Home;
+use crate::memory::Identities;
 use crate::store::checkup::{Checkup, Soundness, examine};
 use crate::store::overview::Overview;
 use crate::store::{StoreError, now_ms};
@@ -27,7 +29,7 @@ const LONG_OUTBOUND: i64 = 60 * 60_000;
 const AHEAD: i64 = 120_000;
 
 /// Looks at the file as it is; changes nothing.
-pub async fn checks(home: &Home, held: &Holder) -> Vec<Check> {
+pub async fn checks(home: &Home, held: &Holder, identities: &Identities) -> Vec<Check> {
     let path = home.database();
     if !path.exists() {
         return vec![Finding::ok(NAME, "there is none yet; the first start makes it").into()];
@@ -39,6 +41,7 @@ pub async fn checks(home: &Home, held: &Holder) -> Vec<Check> {
         Ok(Err(error)) | Err(error) => return vec![unreadable(&error).into()],
     };
     let sound = soundness(&checkup);
+    let index = memory::index(&checkup, held.is_gateway(), identities);
     let mut findings = vec![size(home, &checkup)];
     if checkup.format < checkup.known {
         let message = format!("its format is {}; the next start brings it to {}", checkup.format, checkup.known);
@@ -50,7 +53,7 @@ pub async fn checks(home: &Home, held: &Holder) -> Vec<Check> {
         findings.extend(queues(overview, held.is_gateway(), now_ms()));
         findings.extend(clock(overview, now_ms()));
     }
-    std::iter::once(sound).chain(findings.into_iter().map(Check::from)).collect()
+    std::iter::once(sound).chain(index).chain(findings.into_iter().map(Check::from)).collect()
 }
 
 fn unreadable(error: &StoreError) -> Finding {

@@ -9,11 +9,12 @@ use tokio::time::timeout;
 
 use super::check::{Check, Fix};
 use super::running::{Holder, holder};
-use super::{database, files, machine};
+use super::{database, files, machine, memory};
 use crate::config::{Fault, Loaded, Place};
 use crate::control::{ControlClient, Question};
 use crate::gateway::inspect::Inspector;
 use crate::home::Home;
+use crate::memory::Identities;
 
 /// How long the gateway may take for its own checks: the slowest of them waits for other machines.
 const CHECKS: Duration = Duration::from_secs(60);
@@ -66,8 +67,10 @@ pub async fn examine(patient: Patient) -> Report {
         held = holder(home).await;
         held.checks(home).into_iter().for_each(&mut add);
         files::shared(home, held.is_gateway()).into_iter().for_each(&mut add);
-        database::checks(home, &held).await.into_iter().for_each(&mut add);
+        let identities = Identities::new(&config.identities);
+        database::checks(home, &held, &identities).await.into_iter().for_each(&mut add);
         files::workspace(home, &workspace).into_iter().for_each(&mut add);
+        memory::notes(&workspace).into_iter().for_each(|finding| add(finding.into()));
         files::leftovers(home).into_iter().for_each(&mut add);
     }
     machine::checks(home, config.store.reserve.0.0).into_iter().for_each(&mut add);

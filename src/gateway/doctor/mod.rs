@@ -6,6 +6,7 @@ mod database;
 mod examine;
 mod files;
 mod machine;
+mod memory;
 mod running;
 
 pub use examine::{Patient, Report, examine};

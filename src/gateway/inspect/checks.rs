@@ -17,8 +17,28 @@ impl Inspector {
             tokio::join!(self.provider_checks(), self.sandbox_check(), self.port(), self.all_channels());
         findings.extend([sandbox, port]);
         findings.extend(channels);
+        findings.extend(self.memory_models());
         findings.extend([self.zone_check(), files_check(getrlimit(Resource::Nofile).current)]);
         findings
+    }
+
+    /// Whether the models that the memory names can be asked; nothing where it names none.
+    fn memory_models(&self) -> Vec<Finding> {
+        let memory = &self.config.memory;
+        let named = [
+            ("memory.model", "summaries are plain extracts", &memory.model),
+            ("memory.embeddings.model", "only words are looked for", &memory.embeddings.model),
+        ];
+        let check = |(key, meanwhile, model): (&str, &str, &String)| match self.models.check(model) {
+            _ if model.is_empty() => None,
+            Ok(()) => Some(Finding::ok(key, model.clone())),
+            Err(error) => {
+                let mend =
+                    format!("set up its provider, or change {key} in config.toml; `daoyou models` lists what there is");
+                Some(Finding::warn(key, format!("{error}; until then {meanwhile}"), mend))
+            }
+        };
+        named.into_iter().filter_map(check).collect()
     }
 
     fn zone_check(&self) -> Finding {

@@ -1,6 +1,7 @@
 //! Whether commands are held: tried with a command, through the tool that models use.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use daoyou_channels::{Finding, SessionKey, Trust};
 use serde_json::json;
@@ -80,6 +81,7 @@ impl Inspector {
             channel: "cli".to_owned(),
             chat_id: "doctor".to_owned(),
             sender: String::new(),
+            files: Arc::default(),
             trust: Trust::Owner,
             metadata: "{}".into(),
             cancel: CancellationToken::new(),

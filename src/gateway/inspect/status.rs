@@ -13,6 +13,7 @@ use crate::llm::CircuitState;
 use crate::metrics::CacheMetrics;
 use crate::store::overview::LastTurn;
 use crate::store::processes::{self, ProcessRow};
+use crate::store::{Connection, memory_lists};
 
 /// Turns that are shown.
 const TURNS: u32 = 5;
@@ -63,9 +64,22 @@ impl Inspector {
             "heartbeat": self.heartbeat().await?,
             "database": self.database(overview.free),
             "caches": self.caches(),
+            "memory": self.memory().await?,
             "processes": processes,
             "losses": views::losses(&overview.losses),
         }))
+    }
+
+    /// What is remembered, and how far the index is.
+    async fn memory(&self) -> Result<Value, InspectError> {
+        let look = |connection: &Connection| {
+            let counts = memory_lists::counts(connection)?;
+            Ok((counts.iter().map(|count| count.current).sum::<u64>(), memory_lists::index(connection)?))
+        };
+        let (known, index) = self.read(look).await?;
+        let enabled = self.config.memory.enabled;
+        let index = json!({ "messages": index.messages, "behind": index.behind, "made_anew": index.is_made_anew });
+        Ok(json!({ "enabled": enabled, "known": known, "index": index }))
     }
 
     /// What runs in the background; with no gateway, what was detached.

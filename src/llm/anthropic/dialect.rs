@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::assemble::Assembler;
 use super::learned::Lessons;
-use super::wire::{LEAST_THINKING, Manner, WireRequest};
-use crate::llm::remote::{Assemble, Dialect, Fault, ToolNames};
+use super::wire::{LEAST_THINKING, Manner, WireRequest, definitions};
+use crate::llm::remote::{Assemble, Dialect, Fault, ToolNames, WrittenTools};
 use crate::llm::{ChatRequest, LlmErrorKind};
 
 static HEADERS: [(HeaderName, HeaderValue); 1] =
@@ -18,6 +18,7 @@ pub struct AnthropicDialect {
     /// The most tokens for thoughts, if its models are to think.
     thinking: Option<u32>,
     lessons: Lessons,
+    written: WrittenTools<()>,
 }
 
 impl AnthropicDialect {
@@ -30,7 +31,8 @@ impl AnthropicDialect {
             return Err(format!("thinking: must be 0 (off) or at least {LEAST_THINKING} tokens"));
         }
         let thinking = Some(thinking).filter(|budget| *budget > 0);
-        Ok(Self { provider: provider.to_owned(), thinking, lessons: Lessons::default() })
+        let (lessons, written) = (Lessons::default(), WrittenTools::default());
+        Ok(Self { provider: provider.to_owned(), thinking, lessons, written })
     }
 }
 
@@ -50,7 +52,10 @@ impl Dialect for AnthropicDialect {
     fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, Fault> {
         let learned = self.lessons.of(&request.model);
         let manner = Manner { provider: &self.provider, thinking: self.thinking, learned, stream };
-        serde_json::to_vec(&WireRequest::new(request, names, manner))
+        self.written
+            .get(&request.tools, (), || definitions(&request.tools, names))
+            .and_then(|tools| WireRequest::new(request, names, manner, tools))
+            .and_then(|request| serde_json::to_vec(&request))
             .map_err(|error| Fault::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}")))
     }
 

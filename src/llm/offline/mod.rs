@@ -3,6 +3,7 @@
 
 mod arithmetic;
 mod context;
+mod memory;
 mod outcome;
 mod pattern;
 mod phrases;

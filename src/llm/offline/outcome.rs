@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::memory;
 use super::phrases::{Phrases, fill};
 use super::plan::{FIND, GREP};
 use super::reminder::{self, CRON};
@@ -29,9 +30,18 @@ pub(super) fn tell(call: &ToolCall, result: &str, wish: &Wish) -> String {
     if call.name == CRON {
         return reminder::tell(&arguments, &bounded(result, phrases), phrases);
     }
+    let recalled = (call.name == "recall").then(|| memory::recalled(result));
+    if let Some(told) = (call.name == "remember").then(|| memory::remembered(result, phrases)).flatten() {
+        return bounded(&told, phrases);
+    }
+    let (result, found_nothing) = match &recalled {
+        Some(Some(lines)) => (lines.as_str(), false),
+        Some(None) => ("", true),
+        None => (result, false),
+    };
     let command = argument("command");
     let path = Some(argument("path")).filter(|path| *path != ".").unwrap_or(phrases.workspace);
-    let is_silent = result.trim().is_empty() || result == SILENT;
+    let is_silent = found_nothing || result.trim().is_empty() || result == SILENT;
     let template = match (call.name.as_str(), is_silent) {
         ("list_dir", _) => phrases.list_dir,
         ("read_file", false) => phrases.read_file,

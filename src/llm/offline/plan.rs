@@ -103,7 +103,7 @@ pub(super) fn plan(wish: &Wish, tools: Tools<'_>, now: Option<&Now>) -> Step {
         Intent::FindFiles => find_files(wish.language, tools, path),
         Intent::Search => search(wish.language, tools, text, path),
         Intent::Recall | Intent::ForgetWhich => call(&["recall"], json!({ "query": text })),
-        Intent::RecallWhat => say(phrases.recall_what),
+        Intent::RecallWhat => call(&["recall"], json!({ "query": "" })),
         Intent::Forget => call(&["forget"], json!({ "id": tools.id("forget", "id", text) })),
         Intent::Remember => call(&["remember"], json!({ "content": text })),
     }

@@ -193,6 +193,8 @@ mod tests {
                 ("run uname -a", r#"exec {"command":"uname -a"}"#),
                 ("remember that I like tea", r#"remember {"content":"I like tea"}"#),
                 ("what do you remember about tea?", r#"recall {"query":"tea"}"#),
+                ("what do you know about me?", r#"recall {"query":""}"#),
+                ("list my memories", r#"recall {"query":""}"#),
                 ("forget 12", r#"forget {"id":"12"}"#),
                 ("forget that I like tea", r#"recall {"query":"I like tea"}"#),
                 (
@@ -256,6 +258,8 @@ mod tests {
                 ("运行 df -h", r#"exec {"command":"df -h"}"#),
                 ("请记住我喜欢茶", r#"remember {"content":"我喜欢茶"}"#),
                 ("你还记得我喜欢什么吗？", r#"recall {"query":"我喜欢什么"}"#),
+                ("你记得我什么？", r#"recall {"query":""}"#),
+                ("查看记忆", r#"recall {"query":""}"#),
                 ("忘记 12", r#"forget {"id":"12"}"#),
                 (
                     "10分钟后提醒我喝水",

@@ -379,9 +379,16 @@ pub(super) const RULES: &[Rule] = &[
         en: &[
             "what do you [remember|know]",
             "what do you [remember|know] about me",
-            "[recall|show memory|list memory|list memories]",
+            "[recall|memory|memories]",
+            "[list|show|show me][| me][| all][| my| your| the] [memory|memories]",
         ],
-        zh: &["你[还|][都|][记得|记住了|知道][什么|些什么|哪些]*", "[回忆|记忆|查看记忆|列出记忆]"],
+        zh: &[
+            "你[还|][都|][记得|记住了|知道][什么|些什么|哪些]*",
+            "[关于我|对我|对于我][，|,|]你[还|][都|][记得|知道|了解][什么|些什么|哪些|多少]*",
+            "你[还|][都|][记得|知道|了解][关于|]我[的|些|][什么|哪些][|吗|事|事情]",
+            "[回忆|记忆]",
+            "[查看|列出|显示|看看][|所有|全部|我的|你的]记忆",
+        ],
     },
     Rule {
         intent: Intent::Recall,

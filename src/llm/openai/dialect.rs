@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::assemble::Assembler;
 use super::manners::{Manners, Settled, ToolForm};
-use super::wire::WireRequest;
-use crate::llm::remote::{Assemble, Dialect, Fault, ToolNames};
+use super::wire::{WireRequest, definitions};
+use crate::llm::remote::{Assemble, Dialect, Fault, ToolNames, WrittenTools};
 use crate::llm::services::{Rules, Service};
 use crate::llm::{ChatRequest, LlmErrorKind, ProviderConfig};
 
@@ -25,6 +25,7 @@ pub struct OpenaiDialect {
     first: Manners,
     /// Models that refused what is tried first. In memory alone: a new start asks anew.
     learned: Mutex<HashMap<String, Manners>>,
+    written: WrittenTools<ToolForm>,
 }
 
 impl OpenaiDialect {
@@ -39,6 +40,7 @@ impl OpenaiDialect {
             settled,
             first: Manners::first(settled, rules.limit, rules.echo),
             learned: Mutex::default(),
+            written: WrittenTools::default(),
         }
     }
 
@@ -63,7 +65,10 @@ impl Dialect for OpenaiDialect {
 
     fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, Fault> {
         let manners = self.with_manners(&request.model, Manners::clone);
-        serde_json::to_vec(&WireRequest::new(request, names, stream, &manners, &self.provider))
+        self.written
+            .get(&request.tools, manners.tools, || definitions(&request.tools, names, manners.tools))
+            .map(|tools| WireRequest::new(request, names, stream, &manners, &self.provider, tools))
+            .and_then(|request| serde_json::to_vec(&request))
             .map_err(|error| Fault::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}")))
     }
 

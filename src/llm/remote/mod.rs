@@ -4,6 +4,7 @@ mod adapt;
 mod body;
 mod client;
 mod dialect;
+mod embed;
 #[cfg(test)]
 pub(super) mod fake_service;
 mod fault;
@@ -14,13 +15,16 @@ mod provider;
 mod sight;
 mod silence;
 mod sse;
+mod written;
 
 pub use body::read_capped;
 #[cfg(test)]
 pub use client::is_loopback;
 pub use client::{HttpClients, Reach, install_crypto};
 pub use dialect::{Assemble, Dialect};
+pub use embed::{Embedded, Patience};
 pub(super) use fault::{Fault, shorten};
 pub use names::{ToolNames, is_json_object};
 pub use provider::{Probe, RemoteProvider};
 pub use sse::{EventTooLong, SseReader};
+pub use written::{Written, WrittenTools};

@@ -49,7 +49,9 @@ pub struct RemoteProvider {
     base_url: Url,
     chat_url: Url,
     models_url: Url,
-    headers: HeaderMap,
+    /// Where vectors are asked for; a service of another protocol makes none.
+    pub(super) vectors_url: Option<Url>,
+    pub(super) headers: HeaderMap,
     /// What must not show in an error.
     secrets: Vec<Secret>,
     clients: Arc<HttpClients>,
@@ -61,8 +63,8 @@ pub struct RemoteProvider {
     stream: bool,
     connect_timeout: Duration,
     idle_timeout: Duration,
-    timeout: Duration,
-    retry: Retry,
+    pub(super) timeout: Duration,
+    pub(super) retry: Retry,
     circuit: Circuit,
 }
 
@@ -87,7 +89,8 @@ impl RemoteProvider {
             return Err(format!("base_url: {} must begin with http:// or https://", mask_url(base.as_str())));
         }
         let connect_timeout = config.connect_timeout.0;
-        let dialect: Box<dyn Dialect> = match config.kind.unwrap_or_default() {
+        let kind = config.kind.unwrap_or_default();
+        let dialect: Box<dyn Dialect> = match kind {
             ProviderKind::Anthropic => Box::new(AnthropicDialect::new(name, config.thinking)?),
             ProviderKind::Openai | ProviderKind::Offline if config.thinking > 0 => {
                 return Err("thinking: is a setting of kind = \"anthropic\"".to_owned());
@@ -98,6 +101,7 @@ impl RemoteProvider {
             name: name.to_owned(),
             chat_url: below(&base, dialect.chat_path()),
             models_url: below(&base, &["models"]),
+            vectors_url: (kind == ProviderKind::Openai).then(|| below(&base, &["embeddings"])),
             reach: Reach::of(&base, connect_timeout),
             base_url: base,
             headers: headers(config, dialect.as_ref())?,
@@ -237,7 +241,7 @@ impl RemoteProvider {
         assembler.into_response(asked)
     }
 
-    async fn check_status(&self, response: Response, until: Instant) -> Result<Response, Fault> {
+    pub(super) async fn check_status(&self, response: Response, until: Instant) -> Result<Response, Fault> {
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -248,7 +252,7 @@ impl RemoteProvider {
         Err(Fault::from_status(status.as_u16(), &headers, &body, jiff::Timestamp::now()))
     }
 
-    fn client(&self) -> Result<&Client, Fault> {
+    pub(super) fn client(&self) -> Result<&Client, Fault> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
@@ -258,7 +262,7 @@ impl RemoteProvider {
         Ok(self.client.get_or_init(|| made))
     }
 
-    fn connection_fault(&self, error: reqwest::Error) -> Fault {
+    pub(super) fn connection_fault(&self, error: reqwest::Error) -> Fault {
         let host = self.chat_url.host_str().unwrap_or_default();
         let place = self.chat_url.port().map_or(host.to_owned(), |port| format!("{host}:{port}"));
         if error.is_timeout() {

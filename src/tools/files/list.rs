@@ -51,9 +51,9 @@ impl Tool for ListDir {
         Access::Reads
     }
 
-    /// It only looks, and for a stranger inside the workspace alone.
-    fn serves_strangers(&self, _: &Value, _: &ToolContext) -> bool {
-        true
+    /// A stranger is shown what he sent himself, and what is open to all.
+    fn serves_strangers(&self, arguments: &Value, context: &ToolContext) -> bool {
+        self.rooms.show_strangers(arguments, context)
     }
 
     fn output_limit(&self) -> OutputLimit {

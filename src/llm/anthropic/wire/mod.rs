@@ -10,4 +10,4 @@ mod rules;
 
 pub(super) use answer::{Count, WireBlock, WireDelta, WireEvent, is_ping, is_unknown};
 pub(super) use limits::LEAST_THINKING;
-pub(super) use request::{Manner, WireRequest};
+pub(super) use request::{Manner, WireRequest, definitions};

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::conversation::{CacheControl, Conversation, SentMessage};
 use super::limits::limits;
 use crate::llm::anthropic::learned::{Learned, Thinking};
-use crate::llm::remote::ToolNames;
+use crate::llm::remote::{ToolNames, Written};
 use crate::llm::{ChatRequest, ToolSpec};
 
 /// The request of one answer.
@@ -19,8 +19,8 @@ pub(in crate::llm) struct WireRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<[System<'a>; 1]>,
     messages: Vec<SentMessage<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<SentTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Written>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<ToolChoice>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ enum System<'a> {
 }
 
 #[derive(Serialize)]
-struct SentTool<'a> {
+pub(in crate::llm) struct SentTool<'a> {
     name: String,
     #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
@@ -78,7 +78,16 @@ struct SentTool<'a> {
 }
 
 impl<'a> WireRequest<'a> {
-    pub(in crate::llm) fn new(request: &'a ChatRequest, names: &'a ToolNames, manner: Manner<'_>) -> Self {
+    /// `tools` is what [`definitions`] gives.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(in crate::llm) fn new(
+        request: &'a ChatRequest,
+        names: &'a ToolNames,
+        manner: Manner<'_>,
+        mut tools: Option<Written>,
+    ) -> serde_json::Result<Self> {
         let mut conversation = Conversation::new(&request.messages, &request.images, names, manner.provider);
         let form = manner.learned.thinking;
         let wanted = manner.thinking.filter(|_| form != Thinking::Refused);
@@ -94,18 +103,15 @@ impl<'a> WireRequest<'a> {
             conversation.leave_thoughts_out();
         }
         conversation.mark_for_cache();
-        let mut tools: Vec<_> = request.tools.iter().map(|tool| sent_tool(tool, names)).collect();
         let mut tool_choice = None;
         // Calls that were made before may stand there only beside their tools.
-        if tools.is_empty() && conversation.has_calls() {
-            tools = conversation.called().into_iter().map(gone_tool).collect();
+        if tools.is_none() && conversation.has_calls() {
+            let gone = conversation.called().into_iter().map(gone_tool).collect();
+            tools = Some(Written::new(&marked(gone))?);
             tool_choice = Some(ToolChoice::None);
         }
-        if let Some(last) = tools.last_mut() {
-            last.cache_control = Some(CacheControl::Ephemeral);
-        }
         let temperature = request.temperature.filter(|_| thinking.is_none() && manner.learned.takes_temperature);
-        Self {
+        Ok(Self {
             model: &request.model,
             max_tokens: limits.max_tokens,
             system: system(&request.system),
@@ -115,8 +121,21 @@ impl<'a> WireRequest<'a> {
             temperature: temperature.map(|temperature| temperature.clamp(0.0, 1.0)),
             thinking,
             stream: manner.stream,
-        }
+        })
     }
+}
+
+/// What a model is told of its tools.
+pub(in crate::llm) fn definitions<'a>(tools: &'a [ToolSpec], names: &ToolNames) -> Vec<SentTool<'a>> {
+    marked(tools.iter().map(|tool| sent_tool(tool, names)).collect())
+}
+
+/// The last of `tools` ends what the service keeps from request to request.
+fn marked(mut tools: Vec<SentTool<'_>>) -> Vec<SentTool<'_>> {
+    if let Some(last) = tools.last_mut() {
+        last.cache_control = Some(CacheControl::Ephemeral);
+    }
+    tools
 }
 
 fn system(text: &str) -> Option<[System<'_>; 1]> {

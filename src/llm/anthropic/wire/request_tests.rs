@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::super::rules::broken_rule;
 use super::*;
+use crate::llm::remote::WrittenTools;
 use crate::llm::{ChatMessage, Image, ImageRef, Images, Reasoning, ToolCall};
 
 const MANNER: Manner<'static> = Manner {
@@ -59,10 +60,15 @@ fn request(messages: Vec<ChatMessage>) -> ChatRequest {
 }
 
 fn sent(request: &ChatRequest, manner: Manner<'_>) -> Value {
-    let names = ToolNames::of(&request.tools);
-    let body = serde_json::to_value(WireRequest::new(request, &names, manner)).unwrap();
+    let body = body(request, manner);
     assert_eq!(broken_rule(&body), None, "{body:#}");
     body
+}
+
+fn body(request: &ChatRequest, manner: Manner<'_>) -> Value {
+    let names = ToolNames::of(&request.tools);
+    let tools = WrittenTools::default().get(&request.tools, (), || definitions(&request.tools, &names)).unwrap();
+    serde_json::to_value(WireRequest::new(request, &names, manner, tools).unwrap()).unwrap()
 }
 
 fn said(text: &str) -> Value {
@@ -333,9 +339,7 @@ proptest! {
         if !has_tools {
             request.tools = [].into();
         }
-        let names = ToolNames::of(&request.tools);
-        let manner = if is_thinking { thinks() } else { MANNER };
-        let body = serde_json::to_value(WireRequest::new(&request, &names, manner)).unwrap();
+        let body = body(&request, if is_thinking { thinks() } else { MANNER });
         prop_assert_eq!(broken_rule(&body), None, "{:#}", body);
         prop_assert!(!body["messages"].to_string().contains("them"));
     }

@@ -7,5 +7,5 @@ mod request;
 mod sent;
 
 pub(super) use answer::{WireAnswer, WireCall, WireFunction, WireMessage};
-pub(super) use request::WireRequest;
+pub(super) use request::{WireRequest, definitions};
 pub(super) use sent::call_block;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::sent::{SentMessage, messages};
 use crate::llm::openai::manners::{LimitField, Manners, ToolForm};
-use crate::llm::remote::ToolNames;
+use crate::llm::remote::{ToolNames, Written};
 use crate::llm::{ChatRequest, ToolSpec};
 
 /// The request of one answer.
@@ -16,11 +16,11 @@ use crate::llm::{ChatRequest, ToolSpec};
 pub(in crate::llm) struct WireRequest<'a> {
     model: &'a str,
     messages: Vec<SentMessage<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<SentTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Written>,
     /// What tools were called before there were tools.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    functions: Vec<SentSpec<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    functions: Option<Written>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,19 +34,19 @@ pub(in crate::llm) struct WireRequest<'a> {
 }
 
 impl<'a> WireRequest<'a> {
-    /// `provider` is the name of the one that is asked.
+    /// `provider` is the name of the one that is asked, `tools` what [`definitions`] gives.
     pub(in crate::llm) fn new(
         request: &'a ChatRequest,
         names: &'a ToolNames,
         stream: bool,
         manners: &Manners,
         provider: &str,
+        tools: Option<Written>,
     ) -> Self {
-        let specs = || request.tools.iter().map(|tool| SentSpec::new(tool, names));
         let (tools, functions) = match manners.tools {
-            ToolForm::Tools => (specs().map(|function| SentTool { type_: "function", function }).collect(), Vec::new()),
-            ToolForm::Functions => (Vec::new(), specs().collect()),
-            ToolForm::Words => (Vec::new(), Vec::new()),
+            ToolForm::Tools => (tools, None),
+            ToolForm::Functions => (None, tools),
+            ToolForm::Words => (None, None),
         };
         let limit = |field| request.max_tokens.filter(|_| manners.limit == Some(field));
         Self {
@@ -63,20 +63,38 @@ impl<'a> WireRequest<'a> {
     }
 }
 
+/// What a model is told of its tools.
+pub(in crate::llm) fn definitions<'a>(
+    tools: &'a [ToolSpec],
+    names: &'a ToolNames,
+    form: ToolForm,
+) -> Vec<SentTool<'a>> {
+    let specs = tools.iter().map(|tool| SentSpec::new(tool, names));
+    match form {
+        ToolForm::Tools => specs.map(|function| SentTool::Tool { type_: "function", function }).collect(),
+        ToolForm::Functions => specs.map(SentTool::Function).collect(),
+        ToolForm::Words => Vec::new(),
+    }
+}
+
 #[derive(Serialize)]
 struct StreamOptions {
     include_usage: bool,
 }
 
 #[derive(Serialize)]
-struct SentTool<'a> {
-    #[serde(rename = "type")]
-    type_: &'static str,
-    function: SentSpec<'a>,
+#[serde(untagged)]
+pub(in crate::llm) enum SentTool<'a> {
+    Tool {
+        #[serde(rename = "type")]
+        type_: &'static str,
+        function: SentSpec<'a>,
+    },
+    Function(SentSpec<'a>),
 }
 
 #[derive(Serialize)]
-struct SentSpec<'a> {
+pub(in crate::llm) struct SentSpec<'a> {
     name: Cow<'a, str>,
     description: &'a str,
     parameters: &'a Value,

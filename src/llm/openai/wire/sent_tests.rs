@@ -2,7 +2,8 @@ use serde_json::json;
 
 use super::*;
 use crate::llm::openai::manners::{LimitField, Settled};
-use crate::llm::openai::wire::WireRequest;
+use crate::llm::openai::wire::{WireRequest, definitions};
+use crate::llm::remote::WrittenTools;
 use crate::llm::{Image, ImageRef, Images, ReasoningMode, ToolMode, ToolSpec};
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
@@ -24,7 +25,10 @@ fn manners() -> Manners {
 
 fn sent_by(manners: &Manners, request: &ChatRequest, stream: bool) -> Value {
     let names = ToolNames::of(&request.tools);
-    serde_json::to_value(WireRequest::new(request, &names, stream, manners, "acme")).unwrap()
+    let tools = WrittenTools::default()
+        .get(&request.tools, manners.tools, || definitions(&request.tools, &names, manners.tools))
+        .unwrap();
+    serde_json::to_value(WireRequest::new(request, &names, stream, manners, "acme", tools)).unwrap()
 }
 
 fn sent(request: &ChatRequest, stream: bool) -> Value {

@@ -1,0 +1,139 @@
+//! `/memory` and `/forget`: what is remembered of whoever asks.
+
+use daoyou_channels::Trust;
+
+use super::history::{clock, shorten};
+use super::phrases::fill;
+use super::slash::{Answered, SessionChange, SlashCommands};
+use crate::memory::{self, Ask, Entry, Found, Kind, Owner};
+use crate::store::inbox::InboxRow;
+use crate::store::{Connection, StoreError, memories};
+
+/// Memories that are listed.
+const LISTED: usize = 10;
+/// How much of one is shown, in characters.
+const SHOWN_CHARS: usize = 200;
+/// Memories of a kind that are looked through for words.
+const LOOKED_AT: u32 = 5_000;
+
+/// What is listed; tasks and summaries come and go by themselves.
+const KINDS: [Kind; 3] = [Kind::Fact, Kind::Preference, Kind::Case];
+
+impl SlashCommands {
+    /// The newest memories of whoever asks.
+    pub(super) async fn memory(&self, row: &InboxRow) -> Result<String, StoreError> {
+        let Some(owner) = self.owner(row) else { return Ok(self.phrases.no_memory_of_strangers.to_owned()) };
+        let newest = self.memory.store.read(move |connection| newest(connection, &owner)).await?;
+        if newest.is_empty() {
+            return Ok(self.phrases.no_memories.to_owned());
+        }
+        Ok(format!("{}\n{}\n\n{}", self.phrases.memories_are, self.lines(&newest), self.phrases.memories_use))
+    }
+
+    /// Forgets the memory of an id, or the only one that holds the words; of several, lists them.
+    pub(super) async fn forget(&self, wanted: &str, row: &InboxRow) -> Result<Answered, StoreError> {
+        if wanted.is_empty() {
+            return Ok(self.memory(row).await?.into());
+        }
+        let Some(owner) = self.owner(row) else { return Ok(self.phrases.no_memory_of_strangers.to_owned().into()) };
+        let wanted = wanted.trim_start_matches('#');
+        if let Ok(id) = wanted.parse::<i64>() {
+            let found = self.memory.store.read(move |connection| memories::get(connection, id)).await?;
+            let is_his = |entry: &Entry| may_forget(&owner, entry);
+            return Ok(match found.and_then(Entry::of).filter(is_his) {
+                Some(entry) => self.forgets(&entry),
+                None => {
+                    let reply = fill(self.phrases.no_such_memory, &[wanted]);
+                    Answered { reply, change: SessionChange::None, error: Some("no_such_memory") }
+                }
+            });
+        }
+        let (words, whose) = (wanted.to_lowercase(), owner.clone());
+        let holding = self.memory.store.read(move |connection| holding(connection, &whose, &words)).await?;
+        if let [only] = holding.as_slice() {
+            return Ok(self.forgets(only));
+        }
+        let fitting = if holding.is_empty() { self.fitting(wanted, &owner).await? } else { holding };
+        if fitting.is_empty() {
+            return Ok(fill(self.phrases.nothing_to_forget, &[&shorten(wanted, SHOWN_CHARS)]).into());
+        }
+        let shown = &fitting[..fitting.len().min(LISTED)];
+        Ok(format!("{}\n{}", self.phrases.forget_which, self.lines(shown)).into())
+    }
+
+    /// What it was is not said again: it would stand in what was delivered.
+    fn forgets(&self, entry: &Entry) -> Answered {
+        let reply = fill(self.phrases.forgotten, &[&entry.id.to_string()]);
+        Answered { reply, change: SessionChange::Forget(entry.id), error: None }
+    }
+
+    /// What a search finds; nothing of it is forgotten by guess.
+    async fn fitting(&self, words: &str, owner: &Owner) -> Result<Vec<Entry>, StoreError> {
+        let ask = Ask {
+            text: words.to_owned(),
+            owners: owners(owner),
+            kinds: KINDS.to_vec(),
+            messages: false,
+            session: None,
+            since: None,
+            until: None,
+            least: 0.2,
+            limit: LISTED,
+        };
+        let hits = self.memory.find(ask).await?;
+        let ids = hits.into_iter().filter_map(|hit| match hit.found {
+            Found::Memory(id) => Some(id),
+            Found::Message { .. } => None,
+        });
+        let (ids, owner): (Vec<i64>, Owner) = (ids.collect(), owner.clone());
+        let read = move |connection: &Connection| {
+            let rows = ids.iter().map(|id| memories::get(connection, *id)).collect::<Result<Vec<_>, _>>()?;
+            Ok(rows.into_iter().flatten().filter_map(Entry::of).filter(|entry| may_forget(&owner, entry)).collect())
+        };
+        self.memory.store.read(read).await
+    }
+
+    fn owner(&self, row: &InboxRow) -> Option<Owner> {
+        self.memory.terms.get().identities.owner_of(&row.channel, &row.sender, Trust::parse(&row.trust))
+    }
+
+    fn lines(&self, entries: &[Entry]) -> String {
+        let line = |entry: &Entry| {
+            let name = if entry.name.is_empty() { String::new() } else { format!("{}: ", entry.name) };
+            let text = shorten(&format!("{name}{}", entry.text), SHOWN_CHARS);
+            format!("- `{}` {} {text}", entry.id, clock(entry.created_at, &self.timezone))
+        };
+        entries.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Whose memories somebody is shown; only the gateway's owner may change what everyone knows.
+fn owners(owner: &Owner) -> Vec<Owner> {
+    if *owner == Owner::gateway() { vec![owner.clone(), Owner::everyone()] } else { vec![owner.clone()] }
+}
+
+fn may_forget(owner: &Owner, entry: &Entry) -> bool {
+    owners(owner).contains(&entry.owner)
+}
+
+fn newest(connection: &Connection, owner: &Owner) -> Result<Vec<Entry>, StoreError> {
+    let limit = u32::try_from(LISTED).unwrap_or(u32::MAX);
+    let mut found = known(connection, owner, limit)?;
+    found.sort_by_key(|entry| std::cmp::Reverse(entry.id));
+    found.truncate(LISTED);
+    Ok(found)
+}
+
+/// What holds the words as they stand.
+fn holding(connection: &Connection, owner: &Owner, words: &str) -> Result<Vec<Entry>, StoreError> {
+    let holds = |entry: &Entry| entry.text.to_lowercase().contains(words) || entry.name.to_lowercase().contains(words);
+    Ok(known(connection, owner, LOOKED_AT)?.into_iter().filter(holds).collect())
+}
+
+fn known(connection: &Connection, owner: &Owner, limit: u32) -> Result<Vec<Entry>, StoreError> {
+    let mut found = Vec::new();
+    for (owner, kind) in owners(owner).iter().flat_map(|owner| KINDS.map(|kind| (owner.clone(), kind))) {
+        found.extend(memory::list(connection, &owner, kind, limit)?);
+    }
+    Ok(found)
+}

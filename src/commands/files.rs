@@ -1,0 +1,26 @@
+//! Files that commands are given to read.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+/// The text of a file, or of standard input for `-`. More than `limit` bytes are no `what`.
+///
+/// # Errors
+/// It cannot be read, or is something else.
+pub fn read_text(file: &Path, limit: u64, what: &str) -> anyhow::Result<String> {
+    let mut text = Vec::new();
+    let shown = file.display();
+    let read = if file.as_os_str() == "-" {
+        io::stdin().lock().take(limit + 1).read_to_end(&mut text)
+    } else {
+        let open = std::fs::File::open(file).with_context(|| format!("{shown} cannot be opened"))?;
+        open.take(limit + 1).read_to_end(&mut text)
+    };
+    read.with_context(|| format!("{shown} cannot be read"))?;
+    if text.len() as u64 > limit {
+        bail!("{shown} has more than {limit} bytes, which is no {what}");
+    }
+    String::from_utf8(text).with_context(|| format!("{shown} is no text in UTF-8"))
+}

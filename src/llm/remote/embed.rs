@@ -1,0 +1,209 @@
+//! Asks a service for vectors of texts, as OpenAI's `/embeddings` gives them
+//! (<https://platform.openai.com/docs/api-reference/embeddings>).
+
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, Request};
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::body::read_capped;
+use super::fault::Fault;
+use super::provider::RemoteProvider;
+use crate::llm::retry::{Retry, Tried, chance};
+use crate::llm::{LlmError, LlmErrorKind};
+
+/// Numbers of a vector at most: more than any known model makes.
+const DIMENSIONS: usize = 8_192;
+/// What a number takes in an answer at most, in bytes, and what stands around all of them.
+const NUMBER_BYTES: usize = 32;
+const FRAME_BYTES: usize = 64 * 1024;
+
+/// How much is done for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Somebody waits: one try within this time.
+    Within(Duration),
+    /// Nobody does: with the provider's own deadline and tries.
+    Usual,
+}
+
+/// Vectors in the order of their texts, each of length 1 (or all zero), all with as many numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Embedded {
+    pub vectors: Vec<Vec<f32>>,
+    /// As the service counts; 0 where it does not say.
+    pub tokens: u64,
+}
+
+#[derive(Serialize)]
+struct Asked<'a> {
+    model: &'a str,
+    input: &'a [&'a str],
+    #[serde(skip_serializing_if = "is_zero")]
+    dimensions: u32,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Vec<Item>,
+    #[serde(default)]
+    usage: Option<Used>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    index: Option<usize>,
+    embedding: Vec<f32>,
+}
+
+#[derive(Default, Deserialize)]
+struct Used {
+    #[serde(default)]
+    prompt_tokens: u64,
+    #[serde(default)]
+    total_tokens: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl RemoteProvider {
+    /// Whether its protocol knows vectors at all.
+    pub fn makes_vectors(&self) -> bool {
+        self.vectors_url.is_some()
+    }
+
+    /// The vectors of `texts` by `model`, with as many numbers as `dimensions` says, or the model's own with 0.
+    ///
+    /// # Errors
+    /// The service is not reached, refuses, or answers what cannot be those vectors.
+    pub async fn embed(
+        &self,
+        model: &str,
+        dimensions: u32,
+        texts: &[&str],
+        patience: Patience,
+    ) -> Result<Embedded, LlmError> {
+        let (retry, time) = match patience {
+            Patience::Within(time) => (Retry::new(0), time.min(self.timeout)),
+            Patience::Usual => (self.retry, self.timeout),
+        };
+        let asked = Asked { model, input: texts, dimensions };
+        let mut retries = 0;
+        loop {
+            let mut fault = match self.try_embed(&asked, Instant::now() + time).await {
+                Ok(embedded) => return Ok(embedded),
+                Err(fault) => fault,
+            };
+            let tried = Tried { kind: fault.kind, retry_after: fault.retry_after, retries };
+            let Some(wait) = retry.wait(tried, chance()) else {
+                fault.message += &tried.why_given_up();
+                return Err(self.error(fault));
+            };
+            retries += 1;
+            sleep(wait).await;
+        }
+    }
+
+    async fn try_embed(&self, asked: &Asked<'_>, until: Instant) -> Result<Embedded, Fault> {
+        let late = || Fault::new(LlmErrorKind::Timeout, "the vectors did not come in time");
+        let Some(url) = &self.vectors_url else {
+            return Err(Fault::new(LlmErrorKind::BadRequest, "its protocol knows no vectors"));
+        };
+        let body =
+            serde_json::to_vec(asked).map_err(|error| Fault::new(LlmErrorKind::BadRequest, error.to_string()))?;
+        let mut request = Request::new(Method::POST, url.clone());
+        request.headers_mut().clone_from(&self.headers);
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        *request.body_mut() = Some(body.into());
+        let response = timeout_at(until, self.client()?.execute(request)).await.map_err(|_| late())?;
+        let response = response.map_err(|error| self.connection_fault(error))?;
+        let response = self.check_status(response, until).await?;
+        let limit = FRAME_BYTES + asked.input.len() * DIMENSIONS * NUMBER_BYTES;
+        let body = timeout_at(until, read_capped(response, limit)).await.map_err(|_| late())?;
+        read(&body, asked.input.len(), asked.dimensions)
+    }
+}
+
+/// Reads an answer that is to hold `count` vectors of `dimensions` numbers (0: of any).
+fn read(body: &[u8], count: usize, dimensions: u32) -> Result<Embedded, Fault> {
+    let wrong = |message: String| Fault::new(LlmErrorKind::Parse, message);
+    let answer: Answer =
+        serde_json::from_slice(body).map_err(|error| wrong(format!("the vectors could not be read ({error})")))?;
+    if answer.data.len() != count {
+        return Err(wrong(format!("{} vectors came for {count} texts", answer.data.len())));
+    }
+    let mut vectors = vec![Vec::new(); count];
+    for (at, Item { index, embedding }) in answer.data.into_iter().enumerate() {
+        match vectors.get_mut(index.unwrap_or(at)) {
+            Some(place) if place.is_empty() && !embedding.is_empty() => *place = embedding,
+            _ => return Err(wrong("two vectors came for one text, or an empty one".to_owned())),
+        }
+    }
+    let length = vectors.first().map_or(0, Vec::len);
+    if length > DIMENSIONS || vectors.iter().any(|vector| vector.len() != length) {
+        return Err(wrong("the vectors are not of one length".to_owned()));
+    }
+    if dimensions > 0 && usize::try_from(dimensions) != Ok(length) {
+        // Asked again it would do the same.
+        let message = format!("the vectors have {length} numbers where {dimensions} were asked for (dimensions)");
+        return Err(Fault::new(LlmErrorKind::BadRequest, message));
+    }
+    if vectors.iter_mut().any(|vector| !normalise(vector)) {
+        return Err(wrong("a vector holds what is no number".to_owned()));
+    }
+    let Used { prompt_tokens, total_tokens } = answer.usage.unwrap_or_default();
+    Ok(Embedded { vectors, tokens: prompt_tokens.max(total_tokens) })
+}
+
+/// Gives a vector the length 1, so that a product of two is their cosine; answers whether all of it are numbers.
+fn normalise(vector: &mut [f32]) -> bool {
+    let length = vector.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
+    if !length.is_finite() {
+        return false;
+    }
+    if length > 0.0 {
+        vector.iter_mut().for_each(|number| *number = (f64::from(*number) / length) as f32);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_checked_and_put_in_order() {
+        let good = |body: &str, count, dimensions| read(body.as_bytes(), count, dimensions).unwrap();
+        let two =
+            r#"{"data":[{"index":1,"embedding":[0,2]},{"index":0,"embedding":[3,4]}],"usage":{"total_tokens":9}}"#;
+        let Embedded { vectors, tokens } = good(two, 2, 0);
+        assert_eq!((vectors, tokens), (vec![vec![0.6, 0.8], vec![0.0, 1.0]], 9));
+        assert_eq!(good(r#"{"data":[{"embedding":[0,0]}]}"#, 1, 2).vectors, [[0.0, 0.0]], "nothing is like nothing");
+        for (body, count, dimensions, expected) in [
+            ("<html>", 1, 0, "the vectors could not be read"),
+            ("{}", 1, 0, "the vectors could not be read"),
+            (r#"{"data":[{"embedding":["a"]}]}"#, 1, 0, "the vectors could not be read"),
+            (r#"{"data":[{"embedding":[1e999]}]}"#, 1, 0, "the vectors could not be read"),
+            (r#"{"data":[{"embedding":[1e300]}]}"#, 1, 0, "a vector holds what is no number"),
+            (r#"{"data":[]}"#, 1, 0, "0 vectors came for 1 texts"),
+            (r#"{"data":[{"embedding":[]}]}"#, 1, 0, "two vectors came for one text, or an empty one"),
+            (
+                r#"{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[1]}]}"#,
+                2,
+                0,
+                "two vectors came for one text, or an empty one",
+            ),
+            (r#"{"data":[{"index":7,"embedding":[1]}]}"#, 1, 0, "two vectors came for one text, or an empty one"),
+            (r#"{"data":[{"embedding":[1]},{"embedding":[1,2]}]}"#, 2, 0, "the vectors are not of one length"),
+            (r#"{"data":[{"embedding":[1,2]}]}"#, 1, 3, "the vectors have 2 numbers where 3 were asked for"),
+        ] {
+            let fault = read(body.as_bytes(), count, dimensions).unwrap_err();
+            assert!(fault.message.starts_with(expected), "{body}: {}", fault.message);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The definitions of tools as they stand in requests. They are the greater part of a short one and the same from turn
+//! to turn, so that each set of tools is written once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::llm::ToolSpec;
+
+/// The most sets that are kept: those of turns and of sub-agents, and those of before a reload.
+const SETS_LIMIT: usize = 8;
+
+/// Definitions that are ready to stand in a request.
+#[derive(Clone, Debug)]
+pub struct Written(Arc<RawValue>);
+
+impl Written {
+    /// Writes `definitions`.
+    ///
+    /// # Errors
+    /// They are not JSON.
+    pub fn new(definitions: &impl Serialize) -> serde_json::Result<Self> {
+        serde_json::value::to_raw_value(definitions).map(|text| Self(text.into()))
+    }
+}
+
+impl Serialize for Written {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// Sets of tools as one dialect writes them. `Form` is what the text depends on beside the tools.
+#[derive(Debug)]
+pub struct WrittenTools<Form> {
+    kept: Mutex<Vec<Kept<Form>>>,
+}
+
+#[derive(Debug)]
+struct Kept<Form> {
+    /// Held, so that no other set comes to lie at its address.
+    tools: Arc<[ToolSpec]>,
+    form: Form,
+    written: Written,
+}
+
+impl<Form> Default for WrittenTools<Form> {
+    fn default() -> Self {
+        Self { kept: Mutex::default() }
+    }
+}
+
+impl<Form: PartialEq> WrittenTools<Form> {
+    /// `tools` as `definitions` gives them; `None` where there are none.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn get<T: Serialize>(
+        &self,
+        tools: &Arc<[ToolSpec]>,
+        form: Form,
+        definitions: impl FnOnce() -> T,
+    ) -> serde_json::Result<Option<Written>> {
+        if tools.is_empty() {
+            return Ok(None);
+        }
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = kept.iter().find(|known| Arc::ptr_eq(&known.tools, tools) && known.form == form) {
+            return Ok(Some(known.written.clone()));
+        }
+        let written = Written::new(&definitions())?;
+        if kept.len() >= SETS_LIMIT {
+            kept.remove(0);
+        }
+        kept.push(Kept { tools: Arc::clone(tools), form, written: written.clone() });
+        Ok(Some(written))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tools() -> Arc<[ToolSpec]> {
+        [ToolSpec { name: "x".to_owned(), description: "\"Does\" it.".to_owned(), parameters: json!({}) }].into()
+    }
+
+    #[test]
+    fn a_set_is_written_once_for_each_form() {
+        let (written, first, second) = (WrittenTools::default(), tools(), tools());
+        let mut times = 0;
+        for (tools, form) in [(&first, 1), (&first, 1), (&first, 2), (&second, 1), (&first, 2)] {
+            let got = written.get(tools, form, || {
+                times += 1;
+                tools.to_vec()
+            });
+            let body = serde_json::to_string(&json!({ "tools": got.unwrap() })).unwrap();
+            assert_eq!(body, json!({ "tools": tools.to_vec() }).to_string());
+        }
+        assert_eq!(times, 3);
+        assert!(written.get(&Arc::default(), 1, || "never").unwrap().is_none());
+    }
+
+    #[test]
+    fn no_more_sets_are_kept_than_may_be() {
+        let written = WrittenTools::default();
+        let sets: Vec<_> = (0..20).map(|_| tools()).collect();
+        for set in &sets {
+            written.get(set, (), || set.to_vec()).unwrap();
+        }
+        assert_eq!(written.kept.lock().unwrap().len(), SETS_LIMIT);
+        assert_eq!(Arc::strong_count(&sets[0]), 1);
+    }
+}

@@ -1,0 +1,243 @@
+//! What people ask of the memory, by the command line and the API.
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::whose::{Whose, owner_called};
+use super::{Identities, Kind, NewEntry, Origin, Owner, Terms, Unfit, fit};
+use crate::store::StoreError;
+use daoyou_channels::settings::Span;
+
+/// What is asked for cannot be done.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// What is wrong and what would be right.
+    #[error("{0}")]
+    Wrong(String),
+    #[error("there is no memory {0}; `daoyou memory show` lists those that there are")]
+    NotFound(i64),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<Unfit> for MemoryError {
+    fn from(unfit: Unfit) -> Self {
+        Self::Wrong(unfit.to_string())
+    }
+}
+
+/// What is to be remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AskedEntry {
+    pub text: String,
+    /// `fact` when absent, or `preference`.
+    pub kind: Option<String>,
+    /// A preference's.
+    pub key: Option<String>,
+    /// The gateway's owner when absent.
+    pub owner: Option<String>,
+}
+
+/// Which memories are looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Selection {
+    /// Everybody's without.
+    pub owner: Option<String>,
+    pub kind: Option<String>,
+}
+
+/// A memory as it stands in an export, one a line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportedMemory {
+    pub owner: String,
+    pub kind: String,
+    #[serde(default)]
+    pub name: String,
+    pub text: String,
+    #[serde(default)]
+    pub detail: Value,
+    #[serde(default)]
+    pub origin: String,
+    #[serde(default = "certain")]
+    pub confidence: f64,
+    /// When it was remembered; an import remembers it anew.
+    #[serde(default)]
+    pub created_at: Option<Timestamp>,
+}
+
+fn certain() -> f64 {
+    1.0
+}
+
+impl AskedEntry {
+    /// What is to be written.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn plan(&self, terms: &Terms) -> Result<NewEntry, MemoryError> {
+        let kind = kind(self.kind.as_deref())?.unwrap_or(Kind::Fact);
+        let name = match (kind, self.key.as_deref().map(str::trim)) {
+            (Kind::Fact, None) => "",
+            (Kind::Preference, Some(key)) if !key.is_empty() => key,
+            (Kind::Preference, _) => return Err(wrong("a preference needs a key, such as \"language\"")),
+            (Kind::Fact, Some(_)) => {
+                return Err(wrong("a key is a preference's: say kind \"preference\" too, or no key"));
+            }
+            (kind, _) => {
+                let wrong = format!("{} is nothing that is added by hand; allowed: fact, preference", kind.as_str());
+                return Err(MemoryError::Wrong(wrong));
+            }
+        };
+        let owner =
+            self.owner.as_deref().map_or_else(|| Ok(Owner::gateway()), |owner| owner_of(owner, &terms.identities))?;
+        let (text, name) = (self.text.clone(), name.to_owned());
+        let origin = Origin::Command;
+        let new = NewEntry { owner, kind, name, text, detail: json!({}), origin, source: None, confidence: 1.0 };
+        Ok(fit(&new)?)
+    }
+}
+
+impl Selection {
+    /// Whose.
+    ///
+    /// # Errors
+    /// Nobody is called that.
+    pub fn whose(&self, identities: &Identities) -> Result<Whose, MemoryError> {
+        match &self.owner {
+            None => Ok(Whose::Everybodys),
+            Some(owner) => Ok(Whose::One(owner_of(owner, identities)?)),
+        }
+    }
+
+    /// Of which kind, if one is asked for.
+    ///
+    /// # Errors
+    /// There is no such kind.
+    pub fn kind(&self) -> Result<Option<Kind>, MemoryError> {
+        kind(self.kind.as_deref())
+    }
+}
+
+impl ExportedMemory {
+    /// What is to be written.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn plan(&self, identities: &Identities) -> Result<NewEntry, MemoryError> {
+        let Some(kind) = kind(Some(&self.kind))? else { return Err(wrong("the kind is missing")) };
+        if !(0.0..=1.0).contains(&self.confidence) {
+            return Err(MemoryError::Wrong(format!("the confidence is {}; allowed: 0 to 1", self.confidence)));
+        }
+        let detail = match &self.detail {
+            Value::Null => json!({}),
+            object @ Value::Object(_) => object.clone(),
+            _ => return Err(wrong("the detail is no object")),
+        };
+        let (name, text, confidence) = (self.name.clone(), self.text.clone(), self.confidence);
+        let owner = owner_of(&self.owner, identities)?;
+        Ok(fit(&NewEntry { owner, kind, name, text, detail, origin: Origin::Imported, source: None, confidence })?)
+    }
+}
+
+/// Reads since when something is looked for: a time, a date, or how long ago. UTC milliseconds.
+///
+/// # Errors
+/// It is none of them.
+pub fn since(text: &str, now: Timestamp, zone: &TimeZone) -> Result<i64, MemoryError> {
+    let text = text.trim();
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Ok(at.as_millisecond());
+    }
+    if let Ok(at) = text.parse::<Date>().and_then(|date| date.to_zoned(zone.clone())) {
+        return Ok(at.timestamp().as_millisecond());
+    }
+    let ago = text.parse::<Span>().ok().and_then(|Span(ago)| SignedDuration::try_from(ago).ok());
+    ago.and_then(|ago| now.checked_sub(ago).ok()).map(Timestamp::as_millisecond).ok_or_else(|| {
+        let allowed =
+            "how long ago, such as \"7d\", a date such as \"2026-03-08\", or a time such as \"2026-03-08T09:00:00Z\"";
+        MemoryError::Wrong(format!("{text:?} is no time; allowed: {allowed}"))
+    })
+}
+
+fn owner_of(text: &str, identities: &Identities) -> Result<Owner, MemoryError> {
+    owner_called(text, identities).map_err(MemoryError::Wrong)
+}
+
+fn kind(word: Option<&str>) -> Result<Option<Kind>, MemoryError> {
+    let Some(word) = word else { return Ok(None) };
+    Kind::parse(word).map(Some).ok_or_else(|| {
+        let all = Kind::ALL.map(Kind::as_str).join(", ");
+        MemoryError::Wrong(format!("{word:?} is no kind of memory; allowed: {all}"))
+    })
+}
+
+fn wrong(words: &str) -> MemoryError {
+    MemoryError::Wrong(words.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryConfig;
+    use daoyou_channels::cli::Language;
+
+    fn terms() -> Terms {
+        Terms {
+            config: MemoryConfig::default(),
+            identities: Identities::default(),
+            language: Language::En,
+            zone: TimeZone::UTC,
+            workspace: "w".into(),
+        }
+    }
+
+    #[test]
+    fn what_is_added_by_hand() {
+        for (kind, key, text, expected) in [
+            (None, None, " The cat is grey. ", Ok("fact||The cat is grey.")),
+            (Some("preference"), Some("language"), "German", Ok("preference|language|German")),
+            (Some("preference"), None, "German", Err("needs a key")),
+            (None, Some("language"), "German", Err("a key is a preference's")),
+            (Some("task"), None, "x", Err("allowed: fact, preference")),
+            (Some("fakt"), None, "x", Err("allowed: fact, preference, case, task, summary")),
+            (None, None, " \n", Err("empty")),
+            (None, None, &"x".repeat(1_001), Err("more than the 1000")),
+        ] {
+            let asked = AskedEntry {
+                text: text.to_owned(),
+                kind: kind.map(str::to_owned),
+                key: key.map(str::to_owned),
+                owner: None,
+            };
+            match (asked.plan(&terms()), expected) {
+                (Ok(new), Ok(line)) => assert_eq!(format!("{}|{}|{}", new.kind.as_str(), new.name, new.text), line),
+                (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn times_to_look_from() {
+        let now: Timestamp = "2026-03-08T12:00:00Z".parse().unwrap();
+        let zone = TimeZone::get("Asia/Shanghai").unwrap();
+        for (text, expected) in [
+            ("1d", Some("2026-03-07T12:00:00Z")),
+            ("2h 30m", Some("2026-03-08T09:30:00Z")),
+            ("2026-03-01", Some("2026-02-28T16:00:00Z")),
+            ("2026-03-08T09:00:00+01:00", Some("2026-03-08T08:00:00Z")),
+            ("yesterday", None),
+            ("", None),
+            ("99999999999d", None),
+        ] {
+            let expected = expected.map(|at| at.parse::<Timestamp>().unwrap().as_millisecond());
+            assert_eq!(since(text, now, &zone).ok(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What a person did to the bullets of MEMORY.md since they were last read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest, Sha256};
+
+use super::page::Bullet;
+use crate::memory::wording::{normal, one_line};
+use crate::store::turn_steps::hex;
+
+/// A bullet as it stood there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stood {
+    /// The memory that it tells.
+    pub id: i64,
+    pub is_private: bool,
+    pub hash: String,
+    /// What the memory says.
+    pub text: String,
+}
+
+/// What was done; bullets by their place in the page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    pub kept: Vec<(i64, usize)>,
+    /// To or from what is private.
+    pub moved: Vec<(i64, usize)>,
+    pub changed: Vec<(i64, usize)>,
+    pub added: Vec<usize>,
+    pub removed: Vec<i64>,
+}
+
+/// How alike two texts must be for one to be the other, changed: in the same place, and anywhere. 0 to 1.
+const ALIKE_THERE: f64 = 0.3;
+const ALIKE: f64 = 0.6;
+
+/// By what a bullet is known again.
+pub fn hash(text: &str) -> String {
+    hex(&Sha256::digest(one_line(text))[..8])
+}
+
+/// Compares what stood there, in its order, with the page.
+pub fn done(stood: &[Stood], bullets: &[Bullet]) -> Done {
+    let hashes: Vec<String> = bullets.iter().map(|bullet| hash(&bullet.text)).collect();
+    let mut found = Done::default();
+    // Which bullet is which line of before.
+    let mut of_stood: Vec<Option<usize>> = vec![None; stood.len()];
+    let mut taken: BTreeSet<usize> = BTreeSet::new();
+    for is_same_section in [true, false] {
+        for (place, before) in stood.iter().enumerate().filter(|(_, before)| !before.hash.is_empty()) {
+            if of_stood[place].is_some() {
+                continue;
+            }
+            let is_it = |at: &usize| {
+                let same_section = bullets[*at].is_private == before.is_private;
+                hashes[*at] == before.hash && same_section == is_same_section && !taken.contains(at)
+            };
+            if let Some(at) = (0..bullets.len()).find(is_it) {
+                of_stood[place] = Some(at);
+                taken.insert(at);
+                let list = if is_same_section { &mut found.kept } else { &mut found.moved };
+                list.push((before.id, at));
+            }
+        }
+    }
+    pair_changed(stood, bullets, &mut of_stood, &mut taken, &mut found);
+    found.added = (0..bullets.len()).filter(|at| !taken.contains(at)).collect();
+    found.removed = stood.iter().zip(&of_stood).filter(|(_, at)| at.is_none()).map(|(before, _)| before.id).collect();
+    found
+}
+
+/// A bullet that is new where one is missing is that one, if they are alike.
+fn pair_changed(
+    stood: &[Stood],
+    bullets: &[Bullet],
+    of_stood: &mut [Option<usize>],
+    taken: &mut BTreeSet<usize>,
+    found: &mut Done,
+) {
+    // By what stands before them in their section.
+    let mut missing: BTreeMap<(bool, Option<usize>), Vec<usize>> = BTreeMap::new();
+    let mut before = [None, None];
+    for (place, line) in stood.iter().enumerate() {
+        match of_stood[place] {
+            Some(at) => before[usize::from(line.is_private)] = Some(at),
+            None => missing.entry((line.is_private, before[usize::from(line.is_private)])).or_default().push(place),
+        }
+    }
+    let known: BTreeSet<usize> = of_stood.iter().flatten().copied().collect();
+    let gap_of = |at: usize| {
+        let section = bullets[at].is_private;
+        (section, (0..at).rev().find(|other| known.contains(other) && bullets[*other].is_private == section))
+    };
+    for (is_there, least) in [(true, ALIKE_THERE), (false, ALIKE)] {
+        for (gap, places) in &missing {
+            for place in places {
+                if of_stood[*place].is_some() {
+                    continue;
+                }
+                let fits = |at: &usize| !taken.contains(at) && (!is_there || gap_of(*at) == *gap);
+                let alike = |at: usize| (at, likeness(&stood[*place].text, &bullets[at].text));
+                let best =
+                    (0..bullets.len()).filter(fits).map(alike).max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+                if let Some((at, _)) = best.filter(|(_, alike)| *alike >= least) {
+                    of_stood[*place] = Some(at);
+                    taken.insert(at);
+                    found.changed.push((stood[*place].id, at));
+                }
+            }
+        }
+    }
+}
+
+/// How many pairs of characters two texts share, 0 to 1 (Dice).
+fn likeness(one: &str, other: &str) -> f64 {
+    let pairs = |text: &str| {
+        let chars: Vec<char> = normal(text).chars().collect();
+        chars.windows(2).map(|pair| (pair[0], pair[1])).collect::<BTreeSet<_>>()
+    };
+    let (one, other) = (pairs(one), pairs(other));
+    #[expect(clippy::cast_precision_loss, reason = "a line has a thousand characters at most")]
+    let ratio = |common: usize, all: usize| 2.0 * common as f64 / all.max(1) as f64;
+    ratio(one.intersection(&other).count(), one.len() + other.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(lines: &[&str]) -> Vec<Bullet> {
+        let mut is_private = false;
+        let mut found = Vec::new();
+        for line in lines {
+            if *line == "---" {
+                is_private = true;
+            } else {
+                found.push(Bullet { range: 0..0, is_private, text: (*line).to_owned() });
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn what_a_person_did() {
+        let before = ["I like tea", "My cat is Momo", "---", "The PIN is 4711", "我住在北京"];
+        let stood: Vec<Stood> = (1..)
+            .zip(page(&before))
+            .map(|(id, bullet)| Stood {
+                id,
+                is_private: bullet.is_private,
+                hash: hash(&bullet.text),
+                text: bullet.text,
+            })
+            .collect();
+        let case = |lines: &[&str]| done(&stood, &page(lines));
+        let all = || vec![(1, 0), (2, 1), (3, 2), (4, 3)];
+        assert_eq!(case(&before), Done { kept: all(), ..Done::default() });
+        let more = case(&["I like tea", "My cat is Momo", "Rust is used", "---", "The PIN is 4711", "我住在北京"]);
+        assert_eq!((more.added, more.kept.len()), (vec![2], 4));
+        let fewer = case(&["My cat is Momo", "---", "The PIN is 4711", "我住在北京"]);
+        assert_eq!((fewer.removed, fewer.added), (vec![1], vec![]));
+        let changed = case(&["I like tea", "My cat is Nini", "---", "The PIN is 4712", "我住在上海"]);
+        assert_eq!(changed.changed, [(2, 1), (3, 2), (4, 3)]);
+        let moved = case(&["I like tea", "---", "My cat is Momo", "The PIN is 4711", "我住在北京"]);
+        assert_eq!((moved.moved, moved.removed, moved.added), (vec![(2, 1)], vec![], vec![]));
+        let turned = case(&["My cat is Momo", "I like tea", "---", "我住在北京", "The PIN is 4711"]);
+        assert_eq!((turned.kept.len(), turned.removed.len(), turned.added.len()), (4, 0, 0));
+        let other = case(&["I like tea", "Winter was long here", "---", "The PIN is 4711", "我住在北京"]);
+        assert_eq!(
+            (other.removed, other.added, other.changed),
+            (vec![2], vec![1], vec![]),
+            "something else in its place"
+        );
+        assert_eq!(case(&[]).removed, [1, 2, 3, 4]);
+    }
+}

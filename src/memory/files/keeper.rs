@@ -1,0 +1,271 @@
+//! Keeps MEMORY.md and HISTORY.md: after each commit that concerns them, and when a person has edited MEMORY.md.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daoyou_channels::cli::Language;
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use super::history;
+use super::import::{Imported, import, settle};
+use super::seen::{HISTORY, MEMORY, Read, read, replace, stamp as stamp_of};
+use crate::crash;
+use crate::memory::forgetting::RETOLD;
+use crate::memory::{Desk, Owner};
+use crate::store::memory_lines::{self, SummaryRow};
+use crate::store::{Commit, Connection, StoreError, meta};
+
+/// How often the file is looked at for edits, and again where it was not written to its end.
+const LOOK: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(2);
+/// What is committed meanwhile is written along.
+const SETTLE: Duration = Duration::from_millis(100);
+/// How often a file is read anew because somebody edits it meanwhile.
+const TRIES: usize = 3;
+/// A longer log goes on in a new file, in bytes.
+const LOG_BYTES: usize = 2_000_000;
+/// Summaries that are written at once.
+const PIECE: u32 = 200;
+
+/// Up to which summary HISTORY.md tells all.
+const TOLD: &str = "memory_history";
+
+/// What MEMORY.md is where there is none.
+const TEMPLATE: &str = include_str!("../../../workspace/memory/MEMORY.md");
+
+/// Keeps the files of one home.
+pub struct Keeper {
+    desk: Arc<Desk>,
+}
+
+/// Whether all that is to be done is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Whole,
+    /// Somebody writes there.
+    NotYet,
+}
+
+impl Keeper {
+    pub fn new(desk: Arc<Desk>) -> Self {
+        Self { desk }
+    }
+
+    /// Works until `stop`, and once more then, so that the files are right when the process ends.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut changes = self.desk.changes();
+        let mut is_due = true;
+        loop {
+            let kept = if is_due { self.keep().await } else { Kept::Whole };
+            if stop.is_cancelled() {
+                return;
+            }
+            let pause = if kept == Kept::Whole { LOOK } else { SOON };
+            tokio::select! {
+                () = stop.cancelled() => is_due = true,
+                _ = changes.changed() => {
+                    is_due = true;
+                    stop.run_until_cancelled(tokio::time::sleep(SETTLE)).await;
+                    changes.mark_unchanged();
+                }
+                () = tokio::time::sleep(pause) => {
+                    is_due = kept == Kept::NotYet || self.desk.files.is_edited(&self.desk.terms.get().workspace);
+                }
+            }
+        }
+    }
+
+    async fn keep(&self) -> Kept {
+        let kept = self.desk.keep_memory_file().await;
+        if let Err(error) = self.desk.keep_history_file().await {
+            tell(&error);
+        }
+        kept.unwrap_or_else(|error| {
+            tell(&error);
+            Kept::Whole
+        })
+    }
+}
+
+fn tell(error: &StoreError) {
+    if !matches!(error, StoreError::Closed) {
+        tracing::warn!(%error, "the files of the memory could not be kept up with the store; the next change tries again");
+    }
+}
+
+impl Desk {
+    /// Takes over what a person has written into MEMORY.md since it was looked at last: before what is known is told to
+    /// anybody. Costs one look at the file where nothing has changed. That it cannot be read is logged, once.
+    pub async fn import_by_hand(&self) {
+        if !self.files.is_edited(&self.terms.get().workspace) {
+            return;
+        }
+        if let Err(error) = self.keep_memory_file().await {
+            tell(&error);
+        }
+    }
+
+    /// Brings both files up to the store, where nobody keeps them: after a change in a home at rest.
+    pub async fn keep_files(&self) {
+        let kept = [self.keep_memory_file().await.map(drop), self.keep_history_file().await];
+        kept.iter().filter_map(|kept| kept.as_ref().err()).for_each(tell);
+    }
+
+    async fn keep_memory_file(&self) -> Result<Kept, StoreError> {
+        let _alone = self.files.working.lock().await;
+        let terms = self.terms.get();
+        let heading = match terms.language {
+            Language::En => "Private",
+            Language::Zh => "私人",
+        };
+        for _ in 0..TRIES {
+            let (before, is_fresh, stamp) = match in_file(terms.workspace.clone(), |at| read(&at, MEMORY)).await {
+                Read::Missing => (None, false, None),
+                Read::Text { text, is_fresh, stamp } => (Some(text), is_fresh, stamp),
+                Read::Unusable(reason) => {
+                    self.files.tell(MEMORY, Some(&reason));
+                    self.files.saw(Some(stamp_of(&terms.workspace)));
+                    return Ok(Kept::Whole);
+                }
+            };
+            self.files.tell(MEMORY, None);
+            // An empty file is a lost one: whoever wants all forgotten takes the bullets out and leaves the heading.
+            let is_lost = before.as_ref().is_none_or(|text| text.trim().is_empty());
+            let page = if is_lost { TEMPLATE.to_owned() } else { before.clone().unwrap_or_default() };
+            if is_lost && is_fresh {
+                return Ok(Kept::NotYet);
+            }
+            let (config, secrets, is_page) = (terms.config.clone(), self.secrets.get(), page.clone());
+            let write = move |connection: &Connection| {
+                if is_lost {
+                    memory_lines::clear(connection)?;
+                }
+                import(connection, &is_page, is_fresh, heading, &config, |new| {
+                    secrets.strike(&mut new.text);
+                })
+            };
+            let Imported::Done(rendering) = self.store.write(Commit::Logged, write).await? else {
+                return Ok(Kept::NotYet);
+            };
+            if rendering.text != page {
+                crash::point("memory_file_begun", "");
+                let (text, expected) = (rendering.text.clone(), before.clone());
+                let replaced = in_file(terms.workspace.clone(), move |at| {
+                    replace(&at, MEMORY, expected.as_deref(), &text).map(|done| done.then(|| stamp_of(&at)))
+                });
+                match replaced.await {
+                    Ok(Some(stamp)) => self.files.saw(Some(stamp)),
+                    Ok(None) => continue,
+                    Err(reason) => {
+                        self.files.tell(MEMORY, Some(&reason));
+                        self.files.saw(Some(stamp));
+                        return Ok(Kept::Whole);
+                    }
+                }
+                crash::point("memory_file_written", "");
+            } else {
+                self.files.saw(Some(stamp));
+            }
+            if !(rendering.more.is_empty() && rendering.gone.is_empty()) {
+                self.store.write(Commit::Logged, move |connection| settle(connection, &rendering)).await?;
+            }
+            return Ok(Kept::Whole);
+        }
+        Ok(Kept::NotYet)
+    }
+
+    async fn keep_history_file(&self) -> Result<(), StoreError> {
+        let _alone = self.files.working.lock().await;
+        let terms = self.terms.get();
+        loop {
+            let due = self.store.read(due_for_history).await?;
+            if due.rows.is_empty() && due.retold.is_empty() {
+                return Ok(());
+            }
+            let before = match in_file(terms.workspace.clone(), |at| read(&at, HISTORY)).await {
+                Read::Missing => None,
+                Read::Text { text, .. } => Some(text),
+                Read::Unusable(reason) => {
+                    self.files.tell(HISTORY, Some(&reason));
+                    return Ok(());
+                }
+            };
+            self.files.tell(HISTORY, None);
+            let (language, zone) = (terms.language, terms.zone.clone());
+            let mut log = before.clone().unwrap_or_default();
+            for (session, at, rows) in &due.retold {
+                log = history::retold(&log, session, *at, rows, language, &zone);
+            }
+            let sections: Vec<String> = due.rows.iter().map(|row| history::section(row, language, &zone)).collect();
+            let is_long = log.len() > LOG_BYTES;
+            let text = history::with(if is_long { "" } else { &log }, &sections);
+            let aside = is_long.then(|| format!("memory/HISTORY-{}.md", Timestamp::now().strftime("%Y%m%d-%H%M%S")));
+            let replaced = in_file(terms.workspace.clone(), move |at| {
+                if let Some(aside) = aside {
+                    replace(&at, &aside, None, &log)?;
+                }
+                replace(&at, HISTORY, before.as_deref(), &text)
+            });
+            match replaced.await {
+                Ok(true) => {}
+                // Somebody wrote there; the next change looks again.
+                Ok(false) => return Ok(()),
+                Err(reason) => {
+                    self.files.tell(HISTORY, Some(&reason));
+                    return Ok(());
+                }
+            }
+            crash::point("history_file_written", "");
+            self.store.write(Commit::Logged, move |connection| due.done(connection)).await?;
+        }
+    }
+}
+
+/// Runs work on files beside the turns.
+async fn in_file<T: Send + 'static>(workspace: PathBuf, work: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(move || work(workspace)).await {
+        Ok(done) => done,
+        // The runtime stops, and with it whoever waits here; or there is a bug, which the panic has told.
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// What HISTORY.md does not tell yet, or otherwise.
+struct Due {
+    rows: Vec<SummaryRow>,
+    retold: Vec<(String, i64, Vec<SummaryRow>)>,
+    /// As it was noted.
+    noted: Option<String>,
+}
+
+impl Due {
+    fn done(&self, connection: &Connection) -> Result<(), StoreError> {
+        if let Some(last) = self.rows.last() {
+            meta::set(connection, TOLD, &last.id.to_string())?;
+        }
+        // What was forgotten meanwhile is still to be done.
+        if self.noted.is_some() && meta::get(connection, RETOLD)? == self.noted {
+            meta::set(connection, RETOLD, "")?;
+        }
+        Ok(())
+    }
+}
+
+fn due_for_history(connection: &Connection) -> Result<Due, StoreError> {
+    let owner = Owner::gateway();
+    let after = meta::get(connection, TOLD)?.and_then(|id| id.parse().ok()).unwrap_or(0);
+    let rows = memory_lines::summaries_after(connection, owner.as_str(), after, PIECE)?;
+    let noted = meta::get(connection, RETOLD)?.filter(|noted| !noted.is_empty());
+    let places: BTreeSet<(String, i64)> =
+        noted.as_deref().and_then(|noted| serde_json::from_str(noted).ok()).unwrap_or_default();
+    let mut retold = Vec::new();
+    for (session, at) in places {
+        let rows = memory_lines::summaries_of(connection, owner.as_str(), &session)?;
+        retold.push((session, at, rows));
+    }
+    Ok(Due { rows, retold, noted })
+}

@@ -1,0 +1,124 @@
+//! What of the files was seen last, and reading and writing them.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use crate::guard::{Jail, JailError};
+
+/// Where they lie in the workspace.
+pub const MEMORY: &str = "memory/MEMORY.md";
+pub const HISTORY: &str = "memory/HISTORY.md";
+/// A larger file is not read, in bytes.
+const LIMIT: u64 = 4_000_000;
+
+/// When a file was changed last, and its length; `None`: there is none.
+pub type Stamp = Option<(SystemTime, u64)>;
+
+/// The state of the files, of which one at a time is worked on.
+#[derive(Debug, Default)]
+pub struct Files {
+    pub(super) working: tokio::sync::Mutex<()>,
+    seen: Mutex<Option<Stamp>>,
+    /// Why each cannot be used, as it was told last.
+    told: Mutex<Vec<(&'static str, String)>>,
+}
+
+impl Files {
+    /// Whether MEMORY.md is another than it was.
+    pub(super) fn is_edited(&self, workspace: &Path) -> bool {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) != Some(stamp(workspace))
+    }
+
+    pub(super) fn saw(&self, stamp: Option<Stamp>) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
+    }
+
+    /// Says once why a file cannot be used.
+    pub(super) fn tell(&self, file: &'static str, reason: Option<&str>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = told.iter().find(|(name, _)| *name == file).map(|(_, reason)| reason.as_str());
+        if known == reason {
+            return;
+        }
+        if let Some(reason) = reason {
+            tracing::warn!(
+                file,
+                reason,
+                "a file of the memory cannot be used; what is remembered is safe in the store"
+            );
+        }
+        told.retain(|(name, _)| *name != file);
+        told.extend(reason.map(|reason| (file, reason.to_owned())));
+    }
+}
+
+/// The stamp of MEMORY.md.
+pub fn stamp(workspace: &Path) -> Stamp {
+    let metadata = std::fs::metadata(workspace.join(MEMORY)).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// A file as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    Missing,
+    Text {
+        text: String,
+        /// It was written a moment ago, maybe not to its end.
+        is_fresh: bool,
+        stamp: Stamp,
+    },
+    /// Why it is left alone.
+    Unusable(String),
+}
+
+/// How long a file must have been left alone for what is missing in it to be believed.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Reads a file of the workspace.
+pub fn read(workspace: &Path, file: &str) -> Read {
+    let jail = match jail(workspace) {
+        Ok(jail) => jail,
+        Err(error) => return Read::Unusable(error.to_string()),
+    };
+    let stamp = stamp(workspace);
+    match jail.read(file) {
+        Ok(opened) => match String::from_utf8(opened.bytes) {
+            Ok(text) => {
+                let age = stamp.and_then(|(changed, _)| changed.elapsed().ok());
+                Read::Text { text, is_fresh: age.is_none_or(|age| age < SETTLED), stamp }
+            }
+            Err(_) => Read::Unusable(format!("{file} is not UTF-8 text")),
+        },
+        Err(JailError::Missing(_)) if is_nowhere(workspace, file) => Read::Missing,
+        Err(error) => Read::Unusable(error.to_string()),
+    }
+}
+
+/// Whether there is nothing by this name, not even a link that leads nowhere.
+fn is_nowhere(workspace: &Path, file: &str) -> bool {
+    workspace.join(file).symlink_metadata().is_err()
+}
+
+/// Writes `text` if the file still says `before`; answers whether it did.
+///
+/// # Errors
+/// The file cannot be written, in words.
+pub fn replace(workspace: &Path, file: &str, before: Option<&str>, text: &str) -> Result<bool, String> {
+    let jail = jail(workspace).map_err(|error| error.to_string())?;
+    let now = match read(workspace, file) {
+        Read::Missing => None,
+        Read::Text { text, .. } => Some(text),
+        Read::Unusable(reason) => return Err(reason),
+    };
+    if now.as_deref() != before {
+        return Ok(false);
+    }
+    jail.write_private(file, text.as_bytes()).map_err(|error| error.to_string())?;
+    Ok(true)
+}
+
+fn jail(workspace: &Path) -> std::io::Result<Jail> {
+    Jail::open(workspace, true, Vec::new(), LIMIT)
+}

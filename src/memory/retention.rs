@@ -1,0 +1,104 @@
+//! What is kept of conversations that are gone, and goes with them. In small pieces, between which others write.
+
+use super::book::remove;
+use crate::store::{Connection, StoreError, memory_lists, meta, retention};
+
+/// Sessions whose rest goes in one piece.
+const SESSIONS: u32 = 20;
+
+/// Messages of sessions that nobody has used since `before_ms`, and with them what they are found by; answers how many were
+/// deleted.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
+    let pruned = retention::prune_sessions(connection, before_ms)?;
+    if pruned > 0 {
+        // The store notes each message that is gone; the indexer takes the last of their words out of the file.
+        meta::set(connection, meta::WORDS_REMOVED, "yes")?;
+    }
+    Ok(pruned)
+}
+
+/// The summaries of sessions whose messages are gone, and what stood in their prompts; answers how many rows were deleted.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn prune_gone_sessions(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
+    let mut rows = 0;
+    for session in memory_lists::gone(connection, before_ms, SESSIONS)? {
+        for summary in memory_lists::summaries(connection, &session)? {
+            remove(connection, summary)?;
+            rows += 1;
+        }
+        rows += memory_lists::drop_session(connection, &session)?;
+    }
+    Ok(rows)
+}
+
+/// Snapshots that are in nobody's prompt any more; answers how many were deleted.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn sweep_snapshots(connection: &Connection, _before_ms: i64) -> Result<usize, StoreError> {
+    memory_lists::sweep_snapshots(connection, retention::PIECE)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::memory::{Identities, Kind, MemoryConfig, NewEntry, Origin, Owner, remember, words};
+    use crate::store::session_memory::{self, SessionMemory};
+    use crate::store::words::Shelf;
+    use crate::store::{Commit, Store, memories, messages};
+
+    #[tokio::test]
+    async fn what_is_kept_of_a_conversation_goes_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let work = |connection: &Connection| -> Result<_, StoreError> {
+            let body = json!({ "role": "user", "content": "my bicycle is red" }).to_string();
+            for session in ["old", "new"] {
+                messages::append(connection, session, Uuid::now_v7(), [("user", body.clone())].into_iter())?;
+            }
+            let summary = NewEntry {
+                owner: Owner::gateway(),
+                kind: Kind::Summary,
+                name: "old".to_owned(),
+                text: "a red bicycle".to_owned(),
+                detail: json!({ "epoch": 0 }),
+                origin: Origin::Noticed,
+                source: None,
+                confidence: 1.0,
+            };
+            let config = MemoryConfig::default();
+            let first = remember(connection, &summary, &config)?.id();
+            let summary =
+                remember(connection, &NewEntry { text: "a bicycle, red".to_owned(), ..summary }, &config)?.id();
+            let state = SessionMemory { cursor: 1, summary: Some(summary), ..SessionMemory::default() };
+            session_memory::put(connection, "old", 0, &state)?;
+            words::rebuild(connection, &Identities::default())?;
+            connection.execute("UPDATE sessions SET updated_at = 1 WHERE session = 'old'", [])?;
+            let pruned = [
+                prune_gone_sessions(connection, 2)?,
+                prune_sessions(connection, 2)?,
+                prune_gone_sessions(connection, 2)?,
+                prune_gone_sessions(connection, 2)?,
+            ];
+            let left = [memories::get(connection, first)?, memories::get(connection, summary)?];
+            let state = session_memory::get(connection, "old", 0)?;
+            crate::store::words::sweep(connection, 10)?;
+            let is_swept = !crate::store::words::has_unsaid(connection)?;
+            let found = crate::store::words::find(connection, Shelf::Said, "red", 10)?.len();
+            let of_memories = crate::store::words::find(connection, Shelf::Memories, "red", 10)?.len();
+            Ok((pruned, left, state, is_swept, [found, of_memories]))
+        };
+        let (pruned, left, state, is_swept, found) = store.write(Commit::Logged, work).await.unwrap();
+        assert_eq!(pruned, [0, 1, 3, 0], "both summaries and their session's row, once the messages are gone");
+        assert_eq!((left, state), ([None, None], SessionMemory::default()));
+        assert_eq!((is_swept, found), (true, [1, 0]), "only the other session's words are left");
+    }
+}

@@ -1,0 +1,225 @@
+//! Conversations in files: those of `sessions export`, one message a line, and those that other assistants keep, one object
+//! with all messages.
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+use serde_json::Value;
+use uuid::{NoContext, Uuid};
+
+use crate::llm::ChatMessage;
+use crate::store::session_import::ImportedMessage;
+
+/// Messages of one file, at most.
+const MOST: usize = 200_000;
+
+/// A conversation that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionFile {
+    /// The key that the file names.
+    pub key: Option<String>,
+    pub messages: Vec<ImportedMessage>,
+}
+
+/// A line of `sessions export`.
+#[derive(Deserialize)]
+struct ExportedLine {
+    at: Timestamp,
+    turn: Uuid,
+    message: ChatMessage,
+}
+
+/// One object with a whole conversation. What it says of its own summaries is not taken over.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WholeFile {
+    key: Option<String>,
+    messages: Vec<Value>,
+    created_at: Option<Value>,
+}
+
+/// Reads a file; times without a zone are those of `zone`.
+///
+/// # Errors
+/// Each fault, with its line or the number of its message.
+pub fn read(text: &str, zone: &TimeZone, now: Timestamp) -> Result<SessionFile, Vec<String>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // A file of one message is a line of an export if it has a message, and a whole conversation if it has messages.
+    let whole = serde_json::from_str::<Value>(text).ok().filter(|value| value.get("messages").is_some());
+    let file = match whole {
+        Some(value) => read_whole(value, zone, now),
+        None => read_lines(text),
+    }?;
+    match file.messages.len() {
+        0 => Err(vec!["there is no message in it".to_owned()]),
+        many if many > MOST => Err(vec![format!("there are {many} messages in it; allowed: at most {MOST}")]),
+        _ => Ok(file),
+    }
+}
+
+fn read_lines(text: &str) -> Result<SessionFile, Vec<String>> {
+    let (mut messages, mut faults) = (Vec::new(), Vec::new());
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        match read_line(line) {
+            Ok(message) => messages.push(message),
+            Err(wrong) => faults.push(format!("line {number}: {wrong}")),
+        }
+    }
+    if faults.is_empty() { Ok(SessionFile { key: None, messages }) } else { Err(faults) }
+}
+
+fn read_line(line: &str) -> Result<ImportedMessage, String> {
+    let ExportedLine { at, turn, message } = serde_json::from_str(line).map_err(|error| {
+        format!(
+            "this is no line of `daoyou sessions export`, {{\"at\", \"turn\", \"message\": {{\"role\", …}}}}: {error}"
+        )
+    })?;
+    imported(&message, turn, at)
+}
+
+fn read_whole(value: Value, zone: &TimeZone, now: Timestamp) -> Result<SessionFile, Vec<String>> {
+    let file: WholeFile =
+        serde_json::from_value(value).map_err(|error| vec![format!("this is no conversation: {error}")])?;
+    let (mut messages, mut faults) = (Vec::new(), Vec::new());
+    // What has no time was said when the message before it was.
+    let mut at = file.created_at.as_ref().and_then(|created| time(created, zone)).unwrap_or(now);
+    let mut turn = turn_at(at);
+    for (number, message) in (1..).zip(&file.messages) {
+        match read_message(message, zone, at) {
+            Ok((message, said)) => {
+                at = said;
+                // A turn begins with what a person says.
+                if matches!(message, ChatMessage::User { .. }) {
+                    turn = turn_at(at);
+                }
+                messages.extend(imported(&message, turn, at).map_err(|wrong| faults.push(wrong)).ok());
+            }
+            Err(wrong) => faults.push(format!("message {number}: {wrong}")),
+        }
+    }
+    if faults.is_empty() { Ok(SessionFile { key: file.key, messages }) } else { Err(faults) }
+}
+
+fn read_message(message: &Value, zone: &TimeZone, before: Timestamp) -> Result<(ChatMessage, Timestamp), String> {
+    let Some(content) = message.get("content").and_then(Value::as_str) else {
+        return Err("its \"content\" is missing, or no text".to_owned());
+    };
+    let at = match message.get("timestamp") {
+        None | Some(Value::Null) => before,
+        Some(said) => time(said, zone).ok_or_else(|| {
+            format!(
+                "its \"timestamp\" is {said}; allowed: a time such as \"2026-03-08T09:00:00\", or seconds since 1970"
+            )
+        })?,
+    };
+    match message.get("role").and_then(Value::as_str) {
+        Some("user") => Ok((ChatMessage::user(content), at)),
+        Some("assistant") => Ok((ChatMessage::assistant(content), at)),
+        _ => {
+            let role = message.get("role").unwrap_or(&Value::Null);
+            Err(format!("its \"role\" is {role}; allowed: \"user\", \"assistant\""))
+        }
+    }
+}
+
+fn imported(message: &ChatMessage, turn: Uuid, at: Timestamp) -> Result<ImportedMessage, String> {
+    let body = serde_json::to_string(message).map_err(|error| error.to_string())?;
+    Ok(ImportedMessage { role: message.role(), body, turn: turn.to_string(), at: at.as_millisecond() })
+}
+
+/// Turns of a session stand in the order of their times.
+fn turn_at(at: Timestamp) -> Uuid {
+    let seconds = u64::try_from(at.as_second()).unwrap_or(0);
+    Uuid::new_v7(uuid::Timestamp::from_unix(NoContext, seconds, at.subsec_nanosecond().unsigned_abs()))
+}
+
+/// With or without a zone, or a number of seconds or milliseconds.
+fn time(value: &Value, zone: &TimeZone) -> Option<Timestamp> {
+    /// Seconds of the year 5138, and milliseconds of March 1973.
+    const MILLISECONDS_FROM: f64 = 1e11;
+    match value {
+        Value::String(text) => {
+            let text = text.trim();
+            let civil = || text.parse::<DateTime>().ok()?.to_zoned(zone.clone()).ok().map(|at| at.timestamp());
+            text.parse::<Timestamp>().ok().or_else(civil)
+        }
+        Value::Number(number) => {
+            let number = number.as_f64().filter(|number| *number >= 0.0)?;
+            let ms = if number < MILLISECONDS_FROM { number * 1_000.0 } else { number };
+            #[expect(clippy::cast_possible_truncation, reason = "what does not fit a time is refused by the next line")]
+            Timestamp::from_millisecond(ms as i64).ok()
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<SessionFile, Vec<String>> {
+        let now = "2026-06-01T00:00:00Z".parse().unwrap();
+        super::read(text, &TimeZone::get("Asia/Shanghai").unwrap(), now)
+    }
+
+    #[test]
+    fn a_whole_conversation_becomes_turns_in_their_order() {
+        let file = read(
+            r#"{"key": "telegram:42", "messages": [
+                {"role": "user", "content": "hi", "timestamp": "2026-01-01T10:00:00.123456"},
+                {"role": "assistant", "content": "hello", "timestamp": "2026-01-01T02:00:01Z"},
+                {"role": "user", "content": "and now?", "timestamp": 1767232860},
+                {"role": "assistant", "content": "now", "tools_used": []}],
+              "lastConsolidated": 2, "createdAt": "2026-01-01T10:00:00", "updatedAt": "2026-01-01T10:01:00"}"#,
+        )
+        .unwrap();
+        assert_eq!(file.key.as_deref(), Some("telegram:42"));
+        let at: Vec<_> =
+            file.messages.iter().map(|message| Timestamp::from_millisecond(message.at).unwrap().to_string()).collect();
+        assert_eq!(
+            at,
+            ["2026-01-01T02:00:00.123Z", "2026-01-01T02:00:01Z", "2026-01-01T02:01:00Z", "2026-01-01T02:01:00Z"]
+        );
+        let turn = |at: usize| file.messages[at].turn.as_str();
+        assert!(turn(0) == turn(1) && turn(2) == turn(3) && turn(0) < turn(2));
+        assert_eq!(file.messages[1].body, r#"{"role":"assistant","content":"hello"}"#);
+    }
+
+    #[test]
+    fn an_export_is_read_back_as_it_was() {
+        let turn = "019a2b3c-4d5e-7f60-8a9b-0c1d2e3f4a5b";
+        let call = r#"{"role":"assistant","content":"","tool_calls":[{"id":"1","name":"exec","arguments":"{}"}]}"#;
+        let result = r#"{"role":"tool","call_id":"1","name":"exec","content":"done"}"#;
+        let line = |message: &str| {
+            format!(r#"{{"at":"2026-01-01T10:00:00Z","message":{message},"role":"x","seq":7,"turn":"{turn}"}}"#)
+        };
+        let file = read(&[line(call), String::new(), line(result)].join("\n")).unwrap();
+        assert_eq!((file.key, file.messages.len()), (None, 2));
+        assert_eq!(file.messages[0].body, call);
+        assert_eq!((file.messages[1].role, file.messages[1].turn.as_str()), ("tool", turn));
+    }
+
+    #[test]
+    fn each_fault_is_told_with_its_place() {
+        for (text, faults) in [
+            ("", vec!["no message"]),
+            ("{}\n\nno JSON", vec!["line 1: ", "line 3: "]),
+            (r#"{"messages": []}"#, vec!["no message"]),
+            (r#"{"messages": 7}"#, vec!["no conversation"]),
+            (
+                r#"{"messages": [{"role": "system", "content": "x"}, {"role": "user"},
+                    {"role": "user", "content": "x", "timestamp": "noon"}, {"role": "user", "content": "x"}]}"#,
+                vec![
+                    "message 1: its \"role\" is \"system\"",
+                    "message 2: its \"content\"",
+                    "message 3: its \"timestamp\"",
+                ],
+            ),
+        ] {
+            let found = read(text).unwrap_err();
+            assert_eq!(found.len(), faults.len(), "{found:?}");
+            assert!(found.iter().zip(&faults).all(|(found, words)| found.contains(words)), "{found:?}");
+        }
+    }
+}

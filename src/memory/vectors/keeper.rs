@@ -1,0 +1,343 @@
+//! Makes vectors in the background: of what is new, and of all when another model is set.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::asked::Installed;
+use super::texts;
+use crate::crash;
+use crate::llm::{Blame, LlmError, LlmErrorKind, Patience, chance, growing};
+use crate::memory::Desk;
+use crate::store::vectors::{self, Hash, NewVector};
+use crate::store::words::Shelf;
+use crate::store::{Commit, Connection, StoreError};
+
+/// The wait after a service failed, growing, and after it refused: nothing that a machine does will change that.
+const FIRST_REST: Duration = Duration::from_secs(10);
+const LONGEST_REST: Duration = Duration::from_secs(600);
+const REFUSED_REST: Duration = Duration::from_secs(3_600);
+/// The wait after the store failed.
+const STORE_REST: Duration = Duration::from_secs(60);
+
+/// Bytes of texts that go into one request at most.
+const REQUEST_BYTES: usize = 256 * 1024;
+
+/// Failures of a server in a row after which it may be a text that it cannot take.
+const MAYBE_A_TEXT: u32 = 2;
+
+/// What every model of vectors takes.
+const PLAIN: &str = "hello";
+
+/// Keeps the vectors of memories, and of what people say, while a model of vectors is set; without one it does nothing.
+pub struct VectorKeeper {
+    desk: Arc<Desk>,
+    shift: Option<Shift>,
+}
+
+/// The work with one model.
+struct Shift {
+    installed: Arc<Installed>,
+    /// The model's name in the store.
+    name: String,
+    /// Up to this id all memories have one. Of messages the store says how far it is: their ids change with their index.
+    memories: i64,
+    /// In a row.
+    failures: u32,
+    resting: Option<Instant>,
+}
+
+/// A text that is to have a vector, and who says it.
+struct Wanted {
+    text: String,
+    hash: Hash,
+    ids: Vec<i64>,
+    known: Option<Vec<f32>>,
+}
+
+/// The texts of one request, each once.
+struct Page {
+    place: Place,
+    wanted: Vec<Wanted>,
+    /// The last of those that have a vector then, or need none.
+    last: i64,
+}
+
+/// Where texts come from.
+enum Place {
+    Memories,
+    /// Messages behind this one, as it stands in the store.
+    Said(String),
+}
+
+enum Step {
+    More,
+    /// All that there is has vectors.
+    Done,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Model(#[from] LlmError),
+}
+
+impl VectorKeeper {
+    pub fn new(desk: Arc<Desk>) -> Self {
+        Self { desk, shift: None }
+    }
+
+    /// Runs until `shutdown`.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let mut changes = self.desk.changes();
+        loop {
+            changes.mark_unchanged();
+            let Some(rest) = shutdown.run_until_cancelled(self.round()).await else { return };
+            let rested = async {
+                match rest {
+                    Some(rest) => sleep(rest).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                changed = changes.changed() => if changed.is_err() { return },
+                () = self.desk.vectors.indexed() => {}
+                () = rested => {}
+            }
+        }
+    }
+
+    /// Makes all vectors that are missing; answers when to look again though nothing has changed.
+    pub(super) async fn round(&mut self) -> Option<Duration> {
+        let desk = self.desk.clone();
+        loop {
+            let outcome = match self.shift().await {
+                Ok(None) => return None,
+                Ok(Some(shift)) => match shift.rest_left() {
+                    Some(left) => return Some(left),
+                    None => shift.work(&desk).await,
+                },
+                Err(error) => Err(error.into()),
+            };
+            match (outcome, &mut self.shift) {
+                (Ok(Step::More), _) => {}
+                (Ok(Step::Done), _) | (Err(Trouble::Store(StoreError::Closed)), _) => return None,
+                (Err(Trouble::Model(error)), Some(shift)) => return Some(shift.rest(&error)),
+                (Err(error), _) => {
+                    tracing::warn!(%error, "vectors could not be kept; tried again");
+                    return Some(STORE_REST);
+                }
+            }
+        }
+    }
+
+    /// The work with the model that is set now, begun where it is another one than before.
+    async fn shift(&mut self) -> Result<Option<&mut Shift>, StoreError> {
+        let Some(installed) = self.desk.vectors.installed() else {
+            self.shift = None;
+            return Ok(None);
+        };
+        if !self.shift.as_ref().is_some_and(|shift| Arc::ptr_eq(&shift.installed, &installed)) {
+            self.shift = None;
+            let name = installed.embedder.name();
+            let model = name.clone();
+            let begin = move |connection: &Connection| {
+                let dropped = vectors::begin(connection, &model)?;
+                Ok((dropped, vectors::base(connection)?))
+            };
+            let (dropped, base) = self.desk.store.write(Commit::Logged, begin).await?;
+            if dropped {
+                tracing::info!(model = name, "another model makes vectors now: all are made anew");
+            }
+            // By a base that is not known nobody could say what is near.
+            installed.is_ready.store(base.is_some(), Ordering::Release);
+            self.shift = Some(Shift { installed, name, memories: 0, failures: 0, resting: None });
+        }
+        Ok(self.shift.as_mut())
+    }
+}
+
+impl Shift {
+    /// How long it is still left alone.
+    fn rest_left(&mut self) -> Option<Duration> {
+        let left = self.resting.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_none_or(|left| left.is_zero()) {
+            self.resting = None;
+        }
+        left.filter(|left| !left.is_zero())
+    }
+
+    /// The next step; what a failure before it meant is over when it goes well.
+    async fn work(&mut self, desk: &Desk) -> Result<Step, Trouble> {
+        let batch = desk.terms.get().config.embeddings.batch.clamp(1, 2_048);
+        if !self.installed.is_ready.load(Ordering::Acquire) {
+            self.learn_base(desk, batch).await?;
+        }
+        let step = self.step(desk, batch).await?;
+        if self.failures > 0 {
+            tracing::info!(model = self.name, "vectors are made again");
+            self.failures = 0;
+        }
+        Ok(step)
+    }
+
+    /// Learns how near the model finds texts that have nothing in common: with some models that is very near.
+    async fn learn_base(&mut self, desk: &Desk, batch: u32) -> Result<(), Trouble> {
+        let mut vectors = Vec::with_capacity(texts::UNLIKE.len());
+        for some in texts::UNLIKE.chunks(usize::try_from(batch).unwrap_or(usize::MAX)) {
+            vectors.extend(self.installed.embedder.embed(some, Patience::Usual).await?);
+        }
+        let (name, base) = (self.name.clone(), base_of(&vectors));
+        tracing::debug!(model = name, base, "how near texts are that have nothing in common");
+        let write = move |connection: &Connection| vectors::set_base(connection, &name, base);
+        desk.store.write(Commit::Logged, write).await?;
+        self.installed.is_ready.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes the next vectors, as many as go into one request.
+    async fn step(&mut self, desk: &Desk, batch: u32) -> Result<Step, Trouble> {
+        let memories = self.memories;
+        let page = desk.store.read(move |connection| next(connection, memories, batch)).await?;
+        let Some(Page { place, wanted, last }) = page else { return Ok(Step::Done) };
+        let texts: Vec<&str> =
+            wanted.iter().filter(|wanted| wanted.known.is_none()).map(|wanted| wanted.text.as_str()).collect();
+        let mut made = if texts.is_empty() { Vec::new() } else { self.make(&texts).await? }.into_iter();
+        let new: Vec<NewVector> = wanted
+            .into_iter()
+            .filter_map(|Wanted { hash, ids, known, .. }| {
+                Some(NewVector { hash, ids, vector: known.or_else(|| made.next())? })
+            })
+            .collect();
+        let is_said = matches!(place, Place::Said(_));
+        if !new.is_empty() || is_said {
+            crash::point("vectors_answered", "");
+            let name = self.name.clone();
+            let write = move |connection: &Connection| match &place {
+                Place::Memories => vectors::put(connection, &name, &new),
+                Place::Said(after) => vectors::put_said(connection, &name, (after, last), &new),
+            };
+            desk.store.write(Commit::Logged, write).await?;
+            crash::point("vectors_written", "");
+        }
+        if !is_said {
+            self.memories = last;
+        }
+        Ok(Step::More)
+    }
+
+    /// The vectors of these texts. One that the model does not take, though it takes others, has an empty one.
+    async fn make(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, LlmError> {
+        let embedder = &self.installed.embedder;
+        let error = match embedder.embed(texts, Patience::Usual).await {
+            Ok(vectors) => return Ok(vectors),
+            Err(error) => error,
+        };
+        let may_be_a_text = match error.kind {
+            LlmErrorKind::BadRequest | LlmErrorKind::ContextTooLong => error.blame == Blame::Request,
+            LlmErrorKind::Server => error.blame == Blame::Request && self.failures >= MAYBE_A_TEXT,
+            _ => false,
+        };
+        if !may_be_a_text || embedder.embed(&[PLAIN], Patience::Usual).await.is_err() {
+            return Err(error);
+        }
+        let mut vectors = Vec::with_capacity(texts.len());
+        for text in texts {
+            vectors.push(self.make_one(text).await?);
+        }
+        Ok(vectors)
+    }
+
+    /// The vector of a text among which one was refused: of its beginning where the whole is too much, or an empty one.
+    async fn make_one(&self, text: &str) -> Result<Vec<f32>, LlmError> {
+        for text in [text, texts::cut(text, texts::SHORTER)] {
+            match self.installed.embedder.embed(&[text], Patience::Usual).await {
+                Ok(vectors) => return Ok(vectors.into_iter().next().unwrap_or_default()),
+                Err(error) => match error.kind {
+                    LlmErrorKind::BadRequest | LlmErrorKind::ContextTooLong | LlmErrorKind::Server => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        tracing::warn!(model = self.name, "a text that the model of vectors does not take is found by its words alone");
+        Ok(Vec::new())
+    }
+
+    /// Leaves the service alone for a while; said once, until it answers again.
+    fn rest(&mut self, error: &LlmError) -> Duration {
+        let rest = if error.is_retryable() {
+            let asked = error.retry_after.unwrap_or_default().min(REFUSED_REST);
+            growing(FIRST_REST, LONGEST_REST, self.failures, chance()).max(asked)
+        } else {
+            REFUSED_REST
+        };
+        if self.failures == 0 {
+            let (model, code, rest_s) = (&self.name, error.code(), rest.as_secs());
+            tracing::warn!(model, code, rest_s, %error, "no vectors are made: what is remembered is found by its words alone; tried again after a rest, or when the configuration is read anew");
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.resting = Some(Instant::now() + rest);
+        rest
+    }
+}
+
+/// What is to have vectors next, memories first; `None` when all that there is has some.
+fn next(connection: &Connection, memories: i64, batch: u32) -> Result<Option<Page>, StoreError> {
+    if vectors::newest(connection, Shelf::Memories)? > memories {
+        return page(connection, Place::Memories, memories, batch).map(Some);
+    }
+    let newest = vectors::newest(connection, Shelf::Said)?;
+    let done = vectors::said_done(connection)?;
+    let after = done.parse().unwrap_or(0).max(newest - vectors::SAID_KEPT);
+    if newest > after {
+        return page(connection, Place::Said(done), after, batch).map(Some);
+    }
+    Ok(None)
+}
+
+fn page(connection: &Connection, place: Place, after: i64, batch: u32) -> Result<Page, StoreError> {
+    let shelf = match place {
+        Place::Memories => Shelf::Memories,
+        Place::Said(_) => Shelf::Said,
+    };
+    let rows = vectors::unembedded(connection, shelf, after, batch)?;
+    let last = if rows.is_empty() { vectors::newest(connection, shelf)? } else { after };
+    let (mut page, mut bytes) = (Page { place, wanted: Vec::new(), last }, 0);
+    for row in rows {
+        let text = texts::of(shelf, &row);
+        bytes += text.as_ref().map_or(0, String::len);
+        if bytes > REQUEST_BYTES && !page.wanted.is_empty() {
+            break;
+        }
+        page.last = row.id;
+        let Some(text) = text else { continue };
+        let hash = vectors::hash(&text);
+        match page.wanted.iter_mut().find(|wanted| wanted.hash == hash) {
+            Some(same) => same.ids.push(row.id),
+            None => {
+                let known = vectors::known(connection, &hash)?;
+                page.wanted.push(Wanted { text, hash, ids: vec![row.id], known });
+            }
+        }
+    }
+    Ok(page)
+}
+
+/// The mean cosine of vectors of length 1, two by two; at least 0.
+fn base_of(vectors: &[Vec<f32>]) -> f32 {
+    let (mut sum, mut pairs) = (0.0, 0.0);
+    for (at, one) in vectors.iter().enumerate() {
+        for other in &vectors[at + 1..] {
+            sum += one.iter().zip(other).map(|(one, other)| f64::from(*one) * f64::from(*other)).sum::<f64>();
+            pairs += 1.0;
+        }
+    }
+    // A model that finds all the same tells nothing apart; without a bound nothing would ever be near.
+    if pairs > 0.0 { (sum / pairs).clamp(0.0, 0.95) as f32 } else { 0.0 }
+}

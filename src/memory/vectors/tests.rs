@@ -1,0 +1,349 @@
+//! Vectors from end to end, by a server on this machine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daoyou_channels::cli::Language;
+use jiff::tz::TimeZone;
+use stub::{AskedVectors, Embeddings};
+use tempfile::TempDir;
+
+use super::keeper::VectorKeeper;
+use super::nearest;
+use crate::llm::{ChatMessage, Embedder, Models, OfflineProvider, ProviderConfig};
+use crate::memory::{Ask, Desk, Found, Identities, Kind, MemoryConfig, Owner, Terms};
+use crate::store::memories::{self, NewMemory};
+use crate::store::vectors::{self, NewVector};
+use crate::store::{Commit, Connection, Store, StoreError, messages, words};
+
+#[expect(clippy::allow_attributes, reason = "the stories use all of it")]
+#[allow(dead_code, reason = "a tool box of the stories")]
+#[path = "../../../tests/support/embeddings.rs"]
+mod stub;
+
+struct World {
+    desk: Arc<Desk>,
+    keeper: VectorKeeper,
+    server: Embeddings,
+    home: TempDir,
+}
+
+impl World {
+    async fn new(batch: u32) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let desk = Arc::new(desk(&home, batch));
+        let (keeper, server) = (VectorKeeper::new(desk.clone()), Embeddings::start().await);
+        let mut world = Self { desk, keeper, server, home };
+        world.embed_by("p/m", 0);
+        assert_eq!(world.desk.vector_of("the car").await, None, "how near it finds what is not is not known yet");
+        assert_eq!(world.keeper.round().await, None);
+        world
+    }
+
+    fn embed_by(&self, model: &str, dimensions: u32) {
+        self.desk.embed_by(Some(embedder(&self.server.base_url(), model, dimensions)));
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> T {
+        self.desk.store.write(Commit::Logged, work).await.unwrap()
+    }
+
+    async fn told(&self, texts: &[&str]) -> Vec<i64> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        self.write(move |connection| texts.iter().map(|text| insert(connection, ("owner", "fact", "", text))).collect())
+            .await
+    }
+
+    async fn count(&self) -> (i64, String) {
+        let kept = self.write(vectors::count).await;
+        (kept.memories, kept.model)
+    }
+
+    /// What means what is nearest to a text, with how alike they are in tenths.
+    async fn nearest(&self, text: &str) -> Vec<(Found, i32)> {
+        let vector = self.desk.vector_of(text).await.expect("a vector");
+        let near = self.write(move |connection| nearest(connection, &ask(&["owner"]), &vector, 2)).await;
+        near.into_iter().map(|(found, alike)| (found, (alike * 10.0).round() as i32)).collect()
+    }
+}
+
+fn desk(home: &TempDir, batch: u32) -> Desk {
+    let mut config = MemoryConfig::default();
+    config.embeddings.batch = batch;
+    let terms = Terms {
+        config,
+        identities: Identities::default(),
+        language: Language::En,
+        zone: TimeZone::UTC,
+        workspace: home.path().to_owned(),
+    };
+    Desk::new(Store::open(&home.path().join("daoyou.db")).unwrap(), terms)
+}
+
+fn embedder(base_url: &str, model: &str, dimensions: u32) -> Embedder {
+    crate::llm::install_crypto();
+    let config = ProviderConfig { base_url: Some(base_url.to_owned()), retries: 0, ..ProviderConfig::default() };
+    let configs = BTreeMap::from([("p".to_owned(), config)]);
+    Models::build(&configs, |_| None, Arc::new(OfflineProvider)).unwrap().embedder(model, dimensions).unwrap()
+}
+
+fn insert(connection: &Connection, (owner, kind, name, text): (&str, &str, &str, &str)) -> Result<i64, StoreError> {
+    let new = NewMemory {
+        owner,
+        kind,
+        name,
+        text,
+        detail: "{}",
+        origin: "told",
+        session: Some("s"),
+        seq: None,
+        turn: None,
+        confidence: 1.0,
+    };
+    memories::insert(connection, &new)
+}
+
+fn ask(owners: &[&str]) -> Ask {
+    Ask {
+        text: String::new(),
+        owners: owners.iter().map(|owner| Owner::from_stored(owner)).collect(),
+        kinds: Kind::ALL.to_vec(),
+        messages: true,
+        session: None,
+        since: None,
+        until: None,
+        least: 0.0,
+        limit: 10,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
+    let mut world = World::new(3).await;
+    world.server.alike(&["car", "automobile"]);
+    let texts = ["My car is red", "The cat sleeps", "My car is red", "Tea is green", "我住在北京", "Soup is hot"];
+    let ids = world.told(&texts).await;
+    let before = world.server.requests().len();
+    assert_eq!(world.keeper.round().await, None);
+    let requests = world.server.requests().split_off(before);
+    let sizes: Vec<_> = requests.iter().map(|asked| asked.texts.len()).collect();
+    let mut asked: Vec<_> = requests.into_iter().flat_map(|asked| asked.texts).collect();
+    asked.sort_unstable();
+    let mut expected = texts.to_vec();
+    expected.sort_unstable();
+    expected.dedup();
+    assert_eq!((asked, sizes), (expected.iter().map(ToString::to_string).collect(), vec![2, 3]));
+    assert_eq!(world.count().await, (6, "p/m".to_owned()));
+
+    let near = world.nearest("automobile").await;
+    assert_eq!(near, [(Found::Memory(ids[0]), 5), (Found::Memory(ids[2]), 5)], "no word is the same");
+    let requests = world.server.requests().len();
+    world.nearest(" automobile ").await;
+    assert_eq!(world.server.requests().len(), requests, "the question was asked before");
+
+    // What is told again has the vector that is known; what is replaced or forgotten has none.
+    let again = world.told(&["Tea is green"]).await[0];
+    let (first, second) = (ids[0], ids[2]);
+    world
+        .write(move |connection| {
+            memories::replace(connection, first, again)?;
+            memories::delete(connection, second).map(drop)
+        })
+        .await;
+    assert_eq!(world.keeper.round().await, None);
+    assert_eq!((world.server.requests().len(), world.count().await.0), (requests, 5));
+    assert_eq!(world.nearest("automobile").await, []);
+
+    // Another model, or other numbers of it: all are made anew.
+    for (model, dimensions, name) in [("p/other", 0, "p/other"), ("p/other", 16, "p/other@16")] {
+        world.embed_by(model, dimensions);
+        assert_eq!(world.desk.vector_of("automobile").await, None, "what is kept is another model's");
+        assert_eq!(world.keeper.round().await, None);
+        assert_eq!(world.count().await, (5, name.to_owned()));
+        let last = world.server.requests().pop().unwrap();
+        assert_eq!(
+            (last.model.as_str(), last.dimensions),
+            ("other", Some(dimensions as usize).filter(|size| *size > 0))
+        );
+        assert_eq!(world.nearest("cat").await.first().map(|near| near.0.clone()), Some(Found::Memory(ids[1])));
+    }
+    world.desk.embed_by(None);
+    assert_eq!((world.desk.vector_of("cat").await, world.keeper.round().await), (None, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_process_goes_on_where_the_last_one_died() {
+    let mut world = World::new(2).await;
+    world.told(&["one", "two", "three", "four", "five"]).await;
+    world.server.refuse(|asked| asked.texts.contains(&"five".to_owned()).then_some(503));
+    let rest = world.keeper.round().await;
+    assert!(rest.is_some_and(|rest| rest <= Duration::from_secs(10)), "{rest:?}");
+    assert_eq!(world.count().await.0, 4);
+    let World { desk, server, home, .. } = world;
+    let (before, url) = (server.requests().len(), server.base_url());
+    desk.store.close().await;
+    server.refuse(|_| None);
+    let desk = Arc::new(super::tests::desk(&home, 2));
+    desk.embed_by(Some(embedder(&url, "p/m", 0)));
+    assert_eq!(VectorKeeper::new(desk.clone()).round().await, None);
+    let texts: Vec<_> = server.requests().split_off(before).into_iter().flat_map(|asked| asked.texts).collect();
+    assert_eq!(texts, ["five"], "only what has no vector yet");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_fails_or_refuses_is_left_alone_and_a_text_that_it_does_not_take_is_passed_over() {
+    let mut world = World::new(8).await;
+    world.told(&["good", "bad", "fine"]).await;
+    for (status, low, high) in [(503, 5, 10), (429, 5, 20), (401, 3_600, 3_600), (404, 3_600, 3_600)] {
+        world.embed_by("p/m", 0);
+        world.server.refuse(move |_| Some(status));
+        let (before, rest) = (world.server.requests().len(), world.keeper.round().await.expect("a rest").as_secs());
+        assert!((low..=high).contains(&rest), "{status}: {rest} s");
+        // Whatever is remembered meanwhile, nobody is asked.
+        let left = world.keeper.round().await.expect("the rest of it").as_secs();
+        assert!(left <= rest && world.server.requests().len() == before + 1, "{status}");
+        assert_eq!(world.desk.vector_of("a question").await, None, "{status}: words alone");
+    }
+    // A model that takes nothing at all is not asked for each text.
+    world.embed_by("p/m", 0);
+    world.server.refuse(|_| Some(400));
+    let before = world.server.requests().len();
+    assert_eq!(world.keeper.round().await, Some(Duration::from_secs(3_600)));
+    assert_eq!(world.server.requests().len(), before + 2);
+
+    let refuses_bad = |asked: &AskedVectors| asked.texts.contains(&"bad".to_owned()).then_some(400);
+    world.embed_by("p/m", 0);
+    world.server.refuse(refuses_bad);
+    assert_eq!(world.keeper.round().await, None);
+    assert_eq!(world.count().await.0, 3, "it is not tried again");
+    let near = world.nearest("bad good").await;
+    assert_eq!(near.len(), 1, "{near:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_does_not_wait_longer_than_is_set() {
+    let mut world = World::new(8).await;
+    world.told(&["one"]).await;
+    assert_eq!(world.keeper.round().await, None);
+    let mut terms = (*world.desk.terms.get()).clone();
+    terms.config.embeddings.timeout = daoyou_channels::settings::Span::from_millis(20);
+    world.desk.terms.set(terms);
+    world.server.hold(true);
+    for _ in 0..8 {
+        assert_eq!(world.desk.vector_of("a question").await, None);
+    }
+    let asked = world.server.texts().iter().filter(|text| *text == "a question").count();
+    assert_eq!(asked, 5, "then it is left alone for a while");
+}
+
+/// What is asked for, and what is found.
+#[tokio::test]
+async fn only_what_is_asked_for_is_near() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(&home.path().join("daoyou.db")).unwrap();
+    let vector = |at: f32| vec![at.cos(), at.sin(), 0.0];
+    let rows = [
+        ("owner", "fact", 0.1),
+        ("owner", "task", 0.2),
+        ("everyone", "fact", 0.3),
+        ("name:ann", "fact", 0.0),
+        ("owner", "fact", 2.0),
+        ("owner", "preference", 0.1),
+    ];
+    store
+        .write(Commit::Logged, move |connection| {
+            vectors::begin(connection, "m")?;
+            for (number, (owner, kind, at)) in (1..).zip(rows) {
+                let id = insert(connection, (owner, kind, "", "x"))?;
+                let hash = vectors::hash(&number.to_string());
+                vectors::put(connection, "m", &[NewVector { hash, vector: vector(at), ids: vec![id] }])?;
+                connection.execute("UPDATE memories SET created_at = ?1 WHERE id = ?1", [id])?;
+            }
+            let other = insert(connection, ("owner", "fact", "", "of another length"))?;
+            let odd = |size| [NewVector { hash: vectors::hash("odd"), vector: vec![1.0; size], ids: vec![other] }];
+            vectors::put(connection, "m", &odd(2))?;
+            // Whose vectors are not kept.
+            vectors::put(connection, "other", &odd(3))
+        })
+        .await
+        .unwrap();
+    let all = || ask(&["owner", "everyone", "owner"]);
+    let table: [(Ask, usize, &[i64]); 10] = [
+        (all(), 10, &[1, 6, 2, 3]),
+        (all(), 2, &[1, 6]),
+        (all(), 0, &[]),
+        (ask(&["name:ann"]), 10, &[4]),
+        (ask(&["sender:cli:bob"]), 10, &[]),
+        (Ask { kinds: vec![Kind::Task, Kind::Fact], ..all() }, 10, &[1, 2, 3]),
+        (Ask { kinds: Vec::new(), ..all() }, 10, &[]),
+        (Ask { session: Some("s".to_owned()), ..all() }, 10, &[1, 6, 2, 3]),
+        (Ask { session: Some("t".to_owned()), ..all() }, 10, &[]),
+        (Ask { since: Some(2), until: Some(6), ..all() }, 10, &[2, 3]),
+    ];
+    for (ask, limit, expected) in table {
+        let asked = ask.clone();
+        let near = store.read(move |connection| nearest(connection, &asked, &vector(0.0), limit)).await.unwrap();
+        let found: Vec<i64> = near
+            .iter()
+            .map(|(found, _)| match found {
+                Found::Memory(id) => *id,
+                Found::Message { .. } => 0,
+            })
+            .collect();
+        assert_eq!(found, expected, "{ask:?}");
+        assert!(near.iter().all(|(_, cosine)| (0.0..=1.0).contains(cosine)));
+    }
+}
+
+/// A message of a session's log, as the index of words has it.
+fn say(connection: &Connection, (owner, role, text): (&str, &str, &str)) -> Result<(), StoreError> {
+    let message = match role {
+        "user" => ChatMessage::user(text),
+        _ => ChatMessage::assistant(text),
+    };
+    let session = format!("of:{owner}");
+    let seq = messages::session(connection, &session)?.next_seq;
+    let body = serde_json::to_string(&message)?;
+    messages::append(connection, &session, uuid::Uuid::now_v7(), [(role, body)].into_iter())?;
+    let insert = "INSERT INTO said (session, seq, owner, speaker) VALUES (?, ?, ?, '')";
+    connection.execute(insert, rusqlite::params![session, seq, owner])?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_people_say_is_near_too_and_goes_with_its_message() {
+    let mut world = World::new(2).await;
+    world.server.alike(&["bike", "bicycle"]);
+    let lines = [
+        ("owner", "user", "yes, go on"),
+        ("owner", "user", "I parked my bicycle behind the library\n\n[Runtime Context]\nCurrent Time: now"),
+        ("owner", "assistant", "Your bicycle stands behind the library, I will remember that"),
+        ("name:ann", "user", "My own bicycle is in the cellar"),
+        ("", "user", "A stranger's bicycle is nobody's to find"),
+        ("owner", "user", "我把自行车停在图书馆后面了"),
+    ];
+    world.write(move |connection| lines.iter().try_for_each(|line| say(connection, *line))).await;
+    let before = world.server.requests().len();
+    assert_eq!(world.keeper.round().await, None);
+    let asked = world.server.requests().split_off(before).into_iter().flat_map(|asked| asked.texts);
+    let expected =
+        ["I parked my bicycle behind the library", "My own bicycle is in the cellar", "我把自行车停在图书馆后面了"];
+    assert_eq!(asked.collect::<Vec<_>>(), expected);
+    let near = world.nearest("bike").await;
+    assert_eq!(near, [(Found::Message { session: "of:owner".to_owned(), seq: 1 }, 4)]);
+
+    // An index that is made anew has other ids.
+    world.write(words::clear).await;
+    assert_eq!(world.write(vectors::count).await.said, 0);
+    let again = "INSERT INTO said (session, seq, owner, speaker)
+        SELECT session, seq, substr(session, 4), '' FROM messages ORDER BY session DESC, seq";
+    world.write(move |connection| Ok(connection.execute(again, [])?)).await;
+    assert_eq!(world.keeper.round().await, None);
+    assert_eq!(world.nearest("bike").await, near);
+    world.write(|connection| Ok(connection.execute("DELETE FROM messages", [])?)).await;
+    assert_eq!((world.nearest("bike").await, world.write(vectors::count).await.said), (Vec::new(), 0));
+}

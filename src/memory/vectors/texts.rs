@@ -1,0 +1,76 @@
+//! What of memories and messages is made vectors of.
+
+use crate::memory::Kind;
+use crate::memory::written::said;
+use crate::store::vectors::Unembedded;
+use crate::store::words::Shelf;
+
+/// Characters of a text that are told a model of vectors: as much as the smaller ones take in English.
+pub(super) const LONGEST: usize = 2_000;
+
+/// Of a text that a model does not take.
+pub(super) const SHORTER: usize = 400;
+
+/// Texts that have nothing in common: by them it is learned how near a model finds such ones.
+pub(super) const UNLIKE: [&str; 8] = [
+    "Please water our tomatoes every second evening.",
+    "The train leaves at seven from platform nine.",
+    "明天下午三点提醒我给妈妈打电话。",
+    "My laptop's battery must be replaced soon.",
+    "Who won yesterday's football match?",
+    "我的猫最喜欢睡在窗台上。",
+    "Quarterly taxes are due within ten days.",
+    "这道菜盐放得太多了。",
+];
+
+/// Of what somebody says, a few words mean nothing by themselves: "yes", "go on", 好的.
+const FEW_WORDS: usize = 5;
+const FEW_CHARACTERS: usize = 8;
+
+/// The sentence that stands for a memory or a message; `None` for a message that is not worth it.
+pub(super) fn of(shelf: Shelf, row: &Unembedded) -> Option<String> {
+    let text = match (shelf, Kind::parse(&row.kind)) {
+        (Shelf::Said, _) => said(&row.text).filter(|text| says_something(text))?,
+        (Shelf::Memories, Some(Kind::Preference)) => format!("{}: {}", row.name, row.text),
+        (Shelf::Memories, Some(Kind::Case)) => format!("{}\n{}", row.name, row.text),
+        (Shelf::Memories, _) => row.text.clone(),
+    };
+    Some(cut(text.trim(), LONGEST).to_owned())
+}
+
+/// The first characters of a text.
+pub(super) fn cut(text: &str, most: usize) -> &str {
+    text.char_indices().nth(most).map_or(text, |(at, _)| &text[..at])
+}
+
+fn says_something(text: &str) -> bool {
+    let is_wide = |char: &char| matches!(char, '\u{2e80}'..='\u{d7ff}' | '\u{f900}'..='\u{faff}');
+    text.split_whitespace().take(FEW_WORDS).count() == FEW_WORDS
+        || text.chars().filter(is_wide).take(FEW_CHARACTERS).count() == FEW_CHARACTERS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_a_vector_of() {
+        let body = |text: &str| serde_json::json!({"role": "user", "content": text}).to_string();
+        let told = "I parked my bike behind the library\n\n[Runtime Context]\nCurrent Time: now";
+        for (shelf, kind, name, text, expected) in [
+            (Shelf::Memories, "fact", "", "Tea is green.".to_owned(), Some("Tea is green.")),
+            (Shelf::Memories, "preference", "tea", "green".to_owned(), Some("tea: green")),
+            (Shelf::Memories, "case", "Tea is cold", "a\nb".to_owned(), Some("Tea is cold\na\nb")),
+            (Shelf::Memories, "summary", "cli:direct", " About tea. ".to_owned(), Some("About tea.")),
+            (Shelf::Said, "user", "", body(told), Some("I parked my bike behind the library")),
+            (Shelf::Said, "user", "", body("yes, go on"), None),
+            (Shelf::Said, "user", "", body("好的"), None),
+            (Shelf::Said, "user", "", body("我把车停在图书馆后面了"), Some("我把车停在图书馆后面了")),
+            (Shelf::Said, "user", "", body("[forgotten]"), None),
+        ] {
+            let row = Unembedded { id: 1, kind: kind.to_owned(), name: name.to_owned(), text };
+            assert_eq!(of(shelf, &row).as_deref(), expected, "{row:?}");
+        }
+        assert_eq!((cut("中文字", 2), cut("ab", 2)), ("中文", "ab"));
+    }
+}

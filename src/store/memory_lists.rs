@@ -1,0 +1,216 @@
+//! Memories of one owner, of some, or of all: for those who look after them.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::memories::{self, MemoryRow};
+use super::{StoreError, meta};
+
+/// How many there are of an owner and kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    pub owner: String,
+    pub kind: String,
+    /// Known now.
+    pub current: u64,
+    /// Replaced by something newer.
+    pub replaced: u64,
+}
+
+/// What is known now of these owners, of all where none are given, the newest first; `kind` and `before`, an id, narrow it
+/// down.
+pub fn page(
+    connection: &Connection,
+    owners: Option<&[String]>,
+    kind: Option<&str>,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Vec<MemoryRow>, StoreError> {
+    let owners = owners.map(serde_json::to_string).transpose()?;
+    let ids: Vec<i64> = connection
+        .prepare_cached(
+            "SELECT id FROM memories
+             WHERE replaced_by IS NULL AND (?1 IS NULL OR owner IN (SELECT value FROM json_each(?1)))
+                 AND (?2 IS NULL OR kind = ?2) AND (?3 IS NULL OR id < ?3)
+             ORDER BY id DESC LIMIT ?4",
+        )?
+        .query_map(params![owners, kind, before, limit], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let rows = ids.into_iter().map(|id| memories::get(connection, id));
+    Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
+/// How many there are, by owner and kind.
+pub fn counts(connection: &Connection) -> Result<Vec<Count>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT owner, kind, count(*) FILTER (WHERE replaced_by IS NULL), count(*) FILTER (WHERE replaced_by IS NOT NULL)
+         FROM memories GROUP BY owner, kind ORDER BY owner, kind",
+    )?;
+    let rows = statement.query_map([], |row| {
+        Ok(Count { owner: row.get(0)?, kind: row.get(1)?, current: row.get(2)?, replaced: row.get(3)? })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Everybody who has memories or conversations; of those that are nobody's the empty one.
+pub fn owners(connection: &Connection) -> Result<Vec<String>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT owner FROM memories UNION SELECT owner FROM said_owners
+         UNION SELECT owner FROM sessions WHERE owner IS NOT NULL ORDER BY owner",
+    )?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Bytes of the memories' texts, and of the snapshots that stand in prompts.
+pub fn sizes(connection: &Connection) -> Result<(u64, u64), StoreError> {
+    let sum = |sql: &str| -> Result<u64, StoreError> {
+        Ok(connection
+            .prepare_cached(sql)?
+            .query_row([], |row| row.get::<_, Option<u64>>(0))
+            .optional()?
+            .flatten()
+            .unwrap_or(0))
+    };
+    let memories = sum("SELECT sum(octet_length(text) + octet_length(detail)) FROM memories")?;
+    Ok((memories, sum("SELECT sum(octet_length(text)) FROM snapshots")?))
+}
+
+/// The index of words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexState {
+    /// Messages that can be found.
+    pub messages: u64,
+    /// Rows of the log that it has not come to.
+    pub behind: u64,
+    /// It is made anew at the moment, or the next gateway makes it.
+    pub is_made_anew: bool,
+}
+
+/// How far the index of words is.
+pub fn index(connection: &Connection) -> Result<IndexState, StoreError> {
+    let count =
+        |sql: &str| -> Result<u64, StoreError> { Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?) };
+    let left = meta::get(connection, meta::WORDS_MEMORIES)?.unwrap_or_default();
+    let made_by = meta::get(connection, meta::WORDS)?.unwrap_or_default();
+    Ok(IndexState {
+        messages: count("SELECT count(*) FROM said")?,
+        behind: count(
+            "SELECT ifnull(sum(s.next_seq - ifnull(i.seq, 0)), 0) FROM sessions s LEFT JOIN indexed i ON i.session = s.session
+             WHERE s.next_seq > ifnull(i.seq, 0)",
+        )?,
+        is_made_anew: made_by.is_empty() || !left.is_empty(),
+    })
+}
+
+/// Removes at most `limit` snapshots that no open epoch of a session holds: what an epoch was given that is over is in
+/// nobody's prompt any more.
+pub fn sweep_snapshots(connection: &Connection, limit: u32) -> Result<usize, StoreError> {
+    connection
+        .prepare_cached(
+            "UPDATE session_memory SET snapshot = NULL WHERE (session, epoch) IN (
+                SELECT m.session, m.epoch FROM session_memory m INDEXED BY session_memory_snapshot
+                JOIN sessions s ON s.session = m.session WHERE m.snapshot IS NOT NULL AND m.epoch < s.epoch LIMIT ?)",
+        )?
+        .execute([limit])?;
+    Ok(connection
+        .prepare_cached(
+            "DELETE FROM snapshots WHERE hash IN (
+                SELECT p.hash FROM snapshots p WHERE NOT EXISTS (
+                    SELECT 1 FROM session_memory m WHERE m.snapshot = p.hash) LIMIT ?)",
+        )?
+        .execute([limit])?)
+}
+
+/// Sessions without messages that nobody has used since `before_ms`, and that something is still kept of.
+pub fn gone(connection: &Connection, before_ms: i64, limit: u32) -> Result<Vec<String>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.session FROM sessions s
+         WHERE s.updated_at < ?1 AND EXISTS (SELECT 1 FROM session_memory m WHERE m.session = s.session)
+             AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session = s.session)
+         LIMIT ?2",
+    )?;
+    let rows = statement.query_map(params![before_ms, limit], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The summaries of a session, with those that they replaced.
+pub fn summaries(connection: &Connection, session: &str) -> Result<Vec<i64>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "WITH RECURSIVE told(id) AS (
+            SELECT summary FROM session_memory WHERE session = ? AND summary IS NOT NULL
+            UNION SELECT m.id FROM told JOIN memories m ON m.replaced_by = told.id)
+         SELECT m.id FROM told JOIN memories m ON m.id = told.id WHERE m.kind = 'summary' ORDER BY m.id",
+    )?;
+    let rows = statement.query_map([session], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Removes what stood before the log in all epochs of a session.
+pub fn drop_session(connection: &Connection, session: &str) -> Result<usize, StoreError> {
+    Ok(connection.prepare_cached("DELETE FROM session_memory WHERE session = ?")?.execute([session])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memories::{NewMemory, insert, replace};
+    use crate::store::session_memory::{SessionMemory, keep_snapshot, put};
+    use crate::store::{Commit, Store, messages, session_memory};
+
+    fn new<'a>(owner: &'a str, kind: &'a str, text: &'a str) -> NewMemory<'a> {
+        NewMemory {
+            owner,
+            kind,
+            name: "",
+            text,
+            detail: "{}",
+            origin: "command",
+            session: None,
+            seq: None,
+            turn: None,
+            confidence: 1.0,
+        }
+    }
+
+    #[tokio::test]
+    async fn lists_counts_and_what_is_left_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let work = |connection: &Connection| -> Result<_, StoreError> {
+            let old = insert(connection, &new("owner", "fact", "the cat is grey"))?;
+            let known = insert(connection, &new("owner", "fact", "the cat is black"))?;
+            replace(connection, old, known)?;
+            insert(connection, &new("everyone", "fact", "the office is closed"))?;
+            insert(connection, &new("name:ann", "task", "asked"))?;
+            let texts = |rows: Vec<MemoryRow>| rows.into_iter().map(|row| row.text).collect::<Vec<_>>();
+            let mine = ["owner".to_owned(), "everyone".to_owned()];
+            let lists = [
+                texts(page(connection, None, None, None, 10)?),
+                texts(page(connection, Some(&mine), None, None, 10)?),
+                texts(page(connection, Some(&mine), Some("fact"), Some(known + 1), 10)?),
+            ];
+            messages::new_epoch(connection, "s")?;
+            for (epoch, hash) in [(0, "a"), (1, "b")] {
+                keep_snapshot(connection, hash, "owner", "text")?;
+                put(connection, "s", epoch, &SessionMemory { snapshot: Some(hash.to_owned()), ..Default::default() })?;
+            }
+            let swept = [sweep_snapshots(connection, 10)?, sweep_snapshots(connection, 10)?];
+            let left = session_memory::get(connection, "s", 1)?.snapshot;
+            Ok((lists, counts(connection)?, owners(connection)?, swept, left, gone(connection, i64::MAX, 9)?))
+        };
+        let (lists, counts, owners, swept, left, gone) = store.write(Commit::Logged, work).await.unwrap();
+        assert_eq!(
+            lists,
+            [
+                vec!["asked", "the office is closed", "the cat is black"],
+                vec!["the office is closed", "the cat is black"],
+                vec!["the cat is black"]
+            ]
+        );
+        let facts = counts.iter().find(|count| count.owner == "owner").unwrap();
+        assert_eq!((facts.current, facts.replaced), (1, 1));
+        assert_eq!(owners, ["everyone", "name:ann", "owner"]);
+        assert_eq!((swept, left.as_deref()), ([1, 0], Some("b")));
+        assert_eq!(gone, ["s"]);
+    }
+}

@@ -1,0 +1,190 @@
+//! What memories and messages mean, as vectors of one model: rows only. When they are made, and what is near to what, is
+//! `memory`'s.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use sha2::{Digest, Sha256};
+
+use super::words::Shelf;
+use super::{StoreError, meta};
+
+/// Names a text; the same text has the same.
+pub type Hash = [u8; 16];
+
+/// Messages that can be found whose vectors are kept, the newest: by their ids, of which only some have one.
+pub const SAID_KEPT: i64 = 20_000;
+
+/// What has no vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unembedded {
+    pub id: i64,
+    /// A memory's; a message's role.
+    pub kind: String,
+    pub name: String,
+    /// A message's is JSON.
+    pub text: String,
+}
+
+/// The vector of a text, for all that say it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewVector {
+    pub hash: Hash,
+    /// Of length 1; empty where the model takes no such text.
+    pub vector: Vec<f32>,
+    pub ids: Vec<i64>,
+}
+
+/// What is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub memories: i64,
+    pub said: i64,
+    /// Whose vectors they are; empty is nobody's.
+    pub model: String,
+}
+
+pub fn hash(text: &str) -> Hash {
+    let mut hash = Hash::default();
+    hash.copy_from_slice(&Sha256::digest(text.as_bytes())[..16]);
+    hash
+}
+
+/// Sees to it that only vectors of `model` are there; those of another one are dropped. Answers whether some were.
+pub fn begin(connection: &Connection, model: &str) -> Result<bool, StoreError> {
+    if meta::get(connection, meta::VECTORS)?.as_deref() == Some(model) {
+        // A mended database begins with other ids.
+        let done: i64 = said_done(connection)?.parse().unwrap_or(0);
+        if done > newest(connection, Shelf::Said)? {
+            meta::set(connection, meta::VECTORS_SAID, "")?;
+        }
+        return Ok(false);
+    }
+    let dropped = connection.execute("DELETE FROM memory_vectors", [])?;
+    connection.execute("DELETE FROM said_vectors", [])?;
+    meta::set(connection, meta::VECTORS, model)?;
+    meta::set(connection, meta::VECTORS_BASE, "")?;
+    meta::set(connection, meta::VECTORS_SAID, "0")?;
+    Ok(dropped > 0)
+}
+
+/// How near the model finds texts that have nothing in common, if that is known.
+pub fn base(connection: &Connection) -> Result<Option<f32>, StoreError> {
+    Ok(meta::get(connection, meta::VECTORS_BASE)?.and_then(|base| base.parse().ok()))
+}
+
+/// Notes how near `model` finds texts that have nothing in common.
+pub fn set_base(connection: &Connection, model: &str, base: f32) -> Result<(), StoreError> {
+    if is_kept(connection, model)? {
+        meta::set(connection, meta::VECTORS_BASE, &base.to_string())?;
+    }
+    Ok(())
+}
+
+/// Up to which id of `said` messages have vectors; empty is none, and of an index that was made anew.
+pub fn said_done(connection: &Connection) -> Result<String, StoreError> {
+    Ok(meta::get(connection, meta::VECTORS_SAID)?.unwrap_or_default())
+}
+
+/// The newest id.
+pub fn newest(connection: &Connection, shelf: Shelf) -> Result<i64, StoreError> {
+    let sql = match shelf {
+        Shelf::Memories => "SELECT coalesce(max(id), 0) FROM memories",
+        Shelf::Said => "SELECT coalesce(max(id), 0) FROM said",
+    };
+    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+}
+
+/// Behind the id `after`, in order: memories that are known now, or what people said in somebody's conversations, and has
+/// no vector.
+pub fn unembedded(
+    connection: &Connection,
+    shelf: Shelf,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<Unembedded>, StoreError> {
+    let sql = match shelf {
+        Shelf::Memories => {
+            "SELECT m.id, m.kind, m.name, m.text FROM memories m LEFT JOIN memory_vectors v ON v.memory = m.id
+             WHERE m.id > ?1 AND m.replaced_by IS NULL AND v.memory IS NULL ORDER BY m.id LIMIT ?2"
+        }
+        Shelf::Said => {
+            "SELECT s.id, m.role, '', m.body FROM said s CROSS JOIN messages m ON m.session = s.session AND m.seq = s.seq
+                LEFT JOIN said_vectors v ON v.said = s.id
+             WHERE s.id > ?1 AND s.owner <> '' AND m.role = 'user' AND v.said IS NULL ORDER BY s.id LIMIT ?2"
+        }
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map(params![after, limit], |row| {
+        Ok(Unembedded { id: row.get(0)?, kind: row.get(1)?, name: row.get(2)?, text: row.get(3)? })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The vector of a text, if one is known.
+pub fn known(connection: &Connection, hash: &Hash) -> Result<Option<Vec<f32>>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT vector FROM memory_vectors WHERE hash = ?1 UNION ALL SELECT vector FROM said_vectors WHERE hash = ?1 LIMIT 1",
+    )?;
+    Ok(statement.query_row([hash.as_slice()], |row| Ok(read(row.get_ref(0)?.as_blob()?))).optional()?)
+}
+
+/// Writes vectors for those of their memories that are still known, unless vectors of another model than `model` are kept
+/// by now.
+pub fn put(connection: &Connection, model: &str, new: &[NewVector]) -> Result<(), StoreError> {
+    let insert = "INSERT OR REPLACE INTO memory_vectors (memory, hash, vector)
+        SELECT id, ?2, ?3 FROM memories WHERE id = ?1 AND replaced_by IS NULL";
+    if is_kept(connection, model)? { put_all(connection, insert, new) } else { Ok(()) }
+}
+
+/// As [`put`], for messages that can still be found; up to the id `done` all have one then. Those of old ones go. When what
+/// was done is no more what was read as `after`, ids may mean others by now, and nothing is written.
+pub fn put_said(
+    connection: &Connection,
+    model: &str,
+    (after, done): (&str, i64),
+    new: &[NewVector],
+) -> Result<(), StoreError> {
+    if !is_kept(connection, model)? || said_done(connection)? != after {
+        return Ok(());
+    }
+    let insert = "INSERT OR REPLACE INTO said_vectors (said, hash, vector) SELECT id, ?2, ?3 FROM said WHERE id = ?1";
+    put_all(connection, insert, new)?;
+    connection.prepare_cached("DELETE FROM said_vectors WHERE said <= ?")?.execute([done - SAID_KEPT])?;
+    meta::set(connection, meta::VECTORS_SAID, &done.to_string())
+}
+
+fn put_all(connection: &Connection, insert: &str, new: &[NewVector]) -> Result<(), StoreError> {
+    let mut insert = connection.prepare_cached(insert)?;
+    for NewVector { hash, vector, ids } in new {
+        let blob: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+        for id in ids {
+            insert.execute(params![id, hash.as_slice(), blob])?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the vector of a memory.
+pub fn remove(connection: &Connection, memory: i64) -> Result<(), StoreError> {
+    connection.prepare_cached("DELETE FROM memory_vectors WHERE memory = ?")?.execute([memory])?;
+    Ok(())
+}
+
+/// How many there are, and whose.
+pub fn count(connection: &Connection) -> Result<Kept, StoreError> {
+    let count = |sql| connection.prepare_cached(sql)?.query_row([], |row| row.get(0));
+    Ok(Kept {
+        memories: count("SELECT count(*) FROM memory_vectors")?,
+        said: count("SELECT count(*) FROM said_vectors")?,
+        model: meta::get(connection, meta::VECTORS)?.unwrap_or_default(),
+    })
+}
+
+/// The numbers of a stored vector.
+pub fn read(blob: &[u8]) -> Vec<f32> {
+    let (numbers, _) = blob.as_chunks::<4>();
+    numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+fn is_kept(connection: &Connection, model: &str) -> Result<bool, StoreError> {
+    Ok(meta::get(connection, meta::VECTORS)?.as_deref() == Some(model))
+}

@@ -1,0 +1,107 @@
+//! What is remembered, by the command line: with a gateway and without, the same.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::{Gateway, Ran};
+use crate::support::{Hook, Setup};
+
+fn refused(ran: &Ran, expected: &str) {
+    assert!(ran.code == Some(1) && ran.stdout.is_empty() && ran.stderr.contains(expected), "{expected}: {ran:?}");
+}
+
+async fn home(is_running: bool) -> Gateway {
+    let setup =
+        Setup::new().hook(Hook::bearer("in")).set("identities.ann", vec!["webhook:in:ann", "email:a@example.org"]);
+    let mut gateway = Gateway::new(setup);
+    if is_running {
+        gateway.up().await;
+    }
+    gateway
+}
+
+/// Adds a memory; its id alone stands on standard output.
+async fn add(gateway: &Gateway, args: &[&str]) -> String {
+    let ran = gateway.run(&[&["memory", "add"], args].concat()).await;
+    let id = ran.stdout.trim_end().to_owned();
+    assert!(ran.code == Some(0) && id.parse::<i64>().is_ok(), "{args:?}: {ran:?}");
+    id
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|row| row["text"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memories_are_kept_by_the_command_line() {
+    for is_running in [true, false] {
+        let gateway = home(is_running).await;
+        assert_eq!(gateway.json(&["memory", "show"]).await, json!([]), "looking makes nothing");
+        let cat = add(&gateway, &["The cat is called Momo"]).await;
+        assert_eq!(add(&gateway, &["the cat is called momo."]).await, cat, "what says the same is known");
+        let language = ["--kind", "preference", "--key", "language"];
+        let old = add(&gateway, &[&["German"], language.as_slice()].concat()).await;
+        let new = add(&gateway, &[&["French"], language.as_slice()].concat()).await;
+        add(&gateway, &["办公室星期五不开门", "--owner", "everyone"]).await;
+        add(&gateway, &["Ann likes tea", "--owner", "email:a@example.org"]).await;
+
+        let all = gateway.json(&["memory", "show"]).await;
+        assert_eq!(texts(&all), ["Ann likes tea", "办公室星期五不开门", "French", "The cat is called Momo"]);
+        let mine = gateway.json(&["memory", "show", "--owner", "owner"]).await;
+        assert_eq!(texts(&mine), ["French", "The cat is called Momo"]);
+        let ann = gateway.json(&["memory", "show", "--owner", "ann"]).await;
+        assert_eq!((texts(&ann), &ann[0]["owner"]), (vec!["Ann likes tea"], &json!("ann")));
+        assert_eq!(gateway.json(&["memory", "show", "--kind", "fact"]).await.as_array().unwrap().len(), 3);
+        let shown = gateway.json(&["memory", "show", &new]).await;
+        assert_eq!((&shown["name"], &shown["before"][0]["text"]), (&json!("language"), &json!("German")), "{shown}");
+        assert_eq!(shown["before"][0]["id"].to_string(), old);
+
+        for (query, expected) in [("name of the cat", "The cat is called Momo"), ("星期五", "办公室星期五不开门")]
+        {
+            let hits = gateway.json(&["memory", "search", query]).await;
+            let similarity = hits[0]["similarity"].as_f64().unwrap_or(0.0);
+            assert!(hits[0]["text"] == expected && similarity > 0.0 && similarity <= 1.0, "{query}: {hits}");
+        }
+        let mine = gateway.json(&["memory", "search", "tea", "--owner", "owner"]).await;
+        assert_eq!(mine, json!([]), "what Ann told is hers");
+
+        let stats = gateway.json(&["memory", "stats"]).await;
+        assert_eq!((&stats["known"], &stats["replaced"]), (&json!(4), &json!(1)), "{stats}");
+        let gone = gateway.json(&["memory", "forget", &new, &cat]).await;
+        assert_eq!(gone["forgotten"].as_array().unwrap().len(), 3, "with what it had replaced: {gone}");
+        assert_eq!(texts(&gateway.json(&["memory", "show"]).await), ["Ann likes tea", "办公室星期五不开门"]);
+
+        refused(&gateway.run(&["memory", "forget", &cat]).await, &format!("there is no memory {cat}"));
+        refused(&gateway.run(&["memory", "show", "--owner", "bob"]).await, "\"bob\" is no owner; allowed: \"owner\"");
+        refused(&gateway.run(&["memory", "add", " "]).await, "empty");
+        refused(&gateway.run(&["memory", "search", "x", "--since", "noon"]).await, "\"noon\" is no time");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_is_taken_in_elsewhere() {
+    let (from, to) = (home(true).await, home(false).await);
+    add(&from, &["The cat is called Momo"]).await;
+    add(&from, &["German", "--kind", "preference", "--key", "language"]).await;
+    add(&from, &["Ann likes tea", "--owner", "ann"]).await;
+    let lines = from.run(&["memory", "export"]).await.stdout;
+    assert_eq!(lines.lines().count(), 3);
+    for expected in
+        [json!({"imported": 3, "known": 0, "summaries": 0}), json!({"imported": 0, "known": 3, "summaries": 0})]
+    {
+        let ran = to.run_with_input(&["memory", "import", "-", "--json"], &lines).await;
+        assert_eq!(serde_json::from_str::<Value>(&ran.stdout).unwrap(), expected, "{ran:?}");
+    }
+    let again = to.run(&["memory", "export"]).await.stdout;
+    let plain = |lines: &str| {
+        let plain = |line: &str| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            format!("{} {} {} {}", line["owner"], line["kind"], line["name"], line["text"])
+        };
+        lines.lines().map(plain).collect::<Vec<_>>()
+    };
+    assert_eq!(plain(&again), plain(&lines));
+    let spoilt = format!("{lines}{{\"owner\":\"owner\",\"kind\":\"fakt\",\"text\":\"x\"}}\nno JSON\n");
+    let ran = home(false).await.run_with_input(&["memory", "import", "-"], &spoilt).await;
+    refused(&ran, "nothing was imported:\nline 4: \"fakt\" is no kind");
+    assert!(ran.stderr.contains("line 5: "), "{ran:?}");
+}

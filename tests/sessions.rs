@@ -1,0 +1,181 @@
+//! Conversations: found, taken out and in, told apart, and begun anew.
+
+use serde_json::{Value, json};
+
+use crate::support::clock::{faketime, live_at};
+use crate::support::gateway::{Gateway, Message};
+use crate::support::{Hook, Model, Reply, Setup, until};
+
+/// The session of this key, as it is listed.
+async fn listed(gateway: &Gateway, key: &str) -> Value {
+    let list = gateway.json(&["sessions", "list"]).await;
+    list.as_array().unwrap().iter().find(|row| row["session"] == key).cloned().unwrap_or(Value::Null)
+}
+
+/// What is found, as `session #seq`, once there is something.
+async fn found(gateway: &Gateway, args: &[&str]) -> Vec<String> {
+    let place = |hit: &Value| format!("{} #{}", hit["session"].as_str().unwrap(), hit["seq"]);
+    until("a message to be found", async || {
+        let hits = gateway.json(&[&["sessions", "search"], args].concat()).await;
+        let places: Vec<_> = hits.as_array()?.iter().map(place).collect();
+        (!places.is_empty()).then_some(places)
+    })
+    .await
+}
+
+/// The messages of the last request about `text`, without the system prompt.
+fn given(model: &Model, text: &str) -> Vec<String> {
+    let requests = model.requests_about(text);
+    let messages = requests.last().unwrap()["messages"].as_array().unwrap().clone();
+    let content = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
+    messages.iter().filter(|message| message["role"] != "system").map(content).collect()
+}
+
+/// A hundred turns, with a kill in the middle: the log is whole and in order, each request was valid, and what was said first
+/// and last is found.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_turns_across_a_restart() {
+    let model = Model::start().await;
+    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let said = |n: usize| match n {
+        0 => "the first thing is a walrus".to_owned(),
+        99 => "the last thing is a pangolin".to_owned(),
+        n => format!("number {n}"),
+    };
+    for n in 0..100 {
+        if n == 50 {
+            gateway.restart().await;
+        }
+        assert_eq!(gateway.ask("in", "c", &said(n)).await, format!("echo: {}", said(n)));
+    }
+    assert_eq!(model.refused(), Vec::<String>::new(), "every window was a valid conversation");
+    let session = gateway.json(&["sessions", "show", "webhook:in:c"]).await;
+    let log: Vec<_> = session["messages"].as_array().unwrap().iter().map(|row| row["seq"].as_i64().unwrap()).collect();
+    assert_eq!(log, (0..200).collect::<Vec<_>>(), "whole and in order");
+    for (n, row) in session["messages"].as_array().unwrap().iter().enumerate().step_by(2) {
+        let content = row["message"]["content"].as_str().unwrap();
+        assert!(content.starts_with(&said(n / 2)) && row["role"] == "user", "{n}: {content}");
+    }
+    assert!(given(&model, &said(99)).len() <= 101, "the window is bounded");
+    let first = found(&gateway, &["walrus"]).await;
+    assert!(first.contains(&"webhook:in:c #0".to_owned()), "{first:?}");
+    let last = found(&gateway, &["pangolin", "--session", "webhook:in:c"]).await;
+    assert!(last.contains(&"webhook:in:c #198".to_owned()), "{last:?}");
+    gateway.stop().await;
+    let at_rest = found(&gateway, &["pangolin"]).await;
+    assert_eq!(at_rest, last, "the same where no gateway runs");
+}
+
+/// What is exported is taken in as it was, with a gateway and without; and so is a file of another assistant.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_is_taken_out_and_in() {
+    let model = Model::start().await;
+    model.on("what is there?", [Reply::tool("list_dir", &json!({"path": "."})), Reply::text("Some files.")]);
+    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    gateway.ask("in", "c", "what is there?").await;
+    let key = "webhook:in:c";
+    let lines = gateway.run(&["sessions", "export", key]).await.stdout;
+    assert_eq!(lines.lines().count(), 4);
+    let text = gateway.run(&["sessions", "export", key, "--format", "md"]).await.stdout;
+    assert!(
+        text.starts_with(&format!("# {key}\n\n## user, ")) && text.contains("<summary>list_dir</summary>"),
+        "{text}"
+    );
+    assert!(text.contains("what is there?\n") && !text.contains("[Runtime Context]"), "{text}");
+
+    let whole = json!({
+        "key": "telegram:42",
+        "messages": [
+            {"role": "user", "content": "my bicycle is red", "timestamp": "2026-01-01T10:00:00"},
+            {"role": "assistant", "content": "noted", "timestamp": "2026-01-01T10:00:05"},
+        ],
+        "lastConsolidated": 0, "createdAt": "2026-01-01T10:00:00", "updatedAt": "2026-01-01T10:00:05",
+    });
+    for (is_running, name) in [(true, "cli:one"), (false, "cli:two")] {
+        if !is_running {
+            gateway.stop().await;
+        }
+        let ran = gateway.run_with_input(&["sessions", "import", "-", "--session", name, "--json"], &lines).await;
+        let taken: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(taken, json!({"session": name, "owner": "owner", "messages": 4}), "{ran:?}");
+        assert_eq!(gateway.run(&["sessions", "export", name]).await.stdout, lines, "byte for byte");
+        let ran = gateway.run_with_input(&["sessions", "import", "-", "--session", name], &lines).await;
+        assert!(ran.code == Some(1) && ran.stderr.contains("is there already"), "{ran:?}");
+        let spoilt = format!("{lines}{{}}\n");
+        let ran = gateway.run_with_input(&["sessions", "import", "-", "--session", "cli:no"], &spoilt).await;
+        assert!(ran.code == Some(1) && ran.stderr.contains("nothing was imported:\nline 5: "), "{ran:?}");
+        assert_eq!(listed(&gateway, "cli:no").await, Value::Null, "all or nothing");
+        let ran = gateway.run_with_input(&["sessions", "import", "-"], &lines).await;
+        assert!(ran.code == Some(1) && ran.stderr.contains("--session KEY"), "{ran:?}");
+    }
+    let ran = gateway.run_with_input(&["sessions", "import", "-"], &whole.to_string()).await;
+    assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "telegram:42: 2 messages, of owner"), "{ran:?}");
+    let shown = gateway.json(&["sessions", "show", "telegram:42"]).await;
+    assert_eq!(shown["messages"][0]["at"], "2026-01-01T10:00:00Z");
+    gateway.up().await;
+    assert_eq!(found(&gateway, &["bicycle"]).await, ["telegram:42 #0"]);
+    let ran = gateway.run(&["agent", "-m", "which colour?", "--session", "telegram:42"]).await;
+    assert_eq!(ran.stdout.trim(), "echo: which colour?", "{ran:?}");
+    let given = given(&model, "which colour?");
+    assert_eq!((given.len(), given[0].as_str()), (3, "my bicycle is red"), "the conversation goes on: {given:?}");
+}
+
+/// Each sender of a chat has a conversation of his own, where that is set; a reload sets it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_for_each_sender() {
+    let model = Model::start().await;
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("agent.session.scope", "sender");
+    let gateway = Gateway::start(setup).await;
+    let say = async |sender: &str, text: &str| {
+        let answered = gateway.post("in", "?wait=30", &Message::new(text).chat("group").sender(sender)).await;
+        assert_eq!(answered.text("reply"), format!("echo: {text}"), "{answered:?}");
+        answered.text("session").to_owned()
+    };
+    assert_eq!(say("ann", "a secret of Ann's").await, "webhook:in:group:ann");
+    assert_eq!(say("bob", "what did she say?").await, "webhook:in:group:bob");
+    assert_eq!(say("ann", "and again").await, "webhook:in:group:ann");
+    assert_eq!(given(&model, "what did she say?").len(), 1);
+    assert_eq!(given(&model, "and again").len(), 3);
+    let own = Message::new("here").chat("group").sender("ann").session("ops");
+    assert_eq!(gateway.post("in", "?wait=30", &own).await.text("session"), "webhook:in:ops", "it says so itself");
+}
+
+/// The first message after the time of reset, and the first after a long silence, begin a new conversation; over a change of
+/// the clock, too, and only once.
+#[tokio::test(flavor = "multi_thread")]
+async fn conversations_begin_anew_by_themselves() {
+    let Some(library) = faketime() else {
+        println!("left out: resets of conversations, as there is no libfaketime (package faketime)");
+        return;
+    };
+    let model = Model::start().await;
+    let setup = Setup::new()
+        .model(&model)
+        .hook(Hook::bearer("in"))
+        .set("agent.timezone", "America/New_York")
+        .set("agent.session.daily_reset", "02:30")
+        .set("agent.session.idle_reset", "12h");
+    let mut gateway = Gateway::new(setup);
+    // 02:30 is not there on that day: the clock goes from 01:59:59 to 03:00:00, at 07:00 UTC, and 03:30 is taken for it.
+    for (time, text, epoch, messages) in [
+        ("2026-03-08 06:50:00", "one", 0, 2),
+        ("2026-03-08 07:29:00", "two", 0, 4),
+        ("2026-03-08 07:31:00", "three", 1, 2),
+        ("2026-03-08 19:00:00", "four", 1, 4),
+        ("2026-03-09 06:29:00", "five", 1, 6),
+        ("2026-03-09 06:31:00", "six", 2, 2),
+        ("2026-03-09 18:40:00", "seven", 3, 2),
+    ] {
+        live_at(&mut gateway, &library, time);
+        gateway.up().await;
+        if text == "six" {
+            // A command is answered in the conversation that it is about.
+            assert!(gateway.ask("in", "c", "/session").await.contains('6'), "{time}");
+        }
+        assert_eq!(gateway.ask("in", "c", text).await, format!("echo: {text}"));
+        let session = listed(&gateway, "webhook:in:c").await;
+        assert_eq!((&session["epoch"], &session["messages"]), (&json!(epoch), &json!(messages)), "{time}: {session}");
+        assert_eq!(given(&model, text).len() + 1, messages, "{time}");
+        gateway.stop().await;
+    }
+}

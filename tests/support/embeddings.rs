@@ -1,0 +1,159 @@
+//! A recording server of vectors on loopback that speaks OpenAI's embeddings. Its vectors are made of the words of a text:
+//! those that share words are near, and words that mean the same can be told to it. Also used by unit tests.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+/// Numbers of a vector, where the request does not say.
+const DIMENSIONS: usize = 64;
+
+/// One request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedVectors {
+    pub model: String,
+    pub texts: Vec<String>,
+    pub dimensions: Option<usize>,
+}
+
+type Rule = Box<dyn Fn(&AskedVectors) -> Option<u16> + Send + Sync>;
+
+#[derive(Default)]
+struct Record {
+    /// Words, and the one that each counts as.
+    alike: BTreeMap<String, String>,
+    rule: Option<Rule>,
+    requests: Vec<AskedVectors>,
+}
+
+struct Shared {
+    record: Mutex<Record>,
+    is_open: watch::Sender<bool>,
+}
+
+/// The running server; it stops when dropped.
+pub struct Embeddings {
+    shared: Arc<Shared>,
+    port: u16,
+    server: AbortHandle,
+}
+
+impl Drop for Embeddings {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Shared {
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Embeddings {
+    pub async fn start() -> Self {
+        let shared = Arc::new(Shared { record: Mutex::default(), is_open: watch::Sender::new(true) });
+        let app = Router::new().route("/v1/embeddings", post(answer)).with_state(shared.clone());
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port on loopback");
+        let port = listener.local_addr().expect("a bound socket has an address").port();
+        let server = tokio::spawn(async move { axum::serve(listener, app).await }).abort_handle();
+        Self { shared, port, server }
+    }
+
+    /// What `providers.NAME.base_url` is set to.
+    pub fn base_url(&self) -> String {
+        format!("http://127.0.0.1:{}/v1", self.port)
+    }
+
+    /// From now on these words mean the same.
+    pub fn alike(&self, words: &[&str]) {
+        let mut record = self.shared.record();
+        for word in words {
+            record.alike.insert((*word).to_owned(), words[0].to_owned());
+        }
+    }
+
+    /// From now on requests are answered with the status that the rule gives, if it gives one.
+    pub fn refuse(&self, rule: impl Fn(&AskedVectors) -> Option<u16> + Send + Sync + 'static) {
+        self.shared.record().rule = Some(Box::new(rule));
+    }
+
+    /// Answers wait, or go on.
+    pub fn hold(&self, holds: bool) {
+        self.shared.is_open.send_replace(!holds);
+    }
+
+    /// Every request so far, the refused ones too.
+    pub fn requests(&self) -> Vec<AskedVectors> {
+        self.shared.record().requests.clone()
+    }
+
+    /// Every text that was asked for, in order.
+    pub fn texts(&self) -> Vec<String> {
+        self.requests().into_iter().flat_map(|asked| asked.texts).collect()
+    }
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, axum::Json(body): axum::Json<Value>) -> Response {
+    let texts = body["input"].as_array().expect("a list of texts").iter();
+    let asked = AskedVectors {
+        model: body["model"].as_str().expect("a model").to_owned(),
+        texts: texts.map(|text| text.as_str().expect("a text").to_owned()).collect(),
+        dimensions: body["dimensions"].as_u64().and_then(|count| usize::try_from(count).ok()),
+    };
+    let refused = {
+        let mut record = shared.record();
+        record.requests.push(asked.clone());
+        record.rule.as_ref().and_then(|rule| rule(&asked))
+    };
+    let mut open = shared.is_open.subscribe();
+    open.wait_for(|is_open| *is_open).await.expect("the server lives");
+    if let Some(status) = refused {
+        let status = StatusCode::from_u16(status).expect("a rule's status is one");
+        return (status, axum::Json(json!({"error": {"message": "scripted refusal"}}))).into_response();
+    }
+    let record = shared.record();
+    let vectors = asked.texts.iter().map(|text| vector(text, &asked, &record.alike)).enumerate();
+    // In another order than the texts, as a service may.
+    let data: Vec<Value> =
+        vectors.map(|(index, embedding)| json!({"index": index, "embedding": embedding})).rev().collect();
+    let tokens: usize = asked.texts.iter().map(|text| words(text).count()).sum();
+    axum::Json(json!({"object": "list", "data": data, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}))
+        .into_response()
+}
+
+/// Each word has its place and sign, which are another model's others.
+fn vector(text: &str, asked: &AskedVectors, alike: &BTreeMap<String, String>) -> Vec<f32> {
+    let size = asked.dimensions.unwrap_or(DIMENSIONS);
+    let mut vector = vec![0.0; size];
+    for word in words(text) {
+        let word = alike.get(&word).unwrap_or(&word);
+        let hash = asked
+            .model
+            .bytes()
+            .chain(word.bytes())
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        let place = usize::try_from((hash >> 20) % size as u64).expect("less than the size");
+        vector[place] += if hash & (1 << 13) == 0 { 1.0 } else { -1.0 };
+    }
+    vector
+}
+
+/// The words of a text in lower case; what is not ASCII counts letter by letter.
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    let is_part = |char: char| char.is_ascii_alphanumeric();
+    text.split(move |char: char| char.is_ascii() && !is_part(char)).filter(|word| !word.is_empty()).flat_map(
+        move |word| {
+            if word.is_ascii() { vec![word.to_lowercase()] } else { word.chars().map(String::from).collect() }
+        },
+    )
+}
