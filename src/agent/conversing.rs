@@ -123,6 +123,9 @@ impl Conversing<'_> {
     async fn talk(&mut self, text: String) -> Result<Talk, TurnError> {
         let (runner, run) = (self.runner, self.run);
         let (session, last) = (run.session, run.last);
+        if self.progress.context.is_none() {
+            runner.memory.import_by_hand().await;
+        }
         let past = runner.past(session, last, self.progress.context.as_ref())?;
         let head = &past.head;
         let wanted = wanted_model(last, head.model.as_deref(), &runner.config.model);

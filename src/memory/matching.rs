@@ -13,11 +13,11 @@ const B: f64 = 0.75;
 /// Of a term that is as common as this only the newest are looked at by themselves.
 const COMMON: usize = 400;
 
-/// Candidates that are read and scored, of each shelf.
-const CANDIDATES: usize = 100;
+/// Candidates that are read and scored, of each shelf: twice as many as are wanted, within these.
+const CANDIDATES: (usize, usize) = (40, 100);
 
 /// Common terms of a question that are looked at together with others.
-const TOGETHER: usize = 3;
+const TOGETHER: usize = 2;
 
 /// Entries that are taken of two terms together.
 const OF_TWO: usize = 300;
@@ -46,7 +46,7 @@ struct Lists {
     scope: Option<String>,
     lists: Vec<Vec<i64>>,
     counts: Vec<f64>,
-    /// How many candidates may be needed for [`CANDIDATES`] within the scope.
+    /// How many candidates may be needed for as many as are wanted within the scope.
     enough: usize,
 }
 
@@ -60,8 +60,14 @@ pub struct Fit {
 }
 
 impl Question {
-    /// Looks the terms of a text up on shelves, each with the expression that all of its hits must fit.
-    pub fn ask(connection: &Connection, text: &str, shelves: Vec<(Shelf, Option<String>)>) -> Result<Self, StoreError> {
+    /// Looks the terms of a text up on shelves, each with the expression that all of its hits must fit, for so many hits.
+    pub fn ask(
+        connection: &Connection,
+        text: &str,
+        shelves: Vec<(Shelf, Option<String>)>,
+        hits: usize,
+    ) -> Result<Self, StoreError> {
+        let wanted = hits.saturating_mul(2).clamp(CANDIDATES.0, CANDIDATES.1);
         let terms = query_terms(text);
         let mut total = 0.0;
         let mut lists = Vec::with_capacity(shelves.len());
@@ -74,8 +80,8 @@ impl Question {
             total += within;
             let holds_most = within >= MOST * as_f64(highest);
             // Half of everything is the least: nine of ten need little more than is wanted.
-            let enough = if within >= 0.85 * as_f64(highest) { CANDIDATES * 6 / 5 } else { CANDIDATES * 2 };
-            let enough = if holds_most && scope.is_some() { enough } else { CANDIDATES };
+            let enough = if within >= 0.85 * as_f64(highest) { wanted * 6 / 5 } else { wanted * 2 };
+            let enough = if holds_most && scope.is_some() { enough } else { wanted };
             let scope = scope.filter(|_| !holds_most);
             lists.push(Lists::probe(connection, shelf, scope, &terms, highest, enough)?);
         }

@@ -122,7 +122,7 @@ impl Search<'_> {
                 shelves.push((shelf, self.scope(shelf)?));
             }
         }
-        let question = Question::ask(self.connection, &self.ask.text, shelves)?;
+        let question = Question::ask(self.connection, &self.ask.text, shelves, self.ask.limit)?;
         let mut order = Vec::new();
         for id in question.candidates(self.connection, Shelf::Memories)? {
             if let Some(entry) = memories::get(self.connection, id)?.and_then(|row| self.of_memory(row)) {

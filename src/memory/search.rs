@@ -59,7 +59,7 @@ pub fn search(
 }
 
 fn found(connection: &Connection, text: &str, session: Option<&str>, limit: usize) -> Result<Vec<Line>, StoreError> {
-    let question = Question::ask(connection, text, vec![(Shelf::Said, scope(None, session))])?;
+    let question = Question::ask(connection, text, vec![(Shelf::Said, scope(None, session))], limit)?;
     let mut rows: Vec<(Said, String)> = Vec::new();
     for id in question.candidates(connection, Shelf::Said)? {
         let row = words::said(connection, id)?.filter(|row| session.is_none_or(|session| row.session == session));

@@ -103,6 +103,7 @@ async fn look(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<
         |kinds| kinds.into_iter().map(Kind::from).collect(),
     );
     let query = args.query.trim().trim_matches('*').to_owned();
+    desk.import_by_hand().await;
     let found = if query.is_empty() {
         desk.store.read(move |connection| newest(connection, &owners, &kinds, limit)).await?
     } else {
