@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::gateway::Message;
+use crate::support::gateway::{Message, binary};
 use crate::support::invariants::{Witness, check, open, wait_settled};
 use crate::support::sink::Post;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
@@ -352,5 +352,35 @@ async fn each_sees_what_is_his() {
     world.wait_announced(2).await;
     let chats: Vec<_> = world.announced().iter().map(|post| post.data("chat_id").to_owned()).collect();
     assert!(chats.contains(&"b".to_owned()) && chats.contains(&"c".to_owned()), "{chats:?}");
+    world.check().await;
+}
+
+/// What is remembered lies in the workspace, and is the owner's: commands of others find nothing there, and put nothing there.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_memory_is_hidden_from_commands_of_others() {
+    let tried = std::process::Command::new(binary()).arg("__hide").arg(std::env::temp_dir()).status().unwrap();
+    if !tried.success() || !daoyou::guard::status().is_enough() {
+        println!("left out: this machine cannot hide a folder, or cannot keep it hidden");
+        return;
+    }
+    let world = World::start(|setup| setup.set("tools.exec.sandbox", true)).await;
+    let memory = world.gateway.workspace().join("memory/MEMORY.md");
+    until("MEMORY.md", async || memory.exists().then_some(())).await;
+    fs::write(&memory, "# Memory\n\n- the door is green\n\n## Private\n\n- the PIN is 4711\n").unwrap();
+    let ways = "cat memory/*; ls -A memory; echo '- all is free' > memory/MEMORY.md; rm -rf memory; mv memory other; \
+                ln memory/MEMORY.md here; umount memory; cat memory/MEMORY.md; mkdir memory; echo tried > trace; cat trace";
+    let command = json!({ "command": ways });
+    for arguments in [command.clone(), json!({ "command": ways, "background": true })] {
+        let told = world.call(("bob", "b"), "exec", &arguments).await;
+        assert!(!told.contains("4711") && !told.contains("green"), "{told}");
+        assert!(told.contains("tried") || told.starts_with("Started"), "{told}");
+    }
+    let told = world.wait_announced(1).await;
+    assert!(!told[0].contains("4711") && told[0].contains("tried"), "{told:?}");
+    let own = world.exec(&json!({ "command": "cat memory/MEMORY.md trace" })).await;
+    assert!(
+        own.contains("4711") && own.contains("green") && own.contains("tried") && !own.contains("all is free"),
+        "{own}"
+    );
     world.check().await;
 }

@@ -38,9 +38,10 @@ impl SlashCommands {
         let Some(owner) = self.owner(row) else { return Ok(self.phrases.no_memory_of_strangers.to_owned().into()) };
         let wanted = wanted.trim_start_matches('#');
         if let Ok(id) = wanted.parse::<i64>() {
-            let found = self.memory.store.read(move |connection| memories::get(connection, id)).await?;
+            // What was listed may have been replaced since: it is the newer one that would still be known.
+            let found = self.memory.store.read(move |connection| memory::newest(connection, id)).await?;
             let is_his = |entry: &Entry| may_forget(&owner, entry);
-            return Ok(match found.and_then(Entry::of).filter(is_his) {
+            return Ok(match found.filter(is_his) {
                 Some(entry) => self.forgets(&entry),
                 None => {
                     let reply = fill(self.phrases.no_such_memory, &[wanted]);

@@ -218,7 +218,8 @@ impl About<'_> {
 
     fn given_again(&self, context: &ContextStep) -> Result<Given, StoreError> {
         let snapshot = match &context.snapshot {
-            Some(hash) => self.kept(hash)?,
+            // It may have gone with a consolidation while the turn waited.
+            Some(hash) => Some(self.snapshot(Some(hash))?),
             None => None,
         };
         Ok(Given { snapshot, summary: self.summary(context.summary)? })

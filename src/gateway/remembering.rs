@@ -1,6 +1,10 @@
 //! What looks after the memory while a gateway runs.
 
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
 use daoyou_channels::SessionKey;
+use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -10,11 +14,15 @@ use crate::agent::Consolidator;
 use crate::memory::vectors::VectorKeeper;
 use crate::memory::{Indexer, Keeper};
 
+/// The rest of a worker that panicked: the next start may meet the same.
+const REST: Duration = Duration::from_secs(60);
+
 /// Its workers.
 pub(super) struct Remembering {
     consolidation: JoinHandle<()>,
     indexer: JoinHandle<()>,
     files: JoinHandle<()>,
+    vectors: JoinHandle<()>,
     stop_files: CancellationToken,
 }
 
@@ -23,12 +31,23 @@ impl Remembering {
     pub fn start(equipment: &Equipment, only: Option<SessionKey>, stopping: &CancellationToken) -> Self {
         let memory = || equipment.memory.clone();
         let stop_files = CancellationToken::new();
-        let consolidator = Consolidator::new(equipment.runner.clone(), memory(), only);
-        tokio::spawn(VectorKeeper::new(memory()).run(stopping.clone()));
         Self {
-            consolidation: tokio::spawn(consolidator.run(stopping.clone())),
-            indexer: tokio::spawn(Indexer::new(memory()).run(stopping.clone())),
-            files: tokio::spawn(Keeper::new(memory()).run(stop_files.clone())),
+            consolidation: kept("the consolidation", stopping, {
+                let (runner, memory, stop) = (equipment.runner.clone(), memory(), stopping.clone());
+                move || Consolidator::new(runner.clone(), memory.clone(), only.clone()).run(stop.clone())
+            }),
+            indexer: kept("the indexer", stopping, {
+                let (memory, stop) = (memory(), stopping.clone());
+                move || Indexer::new(memory.clone()).run(stop.clone())
+            }),
+            files: kept("the keeper of the memory's files", &stop_files, {
+                let (memory, stop) = (memory(), stop_files.clone());
+                move || Keeper::new(memory.clone()).run(stop.clone())
+            }),
+            vectors: kept("the keeper of vectors", stopping, {
+                let (memory, stop) = (memory(), stopping.clone());
+                move || VectorKeeper::new(memory.clone()).run(stop.clone())
+            }),
             stop_files,
         }
     }
@@ -38,7 +57,25 @@ impl Remembering {
     pub async fn end(self) {
         ended("the consolidation", self.consolidation.await);
         ended("the indexer", self.indexer.await);
+        ended("the keeper of vectors", self.vectors.await);
         self.stop_files.cancel();
         ended("the keeper of the memory's files", self.files.await);
     }
+}
+
+/// Runs a worker to its end; one that panics is started again after a rest, as nobody else would miss it.
+fn kept<Run: Future<Output = ()> + Send>(
+    part: &'static str,
+    stop: &CancellationToken,
+    start: impl Fn() -> Run + Send + Sync + 'static,
+) -> JoinHandle<()> {
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        while AssertUnwindSafe(start()).catch_unwind().await.is_err() {
+            tracing::error!(part, "a fault of daoyou's ended it; it starts again in a minute");
+            if stop.run_until_cancelled(tokio::time::sleep(REST)).await.is_none() {
+                return;
+            }
+        }
+    })
 }

@@ -169,8 +169,13 @@ pub(super) fn ended(part: &str, result: Result<(), tokio::task::JoinError>) {
     }
 }
 
-/// When this process was started to supervise a command of `exec`: does so, and answers the code to end with.
+/// When this process was started to supervise a command of `exec`, or to try what it can hide from one: does so, and answers
+/// the code to end with.
 pub fn supervise_command() -> Option<ExitCode> {
-    let is_supervisor = std::env::args_os().nth(1).is_some_and(|word| word == guard::EXEC_WORD);
-    is_supervisor.then(guard::exec_main)
+    let mut words = std::env::args_os().skip(1);
+    let word = words.next()?;
+    if word == guard::HIDE_WORD {
+        return words.next().map(|folder| guard::hide_main(folder.as_ref()));
+    }
+    (word == guard::EXEC_WORD).then(guard::exec_main)
 }

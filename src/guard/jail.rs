@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, MetadataExt, OpenOptions, OpenOptionsExt, PermissionsExt};
@@ -88,7 +88,7 @@ pub struct Jail {
     protected: Vec<PathBuf>,
     max_bytes: u64,
     /// Held while a file is read, changed and replaced, so that two calls of one response do not undo each other.
-    writing: Mutex<()>,
+    writing: Arc<Mutex<()>>,
 }
 
 /// Where a path leads: relative to an open folder.
@@ -113,7 +113,28 @@ impl Jail {
             restricted,
             protected,
             max_bytes,
-            writing: Mutex::new(()),
+            writing: Arc::default(),
+        })
+    }
+
+    /// The same for somebody to whom these of its folders, given below the workspace, are closed as well.
+    ///
+    /// # Errors
+    /// When the workspace cannot be opened once more.
+    pub fn without(&self, folders: &[&str]) -> io::Result<Self> {
+        let closed = folders.iter().flat_map(|folder| {
+            let written = self.root().join(folder);
+            // One that is a link is closed where it leads, too.
+            let real = std::fs::canonicalize(&written).ok().filter(|real| *real != written);
+            std::iter::once(written).chain(real)
+        });
+        Ok(Self {
+            roots: self.roots.clone(),
+            dir: self.dir.try_clone()?,
+            restricted: self.restricted,
+            protected: self.protected.iter().cloned().chain(closed).collect(),
+            max_bytes: self.max_bytes,
+            writing: Arc::clone(&self.writing),
         })
     }
 

@@ -1,6 +1,7 @@
 //! What protects: the paths that file tools may reach, the sandbox and supervisor of commands, secrets in words.
 
 mod birth;
+mod hiding;
 mod jail;
 #[cfg(test)]
 mod jail_tests;
@@ -12,6 +13,7 @@ mod secrets;
 mod supervisor;
 
 pub use birth::{birth_of, end_group, is_still};
+pub use hiding::{HIDE_WORD, can_hide, hide_main};
 pub use jail::{Jail, JailError, Looked, Opened};
 pub use redact::{mask_url, redact};
 pub use roots::{protected_paths, readable_paths};

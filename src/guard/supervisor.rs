@@ -21,6 +21,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
+use super::hiding::hide;
 use super::pump::Pump;
 use super::sandbox::{self, Policy};
 
@@ -50,6 +51,9 @@ pub struct Order {
     pub temp: PathBuf,
     /// Absent: the command runs without protection.
     pub sandbox: Option<Policy>,
+    /// Folders that the command finds empty, where the machine can hide them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden: Vec<PathBuf>,
     /// Absent: somebody waits for the command, and reads what it prints from the supervisor's own output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<Background>,
@@ -144,6 +148,13 @@ fn supervise(order: &Order, control: &UnixStream) -> Result<Ending, String> {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(Resource::Core, none).map_err(|error| format!("rlimit: {error}"))?;
 
+    // Before there is a second thread, and before the sandbox, in which nothing can be mounted any more.
+    if !order.hidden.is_empty()
+        && let Err(error) = hide(&order.hidden)
+    {
+        // The gateway has asked whether it can; what fails here was there a moment ago, or is just being made.
+        return Err(format!("what is the owner's cannot be hidden from the command: {error}"));
+    }
     let pump = order.background.as_ref().map(|background| Pump::start(background.output_bytes)).transpose();
     let (pump, printed) = pump.map_err(wrong("the file for its output"))?.unzip();
     let temp = order.temp.join(format!("{TEMP_PREFIX}{}", std::process::id()));

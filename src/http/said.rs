@@ -10,9 +10,6 @@ use crate::memory::{self, MemoryError, Owner, Terms, session_file};
 use crate::store::points::PointError;
 use crate::store::{Connection, StoreError, messages, session_import};
 
-/// Messages that are looked through for those of a time.
-const LOOKED_THROUGH: usize = 200;
-
 /// What was said, the best first: in all sessions, whosever they are, or in one.
 pub fn search(
     connection: &Connection,
@@ -22,8 +19,7 @@ pub fn search(
     limit: usize,
 ) -> Result<Value, MemoryError> {
     check(text)?;
-    let lines = memory::search(connection, text.trim(), session, LOOKED_THROUGH)?;
-    let lines = lines.into_iter().filter(|line| since.is_none_or(|since| line.at >= since)).take(limit);
+    let lines = memory::search(connection, text.trim(), session, since, limit)?;
     let view = |line: memory::Line| {
         json!({
             "similarity": (line.similarity * 1_000.0).round() / 1_000.0,
@@ -35,7 +31,7 @@ pub fn search(
             "text": line.excerpt,
         })
     };
-    Ok(lines.map(view).collect())
+    Ok(lines.into_iter().map(view).collect())
 }
 
 /// Whether there is something to look for.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::claims::{Claim, claim};
-use super::wording::{self, found_by, normal};
+use super::wording::{self, normal};
 use super::{Entry, Kind, MemoryConfig, NewEntry, Origin, Owner, vectors, words};
 use crate::store::memories::{self, MemoryRow, NewMemory};
 use crate::store::{Connection, StoreError, now_ms, remembering};
@@ -135,19 +135,22 @@ pub fn carry_out(
         confirm(connection, known.id, new)?;
         if let Some(old) = &plan.replaces {
             memories::replace(connection, old.id, known.id)?;
+            words::remove(connection, old.id)?;
         }
         return Ok(Remembered::Known(known.id));
     }
     let id = insert(connection, new, reserved)?;
-    let found_by = found_by(new.kind, &new.name, &new.text, &new.detail);
-    words::put(connection, id, &found_by)?;
+    words::put(connection, id)?;
     let old = plan.replaces.as_ref().map(|old| old.id);
     if let Some(old) = old {
         memories::replace(connection, old, id)?;
+        words::remove(connection, old)?;
     }
     if matches!(new.kind, Kind::Preference | Kind::Case) {
         let name = (new.owner.as_str(), new.kind.as_str(), new.name.as_str());
-        remembering::replace_named(connection, name, id, now_ms())?;
+        for old in remembering::replace_named(connection, name, id, now_ms())? {
+            words::remove(connection, old)?;
+        }
     }
     keep_history_short(connection, id)?;
     keep_within(connection, &new.owner, new.kind, id, config)?;
@@ -179,6 +182,10 @@ fn insert(connection: &Connection, new: &NewEntry, reserved: Option<i64>) -> Res
 /// It was said again, by `again`: it is more certain, and the turn is noted, since forgetting has to find it.
 fn confirm(connection: &Connection, id: i64, again: &NewEntry) -> Result<(), StoreError> {
     let Some(known) = memories::get(connection, id)?.and_then(Entry::of) else { return Ok(()) };
+    // What does not outweigh it says nothing for it either.
+    if normal(&known.text) != normal(&again.text) {
+        return Ok(());
+    }
     let surer = known.confidence + (1.0 - known.confidence) * CONFIRMED;
     let confidence = surer.max(again.confidence).min(1.0);
     let mut detail = known.detail;
@@ -213,6 +220,21 @@ fn keep_history_short(connection: &Connection, id: i64) -> Result<(), StoreError
         remove(connection, row.id)?;
     }
     Ok(())
+}
+
+/// The memory of this id; the newest that took its place, where one did.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn newest(connection: &Connection, id: i64) -> Result<Option<Entry>, StoreError> {
+    // As many as a chain of replaced ones may have, and a few more.
+    const STEPS: usize = 32;
+    let mut found = memories::get(connection, id)?.and_then(Entry::of);
+    for _ in 0..STEPS {
+        let Some(next) = found.as_ref().and_then(|entry| entry.replaced_by) else { break };
+        found = memories::get(connection, next)?.and_then(Entry::of).or(found);
+    }
+    Ok(found)
 }
 
 /// All that `id` took the place of, and what that had, the nearest first.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::book::{also_said, remove, replaced_before};
+use super::learned::GUESS;
 use super::wording::{is_ideograph, normal};
 use super::{Entry, Kind, Owner, vectors, words};
 use crate::store::forgetting::{self, FORGOTTEN};
@@ -61,17 +62,13 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<Forgotten, StoreEr
     let mut retold: Vec<Place> = summaries.map(|entry| (entry.name.clone(), entry.created_at)).collect();
     for owner in &owners {
         let telling = telling(entries.iter().filter(|entry| entry.owner == **owner));
-        retold.extend(retell(
-            connection,
-            memory_lines::summaries_after(connection, owner.as_str(), 0, u32::MAX)?,
-            &telling,
-        )?);
+        retold.extend(retell(connection, memory_lines::summaries_of(connection, owner.as_str())?, &telling)?);
     }
     // Also of conversations in which others write, whose summaries are nobody's own.
     for session in sources.iter().map(|(session, _)| session).collect::<BTreeSet<_>>() {
         retold.extend(retell(
             connection,
-            memory_lines::summaries_of_all(connection, session)?,
+            memory_lines::summaries_of_session(connection, session)?,
             &telling(entries.iter()),
         )?);
     }
@@ -94,7 +91,9 @@ pub fn drop_prompts(connection: &Connection, owner: &Owner) -> Result<(), StoreE
 fn sources(connection: &Connection, entries: &[Entry]) -> Result<BTreeSet<(String, String)>, StoreError> {
     let mut turns = BTreeSet::new();
     // A summary comes from all that it tells; that stays.
-    for entry in entries.iter().filter(|entry| entry.kind != Kind::Summary) {
+    // What was only guessed at from a word was not said there.
+    let is_said = |entry: &&Entry| entry.kind != Kind::Summary && entry.detail[GUESS] != true;
+    for entry in entries.iter().filter(is_said) {
         turns.extend(also_said(&entry.detail));
         let Some(source) = &entry.source else { continue };
         let turn = match (&source.turn, source.seq) {
@@ -120,7 +119,7 @@ fn retell(connection: &Connection, summaries: Vec<SummaryRow>, telling: &[Tellin
         remembering::retell(connection, id, &left)?;
         words::remove(connection, id)?;
         vectors::remove(connection, id)?;
-        words::put(connection, id, &left)?;
+        words::put(connection, id)?;
         changed.push((session, at));
     }
     Ok(changed)
@@ -148,7 +147,10 @@ impl Telling {
             Kind::Preference => format!("{} {}", entry.name.replace(['_', '-'], " "), entry.text),
             _ => entry.text.clone(),
         };
-        Self { whole: normal(&entry.text), words: distinctive(&text) }
+        // One word of a value ("python") stands in sentences that tell something else; key and value together tell it.
+        let whole = normal(&entry.text);
+        let is_word = entry.kind == Kind::Preference && !whole.contains(' ') && !whole.chars().any(is_ideograph);
+        Self { whole: if is_word { String::new() } else { whole }, words: distinctive(&text) }
     }
 
     fn is_in(&self, sentence: &str) -> bool {

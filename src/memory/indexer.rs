@@ -24,6 +24,9 @@ const ROUND: Duration = Duration::from_secs(600);
 /// How far the clock may be set back before those are missed until the next round, in milliseconds.
 const SLACK: i64 = 60_000;
 
+/// What stands in `meta` for words that are removed but in the file, while they are taken out of it.
+const PURGING: &str = "purging";
+
 /// Keeps the index of words up with what was said.
 pub struct Indexer {
     desk: Arc<Desk>,
@@ -149,14 +152,20 @@ impl Indexer {
             sleep(BREATH).await;
         }
         let removed = store.read_here(|connection| meta::get(connection, meta::WORDS_REMOVED))?;
-        if removed.as_deref() != Some("yes") {
+        if removed.is_none_or(|removed| removed.is_empty()) {
             return Ok(());
         }
+        // What is removed while this goes on says so again, and is left for the next time.
+        store.write(Commit::Logged, |connection| meta::set(connection, meta::WORDS_REMOVED, PURGING)).await?;
         let mut begins = true;
         while store.write(Commit::Logged, move |connection| terms::purge(connection, begins)).await? {
             begins = false;
             sleep(BREATH).await;
         }
-        store.write(Commit::Logged, |connection| meta::set(connection, meta::WORDS_REMOVED, "")).await
+        let done = |connection: &Connection| match meta::get(connection, meta::WORDS_REMOVED)?.as_deref() {
+            Some(PURGING) => meta::set(connection, meta::WORDS_REMOVED, ""),
+            _ => Ok(()),
+        };
+        store.write(Commit::Logged, done).await
     }
 }

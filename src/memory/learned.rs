@@ -9,6 +9,8 @@ use super::{Kind, NewEntry, Origin, Owner, Source};
 /// How certain it is what somebody says of himself, and what only stands in what he writes.
 const SAID: f64 = 0.7;
 const GUESSED: f64 = 0.3;
+/// Says so in a preference's detail.
+pub(super) const GUESS: &str = "guess";
 /// The longest text that is looked through, and the longest value, in characters.
 const LOOKED_AT: usize = 4_000;
 const VALUE_CHARS: usize = 40;
@@ -127,7 +129,7 @@ pub fn as_preferences(text: &str, owner: &Owner, source: &Source) -> Vec<NewEntr
         kind: Kind::Preference,
         name,
         text,
-        detail: json!({}),
+        detail: if confidence > GUESSED { json!({}) } else { json!({ (GUESS): true }) },
         origin: Origin::Noticed,
         source: Some(source.clone()),
         confidence,

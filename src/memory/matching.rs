@@ -13,8 +13,11 @@ const B: f64 = 0.75;
 /// Of a term that is as common as this only the newest are looked at by themselves.
 const COMMON: usize = 400;
 
-/// Candidates that are read and scored, of each shelf: twice as many as are wanted, within these.
+/// Candidates that are scored, of each shelf: twice as many as are wanted, within these.
 const CANDIDATES: (usize, usize) = (40, 100);
+
+/// Candidates that are read to find them: not all that holds the words is of the owners, kinds and times that are asked for.
+pub const READ: usize = 1_000;
 
 /// Common terms of a question that are looked at together with others.
 const TOGETHER: usize = 2;
@@ -46,8 +49,8 @@ struct Lists {
     scope: Option<String>,
     lists: Vec<Vec<i64>>,
     counts: Vec<f64>,
-    /// How many candidates may be needed for as many as are wanted within the scope.
-    enough: usize,
+    /// How many are to be scored.
+    wanted: usize,
 }
 
 /// How well something fits.
@@ -79,11 +82,9 @@ impl Question {
             };
             total += within;
             let holds_most = within >= MOST * as_f64(highest);
-            // Half of everything is the least: nine of ten need little more than is wanted.
-            let enough = if within >= 0.85 * as_f64(highest) { wanted * 6 / 5 } else { wanted * 2 };
-            let enough = if holds_most && scope.is_some() { enough } else { wanted };
-            let scope = scope.filter(|_| !holds_most);
-            lists.push(Lists::probe(connection, shelf, scope, &terms, highest, enough)?);
+            let (scope, narrow) = if holds_most { (None, scope) } else { (scope, None) };
+            let narrow = narrow.as_deref();
+            lists.push(Lists::probe(connection, (shelf, scope, narrow), &terms, highest, wanted)?);
         }
         let counts = (0..terms.len()).map(|term| lists.iter().map(|lists| lists.counts[term]).sum::<f64>());
         let counts: Vec<f64> = counts.collect();
@@ -104,7 +105,12 @@ impl Question {
         &self.terms
     }
 
-    /// The ids on a shelf that may fit best, without having read them.
+    /// How many candidates of a shelf are to be scored.
+    pub fn wanted(&self) -> usize {
+        self.shelves.first().map_or(0, |lists| lists.wanted)
+    }
+
+    /// The ids on a shelf that may fit, the likeliest first, without having read them: they may be anybody's.
     pub fn candidates(&self, connection: &Connection, shelf: Shelf) -> Result<Vec<i64>, StoreError> {
         let Some(lists) = self.shelves.iter().find(|lists| lists.shelf == shelf) else { return Ok(Vec::new()) };
         let mut held = lists.rare();
@@ -115,8 +121,7 @@ impl Question {
         };
         let mut best: Vec<(f64, i64)> = held.into_iter().map(|(id, held)| (score(held), id)).collect();
         best.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
-        best.truncate(lists.enough);
-        Ok(best.into_iter().map(|(_, id)| id).collect())
+        Ok(best.into_iter().take(READ).map(|(_, id)| id).collect())
     }
 
     /// Reads texts and says how well each fits; `beside` is what each is found by besides.
@@ -156,18 +161,22 @@ impl Question {
 }
 
 impl Lists {
+    /// `narrow` is the scope where most of the shelf is within it, so that it is not worth asking for each time.
     fn probe(
         connection: &Connection,
-        shelf: Shelf,
-        scope: Option<String>,
+        (shelf, scope, narrow): (Shelf, Option<String>, Option<&str>),
         terms: &[Term],
         highest: i64,
-        enough: usize,
+        wanted: usize,
     ) -> Result<Self, StoreError> {
-        let mut probed = Self { shelf, scope, lists: Vec::new(), counts: Vec::new(), enough };
+        let mut probed = Self { shelf, scope, lists: Vec::new(), counts: Vec::new(), wanted };
         for term in terms {
-            let list = find(connection, shelf, &probed.within(&quoted(term)), COMMON)?;
+            let mut list = find(connection, shelf, &probed.within(&quoted(term)), COMMON)?;
             probed.counts.push(count(&list, highest));
+            // Of so many only the newest stand there, and these may all be somebody else's.
+            if let Some(scope) = narrow.filter(|_| list.len() >= COMMON) {
+                list = find(connection, shelf, &format!("{scope} AND {}", quoted(term)), COMMON)?;
+            }
             probed.lists.push(list);
         }
         Ok(probed)
@@ -206,7 +215,7 @@ impl Lists {
         let mut common: Vec<usize> = (0..terms.len()).filter(|term| self.is_common(*term)).collect();
         common.sort_by(|a, b| self.counts[*a].total_cmp(&self.counts[*b]));
         common.truncate(TOGETHER);
-        let has_too_many = held.len() > self.enough;
+        let has_too_many = held.len() > self.wanted;
         let mut add = |ids: &[i64], terms: u64| {
             for id in ids {
                 *held.entry(*id).or_default() |= terms;

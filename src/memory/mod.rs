@@ -3,6 +3,7 @@
 
 mod config;
 
+mod adoption;
 mod book;
 mod claims;
 mod desk;
@@ -33,11 +34,11 @@ pub mod session_file;
 mod whose;
 
 pub use asked::{AskedEntry, ExportedMemory, MemoryError, Selection, since};
-pub use book::{Plan, Remembered, carry_out, list, plan, remember, remember_instead};
+pub use book::{Plan, Remembered, carry_out, list, newest, plan, remember, remember_instead};
 pub use config::{EmbeddingsConfig, MemoryConfig};
 pub use desk::{Desk, Terms};
 pub use entry::{Entry, Kind, NewEntry, Origin, Source};
-pub use files::{Files, Keeper};
+pub use files::{FOLDER, Files, Keeper};
 pub use forgetting::{Forgotten, drop_prompts, forget};
 pub use indexer::Indexer;
 pub use owner::{Identities, ON_BEHALF_OF, Owner, is_by_person, metadata_on_behalf, sender_of};

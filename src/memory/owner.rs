@@ -78,6 +78,11 @@ impl Identities {
         Self { names: pairs.collect() }
     }
 
+    /// Each `CHANNEL:SENDER` that has a name, and the name.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.names.iter().map(|(sender, name)| (sender.as_str(), name.as_str()))
+    }
+
     /// Whether somebody has this name.
     pub fn has(&self, name: &str) -> bool {
         self.names.values().any(|known| known == name)

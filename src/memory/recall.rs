@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::matching::{Fit, Question};
 use super::vectors::nearest;
-use super::words::{memory_text, scope, suspect};
+use super::words::{beside, scope, suspect};
 use super::written::said;
 use super::{Kind, Owner};
 use crate::store::memories::{self, MemoryRow};
@@ -125,12 +125,19 @@ impl Search<'_> {
         let question = Question::ask(self.connection, &self.ask.text, shelves, self.ask.limit)?;
         let mut order = Vec::new();
         for id in question.candidates(self.connection, Shelf::Memories)? {
+            if order.len() >= question.wanted() {
+                break;
+            }
             if let Some(entry) = memories::get(self.connection, id)?.and_then(|row| self.of_memory(row)) {
                 order.push(Found::Memory(id));
                 self.entries.insert(Found::Memory(id), entry);
             }
         }
+        let of_memories = order.len();
         for id in question.candidates(self.connection, Shelf::Said)? {
+            if order.len() - of_memories >= question.wanted() {
+                break;
+            }
             let Some((found, entry)) = words::said(self.connection, id)?.and_then(|said| self.of_said(said)) else {
                 continue;
             };
@@ -264,14 +271,12 @@ impl Search<'_> {
         if !is_asked {
             return None;
         }
-        // What it is found by is more than what is shown of it.
-        let beside = memory_text(&row);
+        let beside = beside(&row);
         let text = match kind {
             Kind::Preference => format!("{}: {}", row.name, row.text),
             Kind::Case => format!("{}\n{}", row.name, row.text),
             Kind::Fact | Kind::Task | Kind::Summary => row.text,
         };
-        let beside = beside.strip_suffix(&text).map(str::to_owned).unwrap_or(beside);
         Some(Entry { kind: Some(kind), text, beside, at: row.created_at, similarity: 0.0 })
     }
 

@@ -88,7 +88,7 @@ impl World {
                 confidence: 1.0,
             };
             let id = memories::insert(connection, &new)?;
-            terms::put(connection, id, &text)?;
+            terms::put(connection, id)?;
             Ok(id)
         })
         .await
@@ -178,10 +178,10 @@ async fn nobody_finds_what_is_anothers() {
         assert_eq!(found, expected, "{owner}");
     }
     // The command line of the gateway's owner alone sees all.
-    let lines = world.desk.store.read(|connection| search(connection, "secret", None, 10)).await.unwrap();
+    let lines = world.desk.store.read(|connection| search(connection, "secret", None, None, 10)).await.unwrap();
     assert_eq!(lines.len(), 4);
     assert!(lines.iter().any(|line| line.owner.is_empty() && line.session == "c"), "{lines:?}");
-    let of_one = world.desk.store.read(|connection| search(connection, "secret", Some("b"), 10)).await.unwrap();
+    let of_one = world.desk.store.read(|connection| search(connection, "secret", Some("b"), None, 10)).await.unwrap();
     assert_eq!(of_one.iter().map(|line| line.excerpt.as_str()).collect::<Vec<_>>(), ["my secret is a hazelnut"]);
 }
 
@@ -284,7 +284,7 @@ async fn a_damaged_index_is_made_anew_and_harms_nothing_else() {
         // A write beside it goes on, and readers find nothing rather than fail.
         world.fact("owner", "Herons eat fish").await;
         world.hits("owner", "heron").await;
-        world.desk.store.read(|connection| search(connection, "heron", None, 9)).await.unwrap();
+        world.desk.store.read(|connection| search(connection, "heron", None, None, 9)).await.unwrap();
         world.write(terms::distrust).await;
         world.index().await;
         assert_eq!(world.desk.store.read(terms::check).await.unwrap(), Vec::<String>::new(), "{table}");

@@ -47,9 +47,10 @@ pub fn search(
     connection: &Connection,
     text: &str,
     session: Option<&str>,
+    since: Option<i64>,
     limit: usize,
 ) -> Result<Vec<Line>, StoreError> {
-    match found(connection, text, session, limit) {
+    match found(connection, text, session, since, limit) {
         Err(error) if error.is_of_index() => {
             suspect(&error);
             Ok(Vec::new())
@@ -58,11 +59,22 @@ pub fn search(
     }
 }
 
-fn found(connection: &Connection, text: &str, session: Option<&str>, limit: usize) -> Result<Vec<Line>, StoreError> {
+fn found(
+    connection: &Connection,
+    text: &str,
+    session: Option<&str>,
+    since: Option<i64>,
+    limit: usize,
+) -> Result<Vec<Line>, StoreError> {
+    let is_asked =
+        |row: &Said| session.is_none_or(|session| row.session == session) && since.is_none_or(|since| row.at >= since);
     let question = Question::ask(connection, text, vec![(Shelf::Said, scope(None, session))], limit)?;
     let mut rows: Vec<(Said, String)> = Vec::new();
     for id in question.candidates(connection, Shelf::Said)? {
-        let row = words::said(connection, id)?.filter(|row| session.is_none_or(|session| row.session == session));
+        if rows.len() >= question.wanted().max(limit.min(LIMIT)) {
+            break;
+        }
+        let row = words::said(connection, id)?.filter(is_asked);
         if let Some((row, text)) = row.and_then(|row| said(&row.body).map(|text| (row, text))) {
             rows.push((row, text));
         }

@@ -6,7 +6,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::Value;
-use uuid::{NoContext, Uuid};
+use uuid::{ContextV7, Uuid};
 
 use crate::llm::ChatMessage;
 use crate::store::session_import::ImportedMessage;
@@ -84,14 +84,15 @@ fn read_whole(value: Value, zone: &TimeZone, now: Timestamp) -> Result<SessionFi
     let (mut messages, mut faults) = (Vec::new(), Vec::new());
     // What has no time was said when the message before it was.
     let mut at = file.created_at.as_ref().and_then(|created| time(created, zone)).unwrap_or(now);
-    let mut turn = turn_at(at);
+    let order = ContextV7::new();
+    let mut turn = turn_at(&order, at);
     for (number, message) in (1..).zip(&file.messages) {
         match read_message(message, zone, at) {
             Ok((message, said)) => {
                 at = said;
                 // A turn begins with what a person says.
                 if matches!(message, ChatMessage::User { .. }) {
-                    turn = turn_at(at);
+                    turn = turn_at(&order, at);
                 }
                 messages.extend(imported(&message, turn, at).map_err(|wrong| faults.push(wrong)).ok());
             }
@@ -128,10 +129,10 @@ fn imported(message: &ChatMessage, turn: Uuid, at: Timestamp) -> Result<Imported
     Ok(ImportedMessage { role: message.role(), body, turn: turn.to_string(), at: at.as_millisecond() })
 }
 
-/// Turns of a session stand in the order of their times.
-fn turn_at(at: Timestamp) -> Uuid {
+/// Turns of a session stand in the order of their times, and those of one time in that of the file.
+fn turn_at(order: &ContextV7, at: Timestamp) -> Uuid {
     let seconds = u64::try_from(at.as_second()).unwrap_or(0);
-    Uuid::new_v7(uuid::Timestamp::from_unix(NoContext, seconds, at.subsec_nanosecond().unsigned_abs()))
+    Uuid::new_v7(uuid::Timestamp::from_unix(order, seconds, at.subsec_nanosecond().unsigned_abs()))
 }
 
 /// With or without a zone, or a number of seconds or milliseconds.

@@ -89,17 +89,6 @@ fn limit(kind: Kind) -> usize {
     }
 }
 
-/// The words of a memory by which it is found.
-pub fn found_by(kind: Kind, name: &str, text: &str, detail: &serde_json::Value) -> String {
-    let tags = detail["tags"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
-    match kind {
-        Kind::Preference => format!("{} {text}", name.replace(['_', '-'], " ")),
-        Kind::Case => format!("{name}\n{text}\n{}", tags.collect::<Vec<_>>().join(" ")),
-        Kind::Task => format!("{text}\n{}", detail["result"].as_str().unwrap_or_default()),
-        Kind::Fact | Kind::Summary => text.to_owned(),
-    }
-}
-
 /// On one line, without control characters and what is not seen.
 pub fn one_line(text: &str) -> String {
     let seen: String = text.chars().map(|c| if c.is_whitespace() || c.is_control() { ' ' } else { c }).collect();

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sha2::{Digest, Sha256};
 
+use super::adoption::adopt;
 use super::segment::{self, index_terms};
 use super::{Identities, Kind, Owner};
 use crate::store::memories::{self, MemoryRow};
@@ -13,15 +14,18 @@ use crate::store::{Connection, StoreError, meta, words};
 /// A reader, which cannot say so in the store, met damage in an index. A false alarm costs one check.
 static SUSPECTED: AtomicBool = AtomicBool::new(false);
 
-/// Has a memory found by what stands in its row, in the caller's write; the row is there already. The words are the row's own
-/// and not `_text`'s, so that an index that is made anew is the same as one that grew.
+/// Has a memory found by what stands in its row, in the caller's write; the row is there already. One that was replaced is not
+/// found.
 ///
 /// # Errors
 /// The store cannot be written, or has no such row.
-pub fn put(connection: &Connection, id: i64, _text: &str) -> Result<(), StoreError> {
+pub fn put(connection: &Connection, id: i64) -> Result<(), StoreError> {
     let Some(row) = memories::get(connection, id)? else {
         return Err(StoreError::Row(format!("memory {id} has no row, so no words can lead to it")));
     };
+    if row.replaced_by.is_some() {
+        return remove(connection, id);
+    }
     tolerate(connection, words::put_memory(connection, id, &memory_words(&row)))
 }
 
@@ -109,8 +113,9 @@ pub(super) fn made_by(identities: &Identities) -> String {
     format!("{} {}", segment::VERSION, identities.digest())
 }
 
-/// Empties the index; what is to stand in it follows in pieces.
+/// Empties the index; what is to stand in it follows in pieces. Where others are one and the same now, so are their memories.
 pub(super) fn begin_anew(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
+    adopt(connection, identities)?;
     words::clear(connection)?;
     meta::set(connection, meta::WORDS_MEMORIES, "0")?;
     meta::set(connection, meta::WORDS_REMOVED, "")?;
@@ -124,7 +129,7 @@ pub(super) fn put_memories(connection: &Connection) -> Result<bool, StoreError> 
     let Ok(from) = next.parse::<i64>() else { return Ok(false) };
     let ids = words::memory_ids(connection, from, PIECE)?;
     for id in &ids {
-        put(connection, *id, "")?;
+        put(connection, *id)?;
     }
     let next = ids.last().map_or(String::new(), |last| (last + 1).to_string());
     meta::set(connection, meta::WORDS_MEMORIES, &next)?;
@@ -140,26 +145,16 @@ pub(super) fn said_words(text: &str, session: &str, owner: &str, speaker: &str) 
     terms.join(" ")
 }
 
-/// What of a memory is looked through: all that people read of it.
-pub(super) fn memory_text(row: &MemoryRow) -> String {
-    let mut text = row.text.clone();
+/// What a memory is found by besides its name and its text: its tags, and what a task came to.
+pub(super) fn beside(row: &MemoryRow) -> String {
     let detail: serde_json::Value = serde_json::from_str(&row.detail).unwrap_or_default();
-    if row.kind != Kind::Summary.as_str() && !row.name.is_empty() {
-        text = format!("{}\n{text}", row.name);
-    }
-    for tag in detail["tags"].as_array().into_iter().flatten().filter_map(|tag| tag.as_str()) {
-        text.push('\n');
-        text.push_str(tag);
-    }
-    if let Some(result) = detail["result"].as_str() {
-        text.push('\n');
-        text.push_str(result);
-    }
-    text
+    let tags = detail["tags"].as_array().into_iter().flatten().filter_map(|tag| tag.as_str());
+    tags.chain(detail["result"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
 fn memory_words(row: &MemoryRow) -> String {
-    let mut terms = index_terms(&memory_text(row));
+    let name = if row.kind == Kind::Summary.as_str() { "" } else { row.name.as_str() };
+    let mut terms = index_terms(&format!("{name}\n{}\n{}", row.text, beside(row)));
     terms.push(of_owner(&row.owner));
     if let Some(session) = &row.session {
         terms.push(of_session(session));

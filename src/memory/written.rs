@@ -1,15 +1,13 @@
 //! What of a message was written by people or by the model, and what the gateway added.
 
 use crate::llm::ChatMessage;
+pub use crate::store::forgetting::FORGOTTEN;
 
 /// What stands between a message and what the gateway adds to it.
 pub const RUNTIME_CONTEXT: &str = "\n\n[Runtime Context]\n";
 
 /// What stands before memories that are given along with a message.
 pub const RECALLED: &str = "\n\n[Memory]\n";
-
-/// What stands in place of words that were forgotten.
-pub const FORGOTTEN: &str = "[forgotten]";
 
 /// The message as it was written, without what the gateway adds behind it.
 pub fn written(text: &str) -> &str {

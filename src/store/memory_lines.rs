@@ -8,7 +8,8 @@ use super::StoreError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineRow {
     pub memory: i64,
-    pub is_private: bool,
+    /// Whose the memory is; of one that is not known any more, whose it was when the line was written.
+    pub owner: String,
     /// Of what stands there.
     pub hash: String,
     /// What the memory says; `None` when it is not known any more.
@@ -18,21 +19,21 @@ pub struct LineRow {
 /// All lines, in the order of the page.
 pub fn all(connection: &Connection) -> Result<Vec<LineRow>, StoreError> {
     let mut statement = connection.prepare_cached(
-        "SELECT l.memory, l.is_private, l.hash, m.text FROM memory_lines l
+        "SELECT l.memory, coalesce(m.owner, l.owner), l.hash, m.text FROM memory_lines l
          LEFT JOIN memories m ON m.id = l.memory AND m.replaced_by IS NULL AND m.kind = 'fact'
          ORDER BY l.place, l.memory",
     )?;
     let rows = statement.query_map([], |row| {
-        Ok(LineRow { memory: row.get(0)?, is_private: row.get(1)?, hash: row.get(2)?, text: row.get(3)? })
+        Ok(LineRow { memory: row.get(0)?, owner: row.get(1)?, hash: row.get(2)?, text: row.get(3)? })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// A memory stands there now.
-pub fn put(connection: &Connection, memory: i64, is_private: bool, hash: &str, place: usize) -> Result<(), StoreError> {
+pub fn put(connection: &Connection, memory: i64, owner: &str, hash: &str, place: usize) -> Result<(), StoreError> {
     connection
-        .prepare_cached("INSERT OR REPLACE INTO memory_lines (memory, is_private, hash, place) VALUES (?, ?, ?, ?)")?
-        .execute(params![memory, is_private, hash, place])?;
+        .prepare_cached("INSERT OR REPLACE INTO memory_lines (memory, owner, hash, place) VALUES (?, ?, ?, ?)")?
+        .execute(params![memory, owner, hash, place])?;
     Ok(())
 }
 
@@ -58,27 +59,22 @@ pub fn missing(connection: &Connection, owner: &str) -> Result<Vec<(i64, String)
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The summaries of an owner from `after` on: the first of them that HISTORY.md does not hold.
-pub fn summaries_after(
-    connection: &Connection,
-    owner: &str,
-    after: i64,
-    limit: u32,
-) -> Result<Vec<SummaryRow>, StoreError> {
+/// The summaries behind `after`, the oldest first: those that HISTORY.md does not hold.
+pub fn summaries_after(connection: &Connection, after: i64, limit: u32) -> Result<Vec<SummaryRow>, StoreError> {
     let sql = "SELECT id, name, text, detail, created_at FROM memories
-        WHERE kind = 'summary' AND owner = ? AND id > ? ORDER BY id LIMIT ?";
-    summaries(connection, sql, params![owner, after, limit])
+        WHERE kind = 'summary' AND id > ? ORDER BY id LIMIT ?";
+    summaries(connection, sql, params![after, limit])
 }
 
-/// The summaries of a session that are an owner's, the oldest first.
-pub fn summaries_of(connection: &Connection, owner: &str, session: &str) -> Result<Vec<SummaryRow>, StoreError> {
+/// All summaries of an owner, the oldest first.
+pub fn summaries_of(connection: &Connection, owner: &str) -> Result<Vec<SummaryRow>, StoreError> {
     let sql = "SELECT id, name, text, detail, created_at FROM memories
-        WHERE kind = 'summary' AND owner = ? AND name = ? ORDER BY id";
-    summaries(connection, sql, params![owner, session])
+        WHERE kind = 'summary' AND owner = ? ORDER BY id";
+    summaries(connection, sql, params![owner])
 }
 
-/// The summaries of a session, whosever they are.
-pub fn summaries_of_all(connection: &Connection, session: &str) -> Result<Vec<SummaryRow>, StoreError> {
+/// The summaries of a session, the oldest first.
+pub fn summaries_of_session(connection: &Connection, session: &str) -> Result<Vec<SummaryRow>, StoreError> {
     let sql = "SELECT id, name, text, detail, created_at FROM memories WHERE kind = 'summary' AND name = ? ORDER BY id";
     summaries(connection, sql, params![session])
 }

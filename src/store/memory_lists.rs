@@ -61,6 +61,25 @@ pub fn owners(connection: &Connection) -> Result<Vec<String>, StoreError> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// How much is known of an owner: any change of his facts but of their wording changes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FactsOf {
+    pub owner: String,
+    pub count: i64,
+    pub newest: i64,
+}
+
+/// Of all who have facts, by name.
+pub fn facts_of_owners(connection: &Connection) -> Result<Vec<FactsOf>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT owner, count(*), max(id) FROM memories WHERE kind = 'fact' AND replaced_by IS NULL
+         GROUP BY owner ORDER BY owner",
+    )?;
+    let rows =
+        statement.query_map([], |row| Ok(FactsOf { owner: row.get(0)?, count: row.get(1)?, newest: row.get(2)? }))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// Bytes of the memories' texts, and of the snapshots that stand in prompts.
 pub fn sizes(connection: &Connection) -> Result<(u64, u64), StoreError> {
     let sum = |sql: &str| -> Result<u64, StoreError> {

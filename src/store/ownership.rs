@@ -54,6 +54,30 @@ pub fn copy(connection: &Connection, from: &str, to: &str) -> Result<(), StoreEr
     Ok(())
 }
 
+/// All that is `old`'s is `new`'s: memories and sessions. Answers whether there was anything.
+pub fn hand_over(connection: &Connection, old: &str, new: &str) -> Result<bool, StoreError> {
+    let memories =
+        connection.prepare_cached("UPDATE memories SET owner = ?2 WHERE owner = ?1")?.execute(params![old, new])?;
+    let sessions =
+        connection.prepare_cached("UPDATE sessions SET owner = ?2 WHERE owner = ?1")?.execute(params![old, new])?;
+    Ok(memories + sessions > 0)
+}
+
+/// Memories of those who have a name: id, owner, and the turn that each comes from.
+pub fn of_names(connection: &Connection) -> Result<Vec<(i64, String, Option<String>)>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, owner, turn FROM memories WHERE owner >= 'name:' AND owner < 'name;' ORDER BY id",
+    )?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// A memory is this owner's from now on.
+pub fn give_memory(connection: &Connection, memory: i64, owner: &str) -> Result<(), StoreError> {
+    connection.prepare_cached("UPDATE memories SET owner = ?2 WHERE id = ?1")?.execute(params![memory, owner])?;
+    Ok(())
+}
+
 /// The messages whose turns stand last in the session's log, one of each turn, the oldest first.
 pub fn writers(connection: &Connection, session: &str) -> Result<Vec<InboxRow>, StoreError> {
     let mut statement = connection.prepare_cached(

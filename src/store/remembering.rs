@@ -57,20 +57,19 @@ pub fn confirm(connection: &Connection, id: i64, confidence: f64, detail: &str) 
     Ok(())
 }
 
-/// All that is known now by this name but `new` gives way to it.
+/// All that is known now by this name but `new` gives way to it; answers what did.
 pub fn replace_named(
     connection: &Connection,
     (owner, kind, name): (&str, &str, &str),
     new: i64,
     now: i64,
-) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "UPDATE memories SET replaced_by = ?4, replaced_at = ?5
-             WHERE owner = ?1 AND kind = ?2 AND name = ?3 AND name <> '' AND replaced_by IS NULL AND id <> ?4",
-        )?
-        .execute(params![owner, kind, name, new, now])?;
-    Ok(())
+) -> Result<Vec<i64>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "UPDATE memories SET replaced_by = ?4, replaced_at = ?5
+         WHERE owner = ?1 AND kind = ?2 AND name = ?3 AND name <> '' AND replaced_by IS NULL AND id <> ?4 RETURNING id",
+    )?;
+    let ids = statement.query_map(params![owner, kind, name, new, now], |row| row.get(0))?;
+    Ok(ids.collect::<Result<_, _>>()?)
 }
 
 /// How much is known now of an owner, tasks and summaries aside.

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::exec::ExecTool;
+use super::exec::{ExecTool, Kept};
 use super::executor::{Limits, open_spill};
-use super::files::{EditFile, ListDir, ReadFile, Rooms, WriteFile};
+use super::files::{Doors, EditFile, ListDir, ReadFile, Rooms, WriteFile};
 use super::message::{ATTACHMENT_BYTES, MessageTool};
 use super::parallel::ParallelTool;
 use super::process::{ProcessTool, Processes};
+use super::spill::OWNERS;
 use super::{Executor, Registry, RegistryError, Tool, ToolsConfig};
 use crate::guard::{Jail, protected_paths, sweep_temp};
 
@@ -39,6 +40,8 @@ pub struct Beside {
     pub processes: Option<Arc<Processes>>,
     /// Tools that live with what they work on.
     pub further: Vec<Arc<dyn Tool>>,
+    /// Folders of the workspace that open to the owner's own turns alone.
+    pub private: &'static [&'static str],
 }
 
 /// Builds read_file, write_file, edit_file, list_dir, exec, process, message and parallel over `workspace`, which must exist,
@@ -52,28 +55,32 @@ pub fn build(
     workspace: &Path,
     home: &Path,
     exe: PathBuf,
-    Beside { processes, further }: Beside,
+    Beside { processes, further, private }: Beside,
 ) -> Result<Executor, BuildError> {
     let failed = |error| BuildError::Workspace { path: workspace.to_owned(), error };
     let protected = protected_paths(home);
     let jail = Jail::open(workspace, config.restrict_to_workspace, protected.clone(), config.max_file_size.0);
-    let jail = Arc::new(jail.map_err(failed)?);
+    let jail = jail.map_err(failed)?;
     let root = jail.root().to_owned();
     if std::fs::canonicalize(home).is_ok_and(|home| home.starts_with(&root)) {
         return Err(BuildError::AroundHome { workspace: root, home: home.to_owned() });
     }
-    let closed = |max_bytes| Jail::open(&root, true, protected.clone(), max_bytes).map(Arc::new).map_err(failed);
-    let rooms = Rooms::new(Arc::clone(&jail), closed(config.max_file_size.0)?, &config.strangers_read);
-    let outgoing = closed(ATTACHMENT_BYTES)?;
+    let private: Vec<&str> = private.iter().copied().chain([OWNERS]).collect();
+    let doors = Doors::new(jail, &private).map_err(failed)?;
+    let closed = |max_bytes| Jail::open(&root, true, protected.clone(), max_bytes).map_err(failed);
+    let outside = closed(config.max_file_size.0)?.without(&private).map_err(failed)?;
+    let rooms = Rooms::new(doors.clone(), Arc::new(outside), &config.strangers_read);
+    let outgoing = Doors::new(closed(ATTACHMENT_BYTES)?, &private).map_err(failed)?;
     let temp = prepare_temp(home)?;
     let spill = open_spill(&root, config.max_file_size.0).map_err(failed)?;
     let (kept, known) = (Arc::clone(&spill), processes.clone());
-    let exec = ExecTool::new(config.exec.clone(), &root, (temp, protected), exe, kept, known);
+    let hidden: Vec<PathBuf> = private.iter().map(|folder| root.join(folder)).collect();
+    let exec = ExecTool::new(config.exec.clone(), &root, Kept { temp, protected, hidden }, exe, kept, known);
     let mut registry = Registry::new(&config.disabled);
     let tools: [Arc<dyn Tool>; 8] = [
         Arc::new(ReadFile::new(rooms.clone())),
-        Arc::new(WriteFile::new(Arc::clone(&jail))),
-        Arc::new(EditFile::new(jail)),
+        Arc::new(WriteFile::new(doors.clone())),
+        Arc::new(EditFile::new(doors)),
         Arc::new(ListDir::new(rooms)),
         Arc::new(exec),
         Arc::new(ProcessTool::new(processes)),

@@ -32,6 +32,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const NAME_CHARS: usize = 80;
 /// Where in a result's metadata a tool names the file that holds all of its output.
 pub(super) const SPILL_KEY: &str = "spill";
+/// In a result's metadata: [`Tool::is_private`].
+pub(super) const PRIVATE_KEY: &str = "private";
 /// Where it says how often the call was tried again.
 const RETRIES_KEY: &str = "retries";
 
@@ -117,6 +119,9 @@ impl Executor {
             && let Some(error) = &mut result.error
         {
             error.push_str(ADVICE);
+        }
+        if tool.is_some_and(|tool| tool.is_private()) {
+            result.metadata.insert(PRIVATE_KEY.to_owned(), true.into());
         }
         self.bound(result, tool.map(|tool| tool.output_limit()).unwrap_or_default(), context).await;
         outcome
@@ -215,6 +220,7 @@ impl Executor {
         }
         let whole = match result.metadata.get(SPILL_KEY).and_then(Value::as_str) {
             Some(path) => Some(path.to_owned()),
+            None if result.metadata.contains_key(PRIVATE_KEY) => None,
             None => self.keep(rendered.clone(), context).await,
         };
         if let Some(path) = &whole {
@@ -242,7 +248,8 @@ impl Executor {
     /// Keeps a text where the model can read it; answers the path, unless the disk does not take it.
     pub(super) async fn keep(&self, text: String, context: &ToolContext) -> Option<String> {
         let (spill, turn, call) = (Arc::clone(&self.spill), context.turn, context.call_id.clone());
-        let kept = tokio::task::spawn_blocking(move || spill.keep(turn, &call, &text)).await;
+        let trust = context.trust;
+        let kept = tokio::task::spawn_blocking(move || spill.keep(trust, turn, &call, &text)).await;
         match kept {
             Ok(Ok(path)) => Some(path),
             Ok(Err(error)) => {

@@ -344,7 +344,7 @@ async fn what_is_too_long_is_cut_and_kept_where_read_file_finds_it() {
     assert!(Extent::of(&got).fits(OutputLimit { chars: 300, lines: 20 }));
     assert!(got.starts_with("line 0\n") && got.ends_with("line 499\n"), "{got}");
     let path = got.split("the whole output: ").nth(1).unwrap().split(" ...]").next().unwrap();
-    assert!(path.starts_with(".daoyou/spill/"), "{path}");
+    assert!(path.starts_with(".daoyou-own/"), "{path}");
     let page = world.says("read_file", json!({ "path": path, "offset": 300, "limit": 2 })).await;
     assert_eq!(page, "line 299\nline 300\n[lines 300-301 of 500; continue with offset=302]");
     let got = world.says("wrong", json!({})).await;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use daoyou_channels::Attachment;
+use daoyou_channels::{Attachment, Trust};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::files::Doors;
 use super::media::media_type_of;
 use super::{Effect, Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
 use crate::guard::Jail;
@@ -48,21 +49,21 @@ struct Address {
 pub struct MessageTool {
     spec: ToolSpec,
     /// Whatever else tools may reach: what is sent along lies in the workspace.
-    workspace: Arc<Jail>,
+    doors: Doors,
 }
 
 impl MessageTool {
-    /// `workspace` serves the files that are sent along.
-    pub fn new(workspace: Arc<Jail>) -> Self {
+    /// `doors` serve the files that are sent along.
+    pub fn new(doors: Doors) -> Self {
         let description =
             "Send a message now, to this chat or another. Not for the final answer: that is sent by itself.";
-        Self { spec: tool_spec::<Args>(NAME, description), workspace }
+        Self { spec: tool_spec::<Args>(NAME, description), doors }
     }
 
     async fn send(&self, args: Args, context: &ToolContext) -> Result<ToolOutcome, String> {
         let Address { channel, chat_id } = Address::of(args.channel, args.chat_id, context)?;
         let paths = args.attachments.unwrap_or_default();
-        let attachments = if paths.is_empty() { Vec::new() } else { self.enclose(paths).await? };
+        let attachments = if paths.is_empty() { Vec::new() } else { self.enclose(paths, context.trust).await? };
         let mut told = format!("The message goes to {channel}, chat {chat_id}");
         for (at, Attachment { name, size, .. }) in attachments.iter().enumerate() {
             told.push_str(&format!("{}{name} ({size} bytes)", if at == 0 { ", with " } else { ", " }));
@@ -76,8 +77,8 @@ impl MessageTool {
         })
     }
 
-    async fn enclose(&self, paths: Vec<String>) -> Result<Vec<Attachment>, String> {
-        let workspace = Arc::clone(&self.workspace);
+    async fn enclose(&self, paths: Vec<String>, trust: Trust) -> Result<Vec<Attachment>, String> {
+        let workspace = Arc::clone(self.doors.of(trust));
         let looked = tokio::task::spawn_blocking(move || enclosed(&workspace, &paths)).await;
         looked.unwrap_or_else(|error| {
             tracing::error!(%error, "looking at attachments broke off");

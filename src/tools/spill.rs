@@ -7,11 +7,14 @@ use std::time::SystemTime;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions};
+use daoyou_channels::Trust;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// Below the workspace.
+/// Below the workspace: of turns that others may have a part in, and of the owner's own.
 const FOLDER: &str = ".daoyou/spill";
+/// At the top, so that a command from which it is hidden cannot move it away together with its parent.
+pub const OWNERS: &str = ".daoyou-own";
 /// The newest files that are kept, and the bytes of all of them.
 const KEEP_FILES: usize = 100;
 const KEEP_BYTES: u64 = 200_000_000;
@@ -46,9 +49,10 @@ impl Spill {
     ///
     /// # Errors
     /// When the disk does not take it, or the folder leads out of the workspace.
-    pub fn create(&self, turn: Uuid, call_id: &str) -> io::Result<SpillFile> {
-        self.workspace.create_dir_all(FOLDER)?;
-        let folder = self.workspace.open_dir(FOLDER)?;
+    pub fn create(&self, trust: Trust, turn: Uuid, call_id: &str) -> io::Result<SpillFile> {
+        let place = if trust == Trust::Owner { OWNERS } else { FOLDER };
+        self.workspace.create_dir_all(place)?;
+        let folder = self.workspace.open_dir(place)?;
         // A model chose the id.
         let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
         let mut call: String = call_id.chars().take(NAME_CHARS).map(safe).collect();
@@ -66,15 +70,15 @@ impl Spill {
         prune(&folder)?;
         let file = folder.open_with(&name, OpenOptions::new().write(true).create_new(true))?;
         file.set_permissions(cap_std::fs::Permissions::from_std(private()))?;
-        Ok(SpillFile { file, path: format!("{FOLDER}/{name}"), room: self.max_bytes })
+        Ok(SpillFile { file, path: format!("{place}/{name}"), room: self.max_bytes })
     }
 
     /// Keeps `text` and returns the path of its file, relative to the workspace.
     ///
     /// # Errors
     /// As [`Spill::create`].
-    pub fn keep(&self, turn: Uuid, call_id: &str, text: &str) -> io::Result<String> {
-        let mut file = self.create(turn, call_id)?;
+    pub fn keep(&self, trust: Trust, turn: Uuid, call_id: &str, text: &str) -> io::Result<String> {
+        let mut file = self.create(trust, turn, call_id)?;
         file.write(text.as_bytes())?;
         Ok(file.path)
     }
@@ -144,12 +148,14 @@ mod tests {
         let workspace = tempfile::tempdir().unwrap();
         let spill = Spill::open(workspace.path(), 10).unwrap();
         for n in 0..KEEP_FILES + 5 {
-            spill.keep(Uuid::from_u128(7), &format!("call/../{n}"), "0123456789abc").unwrap();
+            spill.keep(Trust::Known, Uuid::from_u128(7), &format!("call/../{n}"), "0123456789abc").unwrap();
         }
-        let path = spill.keep(Uuid::nil(), &"x/".repeat(200), "short").unwrap();
+        let path = spill.keep(Trust::Known, Uuid::nil(), &"x/".repeat(200), "short").unwrap();
         assert_eq!(fs::read_to_string(workspace.path().join(&path)).unwrap(), "short");
-        assert_eq!(path, spill.keep(Uuid::nil(), &"x/".repeat(200), "again").unwrap());
-        assert_ne!(path, spill.keep(Uuid::nil(), &"x/".repeat(201), "other").unwrap());
+        assert_eq!(path, spill.keep(Trust::Known, Uuid::nil(), &"x/".repeat(200), "again").unwrap());
+        assert_ne!(path, spill.keep(Trust::Known, Uuid::nil(), &"x/".repeat(201), "other").unwrap());
+        let own = spill.keep(Trust::Owner, Uuid::nil(), "call", "mine").unwrap();
+        assert!(own.starts_with(OWNERS), "{own}");
         let folder = fs::read_dir(workspace.path().join(FOLDER)).unwrap();
         let sizes: Vec<u64> = folder.map(|entry| entry.unwrap().metadata().unwrap().len()).collect();
         assert_eq!((sizes.len(), sizes.iter().max()), (KEEP_FILES, Some(&10)));
@@ -161,7 +167,7 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(outside.path(), workspace.path().join(".daoyou")).unwrap();
         let spill = Spill::open(workspace.path(), 10).unwrap();
-        assert!(spill.keep(Uuid::nil(), "call", "text").is_err());
+        assert!(spill.keep(Trust::Known, Uuid::nil(), "call", "text").is_err());
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 }

@@ -202,6 +202,11 @@ pub trait Tool: Send + Sync {
         OutputLimit::default()
     }
 
+    /// What it says is for this turn alone: where it is too long it is cut, and not kept in a file that others may read.
+    fn is_private(&self) -> bool {
+        false
+    }
+
     /// When a call is ended from outside, its retries included; absent: `tools.timeout`.
     fn timeout(&self) -> Option<Duration> {
         None

@@ -130,7 +130,7 @@ impl Keeping {
             confidence: 1.0,
         };
         let id = memories::insert(connection, &new)?;
-        words::put(connection, id, summary)?;
+        words::put(connection, id)?;
         if let Some(old) = now.summary {
             memories::replace(connection, old, id)?;
             words::remove(connection, old)?;

@@ -50,8 +50,16 @@ impl Inspector {
             ),
             Ok(_) => {
                 let network = if exec.network { "network allowed by tools.exec.network" } else { "no network" };
-                let held =
-                    format!("{status}; a command wrote in the workspace, not outside, and read no secret; {network}");
+                let hides = tokio::task::spawn_blocking(|| guard::can_hide(Path::new("/proc/self/exe"))).await;
+                let others = match hides {
+                    Ok(true) => "",
+                    _ => {
+                        "; commands of other known senders can read memory/ and change it: this machine allows no mounts"
+                    }
+                };
+                let held = format!(
+                    "{status}; a command wrote in the workspace, not outside, and read no secret; {network}{others}"
+                );
                 match status.gaps() {
                     gaps if gaps.is_empty() => Finding::ok(NAME, held),
                     gaps => Finding::warn(NAME, format!("{held}; {}", gaps.join("; ")), "update the kernel"),

@@ -1,10 +1,11 @@
 //! What a person did to the bullets of MEMORY.md since they were last read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use sha2::{Digest, Sha256};
 
 use super::page::Bullet;
+use crate::memory::Owner;
 use crate::memory::wording::{normal, one_line};
 use crate::store::turn_steps::hex;
 
@@ -13,7 +14,8 @@ use crate::store::turn_steps::hex;
 pub struct Stood {
     /// The memory that it tells.
     pub id: i64,
-    pub is_private: bool,
+    /// Whose the memory is.
+    pub owner: Owner,
     pub hash: String,
     /// What the memory says.
     pub text: String,
@@ -23,7 +25,7 @@ pub struct Stood {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     pub kept: Vec<(i64, usize)>,
-    /// To or from what is private.
+    /// To what is somebody else's.
     pub moved: Vec<(i64, usize)>,
     pub changed: Vec<(i64, usize)>,
     pub added: Vec<usize>,
@@ -34,6 +36,9 @@ pub struct Done {
 const ALIKE_THERE: f64 = 0.3;
 const ALIKE: f64 = 0.6;
 
+/// Pairs of lines that are compared letter by letter at most; some tens of milliseconds.
+const COMPARED: usize = 2_500;
+
 /// By what a bullet is known again.
 pub fn hash(text: &str) -> String {
     hex(&Sha256::digest(one_line(text))[..8])
@@ -42,6 +47,10 @@ pub fn hash(text: &str) -> String {
 /// Compares what stood there, in its order, with the page.
 pub fn done(stood: &[Stood], bullets: &[Bullet]) -> Done {
     let hashes: Vec<String> = bullets.iter().map(|bullet| hash(&bullet.text)).collect();
+    let mut of_hash: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, hash) in hashes.iter().enumerate() {
+        of_hash.entry(hash).or_default().push(at);
+    }
     let mut found = Done::default();
     // Which bullet is which line of before.
     let mut of_stood: Vec<Option<usize>> = vec![None; stood.len()];
@@ -51,11 +60,8 @@ pub fn done(stood: &[Stood], bullets: &[Bullet]) -> Done {
             if of_stood[place].is_some() {
                 continue;
             }
-            let is_it = |at: &usize| {
-                let same_section = bullets[*at].is_private == before.is_private;
-                hashes[*at] == before.hash && same_section == is_same_section && !taken.contains(at)
-            };
-            if let Some(at) = (0..bullets.len()).find(is_it) {
+            let is_it = |at: &usize| (bullets[*at].owner == before.owner) == is_same_section && !taken.contains(at);
+            if let Some(at) = of_hash.get(before.hash.as_str()).and_then(|all| all.iter().copied().find(is_it)) {
                 of_stood[place] = Some(at);
                 taken.insert(at);
                 let list = if is_same_section { &mut found.kept } else { &mut found.moved };
@@ -78,37 +84,73 @@ fn pair_changed(
     found: &mut Done,
 ) {
     // By what stands before them in their section.
-    let mut missing: BTreeMap<(bool, Option<usize>), Vec<usize>> = BTreeMap::new();
-    let mut before = [None, None];
+    let mut missing: BTreeMap<(&Owner, Option<usize>), Vec<usize>> = BTreeMap::new();
+    let mut before: BTreeMap<&Owner, usize> = BTreeMap::new();
     for (place, line) in stood.iter().enumerate() {
-        match of_stood[place] {
-            Some(at) => before[usize::from(line.is_private)] = Some(at),
-            None => missing.entry((line.is_private, before[usize::from(line.is_private)])).or_default().push(place),
+        if let Some(at) = of_stood[place] {
+            before.insert(&line.owner, at);
+        } else {
+            missing.entry((&line.owner, before.get(&line.owner).copied())).or_default().push(place);
         }
     }
     let known: BTreeSet<usize> = of_stood.iter().flatten().copied().collect();
-    let gap_of = |at: usize| {
-        let section = bullets[at].is_private;
-        (section, (0..at).rev().find(|other| known.contains(other) && bullets[*other].is_private == section))
-    };
-    for (is_there, least) in [(true, ALIKE_THERE), (false, ALIKE)] {
-        for (gap, places) in &missing {
-            for place in places {
-                if of_stood[*place].is_some() {
-                    continue;
-                }
-                let fits = |at: &usize| !taken.contains(at) && (!is_there || gap_of(*at) == *gap);
-                let alike = |at: usize| (at, likeness(&stood[*place].text, &bullets[at].text));
-                let best =
-                    (0..bullets.len()).filter(fits).map(alike).max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
-                if let Some((at, _)) = best.filter(|(_, alike)| *alike >= least) {
-                    of_stood[*place] = Some(at);
-                    taken.insert(at);
-                    found.changed.push((stood[*place].id, at));
-                }
-            }
+    // By what stands before the bullets that are new.
+    let mut new: BTreeMap<(&Owner, Option<usize>), Vec<usize>> = BTreeMap::new();
+    let mut before: BTreeMap<&Owner, usize> = BTreeMap::new();
+    for (at, bullet) in bullets.iter().enumerate() {
+        if known.contains(&at) {
+            before.insert(&bullet.owner, at);
+        } else {
+            new.entry((&bullet.owner, before.get(&bullet.owner).copied())).or_default().push(at);
         }
     }
+    let mut pair = |place: usize, at: usize| {
+        of_stood[place] = Some(at);
+        taken.insert(at);
+        found.changed.push((stood[place].id, at));
+    };
+    // Many that were changed at once, as by search and replace, stand in the same order.
+    let (mut missing_still, mut new_still) = (Vec::new(), Vec::new());
+    for (gap, places) in &missing {
+        let there = new.remove(gap).unwrap_or_default();
+        let (mut places, mut there) = (places.clone(), there);
+        if places.len() == there.len() {
+            let is_same = |(place, at): &(usize, usize)| likeness(&stood[*place].text, &bullets[*at].text) >= ALIKE;
+            let same: Vec<_> = places.iter().copied().zip(there.iter().copied()).filter(is_same).collect();
+            same.iter().for_each(|(place, at)| pair(*place, *at));
+            places.retain(|place| same.iter().all(|(paired, _)| paired != place));
+            there.retain(|at| same.iter().all(|(_, paired)| paired != at));
+        }
+        pair_best(&mut places, &mut there, stood, bullets, ALIKE_THERE, &mut pair);
+        missing_still.extend(places);
+        new_still.extend(there);
+    }
+    new_still.extend(new.into_values().flatten());
+    new_still.sort_unstable();
+    pair_best(&mut missing_still, &mut new_still, stood, bullets, ALIKE, &mut pair);
+}
+
+/// Pairs each missing line with the new bullet that is most like it, if one is enough so. Where there are too many to compare,
+/// they are others.
+fn pair_best(
+    places: &mut Vec<usize>,
+    there: &mut Vec<usize>,
+    stood: &[Stood],
+    bullets: &[Bullet],
+    least: f64,
+    pair: &mut impl FnMut(usize, usize),
+) {
+    if places.len() * there.len() > COMPARED {
+        return;
+    }
+    places.retain(|place| {
+        let alike = |at: usize| (at, likeness(&stood[*place].text, &bullets[at].text));
+        let best = there.iter().copied().map(alike).max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+        let Some((at, _)) = best.filter(|(_, alike)| *alike >= least) else { return true };
+        pair(*place, at);
+        there.retain(|other| *other != at);
+        false
+    });
 }
 
 /// How many pairs of characters two texts share, 0 to 1 (Dice).
@@ -128,13 +170,13 @@ mod tests {
     use super::*;
 
     fn page(lines: &[&str]) -> Vec<Bullet> {
-        let mut is_private = false;
+        let mut owner = Owner::everyone();
         let mut found = Vec::new();
         for line in lines {
             if *line == "---" {
-                is_private = true;
+                owner = Owner::gateway();
             } else {
-                found.push(Bullet { range: 0..0, is_private, text: (*line).to_owned() });
+                found.push(Bullet { range: 0..0, owner: owner.clone(), text: (*line).to_owned() });
             }
         }
         found
@@ -145,12 +187,7 @@ mod tests {
         let before = ["I like tea", "My cat is Momo", "---", "The PIN is 4711", "我住在北京"];
         let stood: Vec<Stood> = (1..)
             .zip(page(&before))
-            .map(|(id, bullet)| Stood {
-                id,
-                is_private: bullet.is_private,
-                hash: hash(&bullet.text),
-                text: bullet.text,
-            })
+            .map(|(id, bullet)| Stood { id, owner: bullet.owner, hash: hash(&bullet.text), text: bullet.text })
             .collect();
         let case = |lines: &[&str]| done(&stood, &page(lines));
         let all = || vec![(1, 0), (2, 1), (3, 2), (4, 3)];

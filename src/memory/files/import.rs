@@ -6,9 +6,11 @@ use super::apart::{self, Done, Stood};
 use super::page::{self, Bullet};
 use crate::memory::book::{remember, remember_instead};
 use crate::memory::forgetting::{drop_prompts, forget};
-use crate::memory::{Kind, MemoryConfig, NewEntry, Origin, Owner, Remembered, fit, vectors, words};
+use crate::memory::{
+    Identities, Kind, MemoryConfig, NewEntry, Origin, Owner, Remembered, called, fit, owner_called, vectors, words,
+};
 use crate::store::memory_lines::{self, LineRow};
-use crate::store::{Connection, StoreError, memories, remembering};
+use crate::store::{Connection, StoreError, memories, memory_lists, remembering};
 
 /// What a page was compared for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,14 +24,26 @@ pub enum Imported {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendering {
     pub text: String,
-    /// Memories that stand there then: id, private, hash.
-    pub more: Vec<(i64, bool, String)>,
+    /// Memories that stand there then.
+    pub more: New,
     /// Memories that stand there no more.
     pub gone: Vec<i64>,
 }
 
 /// So many bullets that go at once are a reason to look again, if they are also half of all.
 const MANY: usize = 2;
+
+/// What other people told stands there up to this length of the page, in bytes; the rest of it is in the store alone.
+const OF_OTHERS: usize = 1_000_000;
+
+/// By what a page is read and written.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways<'a> {
+    pub config: &'a MemoryConfig,
+    pub identities: &'a Identities,
+    /// What stands above what is private.
+    pub heading: &'a str,
+}
 
 /// Brings what was done to `page` into the store, in the caller's write. `strike` takes secrets out.
 ///
@@ -39,16 +53,19 @@ pub fn import(
     connection: &Connection,
     page: &str,
     is_fresh: bool,
-    heading: &str,
-    config: &MemoryConfig,
+    ways: Ways<'_>,
     strike: impl Fn(&mut NewEntry),
 ) -> Result<Imported, StoreError> {
+    let Ways { config, identities, heading } = ways;
+    let owners: Vec<Owner> =
+        memory_lists::facts_of_owners(connection)?.iter().map(|facts| Owner::from_stored(&facts.owner)).collect();
+    let whose = |name: &str| whose(name, identities, &owners);
     let (rows, stale): (Vec<LineRow>, Vec<LineRow>) =
         memory_lines::all(connection)?.into_iter().partition(|row| row.text.is_some());
-    let mut bullets = page::bullets(page);
+    let mut bullets = page::bullets(page, whose);
     let mut removed = Vec::new();
     for row in &stale {
-        let is_it = |bullet: &Bullet| bullet.is_private == row.is_private && apart::hash(&bullet.text) == row.hash;
+        let is_it = |bullet: &Bullet| bullet.owner.as_str() == row.owner && apart::hash(&bullet.text) == row.hash;
         if let Some(at) = bullets.iter().position(is_it) {
             removed.push(bullets.remove(at).range);
         }
@@ -57,7 +74,7 @@ pub fn import(
         .iter()
         .map(|row| Stood {
             id: row.memory,
-            is_private: row.is_private,
+            owner: Owner::from_stored(&row.owner),
             hash: row.hash.clone(),
             text: row.text.clone().unwrap_or_default(),
         })
@@ -80,17 +97,41 @@ pub fn import(
         }
         note(connection, &standing, &bullets, &stale)?;
     }
-    let missing = |owner: Owner| memory_lines::missing(connection, owner.as_str());
-    let (public, private) = (missing(Owner::everyone())?, missing(Owner::gateway())?);
-    let texts = |facts: &[(i64, String)]| facts.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>();
     let text = page::without(page, &removed);
-    let text = page::with(&text, false, &texts(&public), heading);
-    let text = page::with(&text, true, &texts(&private), heading);
-    let more = |facts: Vec<(i64, String)>, is_private| {
-        facts.into_iter().map(move |(id, text)| (id, is_private, apart::hash(&text)))
-    };
-    let more = more(public, false).chain(more(private, true)).collect();
+    let (text, more) = with_new(connection, text, &owners, heading, whose)?;
     Ok(Imported::Done(Rendering { text, more, gone: stale.into_iter().map(|row| row.memory).collect() }))
+}
+
+/// Facts that come to stand on the page: id, whose, hash.
+type New = Vec<(i64, Owner, String)>;
+
+/// The page with all that is known and does not stand there.
+fn with_new(
+    connection: &Connection,
+    mut text: String,
+    owners: &[Owner],
+    heading: &str,
+    whose: impl Fn(&str) -> Owner + Copy,
+) -> Result<(String, New), StoreError> {
+    let mut more = Vec::new();
+    let (own, everyone) = (Owner::gateway(), Owner::everyone());
+    let others = owners.iter().filter(|owner| **owner != own && **owner != everyone);
+    for owner in [&everyone, &own].into_iter().chain(others) {
+        let missing = memory_lines::missing(connection, owner.as_str())?;
+        let is_of_page = *owner == own || *owner == everyone;
+        let length: usize = missing.iter().map(|(_, text)| text.len()).sum();
+        if !is_of_page && text.len() + length > OF_OTHERS {
+            continue;
+        }
+        let heading = if is_of_page { heading.to_owned() } else { format!("{heading}: {}", called(owner)) };
+        if !is_of_page && !names(&heading, owner, whose) {
+            continue;
+        }
+        let lines: Vec<String> = missing.iter().map(|(_, text)| text.clone()).collect();
+        text = page::with(&text, owner, &lines, &heading, whose);
+        more.extend(missing.into_iter().map(|(id, text)| (id, owner.clone(), apart::hash(&text))));
+    }
+    Ok((text, more))
 }
 
 /// Notes what stands there once `rendering` is written.
@@ -103,9 +144,9 @@ pub fn settle(connection: &Connection, rendering: &Rendering) -> Result<(), Stor
     }
     // Behind all others of its kind; the next look counts anew.
     const LAST: usize = 1_000_000_000;
-    for (place, (id, is_private, hash)) in rendering.more.iter().enumerate() {
+    for (place, (id, owner, hash)) in rendering.more.iter().enumerate() {
         if memories::get(connection, *id)?.is_some() {
-            memory_lines::put(connection, *id, *is_private, hash, LAST + place)?;
+            memory_lines::put(connection, *id, owner.as_str(), hash, LAST + place)?;
         }
     }
     Ok(())
@@ -120,11 +161,11 @@ fn note(
     memory_lines::clear(connection)?;
     for (place, (id, at)) in lines.iter().enumerate() {
         let bullet = &bullets[*at];
-        memory_lines::put(connection, *id, bullet.is_private, &apart::hash(&bullet.text), place)?;
+        memory_lines::put(connection, *id, bullet.owner.as_str(), &apart::hash(&bullet.text), place)?;
     }
     // They stand there until the page is written.
     for (place, row) in (lines.len()..).zip(stale) {
-        memory_lines::put(connection, row.memory, row.is_private, &row.hash, place)?;
+        memory_lines::put(connection, row.memory, &row.owner, &row.hash, place)?;
     }
     Ok(())
 }
@@ -140,7 +181,7 @@ fn carry_out(
     let mut lines = done.kept.clone();
     let by_hand = |bullet: &Bullet| {
         let mut new = NewEntry {
-            owner: owner_of(bullet),
+            owner: bullet.owner.clone(),
             kind: Kind::Fact,
             name: String::new(),
             text: bullet.text.clone(),
@@ -153,9 +194,9 @@ fn carry_out(
         fit(&new)
     };
     for (id, at) in &done.moved {
-        remembering::give(connection, *id, owner_of(&bullets[*at]).as_str())?;
+        remembering::give(connection, *id, bullets[*at].owner.as_str())?;
         vectors::remove(connection, *id)?;
-        words::put(connection, *id, &bullets[*at].text)?;
+        words::put(connection, *id)?;
         lines.push((*id, *at));
     }
     for (id, at) in &done.changed {
@@ -168,7 +209,7 @@ fn carry_out(
         if told == Remembered::Known(*id) {
             remembering::retell(connection, *id, &new.text)?;
             vectors::remove(connection, *id)?;
-            words::put(connection, *id, &new.text)?;
+            words::put(connection, *id)?;
         }
         push_once(&mut lines, (told.id(), *at));
     }
@@ -194,8 +235,19 @@ fn push_once(lines: &mut Vec<(i64, usize)>, line: (i64, usize)) {
     }
 }
 
-fn owner_of(bullet: &Bullet) -> Owner {
-    if bullet.is_private { Owner::gateway() } else { Owner::everyone() }
+/// Whether a heading is read as it is meant: a name may hold what ends a line, or be told from another one by spaces alone.
+fn names(heading: &str, owner: &Owner, whose: impl Fn(&str) -> Owner) -> bool {
+    let read = page::bullets(&format!("## {heading}\n- x\n"), whose);
+    read.len() == 1 && read.iter().all(|bullet| bullet.owner == *owner)
+}
+
+/// Who is meant by a name in a heading: whoever has facts and is called so now, though the configuration names him no more.
+/// Below the name of nobody stands what is the gateway's owner's, as all that is private.
+fn whose(name: &str, identities: &Identities, owners: &[Owner]) -> Owner {
+    owner_called(name, identities)
+        .ok()
+        .or_else(|| owners.iter().find(|owner| called(owner) == name).cloned())
+        .unwrap_or_else(Owner::gateway)
 }
 
 #[cfg(test)]
@@ -209,14 +261,23 @@ mod tests {
         _folder: tempfile::TempDir,
         store: Store,
         page: String,
+        identities: Identities,
     }
 
     impl World {
+        fn new(page: &str) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+            Self { _folder: folder, store, page: page.to_owned(), identities: Identities::default() }
+        }
+
         async fn look(&mut self, is_fresh: bool) -> bool {
             let page = self.page.clone();
-            let config = MemoryConfig::default();
+            let identities = self.identities.clone();
             let write = move |connection: &Connection| {
-                let imported = import(connection, &page, is_fresh, "Private", &config, |_| {})?;
+                let config = MemoryConfig::default();
+                let ways = Ways { config: &config, identities: &identities, heading: "Private" };
+                let imported = import(connection, &page, is_fresh, ways, |_| {})?;
                 if let Imported::Done(rendering) = &imported {
                     settle(connection, rendering)?;
                 }
@@ -231,9 +292,9 @@ mod tests {
             }
         }
 
-        async fn tell(&self, text: &str) {
+        async fn tell(&self, owner: Owner, text: &str) {
             let new = NewEntry {
-                owner: Owner::gateway(),
+                owner,
                 kind: Kind::Fact,
                 name: String::new(),
                 text: text.to_owned(),
@@ -256,16 +317,14 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_person_does_is_done_and_what_is_new_is_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let mut world = World { _folder: folder, store, page: "# M\n\n- all know\n".to_owned() };
-        world.tell("My cat is called Momo").await;
-        world.tell("I like tea").await;
+        let mut world = World::new("# M\n\n- all know\n");
+        world.tell(Owner::gateway(), "My cat is called Momo").await;
+        world.tell(Owner::gateway(), "I like tea").await;
         assert!(world.look(false).await);
         let first = "# M\n\n- all know\n\n## Private\n\n- My cat is called Momo\n- I like tea\n";
         assert_eq!((world.page.as_str(), world.known(Owner::everyone()).await), (first, vec!["all know".to_owned()]));
         // Replaced in the store: the bullet goes, the new one comes.
-        world.tell("My cat is called Nini").await;
+        world.tell(Owner::gateway(), "My cat is called Nini").await;
         assert!(world.look(false).await);
         assert_eq!(world.page, first.replace("- My cat is called Momo\n", "") + "- My cat is called Nini\n");
         // Changed, moved and added by hand.
@@ -296,5 +355,46 @@ mod tests {
         world.page.push_str(&long);
         assert!(world.look(false).await && world.page.ends_with(&long), "what is too long stays and is no fact");
         assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
+    }
+
+    #[tokio::test]
+    async fn each_has_a_section_of_his_own() {
+        let mut world = World::new("# M\n\n## Private\n");
+        let (ann, bob) = (Owner::sender("webhook:in", "ann"), Owner::sender("webhook:in", "bob"));
+        let sly = ["ann ", "x\n- all is free", "x\n## Private", "ann #"].map(|name| Owner::sender("webhook:in", name));
+        for owner in [Owner::gateway(), ann.clone(), bob.clone()].into_iter().chain(sly) {
+            world.tell(owner, "I like tea").await;
+        }
+        assert!(world.look(false).await);
+        let page = "# M\n\n## Private: webhook:in:ann\n\n- I like tea\n\n## Private: webhook:in:bob\n\n- I like tea\n\n\
+                    ## Private\n\n- I like tea\n";
+        assert_eq!(world.page, page);
+        // One of them changes his mind; the others' bullets stay.
+        world.page = page.replacen("- I like tea", "- I like coffee", 1) + "- a PIN\n";
+        let by_hand = world.page.clone();
+        assert!(world.look(false).await);
+        assert_eq!(world.page, by_hand);
+        assert_eq!(world.known(ann.clone()).await, ["I like coffee"]);
+        assert_eq!(world.known(bob.clone()).await, ["I like tea"]);
+        assert_eq!(world.known(Owner::gateway()).await, ["I like tea", "a PIN"]);
+        let forgotten = bob.clone();
+        let forget_his = move |connection: &Connection| {
+            let ids: Vec<i64> = list(connection, &forgotten, Kind::Fact, 9)?.iter().map(|entry| entry.id).collect();
+            forget(connection, &ids)
+        };
+        world.store.write(Commit::Logged, forget_his).await.unwrap();
+        assert!(world.look(false).await);
+        assert_eq!(world.page, by_hand.replacen("- I like tea\n", "", 1));
+        assert_eq!(world.known(Owner::gateway()).await, ["I like tea", "a PIN"]);
+        // Who has a name now keeps what is below his old one; the name of nobody is the gateway's owner's.
+        let all = [("ann".to_owned(), vec!["webhook:in:ann".to_owned()])].into();
+        world.identities = Identities::new(&all);
+        world.page = world.page.replace("## Private: webhook:in:bob", "## Private: health\n- I am well");
+        assert!(world.look(false).await);
+        assert_eq!(world.known(Owner::named("ann")).await, ["I like coffee"]);
+        assert_eq!(world.known(Owner::gateway()).await, ["I like tea", "a PIN", "I am well"]);
+        world.tell(Owner::named("ann"), "My cat is Momo").await;
+        assert!(world.look(false).await);
+        assert!(world.page.contains("ann\n\n- I like coffee\n- My cat is Momo\n"), "{}", world.page);
     }
 }

@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::history;
-use super::import::{Imported, import, settle};
-use super::seen::{HISTORY, MEMORY, Read, read, replace, stamp as stamp_of};
+use super::import::{Imported, Ways, import, settle};
+use super::seen::{HISTORY, MEMORY, Read, older_histories, read, replace, stamp as stamp_of};
 use crate::crash;
 use crate::memory::forgetting::RETOLD;
-use crate::memory::{Desk, Owner};
+use crate::memory::{Desk, Terms};
 use crate::store::memory_lines::{self, SummaryRow};
-use crate::store::{Commit, Connection, StoreError, meta};
+use crate::store::{Commit, Connection, StoreError, memory_lists, meta};
 
 /// How often the file is looked at for edits, and again where it was not written to its end.
 const LOOK: Duration = Duration::from_secs(10);
@@ -117,6 +117,10 @@ impl Desk {
     async fn keep_memory_file(&self) -> Result<Kept, StoreError> {
         let _alone = self.files.working.lock().await;
         let terms = self.terms.get();
+        let facts = self.store.read(memory_lists::facts_of_owners).await?;
+        if !self.files.is_edited(&terms.workspace) && self.files.is_kept(&facts) {
+            return Ok(Kept::Whole);
+        }
         let heading = match terms.language {
             Language::En => "Private",
             Language::Zh => "私人",
@@ -138,16 +142,20 @@ impl Desk {
             if is_lost && is_fresh {
                 return Ok(Kept::NotYet);
             }
-            let (config, secrets, is_page) = (terms.config.clone(), self.secrets.get(), page.clone());
+            let (terms_of_page, secrets, is_page) = (terms.clone(), self.secrets.get(), page.clone());
             let write = move |connection: &Connection| {
                 if is_lost {
                     memory_lines::clear(connection)?;
                 }
-                import(connection, &is_page, is_fresh, heading, &config, |new| {
+                let Terms { config, identities, .. } = &*terms_of_page;
+                let ways = Ways { config, identities, heading };
+                let imported = import(connection, &is_page, is_fresh, ways, |new| {
                     secrets.strike(&mut new.text);
-                })
+                })?;
+                // In the same write: what comes later is not on this page.
+                Ok((imported, memory_lists::facts_of_owners(connection)?))
             };
-            let Imported::Done(rendering) = self.store.write(Commit::Logged, write).await? else {
+            let (Imported::Done(rendering), facts) = self.store.write(Commit::Logged, write).await? else {
                 return Ok(Kept::NotYet);
             };
             if rendering.text != page {
@@ -172,9 +180,30 @@ impl Desk {
             if !(rendering.more.is_empty() && rendering.gone.is_empty()) {
                 self.store.write(Commit::Logged, move |connection| settle(connection, &rendering)).await?;
             }
+            self.files.kept(facts);
             return Ok(Kept::Whole);
         }
         Ok(Kept::NotYet)
+    }
+
+    /// What was forgotten stands in logs that have grown too long and lie aside, too.
+    async fn retell_older(&self, terms: &Terms, due: &Due) {
+        for file in in_file(terms.workspace.clone(), |at| older_histories(&at)).await {
+            let name = file.clone();
+            let Read::Text { text, .. } = in_file(terms.workspace.clone(), move |at| read(&at, &name)).await else {
+                continue;
+            };
+            let mut log = text.clone();
+            for (session, at, rows) in &due.retold {
+                log = history::retold(&log, session, *at, rows, terms.language, &terms.zone);
+            }
+            if log != text {
+                let write = move |at: PathBuf| replace(&at, &file, Some(&text), &log);
+                if let Err(reason) = in_file(terms.workspace.clone(), write).await {
+                    tracing::warn!(reason, "an older HISTORY file still tells what was forgotten");
+                }
+            }
+        }
     }
 
     async fn keep_history_file(&self) -> Result<(), StoreError> {
@@ -200,6 +229,9 @@ impl Desk {
                 log = history::retold(&log, session, *at, rows, language, &zone);
             }
             let sections: Vec<String> = due.rows.iter().map(|row| history::section(row, language, &zone)).collect();
+            if !due.retold.is_empty() {
+                self.retell_older(&terms, &due).await;
+            }
             let is_long = log.len() > LOG_BYTES;
             let text = history::with(if is_long { "" } else { &log }, &sections);
             let aside = is_long.then(|| format!("memory/HISTORY-{}.md", Timestamp::now().strftime("%Y%m%d-%H%M%S")));
@@ -256,15 +288,14 @@ impl Due {
 }
 
 fn due_for_history(connection: &Connection) -> Result<Due, StoreError> {
-    let owner = Owner::gateway();
     let after = meta::get(connection, TOLD)?.and_then(|id| id.parse().ok()).unwrap_or(0);
-    let rows = memory_lines::summaries_after(connection, owner.as_str(), after, PIECE)?;
+    let rows = memory_lines::summaries_after(connection, after, PIECE)?;
     let noted = meta::get(connection, RETOLD)?.filter(|noted| !noted.is_empty());
     let places: BTreeSet<(String, i64)> =
         noted.as_deref().and_then(|noted| serde_json::from_str(noted).ok()).unwrap_or_default();
     let mut retold = Vec::new();
     for (session, at) in places {
-        let rows = memory_lines::summaries_of(connection, owner.as_str(), &session)?;
+        let rows = memory_lines::summaries_of_session(connection, &session)?;
         retold.push((session, at, rows));
     }
     Ok(Due { rows, retold, noted })

@@ -8,4 +8,4 @@ mod page;
 mod seen;
 
 pub use keeper::Keeper;
-pub use seen::Files;
+pub use seen::{FOLDER, Files};

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::memory::Owner;
 use crate::memory::wording::one_line;
 
 /// A bullet, with the lines that belong to it.
@@ -9,18 +10,18 @@ use crate::memory::wording::one_line;
 pub struct Bullet {
     /// Its lines whole, in bytes of the text.
     pub range: Range<usize>,
-    /// Below the heading of what is private.
-    pub is_private: bool,
+    /// Whose it is, by the heading above it.
+    pub owner: Owner,
     /// On one line, without its mark.
     pub text: String,
 }
 
-/// The headings below which bullets are the owner's own.
+/// The headings below which bullets are the owner's own; with a name behind a colon, those of whoever is called that.
 const PRIVATE: [&str; 2] = ["Private", "私人"];
 
-/// The bullets of a text, in order. Those in code and in comments are none.
-pub fn bullets(text: &str) -> Vec<Bullet> {
-    read(text).0
+/// The bullets of a text, in order. Those in code and in comments are none. `whose` says who is called so in a heading.
+pub fn bullets(text: &str, whose: impl Fn(&str) -> Owner) -> Vec<Bullet> {
+    read(text, whose).0
 }
 
 /// `text` without the lines of some bullets.
@@ -37,32 +38,40 @@ pub fn without(text: &str, ranges: &[Range<usize>]) -> String {
     left
 }
 
-/// `text` with bullets more, behind those that are of the same kind. `heading` is what stands above what is private where
-/// there is no such heading yet.
-pub fn with(text: &str, is_private: bool, more: &[String], heading: &str) -> String {
+/// `text` with bullets more, behind those of the same owner. `heading` is what stands above what is his where there is no such
+/// heading yet. What is the gateway's owner's stays last: he may write at the end without looking at headings.
+pub fn with(text: &str, owner: &Owner, more: &[String], heading: &str, whose: impl Fn(&str) -> Owner) -> String {
     if more.is_empty() {
         return text.to_owned();
     }
     let eol = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let (bullets, private) = read(text);
-    let last = bullets.iter().rfind(|bullet| bullet.is_private == is_private).map(|bullet| bullet.range.end);
+    let (bullets, headings) = read(text, whose);
+    let heading_of = |owner: &Owner| headings.iter().find(|heading| heading.0 == *owner).map(|heading| &heading.1);
+    let last = bullets.iter().rfind(|bullet| bullet.owner == *owner).map(|bullet| bullet.range.end);
     let lines: String = more.iter().map(|line| format!("- {line}{eol}")).collect();
-    let (at, lines) = match (last, is_private, private) {
-        (Some(at), _, _) => (at, lines),
-        (None, true, Some(private)) => (private.end, format!("{eol}{lines}")),
-        (None, true, None) => (text.len(), format!("{eol}## {heading}{eol}{eol}{lines}")),
-        (None, false, Some(private)) => (private.start, format!("{lines}{eol}")),
-        (None, false, None) => (text.len(), format!("{eol}{lines}")),
+    let section = format!("## {heading}{eol}{eol}{lines}");
+    let (at, lines) = match (last, heading_of(owner)) {
+        (Some(at), _) => (at, lines),
+        (None, Some(own)) => (own.end, format!("{eol}{lines}")),
+        (None, None) if *owner == Owner::everyone() => match headings.first() {
+            Some((_, first)) => (first.start, format!("{lines}{eol}")),
+            None => (text.len(), format!("{eol}{lines}")),
+        },
+        (None, None) => match heading_of(&Owner::gateway()).filter(|_| *owner != Owner::gateway()) {
+            Some(private) => (private.start, format!("{section}{eol}")),
+            None => (text.len(), format!("{eol}{section}")),
+        },
     };
     let (before, after) = text.split_at(at);
     let break_before = if before.is_empty() || before.ends_with('\n') { "" } else { eol };
     format!("{before}{break_before}{lines}{after}")
 }
 
-/// The bullets, and the heading of what is private.
-fn read(text: &str) -> (Vec<Bullet>, Option<Range<usize>>) {
+/// The bullets, and the headings of what is somebody's.
+fn read(text: &str, whose: impl Fn(&str) -> Owner) -> (Vec<Bullet>, Vec<(Owner, Range<usize>)>) {
     let mut bullets: Vec<Bullet> = Vec::new();
-    let mut private = None;
+    let mut headings: Vec<(Owner, Range<usize>)> = Vec::new();
+    let mut owner = Owner::everyone();
     let (mut fence, mut is_comment, mut is_open) = (None::<&str>, false, false);
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -81,12 +90,12 @@ fn read(text: &str) -> (Vec<Bullet>, Option<Range<usize>>) {
         } else if words.starts_with("<!--") {
             is_comment = !words.contains("-->");
         } else if words.starts_with('#') {
-            let title = words.trim_matches(['#', ' ']);
-            if private.is_none() && PRIVATE.iter().any(|one| title.eq_ignore_ascii_case(one)) {
-                private = Some(range);
+            if let Some(name) = private(words.trim_matches(['#', ' '])) {
+                owner = if name.is_empty() { Owner::gateway() } else { whose(name) };
+                headings.push((owner.clone(), range));
             }
         } else if let Some(said) = marked(words) {
-            bullets.push(Bullet { range, is_private: private.is_some(), text: one_line(said) });
+            bullets.push(Bullet { range, owner: owner.clone(), text: one_line(said) });
             is_open = true;
         } else if let Some(last) = bullets.last_mut().filter(|_| was_open && is_indented(line)) {
             last.range.end = range.end;
@@ -94,7 +103,19 @@ fn read(text: &str) -> (Vec<Bullet>, Option<Range<usize>>) {
             is_open = true;
         }
     }
-    (bullets, private)
+    (bullets, headings)
+}
+
+/// Whose a heading says that it is: empty for the gateway's owner, `None` where it says nothing of it.
+fn private(title: &str) -> Option<&str> {
+    let rest = PRIVATE.iter().find_map(|word| {
+        let (start, rest) = title.split_at_checked(word.len())?;
+        start.eq_ignore_ascii_case(word).then_some(rest)
+    })?;
+    if rest.is_empty() {
+        return Some(rest);
+    }
+    rest.trim_start().strip_prefix([':', '：']).map(str::trim)
 }
 
 fn marked(words: &str) -> Option<&str> {
@@ -112,37 +133,58 @@ mod tests {
     const PAGE: &str = "# Memory\r\n\r\nHello\r\n- one\r\n  goes on\r\n* two\r\n<!-- - none\r\n- none -->\r\n```\r\n- none\r\n```\r\n\
                         ## private\r\n\r\n- three\r\n\r\nafter";
 
+    fn whose(name: &str) -> Owner {
+        Owner::named(name)
+    }
+
     #[test]
     fn bullets_are_found_and_nothing_else() {
-        let found: Vec<_> = bullets(PAGE).into_iter().map(|bullet| (bullet.text, bullet.is_private)).collect();
-        let expected = [("one goes on", false), ("two", false), ("three", true)];
-        assert_eq!(found, expected.map(|(text, is_private)| (text.to_owned(), is_private)));
+        let page = format!(
+            "{PAGE}\n### Hobbies\n- four\n## 私人： ann\n- five\n# Private:  bob #\n+ six\n## Privateer\n- seven"
+        );
+        let found: Vec<_> = bullets(&page, whose).into_iter().map(|bullet| (bullet.text, bullet.owner)).collect();
+        let (ann, bob) = (Owner::named("ann"), Owner::named("bob"));
+        let expected = [
+            ("one goes on", Owner::everyone()),
+            ("two", Owner::everyone()),
+            ("three", Owner::gateway()),
+            ("four", Owner::gateway()),
+            ("five", ann),
+            ("six", bob.clone()),
+            ("seven", bob),
+        ];
+        assert_eq!(found, expected.map(|(text, owner)| (text.to_owned(), owner)));
         for nothing in ["", "-", "- ", "---", "-x", "# - x", "text\n  more"] {
-            assert_eq!(bullets(nothing), [], "{nothing:?}");
+            assert_eq!(bullets(nothing, whose), [], "{nothing:?}");
         }
     }
 
     #[test]
     fn all_else_stays_byte_for_byte() {
-        let all = bullets(PAGE);
+        let all = bullets(PAGE, whose);
         assert_eq!(
             without(PAGE, &[all[0].range.clone(), all[2].range.clone()]),
             PAGE.replace("- one\r\n  goes on\r\n", "").replace("- three\r\n", "")
         );
-        let more = with(&with(PAGE, false, &["four".to_owned()], "Private"), true, &["five".to_owned()], "Private");
-        assert_eq!(
-            more,
-            PAGE.replace("* two\r\n", "* two\r\n- four\r\n").replace("- three\r\n", "- three\r\n- five\r\n")
-        );
-        for (text, is_private, expected) in [
-            ("", false, "\n- x\n"),
-            ("# M\n", false, "# M\n\n- x\n"),
-            ("# M", true, "# M\n\n## 私人\n\n- x\n"),
-            ("a\n## 私人\nb", false, "a\n- x\n\n## 私人\nb"),
-            ("a\n## 私人", true, "a\n## 私人\n\n- x\n"),
-            ("- a", false, "- a\n- x\n"),
+        let (everyone, own, ann) = (Owner::everyone(), Owner::gateway(), Owner::named("ann"));
+        let more = with(PAGE, &everyone, &["four".to_owned()], "", whose);
+        let more = with(&more, &own, &["five".to_owned()], "Private", whose);
+        let expected = PAGE.replace("* two\r\n", "* two\r\n- four\r\n").replace("- three\r\n", "- three\r\n- five\r\n");
+        assert_eq!(more, expected);
+        let more = with(&more, &ann, &["six".to_owned()], "Private: ann", whose);
+        assert_eq!(more, expected.replace("## private", "## Private: ann\r\n\r\n- six\r\n\r\n## private"));
+        for (text, owner, expected) in [
+            ("", &everyone, "\n- x\n"),
+            ("# M\n", &everyone, "# M\n\n- x\n"),
+            ("# M", &own, "# M\n\n## 私人\n\n- x\n"),
+            ("a\n## 私人\nb", &everyone, "a\n- x\n\n## 私人\nb"),
+            ("a\n## 私人: ann\n- y\n## 私人\nb", &everyone, "a\n- x\n\n## 私人: ann\n- y\n## 私人\nb"),
+            ("a\n## 私人: ann\n- y\n## 私人\nb", &ann, "a\n## 私人: ann\n- y\n- x\n## 私人\nb"),
+            ("a\n## 私人: ann\n", &own, "a\n## 私人: ann\n\n## 私人\n\n- x\n"),
+            ("a\n## 私人", &own, "a\n## 私人\n\n- x\n"),
+            ("- a", &everyone, "- a\n- x\n"),
         ] {
-            assert_eq!(with(text, is_private, &["x".to_owned()], "私人"), expected, "{text:?}");
+            assert_eq!(with(text, owner, &["x".to_owned()], "私人", whose), expected, "{text:?}");
         }
     }
 }

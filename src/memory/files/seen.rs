@@ -5,7 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::guard::{Jail, JailError};
+use crate::store::memory_lists::FactsOf;
 
+/// Their folder in the workspace: what is in it is the owner's to read and write.
+pub const FOLDER: &str = "memory";
 /// Where they lie in the workspace.
 pub const MEMORY: &str = "memory/MEMORY.md";
 pub const HISTORY: &str = "memory/HISTORY.md";
@@ -20,6 +23,8 @@ pub type Stamp = Option<(SystemTime, u64)>;
 pub struct Files {
     pub(super) working: tokio::sync::Mutex<()>,
     seen: Mutex<Option<Stamp>>,
+    /// The facts that MEMORY.md was brought up to.
+    kept: Mutex<Option<Vec<FactsOf>>>,
     /// Why each cannot be used, as it was told last.
     told: Mutex<Vec<(&'static str, String)>>,
 }
@@ -32,6 +37,15 @@ impl Files {
 
     pub(super) fn saw(&self, stamp: Option<Stamp>) {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
+    }
+
+    /// Whether MEMORY.md was brought up to these facts.
+    pub(super) fn is_kept(&self, facts: &[FactsOf]) -> bool {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).as_deref() == Some(facts)
+    }
+
+    pub(super) fn kept(&self, facts: Vec<FactsOf>) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(facts);
     }
 
     /// Says once why a file cannot be used.
@@ -94,6 +108,16 @@ pub fn read(workspace: &Path, file: &str) -> Read {
         Err(JailError::Missing(_)) if is_nowhere(workspace, file) => Read::Missing,
         Err(error) => Read::Unusable(error.to_string()),
     }
+}
+
+/// The logs of before, by name.
+pub fn older_histories(workspace: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(workspace.join(FOLDER)).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_older = |name: &String| name.starts_with("HISTORY-") && name.ends_with(".md");
+    let mut files: Vec<String> = names.filter(is_older).map(|name| format!("{FOLDER}/{name}")).collect();
+    files.sort();
+    files
 }
 
 /// Whether there is nothing by this name, not even a link that leads nowhere.

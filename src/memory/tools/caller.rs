@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::memory::wording::one_line;
-use crate::memory::{Desk, Entry, Owner, Source};
-use crate::store::{Connection, StoreError, memories};
+use crate::memory::{Desk, Entry, Owner, Source, newest};
+use crate::store::{Connection, StoreError};
 use crate::tools::{ToolContext, ToolResult};
 
 /// A call, its desk and its arguments.
@@ -55,13 +55,7 @@ pub fn source(context: &ToolContext) -> Source {
 
 /// The memory of this id that `owner` may change; the newer one where it was replaced.
 pub fn own(connection: &Connection, owner: &Owner, id: i64) -> Result<Entry, CallError> {
-    // As many as a chain of replaced ones may have, and a few more.
-    const STEPS: usize = 32;
-    let mut found = memories::get(connection, id)?.and_then(Entry::of);
-    for _ in 0..STEPS {
-        let Some(next) = found.as_ref().and_then(|entry| entry.replaced_by) else { break };
-        found = memories::get(connection, next)?.and_then(Entry::of).or(found);
-    }
+    let found = newest(connection, id)?;
     let may_change =
         |entry: &Entry| entry.owner == *owner || (*owner == Owner::gateway() && entry.owner == Owner::everyone());
     let wrong = || {

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use daoyou_channels::settings::Span;
-use jiff::civil::Date;
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,7 +12,7 @@ use serde_json::Value;
 use super::caller::{Call, CallError, owner};
 use crate::llm::ToolSpec;
 use crate::memory::wording::{one_line, shortened};
-use crate::memory::{Ask, Desk, Found, Hit};
+use crate::memory::{Ask, Desk, Found, Hit, since};
 use crate::tools::{Access, Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
 /// Messages that are given when no number is, and at most.
@@ -71,7 +69,11 @@ impl Tool for SearchHistoryTool {
         if args.query.trim().is_empty() {
             return Err("query is empty: a few words that were said".to_owned());
         }
-        args.since.map(|since| moment(&since, &TimeZone::UTC)).transpose().map(|_| ())
+        args.since.map(|text| moment(&text, &TimeZone::UTC)).transpose().map(|_| ())
+    }
+
+    fn is_private(&self) -> bool {
+        true
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
@@ -87,7 +89,7 @@ async fn look(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<
     let owner = owner(&desk, context)?;
     let limit = args.limit.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST)).clamp(1, MOST);
     let zone = desk.terms.get().zone.clone();
-    let since = args.since.map(|since| moment(&since, &zone)).transpose().map_err(CallError::Wrong)?;
+    let since = args.since.map(|text| moment(&text, &zone)).transpose().map_err(CallError::Wrong)?;
     let this = |session: String| if session == "this" { context.session.to_string() } else { session };
     let ask = Ask {
         text: args.query.trim().to_owned(),
@@ -108,25 +110,15 @@ async fn look(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<
     }))
 }
 
+/// From when on, in UTC milliseconds.
+fn moment(text: &str, zone: &TimeZone) -> Result<i64, String> {
+    since(text, Timestamp::now(), zone).map_err(|error| format!("since: {error}"))
+}
+
 /// `- 2026-11-21 14:05 · cli:direct #12 · fits 0.83 · text`
 fn shown(hit: &Hit, zone: &TimeZone) -> Option<String> {
     let Found::Message { session, seq } = &hit.found else { return None };
     let at = Timestamp::from_millisecond(hit.at).unwrap_or_default().to_zoned(zone.clone());
     let (at, text) = (at.strftime("%Y-%m-%d %H:%M"), shortened(&one_line(&hit.text), SHOWN_CHARS));
     Some(format!("- {at} · {session} #{seq} · fits {:.2} · {text}", hit.similarity))
-}
-
-/// From when on, in UTC milliseconds.
-fn moment(since: &str, zone: &TimeZone) -> Result<i64, String> {
-    let since = since.trim();
-    if let Ok(span) = since.parse::<Span>() {
-        let back = SignedDuration::try_from(span.0).map_err(|error| error.to_string())?;
-        return Ok(Timestamp::now().checked_sub(back).unwrap_or(Timestamp::MIN).as_millisecond());
-    }
-    if let Ok(at) = since.parse::<Timestamp>() {
-        return Ok(at.as_millisecond());
-    }
-    let day = since.parse::<Date>().ok().and_then(|date| date.to_zoned(zone.clone()).ok());
-    let wrong = || format!("since: {since:?} is no time; write \"7d\", \"2026-11-01\" or RFC 3339");
-    Ok(day.ok_or_else(wrong)?.timestamp().as_millisecond())
 }

@@ -83,6 +83,10 @@ impl Tool for RecallTool {
         Access::Reads
     }
 
+    fn is_private(&self) -> bool {
+        true
+    }
+
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let done = match Call::<Args>::read(self.desk.as_ref(), arguments) {
             Ok(call) => look(call, context).await,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::caller::{Call, CallError, line, own, owner, source};
 use crate::llm::ToolSpec;
 use crate::memory::wording::one_line;
-use crate::memory::{Desk, Entry, Kind, NewEntry, Origin, Owner, Plan, Source, carry_out, fit, plan};
+use crate::memory::{Desk, Entry, Kind, NewEntry, Origin, Owner, Plan, Source, carry_out, fit, plan, written};
 use crate::store::{Commit, Connection, StoreError, remembering};
 use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};
 
@@ -119,16 +119,24 @@ fn prepare(
     source: Source,
 ) -> Result<(Plan, i64), CallError> {
     let instead: Option<Entry> = args.replaces.map(|id| own(connection, &owner, id)).transpose()?;
+    if let Some(old) = instead.as_ref().filter(|old| matches!(old.kind, Kind::Task | Kind::Summary)) {
+        let kind = old.kind.as_str();
+        return Err(CallError::Wrong(format!("a {kind} cannot be replaced; remember a fact without \"replaces\"")));
+    }
+    // What everyone knows stays everyone's.
+    let owner = instead.as_ref().map_or(owner, |old| old.owner.clone());
     let kind = args.kind.map(Kind::from).or(instead.as_ref().map(|old| old.kind));
     // Who gives a key means a preference.
     let kind = kind.unwrap_or(if args.key.is_some() && args.tags.is_none() { Kind::Preference } else { Kind::Fact });
     let name = args.key.or(instead.as_ref().map(|old| old.name.clone())).unwrap_or_default();
-    let detail = if kind == Kind::Case { case(&args.content, args.tags.unwrap_or_default()) } else { json!({}) };
+    let detail =
+        if kind == Kind::Case { case(written(&args.content), args.tags.unwrap_or_default()) } else { json!({}) };
     let mut new = NewEntry {
         owner,
         kind,
         name,
-        text: args.content,
+        // Some models copy what the gateway has put behind the message.
+        text: written(&args.content).to_owned(),
         detail,
         origin: Origin::Told,
         source: Some(source),
@@ -163,7 +171,9 @@ struct Written {
 impl WriteRows for Written {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         let config = &self.desk.terms.get().config;
-        carry_out(connection, &self.plan, Some(self.id), config).map(|_| ())
+        // Looked at again: another call of the same response may have remembered it, or it was forgotten meanwhile.
+        let now = plan(connection, self.plan.entry.clone(), self.plan.replaces.clone())?;
+        carry_out(connection, &now, Some(self.id), config).map(|_| ())
     }
 
     fn written(&self) {

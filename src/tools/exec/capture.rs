@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use daoyou_channels::Trust;
 use uuid::Uuid;
 
 use crate::tools::cut::{Extent, cut_between};
 use crate::tools::spill::{Spill, SpillFile};
-use crate::tools::{OutputLimit, cut};
+use crate::tools::{OutputLimit, ToolContext, cut};
 
 /// The start and the end that stay in memory, in bytes each.
 const KEPT: usize = 64 * 1_024;
@@ -16,6 +17,7 @@ const KEPT: usize = 64 * 1_024;
 /// The output of one command.
 pub(super) struct Capture {
     spill: Arc<Spill>,
+    trust: Trust,
     turn: Uuid,
     call_id: String,
     front: Vec<u8>,
@@ -34,11 +36,12 @@ enum Overflow {
 }
 
 impl Capture {
-    pub(super) fn new(spill: Arc<Spill>, turn: Uuid, call_id: &str) -> Self {
+    pub(super) fn new(spill: Arc<Spill>, context: &ToolContext) -> Self {
         Self {
             spill,
-            turn,
-            call_id: call_id.to_owned(),
+            trust: context.trust,
+            turn: context.turn,
+            call_id: context.call_id.clone(),
             front: Vec::new(),
             back: VecDeque::new(),
             total: 0,
@@ -79,7 +82,7 @@ impl Capture {
 
     /// From now on memory holds not all of it.
     fn overflow(&mut self, rest: &[u8]) {
-        let filled = self.spill.create(self.turn, &self.call_id).and_then(|mut file| {
+        let filled = self.spill.create(self.trust, self.turn, &self.call_id).and_then(|mut file| {
             file.write(&self.front)?;
             let (one, other) = self.back.as_slices();
             file.write(one)?;
@@ -128,7 +131,7 @@ mod tests {
     fn capture(chunks: impl IntoIterator<Item = Vec<u8>>) -> (String, Option<String>, tempfile::TempDir) {
         let workspace = tempfile::tempdir().unwrap();
         let spill = Arc::new(Spill::open(workspace.path(), 1_000_000).unwrap());
-        let mut capture = Capture::new(spill, Uuid::nil(), "c");
+        let mut capture = Capture::new(spill, &crate::tools::testing::context());
         for chunk in chunks {
             capture.push(&chunk);
             assert!(capture.front.len() <= KEPT && capture.back.len() <= KEPT);

@@ -46,25 +46,33 @@ struct Args {
     detach: Option<bool>,
 }
 
+/// Folders that commands are kept to, or kept out of.
+pub struct Kept {
+    /// Holds the private temp folders.
+    pub temp: PathBuf,
+    /// Not for any command.
+    pub protected: Vec<PathBuf>,
+    /// Of the workspace, for the owner's own commands alone.
+    pub hidden: Vec<PathBuf>,
+}
+
 /// Runs shell commands below a supervisor, in the sandbox unless the configuration says otherwise.
 pub struct ExecTool {
     spec: ToolSpec,
     config: ExecConfig,
     workspace: PathBuf,
-    temp: PathBuf,
-    protected: Vec<PathBuf>,
+    kept: Kept,
     exe: PathBuf,
     spill: Arc<Spill>,
     processes: Option<Arc<Processes>>,
 }
 
 impl ExecTool {
-    /// `temp` holds the private temp folders; `exe` is this program, which is started again as the supervisor. Without
-    /// `processes` nothing runs in the background.
+    /// `exe` is this program, which is started again as the supervisor. Without `processes` nothing runs in the background.
     pub fn new(
         config: ExecConfig,
         workspace: &Path,
-        (temp, protected): (PathBuf, Vec<PathBuf>),
+        kept: Kept,
         exe: PathBuf,
         spill: Arc<Spill>,
         processes: Option<Arc<Processes>>,
@@ -79,15 +87,31 @@ impl ExecTool {
             "Run a shell command in the workspace, at most {limit} s.{held} What it leaves running ends with it, but for background."
         );
         let spec = tool_spec::<Args>("exec", description);
-        Self { spec, config, workspace: workspace.to_owned(), temp, protected, exe, spill, processes }
+        Self { spec, config, workspace: workspace.to_owned(), kept, exe, spill, processes }
     }
 
-    fn order(&self, command: String) -> Result<Order, String> {
+    async fn order(&self, command: String, trust: Trust) -> Result<Order, String> {
         let sandbox = match self.config.sandbox {
             true => Some(self.policy()?),
             false => None,
         };
-        Ok(Order { command, folder: self.workspace.clone(), temp: self.temp.clone(), sandbox, background: None })
+        let hidden = if trust == Trust::Owner { Vec::new() } else { self.hidden().await? };
+        let (folder, temp) = (self.workspace.clone(), self.kept.temp.clone());
+        Ok(Order { command, folder, temp, sandbox, hidden, background: None })
+    }
+
+    /// What is hidden from those who are not the owner: made first, as nothing else could keep them from making it. Nothing on a
+    /// machine that hides nothing, which `doctor` tells.
+    async fn hidden(&self) -> Result<Vec<PathBuf>, String> {
+        let (exe, hidden) = (self.exe.clone(), self.kept.hidden.clone());
+        let hiding = move || {
+            if !guard::can_hide(&exe) {
+                return Ok(Vec::new());
+            }
+            hidden.iter().try_for_each(std::fs::create_dir_all).map(|()| hidden)
+        };
+        let hidden = tokio::task::spawn_blocking(hiding).await.map_err(|error| error.to_string())?;
+        hidden.map_err(|error| format!("a folder of the workspace that is the owner's cannot be made: {error}"))
     }
 
     fn policy(&self) -> Result<Policy, String> {
@@ -99,14 +123,14 @@ impl ExecTool {
             ));
         }
         // Landlock cannot take back a part of a folder that it allows.
-        if let Some(secret) = self.protected.iter().find(|secret| secret.starts_with(&self.workspace)) {
+        if let Some(secret) = self.kept.protected.iter().find(|secret| secret.starts_with(&self.workspace)) {
             return Err(format!(
                 "Commands are off: the workspace holds {}, which no command may read. Choose a workspace of its own",
                 secret.display()
             ));
         }
         Ok(Policy {
-            read: guard::readable_paths(&self.config.read_paths, &self.protected),
+            read: guard::readable_paths(&self.config.read_paths, &self.kept.protected),
             write: vec![self.workspace.clone()],
             network: self.config.network,
         })
@@ -137,7 +161,7 @@ impl ExecTool {
         let label = args.label.map(|label| label.trim().to_owned()).filter(|label| !label.is_empty());
         let output_bytes = self.config.background_output.0;
         let grace_ms = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
-        let mut order = self.order(args.command)?;
+        let mut order = self.order(args.command, context.trust).await?;
         order.background = Some(Background { output_bytes, grace_ms, detached });
         let launch = Launch {
             exe: self.exe.clone(),
@@ -167,8 +191,8 @@ impl ExecTool {
         }
         let limit =
             args.timeout.map_or(self.config.timeout.0, |secs| Duration::from_secs(secs).min(self.config.timeout.0));
-        let order = self.order(args.command)?;
-        let mut capture = Capture::new(Arc::clone(&self.spill), context.turn, &context.call_id);
+        let order = self.order(args.command, context.trust).await?;
+        let mut capture = Capture::new(Arc::clone(&self.spill), context);
         let ended = run(&self.exe, &self.environment(), &order, limit, &context.cancel, &mut capture).await;
         let ended = ended.map_err(|error| format!("The command could not be run to its end: {error}"))?;
         let whole = self.output_limit();

@@ -1,15 +1,13 @@
 //! `edit_file`: replaces text that occurs exactly once, or every occurrence when asked to. It never reports a change that
 //! it did not make.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::on_disk;
-use crate::guard::{Jail, Opened};
+use super::{Doors, on_disk};
+use crate::guard::Opened;
 use crate::llm::ToolSpec;
 use crate::tools::{Replay, Tool, ToolContext, ToolOutcome, tool_spec};
 
@@ -34,12 +32,12 @@ struct Args {
 /// Replaces a piece of a text file.
 pub struct EditFile {
     spec: ToolSpec,
-    jail: Arc<Jail>,
+    doors: Doors,
 }
 
 impl EditFile {
-    pub fn new(jail: Arc<Jail>) -> Self {
-        Self { spec: tool_spec::<Args>("edit_file", "Replace text in a file."), jail }
+    pub fn new(doors: Doors) -> Self {
+        Self { spec: tool_spec::<Args>("edit_file", "Replace text in a file."), doors }
     }
 }
 
@@ -73,8 +71,11 @@ impl Tool for EditFile {
         Ok(())
     }
 
-    async fn call(&self, arguments: Value, _: &ToolContext) -> ToolOutcome {
-        on_disk(&self.jail, arguments, |jail, args: Args| jail.edit(&args.path, |opened| change(opened, &args))).await
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        on_disk(self.doors.of(context.trust), arguments, |jail, args: Args| {
+            jail.edit(&args.path, |opened| change(opened, &args))
+        })
+        .await
     }
 }
 

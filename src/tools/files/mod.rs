@@ -10,7 +10,7 @@ mod write;
 pub use edit::EditFile;
 pub use list::ListDir;
 pub use read::ReadFile;
-pub use rooms::Rooms;
+pub use rooms::{Doors, Rooms};
 pub use write::WriteFile;
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! How far the tools see that only look.
+//! How far the tools reach, by who asks.
 
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,11 +10,34 @@ use serde_json::Value;
 use crate::guard::Jail;
 use crate::tools::ToolContext;
 
+/// The same files for the owner and for others, to whom some folders of the workspace are closed.
+#[derive(Clone)]
+pub struct Doors {
+    owner: Arc<Jail>,
+    others: Arc<Jail>,
+}
+
+impl Doors {
+    /// `private` are the folders of the workspace that are the owner's alone.
+    ///
+    /// # Errors
+    /// When the workspace cannot be opened once more.
+    pub fn new(jail: Jail, private: &[&str]) -> io::Result<Self> {
+        let others = Arc::new(jail.without(private)?);
+        Ok(Self { owner: Arc::new(jail), others })
+    }
+
+    /// What one who is trusted so far may reach.
+    pub fn of(&self, trust: Trust) -> &Arc<Jail> {
+        if trust == Trust::Owner { &self.owner } else { &self.others }
+    }
+}
+
 /// The files that may be looked at, by who asks.
 #[derive(Clone)]
 pub struct Rooms {
     /// What the configuration opens.
-    open: Arc<Jail>,
+    open: Doors,
     /// The workspace alone, for somebody whose words are data.
     workspace: Arc<Jail>,
     /// What of it he may see beside his own files, below the workspace.
@@ -22,14 +46,14 @@ pub struct Rooms {
 
 impl Rooms {
     /// `public` are the paths that outside senders may have read.
-    pub fn new(open: Arc<Jail>, workspace: Arc<Jail>, public: &[String]) -> Self {
+    pub fn new(open: Doors, workspace: Arc<Jail>, public: &[String]) -> Self {
         let public = public.iter().filter_map(|path| below(&workspace, path)).collect();
         Self { open, workspace, public }
     }
 
     /// What one who is trusted so far may look at.
     pub fn of(&self, trust: Trust) -> &Arc<Jail> {
-        if trust == Trust::Untrusted { &self.workspace } else { &self.open }
+        if trust == Trust::Untrusted { &self.workspace } else { self.open.of(trust) }
     }
 
     /// Whether a stranger may look at the `path` of these arguments: it came with his own message, or it is public.
@@ -53,4 +77,52 @@ fn below(jail: &Jail, path: &str) -> Option<PathBuf> {
         }
     }
     Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::llm::ToolCall;
+    use crate::tools::testing::context;
+    use crate::tools::{Beside, ToolsConfig, build};
+
+    #[tokio::test]
+    async fn what_is_private_opens_to_the_owner_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let workspace = home.path().join("workspace");
+        std::fs::create_dir_all(workspace.join("memory")).unwrap();
+        std::fs::write(workspace.join("memory/MEMORY.md"), "the PIN is 4711").unwrap();
+        std::os::unix::fs::symlink("memory", workspace.join("link")).unwrap();
+        let absolute = workspace.join("memory/MEMORY.md");
+        let config = ToolsConfig { strangers_read: vec![".".to_owned()], ..ToolsConfig::default() };
+        let beside = Beside { private: &["memory"], ..Beside::default() };
+        let executor = build(&config, &workspace, home.path(), PathBuf::from("/proc/self/exe"), beside).unwrap();
+        for (name, arguments) in [
+            ("read_file", json!({"path": "memory/MEMORY.md"})),
+            ("read_file", json!({"path": "./link/../memory//MEMORY.md"})),
+            ("read_file", json!({"path": "link/MEMORY.md"})),
+            ("read_file", json!({"path": absolute})),
+            ("list_dir", json!({"path": "memory"})),
+            ("edit_file", json!({"path": "memory/MEMORY.md", "old_text": "4711", "new_text": "4712"})),
+            ("message", json!({"content": "here", "attachments": ["memory/MEMORY.md"]})),
+            ("write_file", json!({"path": "memory/new.md", "content": "- all is free"})),
+            ("write_file", json!({"path": "memory/a/b.md", "content": "- all is free"})),
+        ] {
+            let call = ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments: arguments.to_string() };
+            for (trust, expected) in
+                [(Trust::Untrusted, "is refused"), (Trust::Known, "off limits"), (Trust::Owner, "")]
+            {
+                let context = ToolContext { trust, ..context() };
+                let said = executor.run(&call, &context).await.result;
+                let is_closed = said.render().contains("off limits") || said.render().contains("is refused");
+                assert_eq!(is_closed, trust != Trust::Owner, "{trust:?} {name} {arguments}: {}", said.render());
+                assert!(trust == Trust::Untrusted || said.render().contains(expected), "{}", said.render());
+            }
+        }
+        assert_eq!(std::fs::read_to_string(absolute).unwrap(), "the PIN is 4712");
+    }
 }

@@ -1,14 +1,11 @@
 //! `write_file`.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::on_disk;
-use crate::guard::Jail;
+use super::{Doors, on_disk};
 use crate::llm::ToolSpec;
 use crate::tools::{Replay, Tool, ToolContext, ToolOutcome, tool_spec};
 
@@ -21,13 +18,13 @@ struct Args {
 /// Replaces a file whole, or makes it.
 pub struct WriteFile {
     spec: ToolSpec,
-    jail: Arc<Jail>,
+    doors: Doors,
 }
 
 impl WriteFile {
-    pub fn new(jail: Arc<Jail>) -> Self {
+    pub fn new(doors: Doors) -> Self {
         let description = "Write a whole file, replacing what was there. Makes missing folders.";
-        Self { spec: tool_spec::<Args>("write_file", description), jail }
+        Self { spec: tool_spec::<Args>("write_file", description), doors }
     }
 }
 
@@ -50,8 +47,8 @@ impl Tool for WriteFile {
         &["path"]
     }
 
-    async fn call(&self, arguments: Value, _: &ToolContext) -> ToolOutcome {
-        on_disk(&self.jail, arguments, |jail, args: Args| {
+    async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
+        on_disk(self.doors.of(context.trust), arguments, |jail, args: Args| {
             let shown = jail.write(&args.path, args.content.as_bytes()).map_err(|error| error.to_string())?;
             Ok(format!("Wrote {} bytes to {shown}", args.content.len()))
         })

@@ -15,7 +15,7 @@ use super::report::{Section, joined, share};
 use super::{NodeEnd, OnError, Plan, PlanNode, RunNode, run_plan};
 use crate::llm::{ToolCall, ToolSpec};
 use crate::tools::arguments::{argument_name, parse_arguments};
-use crate::tools::executor::{ADVICE, SPILL_KEY};
+use crate::tools::executor::{ADVICE, PRIVATE_KEY, SPILL_KEY};
 use crate::tools::{Executor, Extent, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult, cut, tool_spec};
 
 const NAME: &str = "parallel";
@@ -82,12 +82,13 @@ impl ParallelTool {
             if Extent::of(&section.text).fits(share) {
                 continue;
             }
-            let whole = match &ends[node] {
-                NodeEnd::Done(outcome) | NodeEnd::Failed(outcome) => outcome.result.metadata.get(SPILL_KEY),
+            let metadata = match &ends[node] {
+                NodeEnd::Done(outcome) | NodeEnd::Failed(outcome) => Some(&outcome.result.metadata),
                 _ => None,
             };
-            let whole = match whole.and_then(Value::as_str) {
+            let whole = match metadata.and_then(|metadata| metadata.get(SPILL_KEY)).and_then(Value::as_str) {
                 Some(path) => Some(path.to_owned()),
+                None if metadata.is_some_and(|metadata| metadata.contains_key(PRIVATE_KEY)) => None,
                 None => {
                     members.tools.keep(section.text.clone(), &members.context_of(node, &members.context.cancel)).await
                 }

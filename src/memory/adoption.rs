@@ -1,0 +1,107 @@
+//! Memories of one who has a name now, or another one: `[identities]` says who is who from today on, for what is known already,
+//! too.
+
+use super::{Identities, Owner};
+use crate::store::{Connection, StoreError, forgetting, inbox, ownership};
+
+/// Gives what is known and the sessions to the names that their owners have now; answers whether anything changed hands. What
+/// a name had that nobody has any more goes back to whoever said it.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn adopt(connection: &Connection, identities: &Identities) -> Result<bool, StoreError> {
+    let mut is_changed = false;
+    for (sender, name) in identities.pairs() {
+        let old = Owner::from_stored(&format!("sender:{sender}"));
+        is_changed |= ownership::hand_over(connection, old.as_str(), Owner::named(name).as_str())?;
+    }
+    for (memory, owner, turn) in ownership::of_names(connection)? {
+        let Some(turn) = turn.and_then(|turn| turn.parse().ok()) else { continue };
+        let said_by = inbox::of_turn(connection, turn)?.pop().and_then(|row| identities.owner_of_row(&row));
+        if let Some(said_by) = said_by.filter(|said_by| said_by.as_str() != owner) {
+            ownership::give_memory(connection, memory, said_by.as_str())?;
+            is_changed = true;
+        }
+    }
+    if is_changed {
+        forgetting::drop_all_snapshots(connection)?;
+    }
+    Ok(is_changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use daoyou_channels::Trust;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::memory::{Kind, MemoryConfig, NewEntry, Origin, Source, list, remember, words};
+    use crate::store::inbox::{NewMessage, State};
+    use crate::store::{Commit, Store};
+
+    /// Ann writes by webhook and by mail; each says one thing.
+    fn told(connection: &Connection) -> Result<(), StoreError> {
+        for (channel, sender, text) in [("webhook:in", "ann", "My cat is Momo"), ("email", "ann@x.org", "I like tea")] {
+            let turn = Uuid::now_v7();
+            let message = NewMessage {
+                id: turn,
+                channel: channel.to_owned(),
+                external_id: turn.to_string(),
+                session: format!("{channel}:1"),
+                chat_id: "1".to_owned(),
+                sender: sender.to_owned(),
+                trust: Trust::Known.as_str(),
+                content: text.to_owned(),
+                attachments: "[]".to_owned(),
+                metadata: "{}".to_owned(),
+                received_at: 0,
+                state: State::Done,
+            };
+            inbox::insert(connection, &message)?;
+            connection.execute("UPDATE inbox SET turn = ?1 WHERE id = ?1", [turn.to_string()])?;
+            let new = NewEntry {
+                owner: Owner::sender(channel, sender),
+                kind: Kind::Fact,
+                name: String::new(),
+                text: text.to_owned(),
+                detail: json!({}),
+                origin: Origin::Told,
+                source: Some(Source { session: format!("{channel}:1"), seq: None, turn: Some(turn.to_string()) }),
+                confidence: 0.9,
+            };
+            remember(connection, &new, &MemoryConfig::default())?;
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn who_is_given_a_name_keeps_what_is_known_of_him() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        store.write(Commit::Logged, told).await.unwrap();
+        let both = vec!["webhook:in:ann".to_owned(), "email:ann@x.org".to_owned()];
+        let known = async |owner: Owner| {
+            let read = move |connection: &Connection| list(connection, &owner, Kind::Fact, 9);
+            store.read(read).await.unwrap().into_iter().map(|entry| entry.text).collect::<Vec<_>>()
+        };
+        let (ann, by_mail) = (Owner::named("ann"), Owner::sender("email", "ann@x.org"));
+        for (senders, of_ann, of_mail) in [
+            (both.clone(), vec!["I like tea", "My cat is Momo"], vec![]),
+            (both[..1].to_vec(), vec!["My cat is Momo"], vec!["I like tea"]),
+            (both, vec!["I like tea", "My cat is Momo"], vec![]),
+        ] {
+            let identities = Identities::new(&[("ann".to_owned(), senders.clone())].into());
+            let anew = move |connection: &Connection| words::rebuild(connection, &identities);
+            store.write(Commit::Logged, anew).await.unwrap();
+            assert_eq!(
+                (known(ann.clone()).await, known(by_mail.clone()).await),
+                (
+                    of_ann.iter().map(|text| (*text).to_owned()).collect(),
+                    of_mail.iter().map(|text: &&str| (*text).to_owned()).collect()
+                ),
+                "{senders:?}"
+            );
+        }
+    }
+}
