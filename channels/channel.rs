@@ -67,7 +67,7 @@ pub enum SendError {
     /// It may or may not have arrived.
     #[error("{reason}")]
     Unknown { reason: String },
-    /// Nobody is there (a closed terminal). Kept, untried, until the channel is back; see [`Channel::is_present`].
+    /// Nobody is there (a closed terminal). Kept, untried, until the channel is back; see [`Channel::present`].
     #[error("the channel is away")]
     Away,
 }
@@ -89,6 +89,12 @@ pub trait Channel: Send + Sync + 'static {
 
     /// Delivers one message. Called for one message of a chat at a time.
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError>;
+
+    /// Delivers as [`Channel::send`] does, for the last time: what then can be delivered only in part is, and the channel
+    /// tells the owner of the rest.
+    async fn send_finally(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
+        self.send(message).await
+    }
 
     /// Completes when deliveries that were answered [`SendError::Away`] are worth another try.
     async fn present(&self) {

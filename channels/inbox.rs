@@ -123,6 +123,13 @@ pub struct MessageState {
     pub reply: Option<Reply>,
 }
 
+/// A message that was delivered, as far as the other side said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentMessage {
+    /// It only told somebody something, and answers nobody.
+    pub is_notice: bool,
+}
+
 /// Takes messages in. `accept` returns only when the message is on disk (`synchronous = FULL`).
 #[async_trait]
 pub trait Inbox: Send + Sync {
@@ -139,6 +146,9 @@ pub trait Inbox: Send + Sync {
 
     /// What was last noted under `kind` and `key`.
     async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<KeptNote>, Refusal>;
+
+    /// A delivered message of `channel`, found by its id in the outbox; `None` while it is not delivered, too.
+    async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal>;
 
     /// Where `channel` has read `source` up to.
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal>;

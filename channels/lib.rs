@@ -29,7 +29,9 @@ pub use client::ClientAddr;
 pub use event::{EventSource, SessionEvent, TurnEvent};
 pub use finding::{Finding, Verdict};
 pub use http_error::HttpError;
-pub use inbox::{Acceptance, Alongside, Cursor, Inbox, KeptNote, MessageState, MessageStatus, Note, Refusal, Reply};
+pub use inbox::{
+    Acceptance, Alongside, Cursor, Inbox, KeptNote, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage,
+};
 pub use message::{
     Attachment, ErrorInfo, InboundMessage, OutboundMessage, SessionKey, Trust, TurnBounds, TurnSettings,
 };

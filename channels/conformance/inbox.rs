@@ -9,7 +9,9 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::event::{EventSource, SessionEvent, TurnEvent};
-use crate::inbox::{Acceptance, Alongside, Cursor, Inbox, KeptNote, MessageState, MessageStatus, Note, Refusal, Reply};
+use crate::inbox::{
+    Acceptance, Alongside, Cursor, Inbox, KeptNote, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage,
+};
 use crate::message::{ErrorInfo, InboundMessage, OutboundMessage};
 
 /// What becomes of one message.
@@ -41,6 +43,7 @@ struct Book {
     notes: Vec<(Note, Timestamp)>,
     notices: Vec<String>,
     skipped: Vec<String>,
+    sent: Vec<(String, Uuid, SentMessage)>,
     listeners: Vec<(String, async_channel::Sender<SessionEvent>)>,
 }
 
@@ -129,6 +132,23 @@ impl ScriptedInbox {
         }
     }
 
+    /// As if the message `id` of `channel` had been delivered.
+    pub fn mark_sent(&self, channel: &str, id: Uuid, message: SentMessage) {
+        self.book().sent.push((channel.to_owned(), id, message));
+    }
+
+    /// Forgets the notes of these kinds, as time does.
+    pub fn forget_notes(&self, kinds: &[&str]) {
+        self.book().notes.retain(|(note, _)| !kinds.contains(&note.kind));
+    }
+
+    /// The newest value of a note; empty where there is none.
+    pub fn note_of(&self, channel: &str, kind: &str, key: &str) -> String {
+        let book = self.book();
+        let found = book.notes.iter().rev().find(|(n, _)| n.channel == channel && n.kind == kind && n.key == key);
+        found.map(|(note, _)| note.value.clone()).unwrap_or_default()
+    }
+
     /// What the owner was told.
     pub fn notices(&self) -> Vec<String> {
         self.book().notices.clone()
@@ -214,6 +234,11 @@ impl Inbox for ScriptedInbox {
         let book = self.book();
         let found = book.notes.iter().rev().find(|(n, _)| n.channel == channel && n.kind == kind && n.key == key);
         Ok(found.map(|(note, at)| KeptNote { value: note.value.clone(), at: *at }))
+    }
+
+    async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal> {
+        let book = self.book();
+        Ok(book.sent.iter().find(|(name, known, _)| name == channel && *known == id).map(|(_, _, message)| *message))
     }
 
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {

@@ -13,7 +13,8 @@ pub struct Answering {
     /// What stood in its References, the oldest first.
     pub references: Vec<String>,
     pub subject: String,
-    /// Who the reply goes to: the mail's Reply-To, else its From; each as a header writes it, `Name <local@domain>`.
+    /// Who the reply goes to: the mail's Reply-To as far as they may have it, else its From; each as a header writes it,
+    /// `Name <local@domain>`.
     pub to: Vec<String>,
     /// Who else got the mail, without ourselves.
     pub cc: Vec<String>,

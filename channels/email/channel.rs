@@ -14,16 +14,16 @@ use super::ages::NOTE_AGES;
 use super::answering::Answering;
 use super::config::EmailConfig;
 use super::files::MailFiles;
-use super::intake::MailIntake;
+use super::intake::{MailIntake, code};
 use super::mailbox::{self, SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
 use super::probe::{round_trip, with_advice};
-use super::send::{MailWords, Mailer, SentCopy};
+use super::send::{MailWords, Mailer, Recipients, Sent, SentCopy};
 use super::source::Intake;
-use super::words::Words;
+use super::words::{Words, fill};
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::finding::Finding;
-use crate::inbox::Inbox;
+use crate::inbox::{Alongside, Inbox};
 use crate::message::OutboundMessage;
 
 /// The channel's name.
@@ -107,6 +107,31 @@ impl EmailChannel {
     }
 }
 
+impl EmailChannel {
+    /// The owner is told of recipients that were left out, once the mail is out.
+    async fn send_to(&self, message: &OutboundMessage, which: Recipients) -> Result<Receipt, SendError> {
+        let answering = self.answering(message).await?;
+        let Sent { receipt, refused } = self.mailer.send(message, answering, which).await?;
+        if let Some(inbox) = self.inbox.get().filter(|_| !refused.is_empty()) {
+            let said = refused.iter().map(|refused| code(refused)).collect::<Vec<_>>().join(", ");
+            let notice = Some(fill(self.words().partly_notice, &[&message.id.to_string(), &said]));
+            let told = inbox.skip(Alongside { notice, ..Alongside::default() }, "a mail was sent in part").await;
+            if let Err(refusal) = told {
+                // The mail is out and must not go out again for that; the log has said who did not get it.
+                tracing::error!(message = %message.id, "the owner could not be told of left out recipients: {refusal}");
+            }
+        }
+        Ok(receipt)
+    }
+
+    fn words(&self) -> Words {
+        match self.language {
+            MailLanguage::English => Words::ENGLISH,
+            MailLanguage::Chinese => Words::CHINESE,
+        }
+    }
+}
+
 /// The folder that gets a copy of what is sent.
 struct SentFolder {
     account: Arc<Account>,
@@ -141,9 +166,10 @@ impl Channel for EmailChannel {
 
     async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
         let inbox = self.inbox.get_or_init(|| context.inbox.clone()).clone();
-        let (words, skipped) = match self.language {
-            MailLanguage::English => (Words::ENGLISH, SKIPPED_ENGLISH),
-            MailLanguage::Chinese => (Words::CHINESE, SKIPPED_CHINESE),
+        let words = self.words();
+        let skipped = match self.language {
+            MailLanguage::English => SKIPPED_ENGLISH,
+            MailLanguage::Chinese => SKIPPED_CHINESE,
         };
         let files = self.files.clone();
         let intake = MailIntake::new(&self.config, &self.owners, NAME.to_owned(), inbox.clone(), files, words);
@@ -175,8 +201,11 @@ impl Channel for EmailChannel {
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
-        let answering = self.answering(message).await?;
-        self.mailer.send(message, answering).await
+        self.send_to(message, Recipients::All).await
+    }
+
+    async fn send_finally(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
+        self.send_to(message, Recipients::Taken).await
     }
 
     async fn test(&self) -> Vec<Finding> {
@@ -188,7 +217,9 @@ impl Channel for EmailChannel {
     }
 
     async fn test_whole_way(&self) -> Vec<Finding> {
-        let send = |mail: OutboundMessage| async move { self.mailer.send(&mail, None).await };
+        let send = |mail: OutboundMessage| async move {
+            self.mailer.send(&mail, None, Recipients::All).await.map(|sent| sent.receipt)
+        };
         let mailboxes = self.config.mailbox.names();
         let find = |id: String| async move { mailbox::find(&self.account, mailboxes, &id).await };
         vec![round_trip(NAME, &self.account.address, send, find).await]

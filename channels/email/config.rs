@@ -27,7 +27,7 @@ pub enum TrustBy {
     /// The receiving server's, in the topmost `Authentication-Results` of `authserv_id` (RFC 8601).
     #[default]
     Authserv,
-    /// Our own check of SPF, DKIM and DMARC.
+    /// Our own check of DKIM and DMARC, and of SPF where `authserv_id` says whose word for a mail's way counts.
     Verify,
     /// Nobody's: From is believed. Anybody can write anything there.
     None,
@@ -118,7 +118,8 @@ pub struct EmailConfig {
     /// Those of them whose words may make tools change something, as the owner's may; the words of all others are data.
     pub trusted_from: AllowList,
     pub trust: TrustBy,
-    /// The name under which the receiving server writes its results.
+    /// The name under which the receiving server writes its results; with `trust = "verify"` its `Received`, without which
+    /// SPF proves nothing.
     pub authserv_id: String,
     pub strangers: Strangers,
     /// How often a server without IDLE is asked.
@@ -137,7 +138,7 @@ pub struct EmailConfig {
     /// The reply goes to all who got the mail, too.
     pub reply_all: bool,
     /// Mails of one sender, and of one thread, that are answered within an hour.
-    #[schemars(range(min = 1, max = 10_000))]
+    #[schemars(range(min = 1, max = 1_000))]
     pub hourly_limit: u32,
     /// The waits between tries of one reply; then it is a dead letter.
     pub retry: Vec<Span>,

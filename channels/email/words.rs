@@ -21,6 +21,10 @@ pub struct Words {
     pub failed_notice: &'static str,
     /// To the owner: sender, reason.
     pub unchecked_notice: &'static str,
+    /// To the owner: recipient, reason, the message's id.
+    pub bounced_notice: &'static str,
+    /// To the owner: the message's id, the recipients with reasons.
+    pub partly_notice: &'static str,
 }
 
 impl Words {
@@ -45,6 +49,10 @@ impl Words {
                         in the mailbox. The last failure: {}",
         unchecked_notice: "A mail that says it is from {} was passed over, because whether it is could not be found out: \
                            {}. It lies unread in the mailbox.",
+        bounced_notice: "A mail to {} was sent and came back, as a report in the mailbox says: {}. It is not sent again \
+                         (message {}).",
+        partly_notice: "Message {} was sent by mail, but not to all of its recipients. Those that the server did not take: \
+                        {}. It is not sent to them again.",
     };
 
     pub const CHINESE: Self = Self {
@@ -59,6 +67,8 @@ impl Words {
                            没有通知发件人，因为只有完整的邮件才能证明发件人是谁。",
         failed_notice: "来自 {}、主题为 {} 的一封邮件失败三次后被跳过，仍以未读状态留在邮箱里。最后一次失败：{}",
         unchecked_notice: "一封自称来自 {} 的邮件被跳过，因为无法查明是否属实：{}。它仍以未读状态留在邮箱里。",
+        bounced_notice: "发给 {} 的一封邮件已发出但被退回，邮箱里的退信说：{}。不会再次发送（消息 {}）。",
+        partly_notice: "消息 {} 已用邮件发出，但没有送到所有收件人。服务器没有接受的是：{}。不会再向他们发送。",
     };
 }
 

@@ -117,7 +117,8 @@ async fn receive(State(door): State<Arc<Door>>, request: Request) -> Result<Resp
 
 async fn look(State(door): State<Arc<Door>>, Path(id): Path<String>, request: Request) -> Result<Response, HttpError> {
     let client = client_of(request.extensions());
-    let front = &door.fixed.front;
+    let Fixed { front, limits, .. } = &*door.fixed;
+    limits.may_try(client).map_err(too_many_failures)?;
     let proof = front.verifier().without_body(request.headers(), client);
     proof.map_err(|words| door.fixed.failed(words, client))?;
     check_name("the id", &id)?;
@@ -153,6 +154,8 @@ impl Door {
         if content_length(&parts.headers).is_some_and(|length| length > max_body.0) {
             return Err(too_large(*max_body));
         }
+        // Who has guessed too often is not told whether he is right now.
+        limits.may_try(client).map_err(too_many_failures)?;
         let now = Timestamp::now().as_second();
         let pending = front
             .verifier()
@@ -163,10 +166,7 @@ impl Door {
         match pending {
             Pending::Nothing => limits.take(),
             // Whether the signature is right is not known yet, so this only looks; it is counted when it is.
-            Pending::Signature => {
-                limits.may_try(client).map_err(too_many_failures)?;
-                limits.may_take()
-            }
+            Pending::Signature => limits.may_take(),
         }
         .map_err(|wait| self.fixed.over_rate(wait))?;
         Ok((Duration::from_secs(query.wait.unwrap_or(0)).min(MAX_WAIT), pending))

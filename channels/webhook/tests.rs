@@ -15,10 +15,10 @@ use super::signing::SigningKey;
 use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP};
 use super::*;
 use crate::allow::AllowList;
-use crate::channel::{Channel, ChannelContext};
+use crate::channel::{Channel, ChannelContext, SendError};
 use crate::conformance::{self, Answer, OtherSide, ScriptedInbox, Subject, Told, outbound};
 use crate::inbox::{Refusal, Reply};
-use crate::message::{ErrorInfo, OutboundMessage};
+use crate::message::{ErrorInfo, NOTICE_KEY, OutboundMessage};
 use crate::settings::{ByteSize, Secret};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -303,7 +303,7 @@ async fn a_refusal_does_not_wait_for_the_body() {
     }
 }
 
-/// Requests that prove nothing are told so, then told to wait; whoever proves himself is not touched by them.
+/// Requests that prove nothing are told so, then told to wait, and then not even heard; they take nothing from the rate.
 #[tokio::test]
 async fn a_flood_of_bad_requests_takes_nothing_from_the_good_ones() {
     let inbox = ScriptedInbox::new(|_| Answer::Reply("ok".into()));
@@ -316,10 +316,23 @@ async fn a_flood_of_bad_requests_takes_nothing_from_the_good_ones() {
         told.push(answer(http.post(&url).bearer_auth("guess").body("{}")).await.0);
     }
     assert_eq!((told[..600].iter().all(|status| *status == 401), told[699]), (true, 429));
-    let good = || answer(http.post(&url).bearer_auth("s3cret").body(r#"{"content":"hi"}"#));
-    assert_eq!([good().await.0, good().await.0, good().await.0], [202, 202, 429]);
+    // Not even the right secret is told from the wrong ones now, wherever it is shown.
+    for secret in ["guess", "s3cret"] {
+        let asked = answer(http.get(format!("{url}/messages/1")).bearer_auth(secret)).await;
+        let posted = answer(http.post(&url).bearer_auth(secret).body(r#"{"content":"hi"}"#)).await;
+        for (status, body) in [asked, posted] {
+            assert_eq!((status, body["error"]["code"].as_str()), (429, Some("rate_limited")), "{secret}: {body}");
+        }
+    }
+    assert!(inbox.accepted().is_empty());
 
-    // Where the body must be read to tell, the address is no longer listened to; a wrong signature costs the rate nothing.
+    // A guess that only looks counts as well. A wrong signature costs the rate nothing.
+    let url = serve(&webhook(bearer()), &context).await;
+    let mut told = Vec::new();
+    for _ in 0..700 {
+        told.push(answer(http.get(format!("{url}/messages/1")).bearer_auth("guess")).await.0);
+    }
+    assert_eq!((told[..600].iter().all(|status| *status == 401), told[699]), (true, 429));
     let signed = WebhookConfig { verify: Verify::Github, rate_limit: Some("2/h".parse().unwrap()), ..bearer() };
     let url = serve(&webhook(signed), &context).await;
     let bad = || {
@@ -391,11 +404,18 @@ async fn a_signed_message_is_taken_once_and_its_reply_is_signed_too() {
 #[tokio::test]
 async fn without_a_callback_a_reply_is_picked_up_and_a_closed_port_is_tried_again() {
     let message = outbound("webhook:ci", "default", "hi");
-    assert!(webhook(bearer()).send(&message).await.is_ok());
+    let reply = OutboundMessage { in_reply_to: Some(message.turn), ..message.clone() };
+    let mut waiting = message.clone();
+    waiting.metadata.insert(NOTICE_KEY.to_owned(), "waiting".into());
+    for (message, is_kept) in [(&reply, true), (&waiting, true), (&message, false)] {
+        let sent = webhook(bearer()).send(message).await;
+        let is_refused = matches!(&sent, Err(SendError::Permanent { reason }) if reason.contains("callback_url"));
+        assert_eq!((sent.is_ok(), is_refused), (is_kept, !is_kept), "{sent:?}");
+    }
     // Bound and let go: nobody listens there.
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let config = WebhookConfig { callback_url: Some(format!("http://{free}/?token=hush")), ..bearer() };
     let error = webhook(config).send(&message).await.unwrap_err();
-    assert!(matches!(error, crate::SendError::Retry { after: None, .. }), "{error:?}");
+    assert!(matches!(error, SendError::Retry { after: None, .. }), "{error:?}");
     assert!(!error.to_string().contains("hush"), "{error}");
 }

@@ -28,6 +28,19 @@ impl ChannelHealth {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(channel.to_owned(), state);
     }
 
+    /// Sets a state; answers what it was before.
+    pub fn exchange(&self, channel: &str, state: ChannelState) -> Option<ChannelState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(channel.to_owned(), state)
+    }
+
+    /// Sets a state where it is still `from`.
+    pub fn change(&self, channel: &str, from: &ChannelState, to: ChannelState) {
+        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(state) = states.get_mut(channel).filter(|state| *state == from) {
+            *state = to;
+        }
+    }
+
     pub fn all(&self) -> BTreeMap<String, ChannelState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use daoyou_channels::{
     Acceptance, Alongside, Cursor, InboundMessage, Inbox, KeptNote, MessageState, MessageStatus, Refusal, Reply,
+    SentMessage,
 };
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -55,6 +56,13 @@ impl Inbox for BusInbox {
         let found = self.0.store.read(move |connection| notes::get(connection, &channel, &kind, &key)).await;
         let found = found.map_err(|error| refuse(&error))?;
         Ok(found.map(|(value, at)| KeptNote { value, at: Timestamp::from_millisecond(at).unwrap_or_default() }))
+    }
+
+    async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal> {
+        let found = self.0.store.read(move |connection| outbox::find(connection, id)).await;
+        let found = found.map_err(|error| refuse(&error))?;
+        let row = found.filter(|row| row.channel == channel && row.state == "sent");
+        Ok(row.map(|row| SentMessage { is_notice: row.slot.starts_with("notice:") }))
     }
 
     async fn cursor(&self, channel: &str, source: &str) -> Result<Option<Cursor>, Refusal> {

@@ -59,7 +59,12 @@ impl Delivery<'_> {
     async fn send(&self, message: &OutboundMessage) -> Result<Next, StoreError> {
         crash::point("sending_committed", &message.content);
         let id = self.id;
-        match self.channel.send(message).await {
+        let is_last = self.channel.retry().wait_after(self.tries).is_none();
+        let sent = match is_last {
+            false => self.channel.send(message).await,
+            true => self.channel.send_finally(message).await,
+        };
+        match sent {
             Ok(Receipt { provider_id }) => {
                 crash::point("sent_unmarked", &message.content);
                 let (channel, turn, session, slot) =

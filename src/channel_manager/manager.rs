@@ -1,22 +1,30 @@
 //! Starts every channel, starts it again when it fails, and tells each courier when there is something to deliver.
 
+use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::backoff::Backoff;
-use daoyou_channels::{Channel, ChannelContext};
+use daoyou_channels::{Channel, ChannelContext, StartError};
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::courier::Courier;
 use crate::bus::{ChannelHealth, ChannelState, MessageBus};
 use crate::metrics::Delivered;
-use crate::store::{Commit, StoreError, outbox};
+use crate::store::{Commit, Connection, StoreError, outbox};
 
 /// Outbox rows of a channel that does not exist, looked at in one go.
 const UNKNOWN_BATCH: u32 = 1_000;
+
+/// The waits before something that failed is started again: the first and the longest.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// All channels of a gateway.
 pub struct ChannelManager {
@@ -51,20 +59,11 @@ impl ChannelManager {
     pub async fn recover(&self) -> Result<(), StoreError> {
         let longest = self.channels.iter().map(|channel| channel.retry().longest()).max().unwrap_or_default() * 2;
         let longest = i64::try_from(longest.as_millis()).unwrap_or(i64::MAX / 2);
-        let cut_off = self
-            .bus
-            .store()
-            .write(Commit::Synced, move |connection| {
-                outbox::bound_waits(connection, longest)?;
-                outbox::recover(connection)
-            })
-            .await?;
-        for row in cut_off.iter().filter(|row| !row.is_sent_again) {
-            self.bus.outbound_ended(&row.channel);
-            self.bus.metrics().messages.channel(&row.channel).delivered(Delivered::Unknown, 1);
-        }
-        if !cut_off.is_empty() {
-            tracing::warn!(messages = cut_off.len(), "were being sent when the gateway stopped");
+        let bound = move |connection: &Connection| outbox::bound_waits(connection, longest);
+        self.bus.store().write(Commit::Synced, bound).await?;
+        let messages = recover(&self.bus, None).await?;
+        if messages > 0 {
+            tracing::warn!(messages, "were being sent when the gateway stopped");
         }
         Ok(())
     }
@@ -77,7 +76,7 @@ impl ChannelManager {
             tasks.spawn(supervise(channel.clone(), context.clone(), self.health.clone()));
             let look = Arc::new(Notify::new());
             looks.insert(channel.name().to_owned(), look.clone());
-            tasks.spawn(Courier::new(channel.clone(), self.bus.clone(), look).run(flush.clone()));
+            tasks.spawn(carry(channel.clone(), self.bus.clone(), look, self.health.clone(), flush.clone()));
         }
         self.look_everywhere(&looks).await;
         loop {
@@ -89,7 +88,11 @@ impl ChannelManager {
                 },
             }
         }
-        while tasks.join_next().await.is_some() {}
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a channel did not end in order");
+            }
+        }
     }
 
     async fn look_everywhere(&self, looks: &HashMap<String, Arc<Notify>>) {
@@ -144,7 +147,7 @@ impl ChannelManager {
 /// Keeps a channel receiving: a failed start is tried again, later each time, and takes no other channel down.
 async fn supervise(channel: Arc<dyn Channel>, context: ChannelContext, health: Arc<ChannelHealth>) {
     let name = channel.name().to_owned();
-    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
+    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     loop {
         health.set(&name, ChannelState::Starting);
         let started = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -160,7 +163,7 @@ async fn supervise(channel: Arc<dyn Channel>, context: ChannelContext, health: A
             ..context.clone()
         };
         let shutdown = context.shutdown.clone();
-        match channel.start(context).await {
+        match start(channel.as_ref(), context).await {
             Ok(()) => {
                 health.set(&name, ChannelState::Stopped);
                 return;
@@ -181,3 +184,68 @@ async fn supervise(channel: Arc<dyn Channel>, context: ChannelContext, health: A
         }
     }
 }
+
+/// A panic of a channel's is a failure as any other.
+async fn start(channel: &dyn Channel, context: ChannelContext) -> Result<(), StartError> {
+    let started = AssertUnwindSafe(channel.start(context)).catch_unwind().await;
+    started.unwrap_or_else(|panic| Err(StartError(fault(panic.as_ref()))))
+}
+
+/// Delivers what a channel has to deliver until `flush`. A courier that panics is followed by another, later each time, and
+/// what it had out goes by the rule in its row, as after a crash.
+async fn carry(
+    channel: Arc<dyn Channel>,
+    bus: Arc<MessageBus>,
+    look: Arc<Notify>,
+    health: Arc<ChannelHealth>,
+    flush: CancellationToken,
+) {
+    let name = channel.name().to_owned();
+    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+    loop {
+        let since = Instant::now();
+        let courier = Courier::new(channel.clone(), bus.clone(), look.clone()).run(flush.clone());
+        let Err(panic) = AssertUnwindSafe(courier).catch_unwind().await else { return };
+        if since.elapsed() >= LONGEST_WAIT {
+            backoff.reset();
+        }
+        let (error, wait) = (format!("delivering: {}", fault(panic.as_ref())), backoff.next_wait());
+        tracing::error!(channel = name, error, ?wait, "delivering stopped; it is begun anew");
+        let failed = ChannelState::Failed { error };
+        let before = health.exchange(&name, failed.clone());
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = flush.cancelled() => return,
+        }
+        if let Err(error) = recover(&bus, Some(&name)).await {
+            tracing::error!(channel = name, %error, "what was being sent could not be looked at");
+        }
+        // Receiving may have got elsewhere meanwhile, which counts.
+        if let Some(before) = before {
+            health.change(&name, &failed, before);
+        }
+    }
+}
+
+/// What was being sent when that broke off, of one channel or of all, goes by the rule in its row; answers how much it was.
+async fn recover(bus: &MessageBus, channel: Option<&str>) -> Result<usize, StoreError> {
+    let channel = channel.map(str::to_owned);
+    let look = move |connection: &Connection| outbox::recover(connection, channel.as_deref());
+    let cut_off = bus.store().write(Commit::Synced, look).await?;
+    for row in cut_off.iter().filter(|row| !row.is_sent_again) {
+        bus.outbound_ended(&row.channel);
+        bus.metrics().messages.channel(&row.channel).delivered(Delivered::Unknown, 1);
+    }
+    Ok(cut_off.len())
+}
+
+/// What a panic said.
+fn fault(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("a fault inside daoyou: {}", text.as_deref().unwrap_or("a panic"))
+}
+
+#[cfg(test)]
+#[path = "manager_tests.rs"]
+mod tests;

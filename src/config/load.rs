@@ -11,11 +11,11 @@ use daoyou_channels::settings::Secret;
 use serde_json::Value;
 
 use super::check::check;
-use super::check_email;
 use super::fault::{Fault, Place};
 use super::read::Reader;
 use super::secrets::Secrets;
 use super::settings::Config;
+use super::{check_email, check_told};
 use crate::home::expand;
 
 /// A configuration is some hundred lines; a larger file is a wrong path.
@@ -113,7 +113,7 @@ pub fn load(source: Source<'_>, env: &BTreeMap<String, String>) -> Result<Loaded
         faults.extend(more);
     }
     if faults.is_empty() {
-        let hardly_meant = check_email::warnings(&config).into_iter();
+        let hardly_meant = check_email::warnings(&config).into_iter().chain(check_told::warnings(&config));
         warnings.extend(hardly_meant.map(|(key, words)| format!("{}: {key}: {words}", nearest_place(&places, &key))));
         return Ok(Loaded { config, file: read, warnings, places, prints, secrets });
     }

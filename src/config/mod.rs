@@ -13,6 +13,7 @@ mod check;
 mod check_email;
 mod check_gateway;
 mod check_heartbeat;
+mod check_told;
 mod load;
 mod show;
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use daoyou_channels::cli::{Conversation, Delivery, Directory, Following, Host, Names};
 use daoyou_channels::{
     Acceptance, Alongside, Cursor, InboundMessage, Inbox, KeptNote, MessageState, OutboundMessage, Refusal,
-    SessionEvent, StartError,
+    SentMessage, SessionEvent, StartError,
 };
 use futures_util::StreamExt;
 use reqwest::{Client, Method, Response, StatusCode};
@@ -206,6 +206,10 @@ impl Inbox for ControlClient {
     }
 
     async fn note(&self, _: &str, _: &str, _: &str) -> Result<Option<KeptNote>, Refusal> {
+        Ok(None)
+    }
+
+    async fn sent(&self, _: &str, _: Uuid) -> Result<Option<SentMessage>, Refusal> {
         Ok(None)
     }
 

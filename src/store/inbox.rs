@@ -157,7 +157,7 @@ pub fn of_turn(connection: &Connection, turn: Uuid) -> Result<Vec<InboxRow>, Sto
 
 /// The session's unfinished rows in order, at most `limit`.
 pub fn open_of_session(connection: &Connection, session: &str, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
-    many(connection, &format!("session = ?1 AND {OPEN} ORDER BY seq LIMIT ?2"), params![session, limit])
+    all_open(connection, "session = ?1 ORDER BY seq LIMIT ?2", params![session, limit])
 }
 
 /// Every session with unfinished rows: its key, how many, and the oldest one's seq.
@@ -170,12 +170,12 @@ pub fn open_sessions(connection: &Connection) -> Result<Vec<(String, usize, i64)
 
 /// Unfinished rows that were started again and again without getting anywhere, the oldest first.
 pub fn suspects(connection: &Connection, stalled: i64) -> Result<Vec<InboxRow>, StoreError> {
-    all_open(connection, "stalled >= ?1", params![stalled])
+    all_open(connection, "stalled >= ?1 ORDER BY seq", params![stalled])
 }
 
 /// Unfinished rows whose turn is to be cancelled.
 pub fn cancelled(connection: &Connection) -> Result<Vec<InboxRow>, StoreError> {
-    all_open(connection, "cancel = 1", params![])
+    all_open(connection, "cancel = 1 ORDER BY seq", params![])
 }
 
 /// Rows that were given up, the newest first.
@@ -235,8 +235,8 @@ pub fn finish(connection: &Connection, turn: Uuid, state: State) -> Result<usize
 
 /// Marks the session's running row as to be cancelled, or where none runs yet the one that is next; answers its turn.
 pub fn cancel_current(connection: &Connection, session: &str) -> Result<Option<Uuid>, StoreError> {
-    let running = format!("session = ?1 AND state = 'running' AND {OPEN} ORDER BY seq LIMIT 1");
-    let row = match one(connection, &running, params![session])? {
+    let running = all_open(connection, "session = ?1 AND state = 'running' ORDER BY seq LIMIT 1", params![session])?;
+    let row = match running.into_iter().next() {
         Some(row) => Some(row),
         None => open_of_session(connection, session, 1)?.into_iter().next(),
     };
@@ -269,15 +269,18 @@ fn one(
     Ok(many(connection, filter, parameters)?.into_iter().next())
 }
 
-/// Unfinished rows of all sessions, in order. Told which index to take: the order alone would have it read every row
-/// that there ever was.
+/// Unfinished rows that meet `condition`, which ends with their order. Told which index to take: the order alone would
+/// have it read every row that there ever was, and the session alone every row of that.
 fn all_open(
     connection: &Connection,
     condition: &str,
     parameters: &[&dyn rusqlite::ToSql],
 ) -> Result<Vec<InboxRow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM inbox INDEXED BY inbox_open WHERE {OPEN} AND {condition} ORDER BY seq");
-    rows_of(connection, &sql, parameters)
+    rows_of(connection, &open_query(condition), parameters)
+}
+
+fn open_query(condition: &str) -> String {
+    format!("SELECT {COLUMNS} FROM inbox INDEXED BY inbox_open WHERE {OPEN} AND {condition}")
 }
 
 fn many(
@@ -328,28 +331,35 @@ mod tests {
     use super::*;
     use crate::store::{Commit, Store};
 
+    /// What is asked at each start and each message does not read what is done, and what is asked of one session does not
+    /// read the others.
     #[tokio::test]
-    async fn what_every_start_asks_does_not_read_what_is_done() {
+    async fn queries_read_what_they_are_about() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let plans = store
             .write(Commit::Logged, |connection| {
-                let open = format!("FROM inbox INDEXED BY inbox_open WHERE {OPEN} AND cancel = 1 ORDER BY seq");
                 let queries = [
-                    format!("SELECT {COLUMNS} {open}"),
-                    format!(
-                        "SELECT session, count(*), min(seq) FROM inbox WHERE {OPEN} GROUP BY session ORDER BY min(seq)"
+                    (open_query("cancel = 1 ORDER BY seq"), "inbox_open"),
+                    (open_query("session = '' AND state = 'running' ORDER BY seq LIMIT 1"), "inbox_open (session=?)"),
+                    (
+                        format!("SELECT session, count(*) FROM inbox WHERE {OPEN} GROUP BY session ORDER BY min(seq)"),
+                        "inbox_open",
+                    ),
+                    (
+                        "SELECT seq FROM inbox WHERE session = '' ORDER BY seq DESC LIMIT 9".to_owned(),
+                        "inbox_session (session=?)",
                     ),
                 ];
                 let mut plans = Vec::new();
-                for query in queries {
+                for (query, expected) in queries {
                     let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}"))?;
-                    plans.push(plan.query_row([], |row| row.get::<_, String>(3))?);
+                    plans.push((plan.query_row([], |row| row.get::<_, String>(3))?, expected));
                 }
                 Ok(plans)
             })
             .await
             .unwrap();
-        assert!(plans.iter().all(|plan| plan.contains("inbox_open")), "{plans:?}");
+        assert!(plans.iter().all(|(plan, expected)| plan.ends_with(expected)), "{plans:?}");
     }
 }

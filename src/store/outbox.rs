@@ -140,15 +140,17 @@ pub struct CutOff {
 }
 
 /// After a start: what was `sending` when the process died is `unknown`, and then by the rule written in the row
-/// `pending` again or not.
-pub fn recover(connection: &Connection) -> Result<Vec<CutOff>, StoreError> {
+/// `pending` again or not. With a `channel` only what that one had out.
+pub fn recover(connection: &Connection, channel: Option<&str>) -> Result<Vec<CutOff>, StoreError> {
     let mut statement = connection.prepare_cached(
-        "UPDATE outbox SET next_at = 0, last_error = ?,
+        "UPDATE outbox SET next_at = 0, last_error = ?1,
             state = iif(coalesce(resend, '') IN ('same_id', 'again'), 'pending', 'unknown')
-         WHERE state = 'sending' AND state IN ('pending', 'sending') RETURNING channel, state = 'pending'",
+         WHERE state = 'sending' AND state IN ('pending', 'sending') AND (?2 IS NULL OR channel = ?2)
+         RETURNING channel, state = 'pending'",
     )?;
-    let reason = "the gateway stopped while this was being sent; whether it arrived is unknown";
-    let rows = statement.query_map([reason], |row| Ok(CutOff { channel: row.get(0)?, is_sent_again: row.get(1)? }))?;
+    let reason = "sending broke off, or the gateway stopped; whether it arrived is unknown";
+    let rows = statement
+        .query_map(params![reason, channel], |row| Ok(CutOff { channel: row.get(0)?, is_sent_again: row.get(1)? }))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -329,7 +331,7 @@ mod tests {
             }
             done(&connection, *id).unwrap();
         }
-        let cut_off = recover(&connection).unwrap();
+        let cut_off = recover(&connection, None).unwrap();
         for ((name, .., expected), id) in table.iter().zip(&ids) {
             assert_eq!(state(&connection, *id), *expected, "{name}");
             let told = cut_off.iter().find(|row| row.channel == *name).map(|row| row.is_sent_again);
@@ -341,7 +343,14 @@ mod tests {
             .map(|pending| pending.next_at)
             .collect();
         assert_eq!(waits, [0, 0, 0, 7, 0], "its own wait holds, what was cut off is due at once");
-        assert_eq!(recover(&connection).unwrap(), [], "once is enough");
+        assert_eq!(recover(&connection, None).unwrap(), [], "once is enough");
+
+        let [one, other] = ["one", "other"].map(|channel| add(&connection, channel));
+        for id in [one, other] {
+            claim(&connection, id, "again").unwrap();
+        }
+        assert_eq!(recover(&connection, Some("one")).unwrap().len(), 1);
+        assert_eq!([one, other].map(|id| state(&connection, id)), ["pending", "sending"]);
     }
 
     #[test]

@@ -187,7 +187,7 @@ pub fn check_new(connection: &Connection, session: &str) -> Result<(), PointErro
         return Err(PointError::NoKey(session.to_owned()));
     }
     let known = "SELECT EXISTS (SELECT 1 FROM sessions WHERE session = ?1)
-        OR EXISTS (SELECT 1 FROM inbox WHERE session = ?1 AND state NOT IN ('done', 'dead'))";
+        OR EXISTS (SELECT 1 FROM inbox INDEXED BY inbox_open WHERE session = ?1 AND state NOT IN ('done', 'dead'))";
     if connection.query_row(known, [session], |row| row.get(0)).map_err(StoreError::from)? {
         return Err(PointError::Exists(session.to_owned()));
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
-/// Higher limits are taken for this one, so that what is kept of a sender stays small.
+/// The highest that can be set, so that what is kept of a sender stays small.
 pub const MAX_LIMIT: u32 = 1_000;
 
 /// The answered mails of one sender, or of one thread. A mail's time is that of its arrival at the server, so that what

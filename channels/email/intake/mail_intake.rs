@@ -3,7 +3,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -16,11 +15,12 @@ use super::failing::{Trouble, said};
 use super::hours::{Hours, Room};
 use super::identity::{Identity, code, header_of, identity, key_of};
 use super::notes::{HOURLY, Notes, REFUSED, SENDER, SILENT, SPOT, THREAD};
-use super::replying::answering;
+use super::replying::{answering, leads_elsewhere};
 use super::wishes::Wish;
+use crate::email::answering::Answering;
 use crate::email::config::EmailConfig;
-use crate::email::files::{MailFiles, SavedFiles};
-use crate::email::judge::{Address, Judge, Verdict};
+use crate::email::files::MailFiles;
+use crate::email::judge::{Address, Judge, Verdict, bounce};
 use crate::email::letter::Letter;
 use crate::email::read::{ReadLimits, read};
 use crate::email::source::{Intake, RawContent, RawMail, Taken};
@@ -29,8 +29,6 @@ use crate::email::words::{Words, fill};
 use crate::inbox::{Alongside, Cursor, Inbox, Note, Refusal};
 use crate::message::{InboundMessage, SessionKey, Trust, TurnSettings};
 
-/// When a mail is to be tried again that the disk had no room for.
-const ROOM_AGAIN: Duration = Duration::from_secs(30);
 const DAY: i64 = 24 * 3_600;
 /// Strangers that are told something within a day, all together.
 const MAX_REFUSALS: u32 = 100;
@@ -45,10 +43,10 @@ pub struct MailIntake {
     max_size: u64,
     quote: bool,
     pub(super) notes: Notes,
-    files: Arc<MailFiles>,
+    pub(super) files: Arc<MailFiles>,
     pub(super) words: Words,
     /// Several mailboxes do not take the last place of a limit twice.
-    turn: Mutex<()>,
+    pub(super) turn: Mutex<()>,
     pub(super) clock: fn() -> Timestamp,
 }
 
@@ -115,6 +113,11 @@ impl MailIntake {
             return Ok(taken);
         }
         let verdict = self.judge.judge(&raw, &letter, arrived.received_at).await;
+        if let Verdict::Ignore { reason } = &verdict
+            && let Some(bounce) = bounce(&letter, &raw)
+        {
+            return self.came_back(arrived, &bounce, reason).await;
+        }
         drop(raw);
         match (verdict, identity) {
             (Verdict::Listen { trust, .. }, Some(identity)) => self.listen(arrived, letter, identity, trust).await,
@@ -180,7 +183,7 @@ impl MailIntake {
         let session = SessionKey::of_chat(&self.notes.channel, &place.root);
         let letter = Arc::new(letter);
         let saved = self.save(session, &identity, letter.clone()).await?;
-        let answering = answering(&letter, self.own.as_ref(), self.quote);
+        let answering = self.answering(&letter);
         let subject = Subject::of(&letter.subject);
         let shown = Shown {
             subject: place.is_new || subject.core != place.talk.subject,
@@ -305,7 +308,7 @@ impl MailIntake {
     ) -> Result<Taken, Trouble> {
         alongside.notes.push(self.notes.write(SPOT, hash(&[&identity.external_id]), &true));
         let mut message = self.message(arrived, identity, &root, trust, subject_alone(letter));
-        answering(letter, self.own.as_ref(), self.quote).put(&mut message.metadata);
+        self.answering(letter).put(&mut message.metadata);
         alongside.cursor = Some(arrived.cursor.clone());
         self.inbox().answer(message, reply, alongside).await?;
         Ok(Taken::PassedOver)
@@ -325,27 +328,23 @@ impl MailIntake {
         message
     }
 
-    async fn save(&self, session: SessionKey, identity: &Identity, letter: Arc<Letter>) -> Result<SavedFiles, Trouble> {
-        let files = self.files.clone();
-        let key = hash(&[&identity.external_id]);
-        let saving = tokio::task::spawn_blocking(move || files.save(&session, &key, &letter));
-        let saved = saving.await.map_err(|error| Trouble::Failed(format!("saving its files failed: {error}")))?;
-        saved.map_err(|error| match error.kind() {
-            // No mail's fault: it waits until there is room.
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                let reason = format!("its files could not be saved: {error}");
-                Trouble::Refused(Refusal::Store { reason, retry_after: ROOM_AGAIN })
-            }
-            _ => Trouble::Failed(format!("its files could not be saved: {error}")),
-        })
-    }
-
     async fn place(&self, letter: &Letter, identity: &Identity) -> Result<Place, Trouble> {
         let own = self.own_named(identity).await?;
         let named = self.notes.named(letter).await?;
         let subject = Subject::of(&letter.subject);
-        let by_subject = self.notes.by_subject(&identity.sender, &subject, (self.clock)()).await?;
+        // A subject is no secret: whoever has made up both sender and place of the answer is told nothing of a thread.
+        let by_subject = if self.judge.proves() || !leads_elsewhere(letter, &identity.sender) {
+            self.notes.by_subject(&identity.sender, &subject, (self.clock)()).await?
+        } else {
+            None
+        };
         Ok(place(&identity.sender, &own, &named, by_subject.as_ref()))
+    }
+
+    fn answering(&self, letter: &Letter) -> Answering {
+        let sender = Judge::sender(letter);
+        let may_get = |other: &Address| sender.as_ref().is_some_and(|sender| self.judge.may_answer_to(sender, other));
+        answering(letter, self.own.as_ref(), may_get, self.quote)
     }
 
     async fn own_named(&self, identity: &Identity) -> Result<Named, Trouble> {
@@ -375,7 +374,7 @@ impl MailIntake {
         Ok(Some(if on_the_spot { Taken::PassedOver } else { Taken::Accepted }))
     }
 
-    async fn pass(&self, arrived: &Arrived, reason: &str) -> Result<Taken, Trouble> {
+    pub(super) async fn pass(&self, arrived: &Arrived, reason: &str) -> Result<Taken, Trouble> {
         tracing::info!(
             position = arrived.cursor.position,
             source = arrived.cursor.source,
@@ -385,7 +384,7 @@ impl MailIntake {
         self.pass_with(arrived, reason, Vec::new(), None).await
     }
 
-    async fn pass_with(
+    pub(super) async fn pass_with(
         &self,
         arrived: &Arrived,
         reason: &str,

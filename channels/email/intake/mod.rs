@@ -8,9 +8,14 @@ mod hours;
 mod identity;
 mod notes;
 mod replying;
+mod returned;
+mod saving;
 mod wishes;
 
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod tests;
 
+pub use identity::code;
 pub use mail_intake::MailIntake;

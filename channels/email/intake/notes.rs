@@ -31,6 +31,8 @@ pub const REFUSED: &str = "refused";
 pub const SILENT: &str = "silent";
 /// A mail (the hash of its id in the inbox) that was answered on the spot.
 pub const SPOT: &str = "spot";
+/// A message in the outbox -> that its mail came back.
+pub const BOUNCED: &str = "bounced";
 /// A mail (the hash of its header) -> how often it failed.
 pub const FAILED: &str = "failed";
 
@@ -62,10 +64,12 @@ impl Notes {
         if let (None, Some(own)) = (&root, own_message_id(id)) {
             root = self.read(ROOT, &own.hash).await?;
         }
-        match root {
-            Some((root, _)) => Ok(Some(self.thread(root).await?)),
-            None => Ok(None),
+        if let Some((root, _)) = root {
+            return Ok(Some(self.thread(root).await?));
         }
+        // The id leads nowhere any more, and names the thread itself all the same.
+        let talk: Option<(Talk, _)> = self.read(PEOPLE, id).await?;
+        Ok(talk.map(|(talk, _)| Known { root: id.to_owned(), talk }))
     }
 
     pub async fn named(&self, letter: &Letter) -> Result<Vec<Named>, Refusal> {
@@ -93,7 +97,7 @@ impl Notes {
     pub async fn of_thread(&self, root: &str, own_id: &str, talk: &Talk) -> Result<Vec<Note>, Refusal> {
         let mut notes = vec![self.write(ROOT, root_hash(root), &root), self.write(PEOPLE, root, talk)];
         for id in [root, own_id] {
-            if self.read::<String>(MID, &hash(&[id])).await?.is_none() {
+            if self.thread_of(id).await?.is_none_or(|known| known.root == root) {
                 notes.push(self.write(MID, hash(&[id]), &root));
             }
         }

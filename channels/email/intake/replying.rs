@@ -14,13 +14,19 @@ const MAX_SUBJECT: usize = 500;
 const MAX_QUOTE: usize = 600;
 const MAX_QUOTE_LINES: usize = 8;
 
-/// What is kept of `letter`; `id` is its own Message-ID where it has one, `own` the account's address, which gets no
-/// copies.
-pub fn answering(letter: &Letter, own: Option<&Address>, quotes: bool) -> Answering {
+/// What is kept of `letter`; `own` is the account's address, which gets no copies. Of Reply-To those count who `may_get`
+/// the answer; without any it goes to From.
+pub fn answering(
+    letter: &Letter,
+    own: Option<&Address>,
+    may_get: impl Fn(&Address) -> bool,
+    quotes: bool,
+) -> Answering {
     let is_other = |mailbox: &&Mailbox| {
         Address::parse(&mailbox.address).is_some_and(|a| own.is_none_or(|own| own.untagged() != a.untagged()))
     };
-    let mut to: Vec<&Mailbox> = letter.reply_to.iter().filter(is_other).take(MAX_TO).collect();
+    let is_wanted = |mailbox: &&Mailbox| Address::parse(&mailbox.address).is_some_and(|address| may_get(&address));
+    let mut to: Vec<&Mailbox> = letter.reply_to.iter().filter(is_other).filter(is_wanted).take(MAX_TO).collect();
     if to.is_empty() {
         to = letter.from.iter().filter(is_other).take(MAX_TO).collect();
     }
@@ -39,6 +45,14 @@ pub fn answering(letter: &Letter, own: Option<&Address>, quotes: bool) -> Answer
         cc: cc.into_iter().map(written).collect(),
         quote: quotes.then(|| quote(letter)).flatten(),
     }
+}
+
+/// Whether a mail wants its answer to go to somebody else than its sender.
+pub fn leads_elsewhere(letter: &Letter, sender: &str) -> bool {
+    letter
+        .reply_to
+        .iter()
+        .any(|mailbox| Address::parse(&mailbox.address).is_none_or(|address| address.as_str() != sender))
 }
 
 /// `text` in one line of at most `limit` characters, without anything that a terminal or a header would act upon.
@@ -103,6 +117,7 @@ mod tests {
     #[test]
     fn a_reply_goes_where_it_is_wanted() {
         let own = Address::parse("dao@example.net");
+        let anybody = |_: &Address| true;
         let mut letter = Letter {
             message_id: Some("<2@a>".to_owned()),
             in_reply_to: vec!["<1@a>".to_owned()],
@@ -113,7 +128,7 @@ mod tests {
             text: "Hello,\n\nlunch?".to_owned(),
             ..Letter::default()
         };
-        let answer = answering(&letter, own.as_ref(), true);
+        let answer = answering(&letter, own.as_ref(), anybody, true);
         assert_eq!(answer.to, ["Ann <ann@example.org>"]);
         assert_eq!(answer.cc, ["\"Doe, \\\"J\\\"\" <doe@example.org>", "张三 <zhang@example.org>"]);
         assert_eq!((answer.subject.as_str(), &answer.references[..]), ("Lunch Bcc: x", &["<1@a>".to_owned()][..]));
@@ -121,7 +136,7 @@ mod tests {
 
         letter.reply_to = people(&[("", "list@example.org"), ("", "dao@example.net")]);
         letter.references = (0..300).map(|n| format!("<{n}@a>")).collect();
-        let answer = answering(&letter, own.as_ref(), false);
+        let answer = answering(&letter, own.as_ref(), anybody, false);
         assert_eq!((answer.to, answer.quote), (vec!["list@example.org".to_owned()], None));
         assert_eq!(answer.references.len(), MAX_REFERENCES);
         assert_eq!(
@@ -130,6 +145,16 @@ mod tests {
         );
 
         letter.reply_to = people(&[("", "dao@example.net")]);
-        assert_eq!(answering(&letter, own.as_ref(), false).to, ["Ann <ann@example.org>"], "not to ourselves");
+        assert_eq!(answering(&letter, own.as_ref(), anybody, false).to, ["Ann <ann@example.org>"], "not to ourselves");
+
+        let one = |address: &Address| address.as_str() == "list@example.org";
+        for (reply_to, expected) in [
+            (&["eve@evil.test"] as &[&str], "Ann <ann@example.org>"),
+            (&["eve@evil.test", "list@example.org"], "list@example.org"),
+            (&[], "Ann <ann@example.org>"),
+        ] {
+            letter.reply_to = people(&reply_to.iter().map(|address| ("", *address)).collect::<Vec<_>>());
+            assert_eq!(answering(&letter, own.as_ref(), one, false).to, [expected], "{reply_to:?}");
+        }
     }
 }

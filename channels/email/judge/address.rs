@@ -86,7 +86,12 @@ impl AddressList {
     }
 
     pub fn contains(&self, address: &Address) -> bool {
-        self.everybody || self.addresses.contains(address) || self.domains.iter().any(|d| d == address.domain())
+        self.everybody || self.names(address)
+    }
+
+    /// Whether the address or its domain stands there; `*` names nobody.
+    pub fn names(&self, address: &Address) -> bool {
+        self.addresses.contains(address) || self.domains.iter().any(|d| d == address.domain())
     }
 }
 
@@ -110,10 +115,16 @@ pub fn aligned(from: &str, proven: &str) -> bool {
     !from.is_empty() && (from == proven || below(from, proven) || below(proven, from))
 }
 
-/// Whether two domains could belong to one organisation at all: their last two labels are the same.
+/// Whether two domains could belong to one organisation at all: what one registers a name as is the same.
 pub fn related(one: &str, other: &str) -> bool {
-    let tail = |domain: &str| domain.rsplit('.').take(2).map(str::to_owned).collect::<Vec<_>>();
-    tail(one) == tail(other)
+    registered(one) == registered(other)
+}
+
+/// The last two labels of a domain, and the last three where strangers share the last two.
+fn registered(domain: &str) -> &str {
+    let last = |labels: usize| domain.rmatch_indices('.').nth(labels - 1).map_or(domain, |(at, _)| &domain[at + 1..]);
+    let two = last(2);
+    if is_shared(two) { last(3) } else { two }
 }
 
 fn is_shared(domain: &str) -> bool {
@@ -167,7 +178,9 @@ mod tests {
             (&["example.org"], "bob@example.org", false),
             (&["", "@", "ann"], "ann@example.org", false),
         ] {
-            assert_eq!(list(entries).contains(&Address::parse(address).unwrap()), expected, "{entries:?} {address}");
+            let address = Address::parse(address).unwrap();
+            assert_eq!(list(entries).contains(&address), expected, "{entries:?} {address}");
+            assert_eq!(list(entries).names(&address), expected && entries != ["*"], "{entries:?} {address}");
         }
     }
 
@@ -188,6 +201,23 @@ mod tests {
             ("", "", false),
         ] {
             assert_eq!(aligned(from, proven), expected, "{from} {proven}");
+            assert!(!expected || related(from, proven), "{from} {proven}: what is aligned is related");
+        }
+    }
+
+    #[test]
+    fn strangers_below_one_suffix_are_not_related() {
+        for (one, other, expected) in [
+            ("news.example.org", "mail.example.org", true),
+            ("example.org", "example.net", false),
+            ("bank.com.cn", "evil.com.cn", false),
+            ("mail.bank.com.cn", "bank.com.cn", true),
+            ("bank.com.cn", "com.cn", false),
+            ("one.co.uk", "two.co.uk", false),
+            ("one.eu.org", "two.eu.org", false),
+            ("localhost", "localhost", true),
+        ] {
+            assert_eq!(related(one, other), expected, "{one} {other}");
         }
     }
 }

@@ -106,6 +106,18 @@ impl Judge {
         }
     }
 
+    /// Whether those who are listened to are proven to be who they say.
+    pub fn proves(&self) -> bool {
+        self.trust != TrustBy::None
+    }
+
+    /// Whether the answer to what `sender` wrote may go to `other`, whom only the mail's Reply-To names. No server vouches
+    /// for that field: it may have been added to a mail that was proven. Whom the owner has named may read it, and where the
+    /// sender is proven his own domain, which could read it anyway.
+    pub fn may_answer_to(&self, sender: &Address, other: &Address) -> bool {
+        self.allowed.names(other) || (self.proves() && sender.domain() == other.domain())
+    }
+
     /// Who wrote a mail that a person may have written, and whether he is on the list; else why it is ignored.
     fn candidate(&self, letter: &Letter) -> Result<(Address, bool), String> {
         let sender = Self::sender(letter);

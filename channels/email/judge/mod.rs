@@ -1,5 +1,5 @@
 //! Whose mails are listened to. In reading order: addresses, the receiving server's word for a sender, our own check,
-//! what machines send, and the verdict.
+//! what machines send, mails that came back, and the verdict.
 
 mod address;
 
@@ -9,6 +9,7 @@ mod results;
 mod verify;
 
 mod automatic;
+mod bounce;
 
 #[expect(clippy::module_inception, reason = "a folder's main file bears its name")]
 mod judge;
@@ -19,4 +20,5 @@ mod judge_tests;
 pub mod verify_tests;
 
 pub use address::Address;
+pub use bounce::{Bounce, bounce};
 pub use judge::{Judge, Verdict};

@@ -1,6 +1,6 @@
 //! Who gave a mail to our own server, as its `Received` says (RFC 5321, section 4.4).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The other side of the connection by which a mail came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,37 +16,72 @@ const MAX_LENGTH: usize = 4_096;
 /// The client that the topmost `Received` written by one of `servers` tells of. `None` where no such field is found, or
 /// where it tells of no client on the public net: a mail that passed through a filter on the way, or was written by
 /// somebody near. Fields further down are not asked, for a sender may have written them.
+///
+/// What a client calls itself stands there too, and may look like an address. So the clause counts only where it has one
+/// address alone, and none within the name.
 pub fn client(headers: &[(String, String)], servers: &[String]) -> Option<Client> {
-    let mut received = headers.iter().filter(|(name, _)| name == "received").map(|(_, value)| value.as_str());
-    let field =
-        received.find(|value| value.len() <= MAX_LENGTH && by(value).is_some_and(|by| servers.contains(&by)))?;
-    let field = field.trim_start();
-    let from = from_clause(field)?;
-    let helo = from.split_whitespace().next()?.trim_matches(['[', ']']).to_owned();
-    // Postfix, Exim, Sendmail and others: `from helo (name [1.2.3.4])`, IPv6 also as `[IPv6:…]`.
-    let ip = from.split('[').skip(1).filter_map(|rest| rest.split(']').next()).find_map(|inside| {
-        let address = inside.strip_prefix("IPv6:").unwrap_or(inside);
-        address.parse::<IpAddr>().ok()
-    })?;
-    is_public(ip).then_some(Client { ip, helo })
+    let fields = headers.iter().filter(|(name, _)| name == "received").map(|(_, value)| value.trim_start());
+    for field in fields {
+        match by(field) {
+            Some(by) if servers.contains(&by) => return named(from_clause(field)?),
+            // A client's name that hides the rest of the field must not make the next one count.
+            None if field.len() > MAX_LENGTH || has_from(field) => return None,
+            _ => {}
+        }
+    }
+    None
 }
 
+/// The client in a `from` clause: `helo (name [1.2.3.4])` as Postfix, Sendmail and others write it, IPv6 also as
+/// `[IPv6:…]`; `unknown (HELO helo) (1.2.3.4)` of qmail; `[1.2.3.4] (helo=helo)` of Exim, where the host has no name.
+fn named(from: &str) -> Option<Client> {
+    let first = from.split_whitespace().next()?;
+    let mut found = addresses(from);
+    let ip = found.next()?;
+    let is_only = found.all(|other| other == ip);
+    let is_name = addresses(first).next().is_none() || from[first.len()..].contains("helo=");
+    let helo = first.trim_matches(['[', ']']).to_owned();
+    (is_only && is_name && is_public(ip)).then_some(Client { ip, helo })
+}
+
+/// Whatever reads as an address, wherever it stands.
+fn addresses(text: &str) -> impl Iterator<Item = IpAddr> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | ':' | '%' | '-' | '_'));
+    words.filter_map(|word| {
+        let word = word.strip_prefix("IPv6:").or_else(|| word.strip_prefix("ipv6:")).unwrap_or(word);
+        // The zone says by which of its own interfaces a server heard it.
+        let word = word.split('%').next().unwrap_or_default().trim_end_matches('.');
+        let with_port = || word.parse::<SocketAddr>().map(|address| address.ip());
+        word.parse::<IpAddr>().or_else(|_| with_port()).ok().map(|ip| ip.to_canonical())
+    })
+}
+
+/// What stands between `from` and `by`.
 fn from_clause(field: &str) -> Option<&str> {
-    let rest = field.strip_prefix("from").or_else(|| field.strip_prefix("From"))?;
-    let rest = rest.strip_prefix(|c: char| c.is_ascii_whitespace())?;
-    Some(&rest[..by_at(rest)?])
+    let end = by_at(field)?;
+    has_from(field).then(|| field.get(4..end)).flatten().map(str::trim)
 }
 
-/// The server that wrote the field, in lower case.
+fn has_from(field: &str) -> bool {
+    field.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case("from"))
+}
+
+/// The server that wrote the field, in lower case; `None` also where the field is too long to be read.
 fn by(field: &str) -> Option<String> {
+    if field.len() > MAX_LENGTH {
+        return None;
+    }
     let rest = &field[by_at(field)?..];
     let name = rest.trim_start().get(2..)?.split_whitespace().next()?;
     Some(name.trim_end_matches(';').to_ascii_lowercase())
 }
 
-/// Where the clause `by` begins, outside all comments: a client names itself as it likes.
+/// Where the clause `by` begins, outside all comments, and behind the client's name: a client names itself as it likes.
+/// `None` also where there are two of them.
 fn by_at(field: &str) -> Option<usize> {
     let mut depth = 0_usize;
+    let mut words = 0_usize;
+    let mut found = None;
     let mut is_start = true;
     for (at, c) in field.char_indices() {
         match c {
@@ -54,15 +89,17 @@ fn by_at(field: &str) -> Option<usize> {
             ')' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        if depth == 0 && is_start {
-            let word = field[at..].split_whitespace().next().unwrap_or_default();
-            if word.eq_ignore_ascii_case("by") && field[at..].starts_with(word) {
-                return Some(at);
+        if is_start && !c.is_ascii_whitespace() {
+            words += 1;
+            let word = field[at..].split_ascii_whitespace().next().unwrap_or_default();
+            let is_name = words == 2 && has_from(field);
+            if depth == 0 && !is_name && word.eq_ignore_ascii_case("by") && found.replace(at).is_some() {
+                return None;
             }
         }
         is_start = c.is_ascii_whitespace();
     }
-    None
+    found
 }
 
 fn is_public(ip: IpAddr) -> bool {
@@ -102,6 +139,35 @@ mod tests {
                 ],
                 None,
             ),
+            (&["from a (b [192.0.2.7]:4711) by mx.here with ESMTP"], Some(("192.0.2.7", "a"))),
+            (&["from a (192.0.2.7) by mx.here with Microsoft SMTP"], Some(("192.0.2.7", "a"))),
+            (&["from unknown (HELO a) (192.0.2.7) by mx.here with SMTP"], Some(("192.0.2.7", "unknown"))),
+            (&["from a (b [192.0.2.7] (may be forged)) by mx.here; x"], Some(("192.0.2.7", "a"))),
+            // A client calls itself by the address of another.
+            (&["from [192.0.2.9] (unknown [192.0.2.7]) by mx.here with ESMTP"], None),
+            (&["from [192.0.2.9] ([192.0.2.7]) by mx.here with ESMTP"], None),
+            (&["from [192.0.2.9] (192.0.2.7) by mx.here with Microsoft SMTP"], None),
+            (&["from 192.0.2.9 (HELO 192.0.2.9) (192.0.2.7) by mx.here with SMTP"], None),
+            (&["from unknown (HELO [192.0.2.9]) (192.0.2.7) by mx.here with SMTP"], None),
+            (&["from [IPv6:2001:db8::9] (unknown [IPv6:2001:db8::7]) by mx.here with ESMTP"], None),
+            (&["from x[192.0.2.9] (unknown [192.0.2.7]) by mx.here with ESMTP"], None),
+            (&["from [192.0.2.7] (helo=[192.0.2.9]) by mx.here with esmtp"], None),
+            (&["from [192.0.2.9] by mx.here with ESMTP"], None),
+            (&["from [192.0.2.9] (unknown [fe80::1%eth0]) by mx.here with ESMTP"], None),
+            // One whose name hides who wrote the field, above what he wrote himself.
+            (
+                &["from x( (unknown [192.0.2.7]) by mx.here with ESMTP", "from a ([192.0.2.9]) by mx.here with ESMTP"],
+                None,
+            ),
+            (
+                &["from by (unknown [192.0.2.7]) by mx.elsewhere with ESMTP", "from a ([192.0.2.9]) by mx.here"],
+                Some(("192.0.2.9", "a")),
+            ),
+            (
+                &["from by (unknown [192.0.2.7]) by mx.here with ESMTP", "from a ([192.0.2.9]) by mx.here"],
+                Some(("192.0.2.7", "by")),
+            ),
+            (&["from a ([192.0.2.9]) by mx.here (unknown [192.0.2.7]) by mx.here with ESMTP"], None),
             (&["from pc ([10.0.0.5]) by mx.here with ESMTPSA"], None),
             (&["from a ([192.0.2.7]) by mx.elsewhere with ESMTP"], None),
             (&["by mx.here with LMTP"], None),

@@ -23,7 +23,7 @@ use crate::inbox::{Alongside, Cursor, Inbox, Refusal};
 const MOST_FAILURES: u32 = 3;
 /// As many tries are lost with the connection before that counts as the mail's own fault: a large mail over a bad line
 /// deserves patience.
-const MOST_LOSSES: u32 = 10;
+pub const MOST_LOSSES: u32 = 10;
 /// Accepted mails that could not be marked yet; more are left as they lie.
 const MOST_UNMARKED: usize = 100;
 /// Where the server cannot idle, it is asked at least so often whether it is there.
@@ -291,7 +291,9 @@ impl Reader {
 
     /// What an earlier connection did not get to.
     fn mark_left(&mut self, link: &mut Link) -> Result<(), Trouble> {
-        for place in std::mem::take(&mut self.unmarked) {
+        // One at a time: what cannot be marked now goes behind the others, which stay whatever becomes of it.
+        for _ in 0..self.unmarked.len() {
+            let Some(place) = self.unmarked.pop_front() else { break };
             if place.validity == self.at.validity {
                 self.mark(link, place.uid)?;
             }

@@ -154,6 +154,46 @@ async fn a_connection_that_ends_is_made_anew() {
 }
 
 #[tokio::test]
+async fn an_account_that_cannot_be_reached_any_more_is_handed_up() {
+    let selects = AtomicU32::new(0);
+    let server = Server::start(move |command| match command {
+        "IDLE" => Answer::Leave("* BYE going down\r\n"),
+        _ if command.starts_with("SELECT") && selects.fetch_add(1, Ordering::SeqCst) > 0 => Answer::Leave(""),
+        _ => Answer::Usual,
+    });
+    let error = fails(Arc::clone(&server), |_| {}).await;
+    assert!(error.contains("INBOX"), "{error}");
+    assert_eq!((server.log.of(&["SELECT"]).len(), server.log.of(&["started"]).len()), (6, 1));
+}
+
+#[tokio::test]
+async fn what_could_not_be_marked_is_marked_later_whatever_becomes_of_the_first() {
+    let stores = AtomicU32::new(0);
+    let server = Server::start(move |command| {
+        if !command.starts_with("UID STORE") {
+            return Answer::Usual;
+        }
+        // No to each of the three; at the next connection to the first by its end; then as usual.
+        match stores.fetch_add(1, Ordering::SeqCst) {
+            0 | 1 => Answer::Say("{} NO not now\r\n".to_owned()),
+            2 | 3 => Answer::Leave(""),
+            _ => Answer::Usual,
+        }
+    });
+    server.deliver("before");
+    let watched = watched(&server);
+    watched.read_before("1:1").await;
+    server.state().mails[0].seen = true;
+    for name in ["one", "two", "three"] {
+        server.deliver(name);
+    }
+    let _running = watched.start();
+    watched.log.until(1, "IDLE").await;
+    let seen: Vec<bool> = server.state().mails.iter().map(|mail| mail.seen).collect();
+    assert_eq!((seen, watched.log.of(&["SELECT"]).len()), (vec![true; 4], 3), "{:#?}", watched.log.of(&["UID STORE"]));
+}
+
+#[tokio::test]
 async fn a_server_that_is_only_half_there_is_noticed() {
     // It idles, and says nothing more: also not to DONE.
     let silent = || Answer::Say("+ idling\r\n* OK Still here\r\n".to_owned());

@@ -48,8 +48,6 @@ pub struct Mail {
 pub struct Composer {
     from: Mailbox,
     reply_all: bool,
-    /// How many mails go out is limited, so those who get them can ask for an end of them.
-    is_capped: bool,
     words: MailWords,
 }
 
@@ -69,10 +67,10 @@ impl Composer {
     /// # Errors
     ///
     /// `address` is none; one line.
-    pub fn new(address: &str, name: &str, reply_all: bool, is_capped: bool) -> Result<Self, String> {
+    pub fn new(address: &str, name: &str, reply_all: bool) -> Result<Self, String> {
         let name = one_line(name);
         let from = Mailbox::new((!name.is_empty()).then_some(name), mailbox(address)?.email);
-        Ok(Self { from, reply_all, is_capped, words: MailWords::ENGLISH })
+        Ok(Self { from, reply_all, words: MailWords::ENGLISH })
     }
 
     /// What is said beside the message's own text, in other words.
@@ -187,9 +185,7 @@ impl Composer {
         }
         // What Exchange listens to in place of the former: no receipts, no notes of absence.
         fields.push(("X-Auto-Response-Suppress", "All".to_owned()));
-        if self.is_capped
-            && let Some(uri) = self.unsubscribe()
-        {
+        if let Some(uri) = self.unsubscribe() {
             fields.push(("List-Unsubscribe", uri));
         }
         fields

@@ -43,7 +43,7 @@ pub fn answering() -> Answering {
 }
 
 fn composer() -> Composer {
-    Composer::new("assistant@example.net", "Dào Yǒu", false, true).unwrap()
+    Composer::new("assistant@example.net", "Dào Yǒu", false).unwrap()
 }
 
 fn no_files(_: &str, _: u64) -> io::Result<Vec<u8>> {
@@ -130,12 +130,13 @@ fn a_mail_of_its_own_begins_a_thread() {
 
 #[test]
 fn cc_is_kept_only_when_told_to_and_never_holds_ourselves() {
-    let mut composer = Composer::new("assistant@example.net", "", true, false).unwrap();
+    let mut composer = Composer::new("assistant@example.net", "", true).unwrap();
     composer.speak(MailWords::CHINESE);
     let mail = composer.compose(&message(ROOT, "x"), Some(&answering()), &no_files, MAX_MAIL).unwrap();
     assert_eq!(header(&mail, "Cc").as_deref(), Some("bob@example.org"));
     assert_eq!(header(&mail, "From").as_deref(), Some("assistant@example.net"));
-    assert_eq!(header(&mail, "List-Unsubscribe"), None);
+    let unsubscribe = "<mailto:assistant@example.net?subject=unsubscribe>";
+    assert_eq!(header(&mail, "List-Unsubscribe").as_deref(), Some(unsubscribe));
 }
 
 #[test]
@@ -261,5 +262,5 @@ fn nobody_to_write_to_is_said() {
         let fault = composer().compose(&message(chat_id, "x"), answering, &no_files, MAX_MAIL).unwrap_err();
         assert!(fault.contains(words), "{fault}");
     }
-    assert!(Composer::new("nonsense", "", false, true).is_err());
+    assert!(Composer::new("nonsense", "", false).is_err());
 }

@@ -23,6 +23,15 @@ const MIN_SPEED: usize = 8 << 10;
 /// How long a server may take to say goodbye, or that it still listens.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Whom a mail is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipients {
+    /// All, as far as any server would ever take them.
+    All,
+    /// Those that are taken now.
+    Taken,
+}
+
 /// The way to the account's server, with connections that wait for the next mail.
 pub struct Delivery {
     account: Arc<Account>,
@@ -38,10 +47,11 @@ impl Delivery {
     }
 
     /// Hands over a mail, and says which recipients the server did not take. To decides: the mail is delivered if any
-    /// of it was taken, and those of Cc that were not are only named.
-    pub async fn deliver(self: &Arc<Self>, mail: &Mail) -> Result<Vec<String>, Failure> {
+    /// of it was taken, and those that never will be are only named. For one that may be taken later all wait, unless
+    /// `which` says otherwise: a mail goes out once.
+    pub async fn deliver(self: &Arc<Self>, mail: &Mail, which: Recipients) -> Result<Vec<String>, Failure> {
         let place = connect::place(&self.account.smtp);
-        self.try_to(mail).await.map_err(|failure| failure.at(&place))
+        self.try_to(mail, which).await.map_err(|failure| failure.at(&place))
     }
 
     /// Connects, logs in and leaves.
@@ -52,11 +62,11 @@ impl Delivery {
         Ok(size_limit)
     }
 
-    async fn try_to(self: &Arc<Self>, mail: &Mail) -> Result<Vec<String>, Failure> {
+    async fn try_to(self: &Arc<Self>, mail: &Mail, which: Recipients) -> Result<Vec<String>, Failure> {
         let closed = |_| Failure::new(Stage::Connect, Outcome::Later, "the gateway is stopping");
         let _place = self.places.acquire().await.map_err(closed)?;
         if let Some(session) = self.kept().await {
-            match self.hand_over(session, mail).await {
+            match self.hand_over(session, mail, which).await {
                 Err(failure) if failure.is_of_connection() => {
                     tracing::debug!(reason = failure.reason, "a kept connection had ended");
                 }
@@ -64,15 +74,20 @@ impl Delivery {
             }
         }
         let session = self.open().await?;
-        self.hand_over(session, mail).await
+        self.hand_over(session, mail, which).await
     }
 
     async fn open(&self) -> Result<Session, Failure> {
         connect::open(&self.account.smtp, &self.account.tls_config(), &self.limits).await
     }
 
-    async fn hand_over(self: &Arc<Self>, mut session: Session, mail: &Mail) -> Result<Vec<String>, Failure> {
-        let done = hand_over(&mut session, mail, &self.limits).await;
+    async fn hand_over(
+        self: &Arc<Self>,
+        mut session: Session,
+        mail: &Mail,
+        which: Recipients,
+    ) -> Result<Vec<String>, Failure> {
+        let done = hand_over(&mut session, mail, which, &self.limits).await;
         match &done {
             Ok(_) => self.keep(session),
             Err(failure) if failure.code.is_some() => close(&mut session).await,
@@ -136,11 +151,38 @@ async fn close(session: &mut Session) {
 }
 
 /// One mail transaction (RFC 5321, section 3.3), command by command, so that each failure has its place.
-async fn hand_over(session: &mut Session, mail: &Mail, limits: &Limits) -> Result<Vec<String>, Failure> {
+async fn hand_over(
+    session: &mut Session,
+    mail: &Mail,
+    which: Recipients,
+    limits: &Limits,
+) -> Result<Vec<String>, Failure> {
     let parameters = parameters(session, mail)?;
-    let Session { smtp, data_end, .. } = session;
     let sender = MailFrom::new(Some(mail.from.clone()), parameters);
-    step(Stage::Sender, limits.command, data_end, smtp.command(sender)).await?;
+    step(Stage::Sender, limits.command, &session.data_end, session.smtp.command(sender)).await?;
+    let refused = address_all(session, mail, which, limits).await?;
+    let Session { smtp, data_end, .. } = session;
+    let go_on = step(Stage::Data, limits.command, data_end, smtp.command(Data)).await?;
+    if !go_on.has_code(354) {
+        let words = format!("mail refused: {} in reply to DATA", go_on.code());
+        return Err(Failure::new(Stage::Data, Outcome::Later, words));
+    }
+    let seconds = u64::try_from(mail.bytes.len() / MIN_SPEED).unwrap_or(0);
+    let limit = limits.reply.saturating_add(Duration::from_secs(seconds));
+    // What ends the data begins with a line's end; lettre would make an empty line of it.
+    let content = mail.bytes.strip_suffix(b"\r\n").unwrap_or(&mail.bytes);
+    step(Stage::Content, limit, data_end, smtp.message(content)).await?;
+    Ok(refused)
+}
+
+/// Names the recipients to the server, and says which it did not take.
+async fn address_all(
+    session: &mut Session,
+    mail: &Mail,
+    which: Recipients,
+    limits: &Limits,
+) -> Result<Vec<String>, Failure> {
+    let Session { smtp, data_end, .. } = session;
     let mut refused = Vec::new();
     let mut verdict: Option<Failure> = None;
     let mut taken = 0;
@@ -153,6 +195,8 @@ async fn hand_over(session: &mut Session, mail: &Mail, limits: &Limits) -> Resul
         match step(Stage::Recipient, limits.command, data_end, asked).await {
             Ok(_) => taken += 1,
             Err(failure) if failure.is_of_connection() => return Err(failure),
+            // Nobody has got anything yet.
+            Err(failure) if failure.outcome == Outcome::Later && which == Recipients::All => return Err(failure),
             Err(failure) => {
                 refused.push(format!("{recipient}: {}", failure.reason));
                 // One that may be taken later speaks for all.
@@ -166,16 +210,6 @@ async fn hand_over(session: &mut Session, mail: &Mail, limits: &Limits) -> Resul
         let nobody = || Failure::new(Stage::Recipient, Outcome::Never, "the mail has no recipients");
         return Err(verdict.unwrap_or_else(nobody));
     }
-    let go_on = step(Stage::Data, limits.command, data_end, smtp.command(Data)).await?;
-    if !go_on.has_code(354) {
-        let words = format!("mail refused: {} in reply to DATA", go_on.code());
-        return Err(Failure::new(Stage::Data, Outcome::Later, words));
-    }
-    let seconds = u64::try_from(mail.bytes.len() / MIN_SPEED).unwrap_or(0);
-    let limit = limits.reply.saturating_add(Duration::from_secs(seconds));
-    // What ends the data begins with a line's end; lettre would make an empty line of it.
-    let content = mail.bytes.strip_suffix(b"\r\n").unwrap_or(&mail.bytes);
-    step(Stage::Content, limit, data_end, smtp.message(content)).await?;
     Ok(refused)
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::compose::{Composer, MAX_MAIL, Mail};
 use super::connect::Limits;
-use super::deliver::Delivery;
+use super::deliver::{Delivery, Recipients};
 use super::failure::{Failure, Stage};
 use super::words::MailWords;
 use crate::channel::{Receipt, SendError};
@@ -35,6 +35,14 @@ pub trait SentCopy: Send + Sync {
     async fn keep(&self, mail: Vec<u8>) -> Result<(), String>;
 }
 
+/// A mail that went out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    pub receipt: Receipt,
+    /// The recipients that the server did not take, each with its words, in one line.
+    pub refused: Vec<String>,
+}
+
 /// Sends messages as mails of one account.
 pub struct Mailer {
     account: Arc<Account>,
@@ -59,7 +67,7 @@ impl Mailer {
         load: Arc<LoadFile>,
         limits: Limits,
     ) -> Result<Self, String> {
-        let composer = Composer::new(&account.address, &account.name, config.reply_all, config.hourly_limit > 0)?;
+        let composer = Composer::new(&account.address, &account.name, config.reply_all)?;
         let delivery = Delivery::new(Arc::clone(&account), limits);
         let copying = Arc::new(Semaphore::new(MAX_COPIES));
         Ok(Self { account, composer, delivery, load, sent_copy: None, copying })
@@ -85,26 +93,32 @@ impl Mailer {
     /// # Errors
     ///
     /// By what is to be done about it, with the server's words.
-    pub async fn send(&self, message: &OutboundMessage, answering: Option<Answering>) -> Result<Receipt, SendError> {
+    pub async fn send(
+        &self,
+        message: &OutboundMessage,
+        answering: Option<Answering>,
+        which: Recipients,
+    ) -> Result<Sent, SendError> {
         if message.metadata.contains_key(NOTICE_KEY) {
-            return Ok(Receipt::default());
+            return Ok(Sent::default());
         }
         let mail = self.compose(message, answering.clone(), MAX_MAIL).await?;
-        let (mail, done) = match self.delivery.deliver(&mail).await {
+        let (mail, done) = match self.delivery.deliver(&mail, which).await {
             // The words matter more than what goes along with them.
             Err(Failure { room: Some(room), .. }) if mail.has_files => {
                 let smaller = self.compose(message, answering, room).await?;
-                let done = self.delivery.deliver(&smaller).await;
+                let done = self.delivery.deliver(&smaller, which).await;
                 (smaller, done)
             }
             done => (mail, done),
         };
-        for refused in done? {
+        let refused = done?;
+        for refused in &refused {
             tracing::warn!(message = %message.id, refused, "a mail went out, but not to all of its recipients");
         }
         let receipt = Receipt { provider_id: Some(mail.id.clone()) };
         self.keep_copy(mail);
-        Ok(receipt)
+        Ok(Sent { receipt, refused })
     }
 
     /// Whether the server can be reached and lets us in; nothing is sent.

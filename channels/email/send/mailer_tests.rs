@@ -10,11 +10,14 @@ use uuid::Uuid;
 
 use super::compose_tests::{answering, message};
 use super::connect::Limits;
+use super::deliver::Recipients;
 use super::mailer::{Mailer, SentCopy};
 use super::script_tests::Act::{Drop, Hang, Say};
 use super::script_tests::{Privacy, Script, ScriptedServer, authority};
-use crate::channel::{Receipt, SendError};
+use crate::channel::{Channel, Receipt, SendError};
+use crate::conformance::{self, Answer, ScriptedInbox};
 use crate::email::account::Account;
+use crate::email::channel::{EmailChannel, MailLanguage, Surroundings};
 use crate::email::config::{EmailConfig, Tls};
 use crate::finding::Verdict;
 use crate::message::{Attachment, NOTICE_KEY, OutboundMessage};
@@ -64,10 +67,10 @@ fn with_file(size: u64) -> OutboundMessage {
 }
 
 async fn send(mailer: &Mailer, message: &OutboundMessage) -> Result<Receipt, SendError> {
-    mailer.send(message, Some(answering())).await
+    mailer.send(message, Some(answering()), Recipients::All).await.map(|sent| sent.receipt)
 }
 
-fn word(done: &Result<Receipt, SendError>) -> &'static str {
+fn word<T>(done: &Result<T, SendError>) -> &'static str {
     match done {
         Ok(_) => "sent",
         Err(SendError::Retry { .. }) => "retry",
@@ -286,20 +289,54 @@ async fn only_a_server_with_the_right_certificate_gets_the_mail() {
 async fn a_mail_to_several_goes_to_those_who_are_taken() {
     let full = Say("452 4.2.2 mailbox full");
     let gone = Say("550 5.1.1 no such user");
-    for (script, expected) in [
-        (vec![], "sent"),
-        (vec![("RCPT TO:<bob", gone)], "sent"),
-        (vec![("RCPT TO:<bob", full)], "sent"),
-        (vec![("RCPT TO:<ann", gone)], "permanent"),
-        (vec![("RCPT TO:<ann", full)], "retry"),
-        (vec![("RCPT TO:<bob", Say("421 enough"))], "retry"),
+    // What becomes of it, and the last time.
+    for (script, expected, at_last, left_out) in [
+        (vec![], "sent", "sent", 0),
+        (vec![("RCPT TO:<bob", gone)], "sent", "sent", 1),
+        // Greylisting: it goes out once, so all wait.
+        (vec![("RCPT TO:<bob", full)], "retry", "sent", 1),
+        (vec![("RCPT TO:<ann", gone)], "permanent", "permanent", 0),
+        (vec![("RCPT TO:<ann", full)], "retry", "retry", 0),
+        (vec![("RCPT TO:<bob", Say("421 enough"))], "retry", "retry", 0),
     ] {
-        let server = plain(vec![script.clone()]).await;
-        let mailer = mailer(&server, PATIENT, |config| config.reply_all = true);
-        let done = send(&mailer, &reply(1)).await;
-        assert_eq!(word(&done), expected, "{script:?}");
-        assert_eq!(server.look(|seen| seen.mails.len()), usize::from(expected == "sent"));
+        for (which, expected) in [(Recipients::All, expected), (Recipients::Taken, at_last)] {
+            let server = plain(vec![script.clone()]).await;
+            let mailer = mailer(&server, PATIENT, |config| config.reply_all = true);
+            let done = mailer.send(&reply(1), Some(answering()), which).await;
+            assert_eq!(word(&done), expected, "{script:?} {which:?}");
+            assert_eq!(server.look(|seen| seen.mails.len()), usize::from(expected == "sent"));
+            let refused = done.map(|sent| sent.refused).unwrap_or_default();
+            assert_eq!(refused.len(), if expected == "sent" { left_out } else { 0 }, "{refused:?}");
+            assert!(refused.iter().all(|refused| refused.starts_with("bob@example.org: ")), "{refused:?}");
+        }
     }
+}
+
+#[tokio::test]
+async fn the_owner_is_told_of_recipients_that_were_left_out_in_the_end() {
+    let full = Say("452 4.2.2 mailbox `full`");
+    let server = plain(vec![vec![("RCPT TO:<bob", full)]]).await;
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let config = config(&server, |config| {
+        config.reply_all = true;
+        (config.imap_host, config.imap_port, config.imap_tls) = ("127.0.0.1".to_owned(), Some(closed), Tls::None);
+    });
+    let workspace = tempfile::tempdir().unwrap();
+    let around = Surroundings { workspace: workspace.path(), owners: Vec::new(), language: MailLanguage::English };
+    let channel = EmailChannel::new(config, around).unwrap();
+    let inbox = ScriptedInbox::new(|_| Answer::Hold);
+    let (context, _) = conformance::started(&inbox);
+    // There is nothing to receive; the inbox is known from then on.
+    channel.start(context).await.unwrap_err();
+    let mut message = reply(1);
+    answering().put(&mut message.metadata);
+    assert_eq!(word(&channel.send(&message).await), "retry");
+    assert_eq!((server.look(|seen| seen.mails.len()), inbox.notices().len()), (0, 0));
+    assert_eq!(word(&channel.send_finally(&message).await), "sent");
+    let notices = inbox.notices();
+    let expected = [message.id.to_string(), "`bob@example.org: ".to_owned(), "452 4.2.2 mailbox 'full'`".to_owned()];
+    assert!(notices.len() == 1 && expected.iter().all(|words| notices[0].contains(words)), "{notices:?}");
+    assert_eq!(server.look(|seen| seen.mails.len()), 1);
 }
 
 #[tokio::test]
@@ -320,7 +357,7 @@ async fn an_address_beyond_ascii_asks_for_what_it_needs() {
     for (script, expected) in [(vec![], "sent"), (vec![("EHLO", Say("250-scripted\r\n250 AUTH PLAIN"))], "permanent")] {
         let server = plain(vec![script]).await;
         let message = message("用户@例子.测试", "Hello");
-        let done = mailer(&server, PATIENT, |_| {}).send(&message, None).await;
+        let done = mailer(&server, PATIENT, |_| {}).send(&message, None, Recipients::All).await;
         assert_eq!(word(&done), expected, "{done:?}");
         let is_asked = server.look(|seen| seen.lines.iter().any(|(_, line)| line.contains(" SMTPUTF8 BODY=8BITMIME")));
         assert_eq!(is_asked, expected == "sent");
@@ -350,7 +387,7 @@ async fn what_was_sent_is_kept_and_notices_are_not_sent() {
     let mut notice = reply(2);
     notice.metadata.insert(NOTICE_KEY.to_owned(), "waiting".into());
     assert_eq!(send(&mailer, &notice).await, Ok(Receipt::default()));
-    assert_eq!(word(&mailer.send(&message("eve@example.org", "x"), None).await), "permanent");
+    assert_eq!(word(&mailer.send(&message("eve@example.org", "x"), None, Recipients::All).await), "permanent");
     assert_eq!((server.look(|seen| seen.mails.len()), kept.0.lock().unwrap().len()), (1, 1));
 }
 

@@ -25,5 +25,6 @@ mod mailer_tests;
 mod script_tests;
 mod wire;
 
-pub use mailer::{Mailer, SentCopy};
+pub use deliver::Recipients;
+pub use mailer::{Mailer, Sent, SentCopy};
 pub use words::MailWords;

@@ -1,0 +1,103 @@
+//! Mails that want what is not theirs, and mails of our own that came back.
+
+use uuid::Uuid;
+
+use super::tests::Post;
+use crate::email::ages::NOTE_AGES;
+use crate::email::answering::Answering;
+use crate::email::config::{EmailConfig, TrustBy};
+use crate::email::ids::message_id;
+use crate::email::source::Taken;
+use crate::inbox::SentMessage;
+
+const ANN: &str = "ann@example.org";
+const OUTBOX: Uuid = Uuid::from_u128(0x0192_f0c1_2345_7abc_8def_0123_4567_89ab);
+
+fn believing(config: &mut EmailConfig) {
+    config.trust = TrustBy::None;
+}
+
+#[tokio::test]
+async fn an_answer_goes_nowhere_that_its_sender_could_not_have_meant() {
+    let proven: fn(&mut EmailConfig) = |_| {};
+    for (what, change, reply_to, to, joins) in [
+        ("proven", proven, "", ANN, true),
+        ("proven, to a stranger", proven, "eve@evil.test", ANN, true),
+        ("proven, to one who is allowed", proven, "bob@example.org", "bob@example.org", true),
+        ("believed", believing, "", ANN, true),
+        ("believed, to the sender", believing, "Ann <ANN@example.org>", "Ann <ANN@example.org>", true),
+        ("believed, to a stranger", believing, "eve@evil.test", ANN, false),
+        ("believed, to one who is allowed", believing, "bob@example.org", "bob@example.org", false),
+    ] {
+        let post = Post::new(change);
+        post.take(ANN, "Message-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello").await.unwrap();
+        let reply_to = if reply_to.is_empty() { String::new() } else { format!("Reply-To: {reply_to}\r\n") };
+        post.take(ANN, &format!("Message-ID: <2@x>\r\nSubject: Re: Lunch\r\n{reply_to}"), "More").await.unwrap();
+        let answering = Answering::of(&post.inbox.accepted()[1].metadata).unwrap();
+        let root = if joins { "<1@x>" } else { "<2@x>" };
+        assert_eq!(
+            (answering.to, post.sessions()[1].clone()),
+            (vec![to.to_owned()], format!("email:{root}")),
+            "{what}"
+        );
+        let noted = post.inbox.note_of("email", "thread", "<1@x>");
+        assert!(!noted.contains("eve@evil.test") && noted.contains(if joins { to } else { ANN }), "{what}: {noted}");
+    }
+    // Who lets everybody in has named nobody.
+    let post = Post::new(|config| config.allow_from = crate::allow::AllowList::new(vec!["*".to_owned()]));
+    post.take(ANN, "Message-ID: <1@x>\r\nReply-To: eve@evil.test, desk@example.org\r\n", "Hello").await.unwrap();
+    assert_eq!(Answering::of(&post.inbox.accepted()[0].metadata).unwrap().to, ["desk@example.org"]);
+}
+
+#[tokio::test]
+async fn a_thread_that_was_silent_for_years_is_still_its_peoples() {
+    let post = Post::new(|_| {});
+    post.take(ANN, "Message-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello").await.unwrap();
+    let kinds: Vec<_> = NOTE_AGES.iter().map(|(kind, _)| *kind).collect();
+    post.inbox.forget_notes(&kinds);
+    for (from, lines, expected) in [
+        ("eve@example.org", "Message-ID: <2@x>\r\nReferences: <1@x>\r\n", "email:<2@x>"),
+        (ANN, "Message-ID: <3@x>\r\nReferences: <1@x>\r\n", "email:<1@x>"),
+    ] {
+        post.take(from, lines, "Hello").await.unwrap();
+        assert_eq!(post.sessions().last().unwrap(), expected, "{from}");
+    }
+    // A mail that bears the root's own id takes the thread from nobody either.
+    post.inbox.forget_notes(&kinds);
+    post.take("eve@example.org", "Message-ID: <1@x>\r\nSubject: Mine\r\n", "Hello").await.unwrap();
+    let made = post.sessions().pop().unwrap();
+    assert!(made.ends_with("@daoyou.invalid>"), "{made}");
+    post.take(ANN, "Message-ID: <5@x>\r\nReferences: <1@x>\r\n", "Hello").await.unwrap();
+    assert_eq!(post.sessions().last().unwrap(), "email:<1@x>");
+}
+
+/// A report of failed delivery that sends back the mail of the message `outbox`.
+fn report(number: u32, outbox: Uuid) -> String {
+    let id = message_id(outbox, Some("<root@x>"), "here.test");
+    format!(
+        "Return-Path: <>\r\nFrom: MAILER-DAEMON@mx.test\r\nMessage-ID: <{number}@mx.test>\r\nContent-Type: multipart/report; \
+         report-type=delivery-status; boundary=b\r\n\r\n--b\r\n\r\nSorry.\r\n\r\n--b\r\nContent-Type: \
+         message/delivery-status\r\n\r\nReporting-MTA: dns; mx.test\r\n\r\nFinal-Recipient: rfc822; bob@example.org\r\n\
+         Action: failed\r\nDiagnostic-Code: smtp; 550 no `such` user\r\n\r\n--b\r\nContent-Type: \
+         text/rfc822-headers\r\n\r\nMessage-ID: {id}\r\n\r\n--b--\r\n"
+    )
+}
+
+#[tokio::test]
+async fn the_owner_is_told_once_of_each_mail_that_came_back() {
+    let post = Post::new(|_| {});
+    let [unsent, notice, elsewhere] = [1, 2, 3].map(|n| Uuid::from_u128(OUTBOX.as_u128() + n));
+    post.inbox.mark_sent("email", OUTBOX, SentMessage { is_notice: false });
+    post.inbox.mark_sent("email", notice, SentMessage { is_notice: true });
+    post.inbox.mark_sent("webhook:in", elsewhere, SentMessage { is_notice: false });
+    for (number, outbox, told) in [(1, unsent, 0), (2, notice, 0), (3, elsewhere, 0), (4, OUTBOX, 1), (5, OUTBOX, 1)] {
+        assert_eq!(post.take_raw(&report(number, outbox)).await, Ok(Taken::PassedOver), "{number}");
+        assert_eq!(post.inbox.notices().len(), told, "{number}");
+    }
+    let told = &post.inbox.notices()[0];
+    for words in ["`bob@example.org`", "`550 no 'such' user`", &OUTBOX.to_string()] {
+        assert!(told.contains(words), "{told}");
+    }
+    assert!(post.inbox.accepted().is_empty(), "it begins no turn");
+    assert_eq!(post.inbox.skipped().len(), 5);
+}

@@ -1,0 +1,118 @@
+//! Channels that fail in ways that no channel should.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use daoyou_channels::backoff::RetryTable;
+use daoyou_channels::conformance::{Answer, ScriptedInbox};
+use daoyou_channels::{Capabilities, OutboundMessage, Receipt, Resend, SendError, SessionKey};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::*;
+use crate::bus::testing::bus;
+use crate::bus::{OutboundBody, OutboundDraft};
+use crate::store::Store;
+
+/// Panics at its first start, and where its courier first waits for somebody; works from then on. The chat "new" takes
+/// nothing but what comes for the last time.
+struct Clumsy {
+    retry: RetryTable,
+    starts: AtomicUsize,
+    looks: AtomicUsize,
+    sent: watch::Sender<usize>,
+}
+
+#[async_trait]
+impl Channel for Clumsy {
+    fn name(&self) -> &str {
+        "clumsy"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { streaming: false, resend: Resend::SameId }
+    }
+
+    fn retry(&self) -> &RetryTable {
+        &self.retry
+    }
+
+    async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
+        assert!(self.starts.fetch_add(1, Ordering::SeqCst) > 0, "stumbled over the threshold");
+        (context.started)();
+        context.shutdown.cancelled().await;
+        Ok(())
+    }
+
+    async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
+        if message.chat_id == "new" {
+            return Err(SendError::Retry { after: None, reason: "not yet".to_owned() });
+        }
+        self.send_finally(message).await
+    }
+
+    async fn send_finally(&self, _: &OutboundMessage) -> Result<Receipt, SendError> {
+        self.sent.send_modify(|sent| *sent += 1);
+        Ok(Receipt::default())
+    }
+
+    async fn present(&self) {
+        assert!(self.looks.fetch_add(1, Ordering::SeqCst) > 0, "lost the way");
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_a_failure_as_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+    let bus = bus(store.clone(), 9);
+    let body = OutboundBody {
+        content: "hello".to_owned(),
+        session: SessionKey::from("clumsy:c"),
+        in_reply_to: None,
+        attachments: Vec::new(),
+        metadata: serde_json::Map::new(),
+        error: None,
+    };
+    let draft = |slot: &str| OutboundDraft {
+        turn: Uuid::nil(),
+        slot: slot.to_owned(),
+        channel: "clumsy".to_owned(),
+        chat_id: slot.to_owned(),
+        body: body.clone(),
+    };
+    bus.publish_outbound(draft("new")).await.unwrap();
+    let out = bus.publish_outbound(draft("out")).await.unwrap();
+    // One was being sent when the courier stumbled.
+    store.write(Commit::Synced, move |connection| outbox::claim(connection, out, "same_id")).await.unwrap();
+    let (sent, mut is_sent) = watch::channel(0);
+    let channel = Arc::new(Clumsy {
+        retry: RetryTable::new(vec![Duration::from_millis(1)]),
+        starts: AtomicUsize::new(0),
+        looks: AtomicUsize::new(0),
+        sent,
+    });
+    let health = Arc::new(ChannelHealth::default());
+    let inbox = ScriptedInbox::new(|_| Answer::Hold);
+    let shutdown = CancellationToken::new();
+    let context =
+        ChannelContext { inbox: inbox.clone(), events: inbox, shutdown: shutdown.clone(), started: Arc::new(|| {}) };
+    let flush = CancellationToken::new();
+    let receiving = tokio::spawn(supervise(channel.clone(), context, health.clone()));
+    let look = Arc::new(Notify::new());
+    let delivering = tokio::spawn(carry(channel.clone(), bus, look, health.clone(), flush.clone()));
+
+    let both = async {
+        is_sent.wait_for(|sent| *sent == 2).await.map(drop).unwrap();
+        while health.all()["clumsy"] != ChannelState::Running {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), both).await.expect("it is started again, and delivers");
+    assert_eq!([&channel.starts, &channel.looks].map(|count| count.load(Ordering::SeqCst)), [2, 2]);
+    shutdown.cancel();
+    flush.cancel();
+    receiving.await.unwrap();
+    delivering.await.unwrap();
+}
