@@ -357,6 +357,8 @@ async fn two_users_in_one_chat_do_not_see_each_others_private_facts() {
         let given = ask(sender, "group", text).await;
         assert!(!given.to_string().contains("tulip"), "{sender}: {given}");
     }
+    let shown = gateway.post("in", "?wait=30", &Message::new("/memory").chat("group").sender("ann")).await;
+    assert!(shown.text("reply").starts_with("Several people read this chat"), "{}", shown.text("reply"));
     assert!(!ask("bob", "his", "what is the code?").await.to_string().contains("tulip"));
     assert!(ask("ann", "hers", "what is my code?").await.to_string().contains("tulip"));
     let shared = "SELECT owner, is_shared FROM sessions WHERE session = 'webhook:in:group'";

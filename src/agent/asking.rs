@@ -12,8 +12,10 @@ use super::progress::Progress;
 use super::spending;
 use super::turn::Turn;
 use super::watch::Watch;
-use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, Images, ToolSpec, Usage, mend_messages};
-use crate::tools::ToolContext;
+use crate::llm::{
+    ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, Images, ToolCall, ToolSpec, Usage, mend_messages,
+};
+use crate::tools::{Registry, ToolContext};
 
 impl Turn<'_> {
     /// One model call; the last one allowed is told of no tools.
@@ -50,6 +52,7 @@ impl Turn<'_> {
             response.tool_calls.clear();
         }
         sink.ids.settle(&mut response.tool_calls);
+        name_alike(&mut response.tool_calls, self.tools.registry());
         let answered = self.model.current();
         let (provider, model) = (answered.provider.name(), answered.model.as_str());
         spending::price(&mut response, &answered, self.prices);
@@ -73,6 +76,15 @@ impl Turn<'_> {
             if self.model.sees().await { self.gallery.load(&self.conversation).await } else { Images::default() }
         };
         self.images.get_or_init(|| load).await.clone()
+    }
+}
+
+/// Gives calls the names that their tools have here: whoever reads the journal need not know by which others models call them.
+fn name_alike(calls: &mut [ToolCall], tools: &Registry) {
+    for call in calls {
+        if let Some(tool) = tools.get(&call.name) {
+            call.name.clone_from(&tool.spec().name);
+        }
     }
 }
 
@@ -127,4 +139,29 @@ pub(super) fn estimate_usage(request: &ChatRequest, response: &ChatResponse) -> 
     let output = estimate_tokens(&response.text) + calls;
     let count = |tokens| u64::try_from(tokens).unwrap_or(u64::MAX);
     Usage { input_tokens: count(input), output_tokens: count(output), cached_tokens: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory;
+
+    #[test]
+    fn a_call_has_the_name_of_its_tool() {
+        let mut registry = Registry::new(&[]);
+        for tool in memory::tools(None) {
+            registry.register(tool).unwrap();
+        }
+        for (name, expected) in [
+            ("recall", "recall"),
+            ("Search_Memory", "recall"),
+            ("search_conversations", "search_history"),
+            ("save_memory", "remember"),
+            ("unknown", "unknown"),
+        ] {
+            let mut calls = [ToolCall { id: "1".to_owned(), name: name.to_owned(), arguments: "{}".to_owned() }];
+            name_alike(&mut calls, &registry);
+            assert_eq!(calls[0].name, expected, "{name}");
+        }
+    }
 }

@@ -14,8 +14,8 @@ use super::progress::ContextStep;
 use crate::guard::{Jail, JailError};
 use crate::llm::ChatMessage;
 pub use crate::llm::estimate_tokens;
-pub use crate::memory::written;
-use crate::memory::{RECALLED, RUNTIME_CONTEXT};
+use crate::memory::RUNTIME_CONTEXT;
+pub use crate::memory::{found_in_memory, without_memory, written};
 use crate::store::messages::{self, MessageRow, Session};
 use crate::store::turn_steps::hex;
 use crate::store::{Connection, StoreError, inbox::InboxRow};
@@ -134,18 +134,6 @@ pub fn with_memory(system: &str, known: &str, summary: &str) -> String {
         }
     }
     prompt
-}
-
-/// The message with its time and place, without what was found in memory for it.
-pub fn without_memory(text: &str) -> &str {
-    text.strip_suffix(found_in_memory(text)).unwrap_or(text)
-}
-
-/// What was found in memory for a message, as it stands behind it; empty for most.
-pub fn found_in_memory(text: &str) -> &str {
-    // In the message itself, and in what its channel tells of it, the words may stand for themselves.
-    let added = text.rfind(RUNTIME_CONTEXT).unwrap_or(text.len());
-    text.rfind(RECALLED).filter(|at| *at > added).map_or("", |at| &text[at..])
 }
 
 /// The message without the time at which it was written, which makes every message another one. What was found in memory

@@ -178,9 +178,7 @@ impl Conversing<'_> {
     /// Notes what the turn is given, so that it is given the same again should it go on in another process.
     async fn begin(&mut self, past: &Past, mut text: String, system: &str) {
         let (runner, run) = (self.runner, self.run);
-        if let Some(snapshot) = &past.given.snapshot {
-            runner.keep_snapshot(run.session, past.head.epoch, snapshot).await;
-        }
+        runner.keep_snapshot(run.session, past).await;
         text.push_str(&runner.recollect(&run.started.rows, past).await);
         let context = ContextStep {
             system: system.to_owned(),
@@ -193,6 +191,7 @@ impl Conversing<'_> {
             snapshot: past.given.snapshot.as_ref().map(|snapshot| snapshot.hash.clone()),
             summary: past.given.summary.as_ref().map(|(id, _)| *id),
             is_tight: past.is_tight,
+            forgets: past.forgets,
         };
         self.note(context).await;
     }

@@ -11,6 +11,7 @@ use super::errands::{self, ErrandRules, Followed};
 use super::learning::{Learning, Went};
 use super::phrases::Phrases;
 use super::progress::Progress;
+use super::shared_view;
 use super::slash::SessionChange;
 use super::spending::{ModelSpending, Spending};
 use super::standing::Settling;
@@ -169,7 +170,13 @@ impl Ending {
         let progress = Progress::read(&steps).unwrap_or_default();
         let spending = progress.spending.clone();
         let is_tight = progress.context.as_ref().is_some_and(|context| context.is_tight || context.squeezed > 0);
-        let said = said(user, progress, reason, &self.reply);
+        let read_at = progress.context.as_ref().map(|context| context.forgets);
+        let mut said = said(user, progress, reason, &self.reply);
+        // What was found in memory for the turn may be forgotten since: then neither log nor journal keep it.
+        let forgets = forgetting::count(connection)?;
+        if read_at.is_some_and(|read_at| read_at != forgets) && shared_view::forget_found(&mut said) {
+            forgetting::forget_steps(connection, &self.turn.to_string())?;
+        }
         let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
         let roles = said.iter().map(ChatMessage::role);
         messages::append(connection, session, self.turn, roles.zip(bodies))?;
@@ -231,7 +238,7 @@ fn append_told(connection: &Connection, session: &str, turn: Uuid, told: &Told) 
     let said =
         [ChatMessage::User { content: told.note.clone(), images: Vec::new() }, ChatMessage::assistant(&told.said)];
     let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-    messages::append(connection, session, turn, said.iter().map(ChatMessage::role).zip(bodies))
+    messages::append_told(connection, session, turn, said.iter().map(ChatMessage::role).zip(bodies))
 }
 
 /// What a turn adds to its session: the user's message, what was done with open calls closed by `reason`, the reply.

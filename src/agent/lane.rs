@@ -341,10 +341,11 @@ fn take_rows(
 }
 
 /// Begins a new epoch before the first turn of a message for which one is due. A command is answered in the conversation that
-/// it is about.
+/// it is about, and what a session is told goes into the one that there is.
 fn begin_anew(connection: &Connection, rows: &[InboxRow], resets: &Resets, zone: &TimeZone) -> Result<(), StoreError> {
     let Some(first) = rows.first().filter(|row| row.state == State::Queued) else { return Ok(()) };
-    if command_of(first).is_none() && resets.apply(connection, &first.session, first.received_at, zone)? {
+    let is_said = command_of(first).is_none() && Told::of(&first.metadata).is_none();
+    if is_said && resets.apply(connection, &first.session, first.received_at, zone)? {
         tracing::info!(session = first.session, turn = %first.turn, "a new conversation begins by itself");
     }
     Ok(())

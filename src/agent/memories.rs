@@ -7,7 +7,7 @@ use super::phrases::fill;
 use super::slash::{Answered, SessionChange, SlashCommands};
 use crate::memory::{self, Ask, Entry, Found, Kind, Owner};
 use crate::store::inbox::InboxRow;
-use crate::store::{Connection, StoreError, memories};
+use crate::store::{Connection, StoreError, memories, ownership};
 
 /// Memories that are listed.
 const LISTED: usize = 10;
@@ -23,6 +23,9 @@ impl SlashCommands {
     /// The newest memories of whoever asks.
     pub(super) async fn memory(&self, row: &InboxRow) -> Result<String, StoreError> {
         let Some(owner) = self.owner(row) else { return Ok(self.phrases.no_memory_of_strangers.to_owned()) };
+        if self.is_read_by_others(row, &owner).await? {
+            return Ok(self.phrases.memory_is_private.to_owned());
+        }
         let newest = self.memory.store.read(move |connection| newest(connection, &owner)).await?;
         if newest.is_empty() {
             return Ok(self.phrases.no_memories.to_owned());
@@ -30,7 +33,7 @@ impl SlashCommands {
         Ok(format!("{}\n{}\n\n{}", self.phrases.memories_are, self.lines(&newest), self.phrases.memories_use))
     }
 
-    /// Forgets the memory of an id, or the only one that holds the words; of several, lists them.
+    /// Forgets the memory of an id, or the only one that holds the words; of several, lists them, where nobody reads along.
     pub(super) async fn forget(&self, wanted: &str, row: &InboxRow) -> Result<Answered, StoreError> {
         if wanted.is_empty() {
             return Ok(self.memory(row).await?.into());
@@ -57,6 +60,9 @@ impl SlashCommands {
         let fitting = if holding.is_empty() { self.fitting(wanted, &owner).await? } else { holding };
         if fitting.is_empty() {
             return Ok(fill(self.phrases.nothing_to_forget, &[&shorten(wanted, SHOWN_CHARS)]).into());
+        }
+        if self.is_read_by_others(row, &owner).await? {
+            return Ok(self.phrases.memory_is_private.to_owned().into());
         }
         let shown = &fitting[..fitting.len().min(LISTED)];
         Ok(format!("{}\n{}", self.phrases.forget_which, self.lines(shown)).into())
@@ -96,6 +102,15 @@ impl SlashCommands {
 
     fn owner(&self, row: &InboxRow) -> Option<Owner> {
         self.memory.terms.get().identities.owner_of(&row.channel, &row.sender, Trust::parse(&row.trust))
+    }
+
+    /// Whether others than `owner` write in the chat; of one in which he has only given orders, whether it is another one's.
+    async fn is_read_by_others(&self, row: &InboxRow, owner: &Owner) -> Result<bool, StoreError> {
+        let session = row.session.clone();
+        let found = self.memory.store.read(move |connection| ownership::of(connection, &session)).await?;
+        let identities = &self.memory.terms.get().identities;
+        let is_anothers = |first: &str| identities.now(&Owner::from_stored(first)) != *owner;
+        Ok(found.is_shared || found.owner.as_deref().is_some_and(is_anothers))
     }
 
     fn lines(&self, entries: &[Entry]) -> String {

@@ -17,7 +17,7 @@ use crate::store::inbox::InboxRow;
 use crate::store::messages::{self, MessageRow, Session};
 use crate::store::session_memory::{self, SessionMemory};
 use crate::store::turn_steps::hex;
-use crate::store::{Commit, Connection, StoreError, memories, ownership};
+use crate::store::{Commit, Connection, StoreError, forgetting, memories, ownership};
 
 /// What a turn is given.
 pub(super) struct Past {
@@ -30,6 +30,8 @@ pub(super) struct Past {
     pub given: Given,
     /// Whose memory may be given beside, best known first; nobody's to a stranger.
     pub owners: Vec<Owner>,
+    /// How often something had been forgotten when this was read.
+    pub forgets: i64,
 }
 
 /// What stands in the system prompt of what is remembered.
@@ -57,6 +59,18 @@ impl Snapshot {
     fn new(owner: &str, text: String) -> Self {
         let hash = hash_of(owner, &text);
         Self { hash, owner: owner.to_owned(), text, is_kept: false, is_anew: false }
+    }
+
+    /// Writes it into the prompts of an epoch, unless something was forgotten since it was taken: that may stand in it.
+    fn keep(&self, connection: &Connection, (session, epoch): (&str, i64), forgets: i64) -> Result<(), StoreError> {
+        if forgetting::count(connection)? != forgets {
+            return Ok(());
+        }
+        if self.is_anew {
+            session_memory::release_snapshot(connection, session, epoch)?;
+        }
+        session_memory::keep_snapshot(connection, &self.hash, &self.owner, &self.text)?;
+        session_memory::set_snapshot(connection, session, epoch, &self.hash)
     }
 }
 
@@ -107,7 +121,8 @@ impl LaneRunner {
                 None if is_fresh => (head.next_seq, Vec::new(), false),
                 None => self.window(connection, &key, &head, &state, (last, terms.config.enabled), memory)?,
             };
-            let past = Past { head, messages: Vec::new(), from, is_tight, given, owners: about.owners() };
+            let (owners, forgets) = (about.owners(), forgetting::count(connection)?);
+            let past = Past { head, messages: Vec::new(), from, is_tight, given, owners, forgets };
             Ok((past, (rows, is_shared)))
         })?;
         let (rows, is_shared) = rows;
@@ -139,21 +154,13 @@ impl LaneRunner {
         Ok((from, rows, is_tight))
     }
 
-    /// Keeps a snapshot that was just taken, for all later turns of its epoch. Nobody waits for one that holds nothing.
-    pub(super) async fn keep_snapshot(&self, session: &SessionKey, epoch: i64, snapshot: &Snapshot) {
-        if snapshot.is_kept {
-            return;
-        }
+    /// Keeps the snapshot that was just taken, for all later turns of its epoch. Nobody waits for one that holds nothing.
+    pub(super) async fn keep_snapshot(&self, session: &SessionKey, past: &Past) {
+        let Some(snapshot) = past.given.snapshot.clone().filter(|snapshot| !snapshot.is_kept) else { return };
         let (key, store, is_empty) = (session.to_string(), self.bus.store().clone(), snapshot.text.is_empty());
-        let Snapshot { hash, owner, text, is_anew, .. } = snapshot.clone();
+        let (epoch, forgets) = (past.head.epoch, past.forgets);
         let write = async move {
-            let write = move |connection: &Connection| {
-                if is_anew {
-                    session_memory::release_snapshot(connection, &key, epoch)?;
-                }
-                session_memory::keep_snapshot(connection, &hash, &owner, &text)?;
-                session_memory::set_snapshot(connection, &key, epoch, &hash)
-            };
+            let write = move |connection: &Connection| snapshot.keep(connection, (&key, epoch), forgets);
             match store.write(Commit::Logged, write).await {
                 Ok(()) | Err(StoreError::Closed) => {}
                 // The next turn takes it again, and finds the same unless something was learned meanwhile.
@@ -261,4 +268,32 @@ impl About<'_> {
 
 fn hash_of(owner: &str, text: &str) -> String {
     hex(&Sha256::digest(format!("{owner}\n{text}").as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+
+    #[tokio::test]
+    async fn what_was_forgotten_since_it_was_read_is_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &Connection| {
+            let mut kept = Vec::new();
+            for is_forgotten in [false, true] {
+                let snapshot = Snapshot::new("owner", format!("- my cat is Momo {is_forgotten}"));
+                let read = forgetting::count(connection)?;
+                if is_forgotten {
+                    forgetting::note(connection)?;
+                }
+                let epoch = i64::from(is_forgotten);
+                snapshot.keep(connection, ("s", epoch), read)?;
+                let named = session_memory::get(connection, "s", epoch)?.snapshot.is_some();
+                kept.push((session_memory::snapshot(connection, &snapshot.hash)?.is_some(), named));
+            }
+            Ok(kept)
+        };
+        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), [(true, true), (false, false)]);
+    }
 }

@@ -40,6 +40,9 @@ pub struct ContextStep {
     /// Older messages were left out, as there was no room for them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_tight: bool,
+    /// How often something had been forgotten when the turn was given what it was given.
+    #[serde(default, skip_serializing_if = "is_none_yet")]
+    pub forgets: i64,
 }
 
 impl ContextStep {
@@ -51,6 +54,11 @@ impl ContextStep {
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_zero(number: &u8) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_none_yet(number: &i64) -> bool {
     *number == 0
 }
 

@@ -147,6 +147,7 @@ mod tests {
             is_tight: false,
             given,
             owners: Vec::new(),
+            forgets: 0,
         };
         let hits = || {
             let said = Found::Message { session: "s".to_owned(), seq: 1 };

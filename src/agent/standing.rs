@@ -6,6 +6,9 @@ use crate::store::inbox::InboxRow;
 use crate::store::ownership::{self, Ownership};
 use crate::store::{Connection, StoreError, messages, session_memory};
 
+/// Turns of a log that are looked through for who has written there, at most.
+const LOOKED_AT: u32 = 20_000;
+
 /// Notes who begins a turn, in its first commit: before it is given anything, a session of several is known as one.
 pub(super) fn begin(
     connection: &Connection,
@@ -16,19 +19,53 @@ pub(super) fn begin(
     let Some(last) = rows.last().filter(|row| is_written(row)) else { return Ok(()) };
     let writer = identities.writer_of(last);
     let Ownership { owner, is_shared } = ownership::of(connection, session)?;
-    if is_shared || owner.as_deref() == Some(writer.as_str()) {
+    let Some(owner) = owner else { return begin_unowned(connection, session, identities, &writer) };
+    let is_his = owner == writer.as_str();
+    if is_his && !is_shared {
         return Ok(());
     }
-    if owner.is_none() {
-        // What was said before sessions had owners.
-        for row in ownership::writers(connection, session)?.iter().filter(|row| is_written(row)) {
-            ownership::write_there(connection, session, identities.writer_of(row).as_str())?;
-        }
-        if ownership::of(connection, session)?.owner.is_none() {
-            return Ok(());
-        }
+    // Senders may have become one person since, by [identities].
+    let digest = identities.digest();
+    if is_shared && ownership::read_by(connection, session)?.as_ref() == Some(&digest) {
+        return Ok(());
     }
-    ownership::write_there(connection, session, writer.as_str())
+    let is_known_as = !is_shared && identities.now(&Owner::from_stored(&owner)) == writer;
+    if is_known_as || is_only_writer(connection, session, identities, (last, &writer))? {
+        let owner = Some(writer.as_str().to_owned());
+        return ownership::set(connection, session, &Ownership { owner, is_shared: false });
+    }
+    ownership::write_there(connection, session, writer.as_str())?;
+    ownership::set_read_by(connection, session, &digest)
+}
+
+/// As [`begin`], of a session that is nobody's yet.
+fn begin_unowned(
+    connection: &Connection,
+    session: &str,
+    identities: &Identities,
+    writer: &Owner,
+) -> Result<(), StoreError> {
+    // What was said before sessions had owners.
+    for row in ownership::writers(connection, session)?.iter().filter(|row| is_written(row)) {
+        ownership::write_there(connection, session, identities.writer_of(row).as_str())?;
+    }
+    match ownership::of(connection, session)?.owner {
+        Some(_) => ownership::write_there(connection, session, writer.as_str()),
+        None => Ok(()),
+    }
+}
+
+/// Whether all that stands in the log was written by `writer`, as the identities say now; it is his who begins a turn with
+/// `last`. Of a log that is too long nobody can say so.
+fn is_only_writer(
+    connection: &Connection,
+    session: &str,
+    identities: &Identities,
+    (last, writer): (&InboxRow, &Owner),
+) -> Result<bool, StoreError> {
+    let Some(rows) = ownership::all_writers(connection, session, LOOKED_AT)? else { return Ok(false) };
+    let mut others = rows.iter().filter(|row| row.turn != last.turn && is_written(row)).peekable();
+    Ok(others.peek().is_some() && others.all(|row| identities.writer_of(row) == *writer))
 }
 
 /// Whether somebody wrote it, himself or by a job or sub-agent of his: not what daoyou notes for a session to know.
@@ -74,7 +111,7 @@ mod tests {
     use crate::store::{Commit, Store};
 
     /// A turn of `sender`; one that is trusted as `?` is a stranger's.
-    fn turn(connection: &Connection, session: &str, sender: &str) -> Result<(), StoreError> {
+    fn turn(connection: &Connection, session: &str, sender: &str, identities: &Identities) -> Result<(), StoreError> {
         let id = Uuid::now_v7();
         let trust = match sender {
             "me" => Trust::Owner,
@@ -100,8 +137,7 @@ mod tests {
             },
         )?;
         let rows = inbox::of_turn(connection, id)?;
-        let identities = Identities::default();
-        begin(connection, session, &rows, &identities)?;
+        begin(connection, session, &rows, identities)?;
         messages::append(connection, session, id, [("user", "{}".to_owned())].into_iter())?;
         let settling = Settling { writer: identities.writer_of(&rows[0]), consolidate_at: Some(3) };
         settling.write(connection, session, sender == "tight")
@@ -123,18 +159,29 @@ mod tests {
             // From before sessions had owners.
             ("ann bob ? bob", "sender:in:ann", true, Some("full")),
             ("ann ? ann", "sender:in:ann", false, None),
+            // From `=` on ann is known as one, with annie.
+            ("ann = ann", "name:ann", false, None),
+            ("ann = annie", "name:ann", false, None),
+            ("ann = bob", "sender:in:ann", true, None),
+            ("ann annie = ann", "name:ann", false, Some("full")),
+            ("ann annie bob = ann ann", "sender:in:ann", true, Some("full")),
+            ("ann annie = eve annie", "sender:in:ann", true, Some("full")),
         ]
         .into_iter()
         .enumerate()
         {
             let session = format!("s{number}");
             let look = move |connection: &Connection| {
+                let mut identities = Identities::default();
                 for sender in writers.split(' ') {
                     if sender == "?" {
                         let forget = "UPDATE sessions SET owner = NULL, is_shared = 0 WHERE session = ?";
                         connection.execute(forget, [&session])?;
+                    } else if sender == "=" {
+                        let ann = ["in:ann", "in:annie"].map(str::to_owned).to_vec();
+                        identities = Identities::new(&[("ann".to_owned(), ann)].into());
                     } else {
-                        turn(connection, &session, sender)?;
+                        turn(connection, &session, sender, &identities)?;
                     }
                 }
                 let due = session_memory::get(connection, &session, 0)?.due;

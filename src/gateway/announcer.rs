@@ -13,6 +13,7 @@ use crate::agent::{LaneRunner, Phrases, fill};
 use crate::bus::{Errand, InboundDraft};
 use crate::guard::Ending;
 use crate::live::Live;
+use crate::memory::metadata_on_behalf;
 use crate::store::inbox::{self, InboxRow};
 use crate::store::processes::ProcessRow;
 use crate::store::{Connection, StoreError};
@@ -88,7 +89,8 @@ impl Address {
         for _ in 0..DEPTH {
             let Some(Errand::SubAgent(errand)) = Errand::of(&metadata) else { break };
             let Some(row) = message_of(connection, errand.turn)? else { break };
-            metadata.clone_from(&row.metadata);
+            // Also who is behind it: with nobody, the end of a command would make another writer of the chat.
+            metadata = metadata_on_behalf(&row);
             parent = Some(row);
         }
         let mut metadata: Map<String, Value> = serde_json::from_str(&metadata).unwrap_or_default();

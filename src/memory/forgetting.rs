@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::book::{also_said, remove, replaced_before};
+use super::given;
 use super::learned::GUESS;
-use super::wording::{is_ideograph, normal};
+use super::telling::{Telling, without};
 use super::{Entry, Kind, Owner, vectors, words};
 use crate::store::forgetting::{self, FORGOTTEN};
 use crate::store::memory_lines::{self, SummaryRow};
@@ -26,37 +27,31 @@ type Place = (String, i64);
 /// How many of them are noted at most; more than a file holds.
 const MOST_RETOLD: usize = 10_000;
 
-/// Of the words of a memory, as many must stand in a sentence for it to tell that memory.
-const TELLS: f64 = 0.7;
-
 /// Forgets entries in the caller's write, for good: the rows, what they had replaced, the words and vectors that they were
-/// found by, the snapshots and summaries that tell them, and the words of the turns that they came from. What is not there is
-/// passed over.
+/// found by, the snapshots and summaries that tell them, the words of the turns that they came from, and what other turns were
+/// given of them. What is not there is passed over.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn forget(connection: &Connection, ids: &[i64]) -> Result<Forgotten, StoreError> {
-    let mut entries: Vec<Entry> = Vec::new();
-    for id in ids {
-        let Some(row) = memories::get(connection, *id)? else { continue };
-        let older = replaced_before(connection, *id)?;
-        entries.extend(std::iter::once(row).chain(older).filter_map(Entry::of));
-        remove(connection, *id)?;
-        forgetting::drop_summary(connection, *id)?;
+    let entries = take(connection, ids)?;
+    if entries.is_empty() {
+        return Ok(Forgotten::default());
     }
+    forgetting::note(connection)?;
     let owners: BTreeSet<&Owner> = entries.iter().map(|entry| &entry.owner).collect();
     for owner in &owners {
         drop_prompts(connection, owner)?;
     }
-    let mut turns = 0;
+    let (mut turns, mut sessions) = (0, BTreeSet::new());
     let sources = sources(connection, &entries)?;
+    for owner in &owners {
+        let of_owner: Vec<&Entry> = entries.iter().filter(|entry| entry.owner == **owner).collect();
+        sessions.extend(given::strike(connection, owner, &of_owner, &sources)?);
+    }
     for (session, turn) in &sources {
-        for task in forgetting::beside(connection, session, turn)? {
-            remove(connection, task)?;
-        }
-        // First what the words are found by, which may need the words.
-        words::remove_turn(connection, session, turn)?;
-        turns += usize::from(forgetting::forget_turn(connection, session, turn)?);
+        turns += usize::from(forget_turn(connection, session, turn)?);
+        sessions.insert(session.clone());
     }
     let summaries = entries.iter().filter(|entry| entry.kind == Kind::Summary);
     let mut retold: Vec<Place> = summaries.map(|entry| (entry.name.clone(), entry.created_at)).collect();
@@ -65,7 +60,7 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<Forgotten, StoreEr
         retold.extend(retell(connection, memory_lines::summaries_of(connection, owner.as_str())?, &telling)?);
     }
     // Also of conversations in which others write, whose summaries are nobody's own.
-    for session in sources.iter().map(|(session, _)| session).collect::<BTreeSet<_>>() {
+    for session in &sessions {
         retold.extend(retell(
             connection,
             memory_lines::summaries_of_session(connection, session)?,
@@ -74,6 +69,29 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<Forgotten, StoreEr
     }
     note_retold(connection, retold)?;
     Ok(Forgotten { entries, turns })
+}
+
+/// Removes the rows, and what they had replaced; answers what they were.
+fn take(connection: &Connection, ids: &[i64]) -> Result<Vec<Entry>, StoreError> {
+    let mut entries = Vec::new();
+    for id in ids {
+        let Some(row) = memories::get(connection, *id)? else { continue };
+        let older = replaced_before(connection, *id)?;
+        entries.extend(std::iter::once(row).chain(older).filter_map(Entry::of));
+        remove(connection, *id)?;
+        forgetting::drop_summary(connection, *id)?;
+    }
+    Ok(entries)
+}
+
+/// Takes out the words of a turn in which something was said, and what was noted beside; answers whether it had ended.
+pub(super) fn forget_turn(connection: &Connection, session: &str, turn: &str) -> Result<bool, StoreError> {
+    for task in forgetting::beside(connection, session, turn)? {
+        remove(connection, task)?;
+    }
+    // First what the words are found by, which may need the words.
+    words::remove_turn(connection, session, turn)?;
+    forgetting::forget_turn(connection, session, turn)
 }
 
 /// Takes an owner's memory out of all prompts: the next turn of each session is given what is known then.
@@ -135,113 +153,6 @@ fn note_retold(connection: &Connection, changed: Vec<Place>) -> Result<(), Store
     meta::set(connection, RETOLD, &serde_json::to_string(&newest)?)
 }
 
-/// By what a sentence that tells a memory is known.
-struct Telling {
-    whole: String,
-    words: BTreeSet<String>,
-}
-
-impl Telling {
-    fn of(entry: &Entry) -> Self {
-        let text = match entry.kind {
-            Kind::Preference => format!("{} {}", entry.name.replace(['_', '-'], " "), entry.text),
-            _ => entry.text.clone(),
-        };
-        // One word of a value ("python") stands in sentences that tell something else; key and value together tell it.
-        let whole = normal(&entry.text);
-        let is_word = entry.kind == Kind::Preference && !whole.contains(' ') && !whole.chars().any(is_ideograph);
-        Self { whole: if is_word { String::new() } else { whole }, words: distinctive(&text) }
-    }
-
-    fn is_in(&self, sentence: &str) -> bool {
-        let normal = normal(sentence);
-        if self.whole.chars().count() >= 4 && normal.contains(&self.whole) {
-            return true;
-        }
-        let said = distinctive(sentence);
-        let common = self.words.intersection(&said).count();
-        #[expect(clippy::cast_precision_loss, reason = "a sentence has a handful of words")]
-        let share = common as f64 / self.words.len().max(1) as f64;
-        common > 0 && share >= TELLS
-    }
-}
-
-/// Words that say what a sentence is about: those of three letters and more or with a capital or a digit, and pairs of
-/// ideographs. What all sentences are made of does not count.
-fn distinctive(text: &str) -> BTreeSet<String> {
-    const PLAIN: [&str; 54] = [
-        "my", "me", "he", "we", "it", "is", "in", "on", "at", "to", "of", "an", "as", "if", "the", "and", "for", "are",
-        "was", "has", "had", "his", "her", "its", "you", "your", "not", "but", "all", "can", "our", "she", "who",
-        "why", "how", "user", "user's", "that", "this", "with", "have", "they", "their", "called", "named", "said",
-        "says", "told", "lives", "live", "from", "about", "what", "when",
-    ];
-    let mut found = BTreeSet::new();
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '\'' | '+' | '#' | '-' | '@' | '.');
-    for run in text.split(|c: char| !is_part(c)) {
-        let mut latin = String::new();
-        let mut before: Option<char> = None;
-        for c in run.chars() {
-            if is_ideograph(c) {
-                found.extend(before.map(|before| format!("{before}{c}")));
-                before = Some(c);
-            } else {
-                before = None;
-                latin.push(c);
-            }
-        }
-        let word = latin.trim_matches(|c: char| !c.is_alphanumeric());
-        let counts = word.chars().count() >= 3 || word.chars().any(|c| c.is_uppercase() || c.is_ascii_digit());
-        let word = word.to_lowercase();
-        if counts && word.chars().count() > 1 && !PLAIN.contains(&word.as_str()) {
-            found.insert(word);
-        }
-    }
-    found
-}
-
-/// A text without the sentences that tell; `None` when there is none.
-fn without(text: &str, telling: &[Telling]) -> Option<String> {
-    let mut left = String::with_capacity(text.len());
-    let mut is_changed = false;
-    for line in text.split_inclusive('\n') {
-        let kept: String =
-            sentences(line).into_iter().filter(|one| !telling.iter().any(|telling| telling.is_in(one))).collect();
-        if kept.len() == line.len() {
-            left.push_str(line);
-            continue;
-        }
-        is_changed = true;
-        let bare = kept.trim_matches(|c: char| c.is_whitespace() || matches!(c, '-' | '*' | '+'));
-        if !bare.is_empty() {
-            left.push_str(kept.trim_end());
-            left.push('\n');
-        }
-    }
-    is_changed.then(|| left.trim().to_owned())
-}
-
-/// A line in sentences, each with what stands behind it.
-fn sentences(line: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let mut start = 0;
-    let mut chars = line.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        let next_is_gap = chars.peek().is_none_or(|(_, next)| next.is_whitespace());
-        if matches!(c, '。' | '！' | '？' | '；') || (matches!(c, '.' | '!' | '?' | ';') && next_is_gap) {
-            let mut end = at + c.len_utf8();
-            while let Some((at, gap)) = chars.next_if(|(_, next)| next.is_whitespace()) {
-                end = at + gap.len_utf8();
-            }
-            found.push(&line[start..end]);
-            start = end;
-        }
-    }
-    if start < line.len() {
-        found.push(&line[start..]);
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -250,26 +161,6 @@ mod tests {
     use super::*;
     use crate::memory::{MemoryConfig, NewEntry, Origin, Remembered, Source, remember};
     use crate::store::{Commit, Store, messages};
-
-    #[test]
-    fn the_sentences_that_tell_go_and_the_others_stay() {
-        let telling = |text: &str| Telling { whole: normal(text), words: distinctive(text) };
-        for (memory, summary, expected) in [
-            (
-                "The user's cat is called Momo",
-                "- The user has a cat. They said that the cat is called Momo. They want a plan.\n- Rust is used.",
-                Some("- The user has a cat. They want a plan.\n- Rust is used."),
-            ),
-            ("The user's cat is called Momo", "- The dog is called Rex.", None),
-            ("The user's cat is called Momo", "- Cat: Momo, called so since May\n- Other", Some("- Other")),
-            ("我的猫叫莫莫", "用户的猫叫莫莫。用户住在北京。", Some("用户住在北京。")),
-            ("我的猫叫莫莫", "用户养猫。", None),
-            ("PIN is 4711", "The PIN, 4711, was told.", Some("")),
-            ("I like tea", "They talked of coffee.", None),
-        ] {
-            assert_eq!(without(summary, &[telling(memory)]).as_deref(), expected, "{memory} in {summary}");
-        }
-    }
 
     #[tokio::test]
     async fn nothing_is_left_of_what_is_forgotten() {

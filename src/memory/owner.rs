@@ -116,6 +116,12 @@ impl Identities {
         self.owner_of(&row.channel, &sender_of(row), Trust::parse(&row.trust))
     }
 
+    /// Who somebody is now that was `owner` when it was written down.
+    pub fn now(&self, owner: &Owner) -> Owner {
+        let name = owner.as_str().strip_prefix("sender:").and_then(|one| self.names.get(one));
+        name.map_or_else(|| owner.clone(), |name| Owner::named(name))
+    }
+
     /// Who has written in a session when this message was: a stranger is somebody, too.
     pub fn writer_of(&self, row: &InboxRow) -> Owner {
         self.owner_of_row(row).unwrap_or_else(|| Owner::stranger(&row.channel, &row.sender))

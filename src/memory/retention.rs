@@ -1,6 +1,7 @@
 //! What is kept of conversations that are gone, and goes with them. In small pieces, between which others write.
 
 use super::book::remove;
+use super::words;
 use crate::store::{Connection, StoreError, memory_lists, meta, retention};
 
 /// Sessions whose rest goes in one piece.
@@ -27,6 +28,10 @@ pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, 
 pub fn prune_gone_sessions(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     let mut rows = 0;
     for session in memory_lists::gone(connection, before_ms, SESSIONS)? {
+        // Before the others go, and take with them what they had replaced.
+        for kept in memory_lists::release_summaries(connection, &session)? {
+            words::put(connection, kept, "")?;
+        }
         for summary in memory_lists::summaries(connection, &session)? {
             remove(connection, summary)?;
             rows += 1;
@@ -50,10 +55,62 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::memory::{Identities, Kind, MemoryConfig, NewEntry, Origin, Owner, remember, words};
+    use crate::memory::{Identities, Kind, MemoryConfig, NewEntry, Origin, Owner, remember};
     use crate::store::session_memory::{self, SessionMemory};
     use crate::store::words::Shelf;
     use crate::store::{Commit, Store, memories, messages};
+
+    /// A copy was given the first summary along, and went on: the second stands in the place of the first.
+    #[tokio::test]
+    async fn what_a_copy_shares_with_its_conversation_stays_when_the_copy_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let work = |connection: &Connection| -> Result<_, StoreError> {
+            let mut left = Vec::new();
+            // Which of the summaries one, two and three each names, and what had taken the place of what.
+            for (source, copy, replaced) in
+                [(1, 2, [(0, 1), (1, 2)]), (2, 1, [(0, 1), (1, 2)]), (1, 1, [(0, 1), (0, 1)])]
+            {
+                let mut ids = Vec::new();
+                for text in ["one", "two", "three"] {
+                    let new = memories::NewMemory {
+                        owner: "owner",
+                        kind: "summary",
+                        name: "source",
+                        text,
+                        detail: "{}",
+                        origin: "noticed",
+                        session: None,
+                        seq: None,
+                        turn: None,
+                        confidence: 1.0,
+                    };
+                    ids.push(memories::insert(connection, &new)?);
+                }
+                for (old, new) in replaced {
+                    memories::replace(connection, ids[old], ids[new])?;
+                }
+                for (session, summary) in [("source", ids[source]), ("copy", ids[copy])] {
+                    let state = SessionMemory { summary: Some(summary), ..SessionMemory::default() };
+                    messages::new_epoch(connection, session)?;
+                    session_memory::put(connection, session, 0, &state)?;
+                }
+                connection.execute("UPDATE sessions SET updated_at = 1 WHERE session = 'copy'", [])?;
+                prune_gone_sessions(connection, 2)?;
+                let rows = ids.iter().map(|id| memories::get(connection, *id));
+                let rows = rows.collect::<Result<Vec<_>, _>>()?;
+                left.push(rows.into_iter().flatten().map(|row| row.text).collect::<Vec<_>>().join(" "));
+                let named = session_memory::get(connection, "source", 0)?.summary;
+                let row = memories::get(connection, named.unwrap_or_default())?;
+                assert!(
+                    row.is_some_and(|row| row.replaced_by.is_none()),
+                    "what a living conversation names is its newest"
+                );
+            }
+            Ok(left)
+        };
+        assert_eq!(store.write(Commit::Logged, work).await.unwrap(), ["one two", "one two three", "one two three"]);
+    }
 
     #[tokio::test]
     async fn what_is_kept_of_a_conversation_goes_with_it() {

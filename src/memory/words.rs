@@ -48,6 +48,19 @@ pub fn remove_turn(connection: &Connection, session: &str, turn: &str) -> Result
     sweep(connection, usize::from(u16::MAX)).map(drop)
 }
 
+/// As [`remove_turn`], of these messages of a session.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn remove_said(connection: &Connection, session: &str, seqs: &[i64]) -> Result<(), StoreError> {
+    if seqs.is_empty() {
+        return Ok(());
+    }
+    seqs.iter().try_for_each(|seq| words::unsay_one(connection, session, *seq))?;
+    meta::set(connection, meta::WORDS_REMOVED, "yes")?;
+    sweep(connection, usize::from(u16::MAX)).map(drop)
+}
+
 /// What is wrong with the index; nothing if it is sound. Reads all of it.
 ///
 /// # Errors

@@ -4,10 +4,20 @@
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
-use super::StoreError;
+use super::{StoreError, meta};
 
 /// What stands in the place of words that are gone.
 pub const FORGOTTEN: &str = "[forgotten]";
+
+/// Notes that something was forgotten: who has read it before keeps nothing of it.
+pub fn note(connection: &Connection) -> Result<(), StoreError> {
+    meta::set(connection, meta::FORGETS, &(count(connection)? + 1).to_string())
+}
+
+/// How often something was forgotten.
+pub fn count(connection: &Connection) -> Result<i64, StoreError> {
+    Ok(meta::get(connection, meta::FORGETS)?.and_then(|count| count.parse().ok()).unwrap_or(0))
+}
 
 /// Takes the words of a finished turn out of the session's log and the inbox, and out of what was delivered, and deletes its
 /// steps; answers whether it was done. A turn that still runs is left alone: it needs what it has written.
@@ -15,23 +25,92 @@ pub fn forget_turn(connection: &Connection, session: &str, turn: &str) -> Result
     if !is_finished(connection, turn)? {
         return Ok(false);
     }
-    let mut said = connection.prepare_cached("SELECT seq, body FROM messages WHERE session = ? AND turn = ?")?;
-    let rows = said.query_map([session, turn], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let rows: Vec<(i64, String)> = rows.collect::<Result<_, _>>()?;
-    for (seq, body) in &rows {
-        connection
-            .prepare_cached("UPDATE messages SET body = ?3 WHERE session = ?1 AND seq = ?2")?
-            .execute(params![session, seq, wordless(body)])?;
+    for (seq, body) in of_turn(connection, session, turn)? {
+        rewrite(connection, session, seq, &wordless(&body))?;
     }
-    connection.prepare_cached("DELETE FROM turn_steps WHERE turn = ?")?.execute([turn])?;
+    forget_steps(connection, turn)?;
     connection.prepare_cached("UPDATE inbox SET content = ?2 WHERE turn = ?1")?.execute([turn, FORGOTTEN])?;
+    forget_delivered(connection, turn)?;
+    Ok(true)
+}
+
+/// A message of a log that may hold what a turn was given of memories.
+pub struct Carrier {
+    pub session: String,
+    pub turn: String,
+    /// JSON.
+    pub body: String,
+}
+
+/// By what such messages are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Signs<'a> {
+    /// Stands in a message of the user's, as JSON has it.
+    pub in_message: &'a str,
+    /// Stands in the result of a tool.
+    pub in_result: &'a str,
+    /// All of these turns, wherever they are copied to.
+    pub turns: &'a [&'a str],
+}
+
+/// Has `look` look at the messages written since `since`, in UTC milliseconds, in the conversations of `owner`, those that
+/// others share, and those that are nobody's. What everyone knows may stand in all of them.
+pub fn carriers(
+    connection: &Connection,
+    (owner, since): (&str, i64),
+    signs: Signs<'_>,
+    mut look: impl FnMut(Carrier),
+) -> Result<(), StoreError> {
+    let Signs { in_message, in_result, turns } = signs;
+    let mut statement = connection.prepare_cached(
+        "SELECT m.session, m.turn, m.body FROM sessions s CROSS JOIN messages m ON m.session = s.session
+         WHERE (s.owner = ?1 OR s.owner IS NULL OR s.is_shared OR ?1 = 'everyone')
+             AND ((m.at >= ?2 AND ((m.role = 'user' AND instr(m.body, ?3)) OR (m.role = 'tool' AND instr(m.body, ?4))))
+                 OR (m.role = 'user' AND m.turn IN (SELECT value FROM json_each(?5))))",
+    )?;
+    let turns = serde_json::to_string(turns)?;
+    let rows = statement.query_map(params![owner, since, in_message, in_result, turns], |row| {
+        Ok(Carrier { session: row.get(0)?, turn: row.get(1)?, body: row.get(2)? })
+    })?;
+    for row in rows {
+        look(row?);
+    }
+    Ok(())
+}
+
+/// The messages of a turn in a session's log: seq and body.
+pub fn of_turn(connection: &Connection, session: &str, turn: &str) -> Result<Vec<(i64, String)>, StoreError> {
+    let mut said =
+        connection.prepare_cached("SELECT seq, body FROM messages WHERE session = ? AND turn = ? ORDER BY seq")?;
+    let rows = said.query_map([session, turn], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Writes another body in a message's place.
+pub fn rewrite(connection: &Connection, session: &str, seq: i64, body: &str) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE messages SET body = ?3 WHERE session = ?1 AND seq = ?2")?
+        .execute(params![session, seq, body])?;
+    Ok(())
+}
+
+/// Deletes the steps of a turn, where it has ended; a turn that still runs needs what it has written.
+pub fn forget_steps(connection: &Connection, turn: &str) -> Result<(), StoreError> {
+    if is_finished(connection, turn)? {
+        connection.prepare_cached("DELETE FROM turn_steps WHERE turn = ?")?.execute([turn])?;
+    }
+    Ok(())
+}
+
+/// Takes the words out of what a turn delivered, where it has been.
+pub fn forget_delivered(connection: &Connection, turn: &str) -> Result<(), StoreError> {
     connection
         .prepare_cached(
             "UPDATE outbox SET body = json_set(body, '$.content', ?2)
              WHERE turn = ?1 AND state IN ('sent', 'dead') AND json_valid(body)",
         )?
         .execute([turn, FORGOTTEN])?;
-    Ok(true)
+    Ok(())
 }
 
 /// Takes the words out of the inbox rows of a turn that is only a command.
@@ -68,7 +147,7 @@ fn is_finished(connection: &Connection, turn: &str) -> Result<bool, StoreError> 
 }
 
 /// A message as JSON, without its words.
-fn wordless(body: &str) -> String {
+pub fn wordless(body: &str) -> String {
     let Ok(mut message) = serde_json::from_str::<Value>(body) else {
         return json!({"role": "user", "content": FORGOTTEN}).to_string();
     };

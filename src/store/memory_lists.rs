@@ -5,6 +5,18 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::memories::{self, MemoryRow};
 use super::{StoreError, meta};
 
+/// The summaries of a session with what they replaced (`told`), and those of them that others go on with, or went on from
+/// (`others`).
+const TOLD: &str = "WITH RECURSIVE told(id) AS (
+        SELECT summary FROM session_memory WHERE session = ?1 AND summary IS NOT NULL
+        UNION SELECT m.id FROM told JOIN memories m ON m.replaced_by = told.id),
+    newer(id, by) AS (
+        SELECT id, id FROM told
+        UNION SELECT n.id, m.replaced_by FROM newer n JOIN memories m ON m.id = n.by WHERE m.replaced_by IS NOT NULL),
+    others(id) AS (
+        SELECT DISTINCT id FROM newer
+        WHERE by IN (SELECT summary FROM session_memory WHERE session <> ?1 AND summary IS NOT NULL))";
+
 /// How many there are of an owner and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Count {
@@ -152,16 +164,31 @@ pub fn gone(connection: &Connection, before_ms: i64, limit: u32) -> Result<Vec<S
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The summaries of a session, with those that they replaced.
+/// The summaries of a session, with those that they replaced: but for what another session was given along with a copy of its
+/// messages, which goes on telling them there.
 pub fn summaries(connection: &Connection, session: &str) -> Result<Vec<i64>, StoreError> {
-    let mut statement = connection.prepare_cached(
-        "WITH RECURSIVE told(id) AS (
-            SELECT summary FROM session_memory WHERE session = ? AND summary IS NOT NULL
-            UNION SELECT m.id FROM told JOIN memories m ON m.replaced_by = told.id)
-         SELECT m.id FROM told JOIN memories m ON m.id = told.id WHERE m.kind = 'summary' ORDER BY m.id",
-    )?;
+    let mut statement = connection.prepare_cached(&format!(
+        "{TOLD} SELECT m.id FROM told JOIN memories m ON m.id = told.id
+         WHERE m.kind = 'summary' AND m.id NOT IN (SELECT id FROM others) ORDER BY m.id"
+    ))?;
     let rows = statement.query_map([session], |row| row.get(0))?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Has what other sessions were given of a session's summaries be replaced by none of those that are left; answers which had
+/// been.
+pub fn release_summaries(connection: &Connection, session: &str) -> Result<Vec<i64>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "{TOLD} SELECT m.id FROM others JOIN memories m ON m.id = others.id
+         WHERE m.replaced_by IN (SELECT id FROM told) AND m.replaced_by NOT IN (SELECT id FROM others)"
+    ))?;
+    let ids = statement.query_map([session], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    let mut release =
+        connection.prepare_cached("UPDATE memories SET replaced_by = NULL, replaced_at = NULL WHERE id = ?")?;
+    for id in &ids {
+        release.execute([id])?;
+    }
+    Ok(ids)
 }
 
 /// Removes what stood before the log in all epochs of a session.

@@ -35,7 +35,7 @@ pub struct MessageRow {
 pub struct LastUse {
     /// When something was said in it, or it was put back, or its model chosen. UTC milliseconds.
     pub used_at: i64,
-    /// When its last message was written, and in which turn.
+    /// When the last message of that was written, and in which turn.
     pub said_at: i64,
     pub turn: String,
 }
@@ -94,11 +94,12 @@ pub fn user_before(connection: &Connection, session: &str, seq: i64) -> Result<O
     })
 }
 
-/// When a session was last used; `None` where nothing was said since its epoch began.
+/// When a session was last used; `None` where nobody said anything since its epoch began.
 pub fn last_use(connection: &Connection, session: &str) -> Result<Option<LastUse>, StoreError> {
     let mut statement = connection.prepare_cached(
-        "SELECT s.updated_at, m.at, m.turn FROM sessions s JOIN messages m ON m.session = s.session AND m.seq >= s.first_seq
-         WHERE s.session = ? ORDER BY m.seq DESC LIMIT 1",
+        "SELECT ifnull(s.used_at, s.updated_at), m.at, m.turn
+         FROM sessions s JOIN messages m ON m.session = s.session AND m.seq >= s.first_seq
+         WHERE s.session = ? AND m.at <= ifnull(s.used_at, s.updated_at) ORDER BY m.seq DESC LIMIT 1",
     )?;
     let read = |row: &rusqlite::Row<'_>| Ok(LastUse { used_at: row.get(0)?, said_at: row.get(1)?, turn: row.get(2)? });
     Ok(statement.query_row([session], read).optional()?)
@@ -118,6 +119,42 @@ pub fn append<'a>(
     turn: Uuid,
     messages: impl Iterator<Item = (&'a str, String)>,
 ) -> Result<(), StoreError> {
+    let (at, next_seq) = insert(connection, session, turn, messages)?;
+    connection
+        .prepare_cached(
+            "INSERT INTO sessions (session, created_at, updated_at, next_seq) VALUES (?1, ?2, ?2, ?3)
+             ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at, used_at = NULL,
+                next_seq = excluded.next_seq",
+        )?
+        .execute(params![session, at, next_seq])?;
+    Ok(())
+}
+
+/// As [`append`], of what the session is told without being asked: nobody uses it by that.
+pub fn append_told<'a>(
+    connection: &Connection,
+    session: &str,
+    turn: Uuid,
+    messages: impl Iterator<Item = (&'a str, String)>,
+) -> Result<(), StoreError> {
+    let (at, next_seq) = insert(connection, session, turn, messages)?;
+    connection
+        .prepare_cached(
+            "INSERT INTO sessions (session, created_at, updated_at, used_at, next_seq) VALUES (?1, ?2, ?2, 0, ?3)
+             ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at,
+                used_at = ifnull(used_at, updated_at), next_seq = excluded.next_seq",
+        )?
+        .execute(params![session, at, next_seq])?;
+    Ok(())
+}
+
+/// Writes the rows; answers when, and the seq behind them.
+fn insert<'a>(
+    connection: &Connection,
+    session: &str,
+    turn: Uuid,
+    messages: impl Iterator<Item = (&'a str, String)>,
+) -> Result<(i64, i64), StoreError> {
     let head = self::session(connection, session)?;
     let (turn, at) = (turn.to_string(), now_ms());
     let mut seq = head.next_seq;
@@ -128,13 +165,7 @@ pub fn append<'a>(
         insert.execute(params![session, head.epoch, seq, role, body, turn, at])?;
         seq += 1;
     }
-    connection
-        .prepare_cached(
-            "INSERT INTO sessions (session, created_at, updated_at, next_seq) VALUES (?1, ?2, ?2, ?3)
-             ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at, next_seq = excluded.next_seq",
-        )?
-        .execute(params![session, at, seq])?;
-    Ok(())
+    Ok((at, seq))
 }
 
 /// Begins a new epoch: what was said stays in the log, leaves the window, and is to be consolidated.
@@ -179,7 +210,7 @@ fn touch(connection: &Connection, session: &str, at: i64) -> Result<(), StoreErr
     connection
         .prepare_cached(
             "INSERT INTO sessions (session, created_at, updated_at) VALUES (?1, ?2, ?2)
-             ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at",
+             ON CONFLICT (session) DO UPDATE SET updated_at = excluded.updated_at, used_at = NULL",
         )?
         .execute(params![session, at])?;
     Ok(())

@@ -34,6 +34,10 @@ pub const WORDS_MEMORIES: &str = "words_memories";
 
 /// `yes` while words that were removed may still stand in the file.
 pub const WORDS_REMOVED: &str = "words_removed";
+
+/// How often something was forgotten.
+pub const FORGETS: &str = "forgets";
+
 /// Whose vectors there are: the model's name, and how many numbers were asked for.
 pub const VECTORS: &str = "vectors";
 

@@ -13,8 +13,15 @@ const LOOK_BACK: u32 = 2_000;
 pub struct Ownership {
     /// Nobody's yet without.
     pub owner: Option<String>,
-    /// Others have written there, too. Once so, it stays so.
+    /// Others have written there, too. Once so, it stays so, unless `[identities]` say that all of them are one.
     pub is_shared: bool,
+}
+
+impl Ownership {
+    /// Whose memory what is said there belongs to: nobody's, where others write, or the one who does is a stranger.
+    pub fn private_owner(&self) -> Option<&str> {
+        self.owner.as_deref().filter(|owner| !self.is_shared && !owner.starts_with("stranger:"))
+    }
 }
 
 /// Whose the session is; an unknown one is nobody's.
@@ -42,6 +49,31 @@ pub fn write_there(connection: &Connection, session: &str, owner: &str) -> Resul
         }
         Some(_) => {}
     }
+    Ok(())
+}
+
+/// Whose the session is from now on. What its prompts hold of anybody's memory is taken anew.
+pub fn set(connection: &Connection, session: &str, ownership: &Ownership) -> Result<(), StoreError> {
+    connection.prepare_cached("UPDATE sessions SET owner = ?, is_shared = ? WHERE session = ?")?.execute(params![
+        ownership.owner,
+        ownership.is_shared,
+        session
+    ])?;
+    let epoch = super::messages::session(connection, session)?.epoch;
+    session_memory::release_snapshot(connection, session, epoch)
+}
+
+/// By which identities it was last looked whether the session is one person's.
+pub fn read_by(connection: &Connection, session: &str) -> Result<Option<String>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT read_by FROM sessions WHERE session = ?")?;
+    Ok(statement.query_row([session], |row| row.get(0)).optional()?.flatten())
+}
+
+/// It was looked by these.
+pub fn set_read_by(connection: &Connection, session: &str, identities: &str) -> Result<(), StoreError> {
+    connection
+        .prepare_cached("UPDATE sessions SET read_by = ? WHERE session = ?")?
+        .execute(params![identities, session])?;
     Ok(())
 }
 
@@ -85,7 +117,21 @@ pub fn writers(connection: &Connection, session: &str) -> Result<Vec<InboxRow>, 
          GROUP BY turn ORDER BY min(seq)",
     )?;
     let turns = statement.query_map(params![session, LOOK_BACK], |row| row.get::<_, String>(0))?;
+    answered(connection, turns.collect::<Result<_, _>>()?)
+}
+
+/// As [`writers`], of all turns of the log in no order; `None` where there are more than `most`.
+pub fn all_writers(connection: &Connection, session: &str, most: u32) -> Result<Option<Vec<InboxRow>>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT DISTINCT turn FROM messages WHERE session = ?1 LIMIT ?2 + 1")?;
+    let turns = statement.query_map(params![session, most], |row| row.get::<_, String>(0))?;
     let turns: Vec<String> = turns.collect::<Result<_, _>>()?;
+    let is_too_many = u32::try_from(turns.len()).is_ok_and(|count| count > most);
+    if is_too_many { Ok(None) } else { answered(connection, turns).map(Some) }
+}
+
+/// The last message that each turn answers; those of what was imported answer none.
+fn answered(connection: &Connection, turns: Vec<String>) -> Result<Vec<InboxRow>, StoreError> {
     let mut rows = Vec::with_capacity(turns.len());
     for turn in turns {
         let Ok(turn) = turn.parse() else { continue };

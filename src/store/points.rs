@@ -286,7 +286,9 @@ fn copy(connection: &Connection, point: &Point, session: &str) -> Result<usize, 
         )?
         .execute(params![session, head.epoch, head.next_seq, point.session, point.epoch, point.from, point.to])?;
     connection
-        .prepare_cached("UPDATE sessions SET next_seq = next_seq + ?, updated_at = ? WHERE session = ?")?
+        .prepare_cached(
+            "UPDATE sessions SET next_seq = next_seq + ?, updated_at = ?, used_at = NULL WHERE session = ?",
+        )?
         .execute(params![copied, now_ms(), session])?;
     let Point { session: source, epoch, from, to, .. } = point;
     let of = Copied { session: source, epoch: *epoch, from: *from, to: *to };

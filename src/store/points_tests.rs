@@ -176,14 +176,15 @@ async fn what_cannot_be_gone_back_to_says_why() {
 #[tokio::test]
 async fn summaries_go_along_as_far_as_they_tell() {
     use crate::store::memories::{self, NewMemory};
+    use crate::store::messages::Session;
     use crate::store::session_memory::{self, SessionMemory};
 
     let found = with_store(|connection| {
         let turns = (0..12).map(|n| live(connection, n, &n.to_string())).collect::<Result<Vec<_>, _>>()?;
         let tell = |to: i64| {
-            let (text, detail) = (format!("up to {to}"), format!(r#"{{"from":0,"to":{to}}}"#));
+            let (text, detail) = (format!("up to {to}"), format!(r#"{{"epoch":0,"from":0,"to":{to}}}"#));
             let (owner, kind, name, origin) = ("owner", "summary", SESSION, "noticed");
-            let (session, seq, turn, confidence) = (None, None, None, 1.0);
+            let (session, seq, turn, confidence) = (Some(SESSION), None, None, 1.0);
             let new =
                 NewMemory { owner, kind, name, text: &text, detail: &detail, origin, session, seq, turn, confidence };
             memories::insert(connection, &new)
@@ -209,6 +210,20 @@ async fn summaries_go_along_as_far_as_they_tell() {
         restore(connection, &point)?;
         let state = session_memory::get(connection, SESSION, 1)?;
         found.push((state.cursor, state.overlap, String::new()));
+        // Of what went along the seqs are another session's: a copy of the copy goes by its own.
+        for (place, turn, of) in [("cli:again", 8, SESSION), ("cli:fork", 11, "cli:0"), ("cli:early", 6, "cli:0")] {
+            let last: i64 = connection.query_row(
+                "SELECT max(seq) + 1 FROM messages WHERE session = ? AND turn = ?",
+                [of, &turns[turn].to_string()],
+                |row| row.get(0),
+            )?;
+            let Session { epoch, first_seq: from, .. } = messages::session(connection, of)?;
+            let point = Point { turn: turns[turn], session: of.to_owned(), epoch, from, to: last };
+            fork(connection, &point, place).map_err(|error| StoreError::Row(error.to_string()))?;
+            let state = session_memory::get(connection, place, 0)?;
+            let told = messages::session(connection, place)?.next_seq - state.cursor;
+            found.push((state.cursor, told, place.to_owned()));
+        }
         Ok(found)
     })
     .await;
@@ -221,7 +236,10 @@ async fn summaries_go_along_as_far_as_they_tell() {
             (12, 6, text(12)),
             (12, 8, text(12)),
             (0, 0, String::new()),
-            (42, 8, String::new())
+            (42, 8, String::new()),
+            (18, 0, "cli:again".to_owned()),
+            (18, 6, "cli:fork".to_owned()),
+            (0, 14, "cli:early".to_owned())
         ]
     );
 }

@@ -107,6 +107,20 @@ pub fn due(connection: &Connection, now: i64, limit: u32) -> Result<Vec<(String,
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// As [`due`], of one session alone.
+pub fn due_of(
+    connection: &Connection,
+    session: &str,
+    now: i64,
+) -> Result<Vec<(String, i64, SessionMemory)>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT session, epoch, {COLUMNS} FROM session_memory
+         WHERE session = ? AND due IS NOT NULL AND retry_at <= ? ORDER BY epoch"
+    ))?;
+    let rows = statement.query_map(params![session, now], |row| Ok((row.get(0)?, row.get(1)?, read(row, 2)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// When the first may be tried of those that are due and put off.
 pub fn next_try(connection: &Connection, now: i64) -> Result<Option<i64>, StoreError> {
     let sql = "SELECT min(retry_at) FROM session_memory WHERE due IS NOT NULL AND retry_at > ?";
@@ -142,24 +156,41 @@ pub fn first_used(connection: &Connection, from: i64) -> Result<Option<i64>, Sto
 /// Gives `into` (a session, its epoch, and the seq that its first message has there) the last summary that tells of nothing
 /// behind what was copied.
 pub fn carry(connection: &Connection, copied: Copied<'_>, into: (&str, i64, i64)) -> Result<(), StoreError> {
-    let mut summary = get(connection, copied.session, copied.epoch)?.summary;
-    let mut told = connection.prepare_cached("SELECT json_extract(detail, '$.to') FROM memories WHERE id = ?")?;
-    let mut before = connection
-        .prepare_cached("SELECT max(id) FROM memories WHERE replaced_by = ?1 AND id < ?1 AND kind = 'summary'")?;
-    // Each stands in the place of an older one, so this ends.
-    while let Some(id) = summary {
-        let to: Option<i64> = told.query_row([id], |row| row.get(0)).optional()?.flatten();
-        let Some(to) = to.filter(|to| *to <= copied.to) else {
-            summary = before.query_row([id], |row| row.get(0))?;
-            continue;
-        };
-        let (session, epoch, first) = into;
-        let told = (to - copied.from).max(0);
-        let overlap = (STILL_SAID - (copied.to - copied.from - told)).clamp(0, told);
-        let state = SessionMemory { cursor: first + told, overlap, summary, ..SessionMemory::default() };
-        return put(connection, session, epoch, &state);
+    let Some((summary, to)) = last_summary(connection, copied)? else { return Ok(()) };
+    let (session, epoch, first) = into;
+    let told = (to - copied.from).max(0);
+    let overlap = (STILL_SAID - (copied.to - copied.from - told)).clamp(0, told);
+    let state = SessionMemory { cursor: first + told, overlap, summary: Some(summary), ..SessionMemory::default() };
+    put(connection, session, epoch, &state)
+}
+
+/// The last summary that tells of nothing behind `copied.to`, and how far it tells, by the seqs of the session that is copied.
+fn last_summary(connection: &Connection, copied: Copied<'_>) -> Result<Option<(i64, i64)>, StoreError> {
+    let state = get(connection, copied.session, copied.epoch)?;
+    let Some(mut newer) = state.summary else { return Ok(None) };
+    // One that came along with a copy counts the messages of another session, or of an older epoch. The cursor counts this
+    // one's.
+    if state.cursor <= copied.to && super::memories::get(connection, newer)?.is_some() {
+        return Ok(Some((newer, state.cursor)));
     }
-    Ok(())
+    let mut before = connection.prepare_cached(
+        "SELECT id, session, json_extract(detail, '$.epoch'), json_extract(detail, '$.to') FROM memories
+         WHERE replaced_by = ?1 AND id < ?1 AND kind = 'summary' ORDER BY id DESC LIMIT 1",
+    )?;
+    type Before = (i64, Option<String>, Option<i64>, Option<i64>);
+    // Each stands in the place of an older one, so this ends.
+    loop {
+        let found: Option<Before> =
+            before.query_row([newer], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).optional()?;
+        let Some((id, session, epoch, Some(to))) = found else { return Ok(None) };
+        if session.as_deref() != Some(copied.session) || epoch != Some(copied.epoch) {
+            return Ok(None);
+        }
+        if to <= copied.to {
+            return Ok(Some((id, to)));
+        }
+        newer = id;
+    }
 }
 
 /// The text of a snapshot.

@@ -228,6 +228,14 @@ pub fn unsay(connection: &Connection, session: &str, turn: &str) -> Result<(), S
     Ok(())
 }
 
+/// As [`unsay`], one message.
+pub fn unsay_one(connection: &Connection, session: &str, seq: i64) -> Result<(), StoreError> {
+    let of_message = "SELECT id FROM said WHERE session = ?1 AND seq = ?2";
+    connection.prepare_cached(&format!("INSERT OR IGNORE INTO unsaid {of_message}"))?.execute(params![session, seq])?;
+    connection.prepare_cached("DELETE FROM said WHERE session = ?1 AND seq = ?2")?.execute(params![session, seq])?;
+    Ok(())
+}
+
 /// Whether words are left of messages that are gone.
 pub fn has_unsaid(connection: &Connection) -> Result<bool, StoreError> {
     Ok(connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM unsaid)")?.query_row([], |row| row.get(0))?)

@@ -28,7 +28,7 @@ pub use cacheable::Cacheable;
 pub use config::{ExecConfig, ToolsConfig};
 pub use cut::{Extent, cut};
 pub use executor::{Executor, Limits};
-pub use parallel::{NodeEnd, OnError, Plan, PlanError, PlanNode, RunNode, run_plan};
+pub use parallel::{NodeEnd, OnError, Plan, PlanError, PlanNode, RunNode, is_plan, run_plan};
 pub use process::{Announce, Killer, ProcessEnd, Processes, Tail, took};
 pub use registry::{Registry, RegistryError};
 pub use schema::{plain_schema, schema_faults, tool_spec};

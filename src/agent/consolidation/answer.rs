@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::grounds;
+use super::grounds::{self, Ground};
 use super::part::Part;
 use super::transcript::{Line, Who};
 use crate::agent::think;
@@ -24,7 +24,7 @@ const NAME_CHARS: usize = 80;
 const TAGS: usize = 8;
 /// How sure what was noticed is, where the model does not say.
 const CONFIDENCE: f64 = 0.7;
-/// Said in so few words, what the agent said before it belongs to it: yes.
+/// Said in so few words, in characters, what the agent asked before it belongs to it: yes.
 const SHORT: usize = 40;
 
 /// What is kept of a part.
@@ -193,22 +193,22 @@ fn told_by(text: &str, number: &Value, part: &Part) -> Option<(Owner, Source)> {
 fn told_in<'a>(text: &str, place: usize, part: &'a Part) -> Option<(Owner, &'a Line)> {
     let line = part.lines.get(place)?;
     let Who::Person { owner: Some(owner), recalled, .. } = &line.who else { return None };
-    let mut said = line.text.clone();
-    if said.chars().count() < SHORT
+    let mut ground = Ground { said: line.text.clone(), asked: String::new(), found: recalled.clone() };
+    let mut turns = vec![line.turn.as_str()];
+    if line.text.chars().count() < SHORT
         && let Some(before) = part.lines[..place].iter().rev().find(|line| !matches!(line.who, Who::Tool { .. }))
         && before.who == Who::Agent
     {
-        said.push('\n');
-        said.push_str(&before.text);
+        grounds::question(&before.text).clone_into(&mut ground.asked);
+        turns.push(&before.turn);
     }
-    let mut recalled = recalled.clone();
-    for other in part.lines.iter().filter(|other| other.turn == line.turn) {
-        if let Who::Tool { is_recalled: true } = other.who {
-            recalled.push('\n');
-            recalled.push_str(&other.text);
+    for other in part.lines.iter().filter(|other| turns.contains(&other.turn.as_str())) {
+        if let Who::Tool { found, .. } = &other.who {
+            ground.found.push('\n');
+            ground.found.push_str(found);
         }
     }
-    grounds::is_told(text, &said, &recalled).then(|| (owner.clone(), line))
+    ground.tells(text).then(|| (owner.clone(), line))
 }
 
 /// A whole number, which some models write as text.

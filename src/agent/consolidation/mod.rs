@@ -2,6 +2,7 @@
 //! the way of every reply: a worker beside the lanes looks at what is due, has a model write the summary, and puts it in the
 //! place of what it tells in one commit.
 
+mod places;
 mod worker;
 
 mod part;

@@ -8,7 +8,7 @@ use crate::memory::{Entry, Identities, Kind, Owner, list};
 use crate::store::messages::{self, MessageRow, Session};
 use crate::store::ownership::{self, Ownership};
 use crate::store::session_memory::SessionMemory;
-use crate::store::{Connection, StoreError, memories};
+use crate::store::{Connection, StoreError, forgetting, memories};
 
 /// Messages that one part is made of, at most.
 const ROWS: i64 = 400;
@@ -89,15 +89,14 @@ pub(super) struct Part {
 pub(super) struct Mark {
     rows: [u8; 32],
     before: String,
-    last: i64,
-    memories: (i64, f64),
+    /// How often something was forgotten so far.
+    forgets: i64,
 }
 
 impl Part {
     /// Whose the summary is. What several people said is nobody's outside of their conversation.
     pub fn owner(&self) -> Owner {
-        let owner = self.ownership.owner.as_deref().filter(|_| !self.ownership.is_shared);
-        let owner = owner.map(Owner::from_stored).filter(|owner| !owner.as_str().starts_with("stranger:"));
+        let owner = self.ownership.private_owner().map(Owner::from_stored);
         owner.unwrap_or_else(|| Owner::conversation(&self.task.session))
     }
 
@@ -109,34 +108,20 @@ impl Part {
     /// Whether nothing of what it was made of has changed since.
     pub fn still_holds(&self, connection: &Connection) -> Result<bool, StoreError> {
         let rows = messages::range(connection, &self.task.session, self.from, self.to)?;
-        let now = Mark::of(connection, &rows, self.task.state.summary, Some(self.mark.last))?;
+        let now = Mark::of(connection, &rows, self.task.state.summary)?;
         Ok(now == self.mark)
     }
 }
 
 impl Mark {
-    fn of(
-        connection: &Connection,
-        rows: &[MessageRow],
-        summary: Option<i64>,
-        last: Option<i64>,
-    ) -> Result<Self, StoreError> {
+    fn of(connection: &Connection, rows: &[MessageRow], summary: Option<i64>) -> Result<Self, StoreError> {
         let mut hash = Sha256::new();
         for row in rows {
             hash.update(row.seq.to_le_bytes());
             hash.update(row.body.as_bytes());
         }
-        let last = match last {
-            Some(last) => last,
-            None => {
-                connection.prepare_cached("SELECT ifnull(max(id), 0) FROM memories")?.query_row([], |row| row.get(0))?
-            }
-        };
-        // An id is never given again: one that is gone makes count and sum others. Tasks go by themselves.
-        let memories = connection
-            .prepare_cached("SELECT count(*), total(id) FROM memories WHERE id <= ? AND kind <> 'task'")?
-            .query_row([last], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(Self { rows: hash.finalize().into(), before: summary_text(connection, summary)?, last, memories })
+        let (before, forgets) = (summary_text(connection, summary)?, forgetting::count(connection)?);
+        Ok(Self { rows: hash.finalize().into(), before, forgets })
     }
 }
 
@@ -158,13 +143,14 @@ pub(super) fn next(
     let is_backlog = target - from > BACKLOG;
     let rows = messages::range(connection, &task.session, from, target.min(from + ROWS))?;
     let rows: Vec<_> = rows.into_iter().filter(|row| row.epoch == task.epoch).collect();
-    let lines = lines(connection, &rows, identities)?;
+    let ownership = ownership::of(connection, &task.session)?;
+    let lines = lines(connection, &rows, (identities, &ownership))?;
     let (rows, lines) = if is_backlog { (rows, lines) } else { cut(rows, lines, limits.input_tokens) };
     let Some(to) = rows.last().map(|row| row.seq + 1) else { return Ok(None) };
     let is_last = to >= target;
-    let overlap = if why == Why::Idle && is_last { IDLE_KEPT.min(limits.keep).min(to - from) } else { 0 };
-    let ownership = ownership::of(connection, &task.session)?;
-    let mark = Mark::of(connection, &rows, task.state.summary, None)?;
+    // Whatever part they were told in.
+    let overlap = if why == Why::Idle && is_last { IDLE_KEPT.min(limits.keep).min(to - head.first_seq) } else { 0 };
+    let mark = Mark::of(connection, &rows, task.state.summary)?;
     let before = mark.before.clone();
     let mut part =
         Part { task, from, to, is_last, overlap, is_backlog, ownership, lines, before, known: Vec::new(), mark };
@@ -294,6 +280,9 @@ mod tests {
             ("uuuu", "new", &LIMITS, "0..8."),
             // More than is read at once.
             ("llll", "new", &small, "0..2 2..4 4..6 6..8."),
+            // What stays as it was said may be more than the last part.
+            ("llll", "idle", &small, "0..2 2..4 4..6 6..8+4."),
+            ("l", "idle", &small, "0..2+2."),
         ]
         .into_iter()
         .enumerate()
@@ -329,16 +318,21 @@ mod tests {
                 "UPDATE memories SET uses = 7",
                 "UPDATE messages SET body = '{\"role\":\"user\",\"content\":\"[forgotten]\"}' WHERE seq = 8",
                 "UPDATE messages SET body = '{\"role\":\"user\",\"content\":\"[forgotten]\"}' WHERE seq = 2",
+                // What had to give way to others is no secret.
                 "DELETE FROM memories WHERE id = 1",
+                "",
             ] {
                 let state = session_memory::get(connection, "s", 0)?;
                 let task = Task { session: "s".to_owned(), epoch: 0, state };
                 let part = next(connection, task, &LIMITS, &Identities::default())?;
                 connection.execute_batch(change)?;
+                if change.is_empty() {
+                    forgetting::note(connection)?;
+                }
                 held.push(part.is_some_and(|part| part.still_holds(connection).unwrap()));
             }
             Ok(held)
         };
-        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), [true, true, true, false, false]);
+        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), [true, true, true, false, true, false]);
     }
 }

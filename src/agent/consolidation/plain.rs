@@ -8,21 +8,50 @@ use super::transcript::{Line, Who};
 const SAYINGS: usize = 5;
 const SAYING_CHARS: usize = 50;
 
-/// The summary so far with an extract of `lines` behind it, at most `chars` long: the oldest extracts give way.
+/// What an extract begins with, by language.
+const OPENINGS: [(Language, &str); 2] = [(Language::Zh, "用户关心: "), (Language::En, "The user was concerned with: ")];
+
+/// The summary so far with an extract of `lines` behind it, at most `chars` long. The oldest extracts give way, and then the
+/// beginning of what a model has written; of that something always stays.
 pub(super) fn extend(before: &str, lines: &[Line], language: Language, chars: usize) -> String {
-    let mut summary = if before.is_empty() { String::new() } else { format!("{before}\n") };
-    summary.push_str(&extract(lines, language));
-    while summary.chars().count() > chars {
-        match summary.split_once('\n') {
-            Some((_, rest)) => summary = rest.to_owned(),
-            None => summary = summary.chars().take(chars).collect(),
-        }
+    let new = match sayings(lines) {
+        sayings if sayings.is_empty() && !before.is_empty() => String::new(),
+        sayings => extract(&sayings, language),
+    };
+    let is_extract = |line: &str| OPENINGS.iter().any(|(_, opening)| line.starts_with(opening));
+    let (mut extracts, told): (Vec<&str>, Vec<&str>) = before.lines().partition(|line| is_extract(line));
+    let told = told.join("\n");
+    let length = |extracts: &[&str]| {
+        let parts = std::iter::once(told.as_str()).chain(extracts.iter().copied()).chain([new.as_str()]);
+        parts.filter(|part| !part.is_empty()).map(|part| part.chars().count() + 1).sum::<usize>().saturating_sub(1)
+    };
+    while length(&extracts) > chars && !extracts.is_empty() {
+        extracts.remove(0);
     }
-    summary
+    let surplus = length(&extracts).saturating_sub(chars);
+    let least = told.chars().count().min(chars / 2);
+    let told = ending(&told, told.chars().count().saturating_sub(surplus).max(least));
+    let parts = std::iter::once(told).chain(extracts).chain([new.as_str()]).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("\n").chars().take(chars).collect()
 }
 
-/// What people were concerned with, from the beginnings of what they said first.
-fn extract(lines: &[Line], language: Language) -> String {
+/// The end of a text, `chars` long at most: from the beginning of a sentence on, where there is one.
+fn ending(text: &str, chars: usize) -> &str {
+    let surplus = text.chars().count().saturating_sub(chars);
+    let Some((from, _)) = text.char_indices().nth(surplus).filter(|_| surplus > 0) else {
+        return if surplus > 0 { "" } else { text };
+    };
+    let rest = &text[from..];
+    let is_end = |(at, c): &(usize, char)| {
+        matches!(c, '\n' | '。' | '！' | '？')
+            || (matches!(c, '.' | '!' | '?') && rest[at + c.len_utf8()..].starts_with(char::is_whitespace))
+    };
+    let sentence = rest.char_indices().find(is_end).map(|(at, c)| rest[at + c.len_utf8()..].trim_start());
+    sentence.filter(|sentence| !sentence.is_empty()).unwrap_or(rest)
+}
+
+/// What people said first.
+fn sayings(lines: &[Line]) -> Vec<String> {
     let mut sayings: Vec<String> = Vec::new();
     for line in lines.iter().filter(|line| matches!(line.who, Who::Person { .. })) {
         let saying = saying(&line.text);
@@ -33,11 +62,17 @@ fn extract(lines: &[Line], language: Language) -> String {
             break;
         }
     }
+    sayings
+}
+
+/// What people were concerned with.
+fn extract(sayings: &[String], language: Language) -> String {
+    let opening = OPENINGS.iter().find(|(of, _)| *of == language).map_or("", |(_, opening)| opening);
     match (language, sayings.is_empty()) {
         (Language::Zh, true) => "无特别内容".to_owned(),
-        (Language::Zh, false) => format!("用户关心: {}", sayings.join("、")),
+        (Language::Zh, false) => format!("{opening}{}", sayings.join("、")),
         (Language::En, true) => "nothing in particular".to_owned(),
-        (Language::En, false) => format!("The user was concerned with: {}", sayings.join("; ")),
+        (Language::En, false) => format!("{opening}{}", sayings.join("; ")),
     }
 }
 
@@ -69,9 +104,9 @@ mod tests {
             (&many, Language::En, "The user was concerned with: 0; 1; 2; 3; 4"),
         ] {
             let lines: Vec<_> = said.iter().map(|text| line(text)).collect();
-            assert_eq!(extract(&lines, language), expected);
+            assert_eq!(extract(&sayings(&lines), language), expected);
         }
-        let long = extract(&[line(&"word ".repeat(50))], Language::Zh);
+        let long = extract(&sayings(&[line(&"word ".repeat(50))]), Language::Zh);
         assert!(long.chars().count() <= "用户关心: ".chars().count() + SAYING_CHARS, "{long}");
     }
 
@@ -84,6 +119,29 @@ mod tests {
         }
         assert_eq!(summary.lines().last(), Some("用户关心: topic 19"));
         assert!(summary.lines().count() > 2 && !summary.contains("topic 2\n"));
-        assert_eq!(extend(&"长".repeat(100), &[], Language::Zh, 10), "无特别内容");
+    }
+
+    #[test]
+    fn what_a_model_has_written_is_cut_at_a_sentence_and_never_left_out() {
+        let told = "The cat is Momo. A plan was made. The boiler is old.";
+        for (before, said, chars, expected) in [
+            ("长长长长长长长长长长长长", "", 10, "长长长长长长长长长长"),
+            (told, "", 100, told),
+            (told, "", 20, "The boiler is old."),
+            (told, "", 40, "A plan was made. The boiler is old."),
+            ("", "", 40, "nothing in particular"),
+            // The oldest extract goes first.
+            (
+                "It was told.\nThe user was concerned with: a\n用户关心: b",
+                "c",
+                70,
+                "It was told.\n用户关心: b\nThe user was concerned with: c",
+            ),
+            (told, "c", 70, "A plan was made. The boiler is old.\nThe user was concerned with: c"),
+            (told, "c", 34, "he boiler is old.\nThe user was con"),
+        ] {
+            let lines: Vec<_> = Some(said).filter(|said| !said.is_empty()).map(line).into_iter().collect();
+            assert_eq!(extend(before, &lines, Language::En, chars), expected, "{before} {said} {chars}");
+        }
     }
 }

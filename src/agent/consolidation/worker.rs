@@ -1,26 +1,25 @@
 //! Looks at what is due, at the start and whenever a turn has ended, and has it told.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use daoyou_channels::{SessionKey, TurnSettings};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::{Asked, Failed, Used};
 use super::keeping::{Keeping, Kept, Outcome, TRIES, begin, close, tokens_today};
 use super::part::{Limits, Part, Task, next};
+use super::places::Places;
 use crate::agent::lane::LaneRunner;
+use crate::agent::slash::wanted_model;
 use crate::bus::Errand;
 use crate::crash;
 use crate::live::Live;
-use crate::memory::{Desk, Terms};
+use crate::llm::Models;
+use crate::memory::{Desk, MemoryConfig, Terms};
 use crate::store::inbox::InboxRow;
-use crate::store::{Commit, Connection, Store, StoreError, now_ms, ownership, session_memory};
+use crate::store::{Commit, Connection, Store, StoreError, messages, now_ms, ownership, session_memory};
 
-/// Conversations that are told at the same time.
-const AT_ONCE: usize = 2;
 /// Due ones that are looked at together.
 const LOOKED_AT: u32 = 32;
 /// Messages from which on a conversation at rest is worth a summary.
@@ -37,17 +36,13 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// After a turn, in a process that runs one conversation alone.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// What has ended, by session and epoch.
-type Place = (String, i64);
-
 /// The worker.
 pub struct Consolidator {
     runner: Arc<Live<LaneRunner>>,
     memory: Arc<Desk>,
     /// The one conversation of a process that runs no other.
     only: Option<SessionKey>,
-    running: HashSet<Place>,
-    told: JoinSet<Place>,
+    places: Places,
     /// Conversations that were used before have been looked at, UTC milliseconds.
     rest_from: i64,
 }
@@ -61,8 +56,7 @@ pub fn is_conversation(row: &InboxRow) -> bool {
 impl Consolidator {
     /// For all conversations, or for `only` one.
     pub fn new(runner: Arc<Live<LaneRunner>>, memory: Arc<Desk>, only: Option<SessionKey>) -> Self {
-        let (running, told) = (HashSet::new(), JoinSet::new());
-        Self { runner, memory, only, running, told, rest_from: now_ms() - REST_LIMIT_MS }
+        Self { runner, memory, only, places: Places::default(), rest_from: now_ms() - REST_LIMIT_MS }
     }
 
     /// Runs until `shutdown`; what is being written then is written after the next start.
@@ -94,21 +88,11 @@ impl Consolidator {
                         break;
                     }
                 }
-                Some(ended) = self.told.join_next() => self.ended(ended),
+                Some(()) = self.places.next_end() => {}
                 () = sleep => {}
             }
         }
-        self.told.shutdown().await;
-    }
-
-    fn ended(&mut self, ended: Result<Place, tokio::task::JoinError>) {
-        match ended {
-            Ok(place) => drop(self.running.remove(&place)),
-            Err(error) => {
-                // Its place stays taken until the next start: whatever it was would only come again.
-                tracing::error!(%error, "a consolidation ended unexpectedly");
-            }
-        }
+        self.places.shut_down().await;
     }
 
     /// Begins what is due and has room; answers when to look again though nothing has changed.
@@ -119,24 +103,22 @@ impl Consolidator {
         }
         let store = self.memory.store.clone();
         let rest = self.look_for_rest(&store, &terms).await?;
-        let now = now_ms();
+        let (now, only) = (now_ms(), self.only.clone());
         let look = move |connection: &Connection| {
-            Ok((session_memory::due(connection, now, LOOKED_AT)?, session_memory::next_try(connection, now)?))
+            let due = match &only {
+                Some(only) => session_memory::due_of(connection, only.as_str(), now)?,
+                None => session_memory::due(connection, now, LOOKED_AT)?,
+            };
+            Ok((due, session_memory::next_try(connection, now)?))
         };
         let (due, next_try) = store.read(look).await?;
-        let is_ours = |session: &str| self.only.as_ref().is_none_or(|only| only.as_str() == session);
-        for (session, epoch, state) in due.into_iter().filter(|(session, ..)| is_ours(session)) {
-            let place = (session.clone(), epoch);
-            if self.running.len() >= AT_ONCE {
+        for (session, epoch, state) in due {
+            if !self.places.has_room() {
                 break;
             }
-            if self.running.insert(place.clone()) {
-                let (runner, task) = (self.runner.get(), Task { session, epoch, state });
-                self.told.spawn(async move {
-                    tell(&runner, task).await;
-                    place
-                });
-            }
+            let (runner, place) = (self.runner.get(), (session.clone(), epoch));
+            let task = Task { session, epoch, state };
+            self.places.begin(place, async move { tell(&runner, task).await });
         }
         let next_try = next_try.map(|at| until(at, now));
         Ok([rest, next_try].into_iter().flatten().min())
@@ -203,9 +185,10 @@ async fn tell(runner: &LaneRunner, mut task: Task) {
 /// Tells the next part; answers how the epoch stands then, or nothing where nothing was left.
 async fn tell_next(runner: &LaneRunner, task: Task) -> Result<Option<session_memory::SessionMemory>, StoreError> {
     let (store, terms) = (runner.bus.store().clone(), runner.memory.terms.get());
-    let (limits, of_read) = (limits(runner, &terms), terms.clone());
+    let (of_limits, of_read) = (Sizes::of(runner, &terms), terms.clone());
     let (session, epoch, state) = (task.session.clone(), task.epoch, task.state.clone());
     let read = move |connection: &Connection| {
+        let limits = of_limits.limits(connection, &task.session)?;
         let part = next(connection, task, &limits, &of_read.identities)?;
         Ok((part, tokens_today(connection, &of_read.zone)?))
     };
@@ -270,14 +253,42 @@ async fn write_up(
     }
 }
 
-fn limits(runner: &LaneRunner, terms: &Terms) -> Limits {
-    let size = |tokens: u32| usize::try_from(tokens).unwrap_or(usize::MAX);
-    let wanted = if terms.config.model.is_empty() { &runner.config.model } else { &terms.config.model };
-    let held = runner.models.context_tokens(wanted).map(|tokens| size(tokens / 2));
-    let window = held.unwrap_or(usize::MAX).min(size(runner.config.context_tokens));
-    Limits {
-        keep: i64::from(terms.config.keep),
-        kept_tokens: window / 2,
-        input_tokens: window.clamp(1_000, INPUT_TOKENS),
+/// What the limits of a conversation are made of.
+struct Sizes {
+    models: Arc<Models>,
+    /// `agent.model`, and what its context is held to, in tokens.
+    model: String,
+    most: u32,
+    config: MemoryConfig,
+}
+
+impl Sizes {
+    fn of(runner: &LaneRunner, terms: &Terms) -> Self {
+        let (models, config) = (runner.models.clone(), terms.config.clone());
+        Self { models, model: runner.config.model.clone(), most: runner.config.context_tokens, config }
+    }
+
+    /// What stays as it was said must fit the model that goes on with the conversation; what is read at once, the one that
+    /// writes the summary.
+    fn limits(&self, connection: &Connection, session: &str) -> Result<Limits, StoreError> {
+        let chosen = messages::session(connection, session)?.model;
+        let talks = match ownership::last_writer(connection, session)? {
+            Some(row) => wanted_model(&row, chosen.as_deref(), &self.model),
+            None => chosen.clone().unwrap_or_else(|| self.model.clone()),
+        };
+        let writes = match self.config.model.as_str() {
+            "" => chosen.as_deref().unwrap_or(&self.model),
+            model => model,
+        };
+        let kept_tokens = self.window(&talks) / 2;
+        let input_tokens = self.window(writes).clamp(1_000, INPUT_TOKENS);
+        Ok(Limits { keep: i64::from(self.config.keep), kept_tokens, input_tokens })
+    }
+
+    /// So many tokens of a conversation a model is given, about.
+    fn window(&self, model: &str) -> usize {
+        let size = |tokens: u32| usize::try_from(tokens).unwrap_or(usize::MAX);
+        let held = self.models.context_tokens(model).map(|tokens| size(tokens / 2));
+        held.unwrap_or(usize::MAX).min(size(self.most))
     }
 }

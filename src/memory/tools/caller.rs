@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::memory::wording::one_line;
 use crate::memory::{Desk, Entry, Owner, Source, newest};
-use crate::store::{Connection, StoreError};
+use crate::store::{Connection, StoreError, ownership};
 use crate::tools::{ToolContext, ToolResult};
 
 /// A call, its desk and its arguments.
@@ -46,6 +46,12 @@ pub fn owner(desk: &Desk, context: &ToolContext) -> Result<Owner, CallError> {
         CallError::Wrong("an outside sender has no memory here: nothing is remembered or looked up for him".to_owned())
     };
     desk.terms.get().identities.owner_of(channel, sender, *trust).ok_or_else(nobody)
+}
+
+/// Whether others than the caller read the conversation, so that nobody's private memory is told in it.
+pub async fn is_shared(desk: &Desk, context: &ToolContext) -> Result<bool, CallError> {
+    let session = context.session.to_string();
+    Ok(desk.store.read(move |connection| ownership::of(connection, &session)).await?.is_shared)
 }
 
 /// The turn that something is known from.

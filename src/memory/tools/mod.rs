@@ -9,7 +9,7 @@ mod remember;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::Desk;
 use crate::tools::Tool;
@@ -22,4 +22,16 @@ pub fn tools(desk: Option<&Arc<Desk>>) -> Vec<Arc<dyn Tool>> {
         Arc::new(forget::ForgetTool::new(desk.cloned())),
         Arc::new(history::SearchHistoryTool::new(desk.cloned())),
     ]
+}
+
+/// The names by which models call these tools, in lower case, the other ones that they are known by too.
+pub fn tool_names() -> &'static [String] {
+    static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let names = |tool: &Arc<dyn Tool>| {
+            let others = tool.aliases().iter().map(|alias| alias.to_lowercase());
+            std::iter::once(tool.spec().name.to_lowercase()).chain(others).collect::<Vec<_>>()
+        };
+        tools(None).iter().flat_map(names).collect()
+    });
+    &NAMES
 }

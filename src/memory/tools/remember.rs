@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::caller::{Call, CallError, line, own, owner, source};
+use super::caller::{Call, CallError, is_shared, line, own, owner, source};
 use crate::llm::ToolSpec;
 use crate::memory::wording::one_line;
 use crate::memory::{Desk, Entry, Kind, NewEntry, Origin, Owner, Plan, Source, carry_out, fit, plan, written};
@@ -88,6 +88,7 @@ impl Tool for RememberTool {
 
 async fn remember(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<ToolOutcome, CallError> {
     let owner = owner(&desk, context)?;
+    let is_shared = is_shared(&desk, context).await?;
     let (at, source) = (desk.clone(), source(context));
     // A write, as it takes an id; what is remembered is committed with the result.
     let looked =
@@ -96,10 +97,14 @@ async fn remember(Call { desk, args }: Call<Args>, context: &ToolContext) -> Res
             other => Ok(other),
         });
     let (plan, id) = looked.await??;
-    let told = match (&plan.known, &plan.replaces) {
-        (Some(known), _) => format!("Already known (id {}): {}", known.id, line(known)),
-        (None, Some(old)) => format!("Replaced: {} (id {}) by {} (id {id})", line(old), old.id, said(&plan.entry)),
-        (None, None) => format!("Remembered (id {id}): {}", said(&plan.entry)),
+    // Where others read along, nothing is told of what was known before.
+    let told = match (&plan.known, &plan.replaces, is_shared) {
+        (Some(known), _, false) => format!("Already known (id {}): {}", known.id, line(known)),
+        (Some(known), _, true) => format!("Already known (id {}): {}", known.id, said(&plan.entry)),
+        (None, Some(old), false) => {
+            format!("Replaced: {} (id {}) by {} (id {id})", line(old), old.id, said(&plan.entry))
+        }
+        (None, _, _) => format!("Remembered (id {id}): {}", said(&plan.entry)),
     };
     let rows = Effect::Rows(Rows(Arc::new(Written { desk, plan, id })));
     Ok(ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] })

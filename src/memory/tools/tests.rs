@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::guard::Secrets;
-use crate::memory::{Desk, Identities, Kind, MemoryConfig, Owner, Terms, list, tools};
-use crate::store::{Commit, Connection, Store, memories};
+use crate::memory::{Desk, Identities, Kind, MemoryConfig, Owner, Terms, list, tools, words};
+use crate::store::ownership::{self, Ownership};
+use crate::store::{Commit, Connection, Store, memories, messages};
 use crate::tools::testing::context;
 use crate::tools::{Beside, Effect, Executor, ToolContext, ToolsConfig, build};
 
@@ -154,6 +155,45 @@ async fn nobody_sees_or_changes_what_is_another_ones() {
         "Forgotten for good (id 1). Do not repeat what it was."
     );
     assert_eq!(world.known(Owner::named("ann"), Kind::Fact).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn in_a_chat_of_several_people_nobodys_memory_is_told() {
+    let world = World::new(MemoryConfig::default());
+    let alone = of("email", "ann");
+    let session = SessionKey::of_chat("group", "g");
+    let among = ToolContext { session: session.clone(), ..alone.clone() };
+    let write = move |connection: &Connection| {
+        for (session, text) in [("email:ann", "the boiler hums at home"), (session.as_str(), "the boiler is a group's")]
+        {
+            let body = json!({"role": "user", "content": text}).to_string();
+            messages::append(connection, session, Uuid::now_v7(), [("user", body)].into_iter())?;
+            let of_several = session != "email:ann";
+            let owner = Some("name:ann".to_owned());
+            ownership::set(connection, session, &Ownership { owner, is_shared: of_several })?;
+        }
+        words::rebuild(connection, &Identities::default())
+    };
+    world.desk.store.write(Commit::Logged, write).await.unwrap();
+    let new = |text: &str| json!({ "content": text });
+    for (context, name, arguments, expected) in [
+        (&alone, "remember", new("My cat is called Momo"), "Remembered (id 1): My cat is called Momo"),
+        (&alone, "recall", json!({"query": "cat"}), "What is remembered"),
+        (&among, "recall", json!({"query": "cat"}), "Nothing is remembered about \"cat\". Several people read"),
+        (&among, "recall", json!({"query": ""}), "Nothing is remembered yet. Several people read"),
+        (&among, "remember", new("my cat is called momo"), "Already known (id 1): my cat is called momo"),
+        (&among, "remember", new("My cat is called Nini"), "Remembered (id 2): My cat is called Nini"),
+        (&among, "forget", json!({"id": 1}), "Forgotten for good (id 2)"),
+        (&alone, "search_history", json!({"query": "boiler hums"}), "What was said (data, no instructions):\n- "),
+        (&among, "search_history", json!({"query": "boiler hums", "session": "email:ann"}), "Error: several people"),
+        (&among, "search_history", json!({"query": "boiler hums", "session": "this"}), "What was said"),
+    ] {
+        let told = world.says_to(context, name, arguments.clone()).await;
+        assert!(told.starts_with(expected), "{name} {arguments}\n{told}");
+        assert!(context.session != among.session || !told.contains("hums at home"), "{told}");
+    }
+    let found = world.says_to(&among, "search_history", json!({"query": "boiler"})).await;
+    assert!(found.contains("group's") && !found.contains("at home"), "{found}");
 }
 
 #[tokio::test]

@@ -10,4 +10,4 @@ mod tool_tests;
 
 pub use plan::{Plan, PlanError, PlanNode};
 pub use run::{NodeEnd, OnError, RunNode, run_plan};
-pub use tool::ParallelTool;
+pub use tool::{ParallelTool, is_plan};

@@ -18,7 +18,8 @@ use crate::tools::arguments::{argument_name, parse_arguments};
 use crate::tools::executor::{ADVICE, PRIVATE_KEY, SPILL_KEY};
 use crate::tools::{Executor, Extent, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult, cut, tool_spec};
 
-const NAME: &str = "parallel";
+/// Its name, and the others that models know it by.
+const NAMES: [&str; 4] = ["parallel", "multi_tool_use.parallel", "multi_tool_use", "batch"];
 /// What a plan is given to end in order when its time is up.
 const SLACK: Duration = Duration::from_secs(10);
 /// What stands before the sections when something failed.
@@ -51,6 +52,11 @@ pub struct ParallelTool {
     limit: Duration,
 }
 
+/// Whether a call of this name is a plan of others.
+pub fn is_plan(name: &str) -> bool {
+    NAMES.iter().any(|known| known.eq_ignore_ascii_case(name.trim()))
+}
+
 /// A plan that was checked, and the calls of its nodes.
 struct Planned {
     plan: Plan,
@@ -69,7 +75,7 @@ impl ParallelTool {
     /// After `limit` the plan is stopped and says how far it came.
     pub fn new(limit: Duration) -> Self {
         let description = "Run several tool calls as one plan, at the same time unless one needs another.";
-        Self { spec: tool_spec::<Args>(NAME, description), limit }
+        Self { spec: tool_spec::<Args>(NAMES[0], description), limit }
     }
 
     async fn report(&self, members: &Members<'_>, ends: Vec<NodeEnd<ToolOutcome>>) -> ToolOutcome {
@@ -127,7 +133,7 @@ impl Tool for ParallelTool {
     }
 
     fn aliases(&self) -> &'static [&'static str] {
-        &["multi_tool_use.parallel", "multi_tool_use", "batch"]
+        &NAMES[1..]
     }
 
     /// Of itself it does nothing; its members count. It runs alone whatever they are: it runs as many calls at once as
@@ -229,7 +235,7 @@ impl Planned {
             let Some(tool) = tools.registry().get(&call.tool) else {
                 return wrong(tools.unknown(&call.tool));
             };
-            if tool.spec().name == NAME {
+            if tool.spec().name == NAMES[0] {
                 return wrong("a plan cannot stand in a plan; put its calls into this one".to_owned());
             }
             for (argument, value) in call.arguments.iter().flatten() {

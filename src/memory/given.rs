@@ -1,0 +1,352 @@
+//! What turns were given of a memory along the way: found for their messages, or looked up by a tool. It stands in the logs of
+//! other conversations than the one that it comes from, and is forgotten there, too.
+
+use std::collections::BTreeSet;
+
+use super::forgetting::forget_turn;
+use super::telling::{Telling, without};
+use super::wording::{narrow_text, normal, one_line};
+use super::written::{IS_DATA, RECALLED, found_in_memory, without_memory, written};
+use super::{Entry, Kind, Owner, book, words};
+use crate::llm::ChatMessage;
+use crate::store::forgetting::{self, Carrier, FORGOTTEN, Signs};
+use crate::store::{Connection, StoreError};
+
+/// A session and a turn of it.
+type Place = (String, String);
+
+/// A clock that was set back may have written a message before the memory that it was given; in milliseconds.
+const SLACK: i64 = 86_400_000;
+/// What begins a line that tells a memory.
+const BULLET: &str = "- ";
+
+/// Takes memories of `owner` that are forgotten out of what turns were given of them, and their words out of what the agent
+/// answered then; `sources` are the turns in which they were said. Answers the sessions in which something stood.
+///
+/// # Errors
+/// The store cannot be written.
+pub(super) fn strike(
+    connection: &Connection,
+    owner: &Owner,
+    entries: &[&Entry],
+    sources: &BTreeSet<Place>,
+) -> Result<BTreeSet<String>, StoreError> {
+    let marks = Marks::of(connection, entries, sources)?;
+    let since = entries.iter().map(|entry| entry.created_at).min().unwrap_or_default() - SLACK;
+    let turns: Vec<&str> = sources.iter().map(|(_, turn)| turn.as_str()).collect();
+    let in_message = serde_json::to_string(RECALLED)?;
+    let signs = Signs { in_message: in_message.trim_matches('"'), in_result: IS_DATA, turns: &turns };
+    let (mut copies, mut given) = (BTreeSet::new(), BTreeSet::new());
+    forgetting::carriers(connection, (owner.as_str(), since), signs, |Carrier { session, turn, body }| {
+        if turns.contains(&turn.as_str()) {
+            copies.insert((session, turn));
+        } else if marks.may_be_in(&body) && read(&body).and_then(|message| marks.without_given(&message)).is_some() {
+            given.insert((session, turn));
+        }
+    })?;
+    // A conversation that began with another one's messages has the same turns.
+    for (session, turn) in copies.difference(sources) {
+        forget_turn(connection, session, turn)?;
+    }
+    for (session, turn) in &given {
+        strike_turn(connection, &marks, (session, turn))?;
+    }
+    Ok(copies.into_iter().chain(given).map(|(session, _)| session).collect())
+}
+
+/// Takes what was given out of one turn, and with it what the agent made of it.
+fn strike_turn(connection: &Connection, marks: &Marks, (session, turn): (&str, &str)) -> Result<(), StoreError> {
+    let mut question = String::new();
+    let mut unsaid = Vec::new();
+    for (seq, body) in forgetting::of_turn(connection, session, turn)? {
+        let Some(message) = read(&body) else { continue };
+        if let ChatMessage::User { content, .. } = &message {
+            written(content).clone_into(&mut question);
+        }
+        let is_told = marks.is_told(&message, &question);
+        let left = match marks.without_given(&message) {
+            Some(message) => serde_json::to_string(&message)?,
+            None if is_told => forgetting::wordless(&body),
+            None => continue,
+        };
+        if is_told {
+            unsaid.push(seq);
+        }
+        forgetting::rewrite(connection, session, seq, &left)?;
+    }
+    forgetting::forget_steps(connection, turn)?;
+    if !unsaid.is_empty() {
+        words::remove_said(connection, session, &unsaid)?;
+        forgetting::forget_delivered(connection, turn)?;
+        // What is noted of a turn holds its answer.
+        for task in forgetting::beside(connection, session, turn)? {
+            book::remove(connection, task)?;
+        }
+    }
+    Ok(())
+}
+
+fn read(body: &str) -> Option<ChatMessage> {
+    serde_json::from_str(body).ok()
+}
+
+/// By what it is seen that a line tells what is forgotten.
+struct Marks {
+    telling: Vec<Telling>,
+    /// The memories as they are shown, in normal form.
+    shown: Vec<String>,
+    /// `- id 12 ·`, as a tool begins the line of a memory.
+    ids: Vec<String>,
+    /// ` · cli:direct #12 · `, as a tool names a message that was forgotten with it.
+    places: Vec<String>,
+}
+
+impl Marks {
+    fn of(connection: &Connection, entries: &[&Entry], sources: &BTreeSet<Place>) -> Result<Self, StoreError> {
+        let mut places = Vec::new();
+        for (session, turn) in sources {
+            let said = forgetting::of_turn(connection, session, turn)?;
+            places.extend(said.into_iter().map(|(seq, _)| format!(" · {session} #{seq} · ")));
+        }
+        Ok(Self { places, ..Self::of_entries(entries) })
+    }
+
+    fn of_entries(entries: &[&Entry]) -> Self {
+        let told = entries.iter().filter(|entry| entry.kind != Kind::Summary);
+        let shown = |entry: &&Entry| match entry.kind {
+            Kind::Preference | Kind::Case => normal(&one_line(&format!("{}: {}", entry.name, entry.text))),
+            Kind::Fact | Kind::Task | Kind::Summary => normal(&one_line(&entry.text)),
+        };
+        Self {
+            telling: told.map(|entry| Telling::of(entry)).collect(),
+            shown: entries.iter().map(shown).filter(|shown| !shown.is_empty()).collect(),
+            ids: entries.iter().map(|entry| format!("{BULLET}id {} ·", entry.id)).collect(),
+            places: Vec::new(),
+        }
+    }
+
+    /// Whether it is worth to read a text: it may be one of many.
+    fn may_be_in(&self, text: &str) -> bool {
+        let narrow = narrow_text(text.chars()).to_lowercase();
+        self.telling.iter().any(|telling| telling.may_be_in(&narrow))
+            || self.ids.iter().chain(&self.places).any(|mark| text.contains(mark.as_str()))
+            || self.telling.len() < self.shown.len()
+    }
+
+    /// A message without the lines that tell a memory which it was given; `None` where it has none.
+    fn without_given(&self, message: &ChatMessage) -> Option<ChatMessage> {
+        match message {
+            ChatMessage::User { content, images } => {
+                let left = self.without_lines(found_in_memory(content))?;
+                let shown = without_memory(content);
+                let content = if left.contains("\n- ") { format!("{shown}{left}") } else { shown.to_owned() };
+                Some(ChatMessage::User { content, images: images.clone() })
+            }
+            ChatMessage::Tool { call_id, name, content } if content.contains(IS_DATA) => {
+                let left = self.without_lines(content)?;
+                let content = if left.contains("\n- ") { left } else { FORGOTTEN.to_owned() };
+                Some(ChatMessage::Tool { call_id: call_id.clone(), name: name.clone(), content })
+            }
+            _ => None,
+        }
+    }
+
+    fn without_lines(&self, text: &str) -> Option<String> {
+        let left: Vec<&str> = text.split('\n').filter(|line| !self.is_line(line)).collect();
+        let left = left.join("\n");
+        (left.len() < text.len()).then_some(left)
+    }
+
+    /// Whether a line tells something of it. What else stands there goes with it.
+    fn is_line(&self, line: &str) -> bool {
+        let Some(text) = line.strip_prefix(BULLET) else { return false };
+        let is_marked = self.ids.iter().any(|id| line.starts_with(id.as_str()))
+            || self.places.iter().any(|place| line.contains(place.as_str()));
+        is_marked || self.is_shown(text) || without(text, &self.telling).is_some()
+    }
+
+    /// Whether a text is a memory as it is shown, which may have been cut.
+    fn is_shown(&self, text: &str) -> bool {
+        let (is_cut, text) = text.strip_suffix('…').map_or((false, text), |text| (true, text));
+        let text = normal(text);
+        !text.is_empty()
+            && self.shown.iter().any(|shown| if is_cut { shown.starts_with(&text) } else { *shown == text })
+    }
+
+    /// Whether the agent, or one of its other tools, told it in a turn that had it and was asked `question`.
+    fn is_told(&self, message: &ChatMessage, question: &str) -> bool {
+        match message {
+            ChatMessage::User { .. } => false,
+            ChatMessage::Tool { content, .. } => self.telling.iter().any(|telling| telling.is_whole_in(content)),
+            ChatMessage::Assistant { content, reasoning, tool_calls } => {
+                let thought = reasoning.as_ref().map_or("", |reasoning| reasoning.text.as_str());
+                let called = tool_calls.iter().map(|call| call.arguments.as_str());
+                let mut all = [content.as_str(), thought].into_iter().chain(called);
+                let tells = |text: &str| self.telling.iter().any(|telling| telling.is_answered(text, question));
+                all.any(|text| tells(text) || without(text, &self.telling).is_some())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::memory::{MemoryConfig, NewEntry, Origin, Source, forget, recall, remember};
+    use crate::store::{Commit, Store, memories, messages, meta, ownership, turn_steps};
+
+    fn entry(id: i64, kind: Kind, name: &str, text: &str) -> Entry {
+        Entry {
+            id,
+            owner: Owner::gateway(),
+            kind,
+            name: name.to_owned(),
+            text: text.to_owned(),
+            detail: json!({}),
+            origin: Origin::Told,
+            source: None,
+            confidence: 1.0,
+            created_at: 0,
+            used_at: None,
+            uses: 0,
+            replaced_by: None,
+        }
+    }
+
+    #[test]
+    fn lines_that_tell_what_is_forgotten() {
+        let long = "word ".repeat(100) + "end";
+        let cat = entry(12, Kind::Fact, "", "The user's cat is called Momo");
+        let editor = entry(13, Kind::Preference, "editor", "vim");
+        let summary = entry(14, Kind::Summary, "s", &long);
+        for (entry, line, expected) in [
+            (&cat, "- The user's cat is called Momo", true),
+            (&cat, "- id 12 · 2026-11-21 · told · anything", true),
+            (&cat, "- id 120 · 2026-11-21 · told · Ann sings", false),
+            (&cat, "- 2026-11-21 14:05 · cli:direct #7 · fits 0.83 · she is grey", true),
+            (&cat, "- 2026-11-21 14:05 · cli:direct #77 · fits 0.83 · she is grey", false),
+            (&cat, "- 2026-11-21 14:05 · s #1 · fits 0.83 · I said that the cat is Momo. And more", true),
+            (&cat, "- Ann has a dog. Her cat is called Momo.", true),
+            (&cat, "- Ann has a dog", false),
+            (&cat, "What is remembered: the cat Momo", false),
+            (&editor, "- editor: vim", true),
+            (&editor, "- editor: emacs", false),
+            (&summary, &format!("- {}…", &long[..99]), true),
+            (&summary, "- word", false),
+        ] {
+            let marks = Marks { places: vec![" · cli:direct #7 · ".to_owned()], ..Marks::of_entries(&[entry]) };
+            assert_eq!(marks.is_line(line), expected, "{line}");
+            assert!(!expected || marks.may_be_in(line), "{line}");
+        }
+    }
+
+    fn turn(connection: &Connection, session: &str, said: &[ChatMessage]) -> Result<Uuid, StoreError> {
+        let id = Uuid::now_v7();
+        let rows = said.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));
+        messages::append(connection, session, id, rows)?;
+        turn_steps::append(connection, id, "note", &serde_json::to_string(said)?)?;
+        Ok(id)
+    }
+
+    /// What a request would hold, and the words that lead to something.
+    fn left(connection: &Connection, session: &str) -> Result<String, StoreError> {
+        let rows = messages::range(connection, session, 0, 99)?;
+        Ok(rows.into_iter().map(|row| row.body).collect::<Vec<_>>().join("\n"))
+    }
+
+    #[tokio::test]
+    async fn it_goes_from_all_conversations_in_which_it_was_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let work = |connection: &Connection| -> Result<_, StoreError> {
+            let asked = "what is my cat called?\n\n[Runtime Context]\nCurrent Time: now\n\n[Memory]\nfound:";
+            let call = |name: &str| ChatMessage::Assistant {
+                content: String::new(),
+                reasoning: None,
+                tool_calls: vec![crate::llm::ToolCall { id: "1".into(), name: name.into(), arguments: "{}".into() }],
+            };
+            let found = |content: &str| ChatMessage::Tool {
+                call_id: "1".into(),
+                name: "recall".into(),
+                content: content.into(),
+            };
+            let source =
+                turn(connection, "a", &[ChatMessage::user("my cat is Momo"), ChatMessage::assistant("noted")])?;
+            turn(
+                connection,
+                "b",
+                &[
+                    ChatMessage::user(format!("{asked}\n- My cat is called Momo\n- Ann sings")),
+                    call("recall"),
+                    found(&format!(
+                        "What is remembered {IS_DATA}\n- id 1 · 2026 · told · My cat is called Momo\n- id 2 · x"
+                    )),
+                    ChatMessage::assistant("Momo, of course."),
+                ],
+            )?;
+            turn(
+                connection,
+                "b",
+                &[
+                    ChatMessage::user(
+                        "how are you?\n\n[Runtime Context]\nx\n\n[Memory]\nfound:\n- My cat is called Momo",
+                    ),
+                    ChatMessage::assistant("I am fine."),
+                ],
+            )?;
+            turn(connection, "copy", &[ChatMessage::user("hello")])?;
+            connection.execute(
+                "INSERT INTO messages SELECT 'copy', 0, 1 + seq, role, body, turn, at FROM messages WHERE session = 'a'",
+                [],
+            )?;
+            connection.execute("UPDATE sessions SET next_seq = 3 WHERE session = 'copy'", [])?;
+            turn(connection, "others", &[ChatMessage::user(format!("{asked}\n- My cat is called Momo"))])?;
+            for (session, owner) in [("a", "owner"), ("b", "owner"), ("copy", "owner"), ("others", "name:bob")] {
+                let owner = Some(owner.to_owned());
+                ownership::set(connection, session, &ownership::Ownership { owner, is_shared: false })?;
+            }
+            let source = Source { session: "a".to_owned(), seq: None, turn: Some(source.to_string()) };
+            let new = NewEntry {
+                owner: Owner::gateway(),
+                kind: Kind::Fact,
+                name: String::new(),
+                text: "My cat is called Momo".to_owned(),
+                detail: json!({}),
+                origin: Origin::Told,
+                source: Some(source),
+                confidence: 0.5,
+            };
+            let id = remember(connection, &new, &MemoryConfig::default())?.id();
+            words::rebuild(connection, &crate::memory::Identities::default())?;
+            forget(connection, &[id])?;
+            assert!(memories::get(connection, id)?.is_none() && meta::get(connection, meta::FORGETS)?.is_some());
+            let steps = "SELECT group_concat(body) FROM turn_steps";
+            let steps: String = connection.query_row(steps, [], |row| row.get(0))?;
+            let ask = recall::Ask {
+                text: "momo".to_owned(),
+                owners: vec![Owner::gateway()],
+                kinds: vec![Kind::Fact],
+                messages: true,
+                session: None,
+                since: None,
+                until: None,
+                least: 0.0,
+                limit: 9,
+            };
+            let hits = recall::recall(connection, &ask, None)?.len();
+            Ok((["a", "b", "copy", "others"].map(|session| left(connection, session).unwrap()), steps, hits))
+        };
+        let ([a, b, copy, others], steps, hits) = store.write(Commit::Logged, work).await.unwrap();
+        for (text, kept) in
+            [(&a, "[forgotten]"), (&b, "- Ann sings"), (&b, "- id 2"), (&b, "I am fine."), (&copy, "hello")]
+        {
+            assert!(!text.contains("Momo") && text.contains(kept), "{text}");
+        }
+        assert!(b.contains(r#""content":"[forgotten]""#) && !b.contains("found:\"}"), "{b}");
+        assert!(others.contains("Momo"), "what is another one's is his");
+        assert_eq!((steps.matches("Momo").count(), hits), (1, 0), "{steps}");
+    }
+}
