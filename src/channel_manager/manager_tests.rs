@@ -58,7 +58,7 @@ impl Channel for Clumsy {
 
     async fn present(&self) {
         assert!(self.looks.fetch_add(1, Ordering::SeqCst) > 0, "lost the way");
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

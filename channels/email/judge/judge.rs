@@ -8,6 +8,7 @@ use super::automatic::automatic;
 use super::verify::{Proof, Verifier};
 use crate::email::config::{EmailConfig, Strangers, TrustBy};
 use crate::email::letter::Letter;
+use crate::email::presets::usual;
 use crate::message::Trust;
 
 /// What is to be done with a mail.
@@ -113,9 +114,10 @@ impl Judge {
 
     /// Whether the answer to what `sender` wrote may go to `other`, whom only the mail's Reply-To names. No server vouches
     /// for that field: it may have been added to a mail that was proven. Whom the owner has named may read it, and where the
-    /// sender is proven his own domain, which could read it anyway.
+    /// sender is proven those of his domain, unless that is a provider's, where anybody has an address.
     pub fn may_answer_to(&self, sender: &Address, other: &Address) -> bool {
-        self.allowed.names(other) || (self.proves() && sender.domain() == other.domain())
+        let is_of_one_house = sender.domain() == other.domain() && usual(sender.as_str()).is_none();
+        self.allowed.names(other) || (self.proves() && is_of_one_house)
     }
 
     /// Who wrote a mail that a person may have written, and whether he is on the list; else why it is ignored.

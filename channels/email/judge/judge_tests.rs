@@ -1,5 +1,6 @@
 //! Whole mails, and the verdict over each.
 
+use super::address::Address;
 use super::judge::{Judge, Verdict};
 use super::verify::Verifier;
 use crate::allow::AllowList;
@@ -119,6 +120,25 @@ async fn a_forward_is_somebody_elses_words() {
     letter.is_forward = true;
     let judged = judge.judge(&raw, &letter, jiff::Timestamp::now()).await;
     assert_eq!(judged, Verdict::Listen { sender: "ann@example.org".to_owned(), trust: Trust::Untrusted });
+}
+
+#[test]
+fn answers_go_to_whom_the_owner_or_the_senders_house_knows() {
+    let proving = Judge::new(&config(TrustBy::Authserv), &[]);
+    let believing = Judge::new(&config(TrustBy::None), &[]);
+    for (sender, other, proven, believed) in [
+        ("ann@example.org", "bob@example.org", true, true),
+        ("ann@example.org", "carl@friends.test", true, true),
+        ("ann@example.org", "desk@example.org", true, false),
+        ("ann@example.org", "desk@sub.example.org", false, false),
+        ("ann@example.org", "eve@evil.test", false, false),
+        ("ann@gmail.com", "eve@gmail.com", false, false),
+        ("ann@gmail.com", "bob@example.org", true, true),
+    ] {
+        let [sender, other] = [sender, other].map(|address| Address::parse(address).unwrap());
+        let may = [&proving, &believing].map(|judge| judge.may_answer_to(&sender, &other));
+        assert_eq!(may, [proven, believed], "{sender} {other}");
+    }
 }
 
 #[tokio::test]
