@@ -99,6 +99,55 @@ async fn what_is_forgotten_is_gone_from_everywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_forgotten_is_gone_from_where_it_was_recalled() {
+    const CODE: &str = "Zyxwv-4711";
+    let model = Model::start().await;
+    let keep = json!({"content": format!("The locker's code is {CODE}")});
+    model.on("keep", [Reply::tool("remember", &keep), Reply::text("noted")]);
+    // By another name of the same tool.
+    let recall = || Reply::tool("search_memory", &json!({"query": "locker code"}));
+    model.on("which", [recall(), Reply::text(format!("{CODE}."))]);
+    model.script(move |asked| {
+        let id = |found: &str| found.split_once("- id ")?.1.split(' ').next()?.parse::<i64>().ok();
+        let reply = match (asked.user.contains("drop"), asked.step) {
+            (false, _) => return None,
+            (true, 0) => recall(),
+            (true, 1) => Reply::tool("forget", &json!({"id": id(asked.results.first()?)?})),
+            (true, _) => Reply::text("done"),
+        };
+        Some(reply)
+    });
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("owner.identities", vec!["webhook:in:me"]);
+    let gateway = Gateway::start(setup).await;
+    let told = async |chat: &str, text: &str| says(&gateway, "in", "me", chat, text).await;
+    told("b", "good morning").await;
+    told("a", "keep the code of the locker").await;
+    told("b", "which code has the locker?").await;
+    let given = model.requests_about("which code")[0].to_string();
+    assert!(given.contains(&format!("- The locker's code is {CODE}")), "found for the message: {given}");
+    let answer = told("a", &format!("/forget {CODE}")).await;
+    assert!(answer.ends_with("is forgotten for good, also where it was said."), "{answer}");
+    told("b", "what now?").await;
+    let last = model.requests_about("what now?").pop().unwrap().to_string();
+    assert!(!last.contains(CODE) && last.contains("which code has the locker?"), "{last}");
+    wait_page(&gateway, "the bullet to go", |text| !text.contains(CODE)).await;
+    wait_settled(&gateway.database()).await;
+    assert!(!stands_in_database(&gateway.database(), CODE));
+
+    // The turn that forgets has found it before.
+    told("a", "keep the code of the locker").await;
+    told("b", "drop the code of the locker").await;
+    told("b", "what then?").await;
+    let last = model.requests_about("what then?").pop().unwrap().to_string();
+    assert!(!last.contains(CODE) && last.contains("drop the code"), "{last}");
+    wait_page(&gateway, "the bullet to go", |text| !text.contains(CODE)).await;
+    wait_settled(&gateway.database()).await;
+    assert!(!stands_in_database(&gateway.database(), CODE));
+    assert_eq!(model.refused(), Vec::<String>::new());
+    check(&gateway.database(), &Witness::default());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn words_are_forgotten_only_where_they_fit_one_memory() {
     let gateway = Gateway::start(linked()).await;
     for text in ["remember that I like green tea", "remember that I like black tea"] {

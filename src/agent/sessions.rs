@@ -132,6 +132,7 @@ fn time_of_day(text: &str) -> Result<Option<Time>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{Commit, Store};
 
     fn ms(text: &str) -> i64 {
         text.parse::<Timestamp>().unwrap().as_millisecond()
@@ -184,6 +185,55 @@ mod tests {
             let last = LastUse { used_at: ended, said_at, turn: turn.clone() };
             assert_eq!(daily.is_due(&last, asked_again, &TimeZone::UTC), expected, "{said_at}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_a_session_is_told_is_no_use_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &Connection| {
+            let mut found = Vec::new();
+            // `s` somebody says something, `t` it is told something, `n` it begins anew: an hour apart, the last one an hour ago.
+            for (number, order) in ["s", "st", "stt", "t", "tt", "nt", "snt", "sts", "stns"].into_iter().enumerate() {
+                let session = format!("s{number}");
+                for letter in order.chars() {
+                    let said = [("user", "{}".to_owned())].into_iter();
+                    match letter {
+                        's' => messages::append(connection, &session, Uuid::now_v7(), said)?,
+                        't' => messages::append_told(connection, &session, Uuid::now_v7(), said)?,
+                        _ => messages::new_epoch(connection, &session)?,
+                    }
+                    let back = |table: &str, columns: &[&str]| {
+                        let set: Vec<_> = columns.iter().map(|one| format!("{one} = {one} - 3600000")).collect();
+                        let sql = format!("UPDATE {table} SET {} WHERE session = ?", set.join(", "));
+                        connection.execute(&sql, [&session])
+                    };
+                    back("messages", &["at"])?;
+                    back("sessions", &["updated_at", "used_at"])?;
+                }
+                let now = crate::store::now_ms();
+                let used = messages::last_use(connection, &session)?;
+                let hours = used.map(|used| (now - used.used_at + 1_800_000) / 3_600_000);
+                let idle = resets("90m", "").apply(connection, &session, now, &TimeZone::UTC)?;
+                found.push((order, hours, idle));
+            }
+            Ok(found)
+        };
+        assert_eq!(
+            store.write(Commit::Logged, look).await.unwrap(),
+            [
+                ("s", Some(1), false),
+                ("st", Some(2), true),
+                ("stt", Some(3), true),
+                // Nobody has said anything.
+                ("t", None, false),
+                ("tt", None, false),
+                ("nt", None, false),
+                ("snt", None, false),
+                ("sts", Some(1), false),
+                ("stns", Some(1), false),
+            ]
+        );
     }
 
     #[test]

@@ -138,11 +138,14 @@ fn words(phrases: &Phrases, process: &ProcessRow, end: &ProcessEnd, printed: &Ta
 mod tests {
     use super::*;
     use crate::agent::Locale;
+    use crate::bus::SubAgentErrand;
+    use crate::memory::{Identities, sender_of};
+    use crate::store::inbox::{NewMessage, State};
+    use crate::store::{Commit, Store};
     use crate::tools::Killer;
 
-    #[test]
-    fn an_end_in_words() {
-        let process = |label: Option<&str>| ProcessRow {
+    fn process(label: Option<&str>) -> ProcessRow {
+        ProcessRow {
             id: "a1b2c3".to_owned(),
             turn: Uuid::nil(),
             session: "s".to_owned(),
@@ -158,7 +161,55 @@ mod tests {
             started_at: 1_000,
             ended_at: Some(13_345),
             ending: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_sub_agents_command_is_of_whoever_asked_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let work = |connection: &Connection| -> Result<_, StoreError> {
+            let parent = Uuid::now_v7();
+            let own = str::to_owned;
+            let asked = NewMessage {
+                id: parent,
+                channel: own("in"),
+                external_id: own("1"),
+                session: own("in:c"),
+                chat_id: own("c"),
+                sender: own("ann"),
+                trust: "known",
+                content: own("build it"),
+                attachments: own("[]"),
+                metadata: own(r#"{"thread":"7","turn":{}}"#),
+                received_at: 1,
+                state: State::Queued,
+            };
+            inbox::insert(connection, &asked)?;
+            let errand = SubAgentErrand {
+                session: "in:c".into(),
+                turn: parent,
+                label: own("build"),
+                depth: 1,
+                waits: false,
+                metadata: Map::new(),
+            };
+            let mut metadata = Map::new();
+            Errand::SubAgent(errand).put(&mut metadata);
+            let process = ProcessRow { metadata: serde_json::to_string(&metadata)?, ..process(None) };
+            let found = Address::of(connection, &process)?;
+            let row = inbox::of_turn(connection, parent)?.pop().unwrap();
+            let announced = InboxRow { sender: own(SENDER), metadata: serde_json::to_string(&found.metadata)?, ..row };
+            Ok((found.session, found.metadata, announced))
         };
+        let (session, metadata, announced) = store.write(Commit::Logged, work).await.unwrap();
+        assert_eq!((session.as_str(), sender_of(&announced).as_str()), ("in:c", "ann"));
+        assert_eq!(Identities::default().writer_of(&announced).as_str(), "sender:in:ann");
+        assert_eq!(metadata.keys().collect::<Vec<_>>(), ["on_behalf_of", "thread"]);
+    }
+
+    #[test]
+    fn an_end_in_words() {
         let printed = Tail { text: "ok {}".to_owned(), is_cut: false, path: ".daoyou/x.txt".to_owned(), bytes: 5 };
         for (locale, label, end, printed, expected) in [
             (

@@ -257,57 +257,57 @@ mod tests {
         Ok(rows.into_iter().map(|row| row.body).collect::<Vec<_>>().join("\n"))
     }
 
+    /// Said in `a`, given in `b` and to another one, and copied. Answers the turn in which it was said.
+    fn talk(connection: &Connection) -> Result<Uuid, StoreError> {
+        let asked = "what is my cat called?\n\n[Runtime Context]\nCurrent Time: now\n\n[Memory]\nfound:";
+        let call = |name: &str| ChatMessage::Assistant {
+            content: String::new(),
+            reasoning: None,
+            tool_calls: vec![crate::llm::ToolCall { id: "1".into(), name: name.into(), arguments: "{}".into() }],
+        };
+        let found =
+            |content: &str| ChatMessage::Tool { call_id: "1".into(), name: "recall".into(), content: content.into() };
+        let source = turn(connection, "a", &[ChatMessage::user("my cat is Momo"), ChatMessage::assistant("noted")])?;
+        turn(
+            connection,
+            "b",
+            &[
+                ChatMessage::user(format!("{asked}\n- My cat is called Momo\n- Ann sings")),
+                call("recall"),
+                found(&format!(
+                    "What is remembered {IS_DATA}\n- id 1 · 2026 · told · My cat is called Momo\n- id 2 · x"
+                )),
+                ChatMessage::assistant("Momo, of course."),
+            ],
+        )?;
+        turn(
+            connection,
+            "b",
+            &[
+                ChatMessage::user("how are you?\n\n[Runtime Context]\nx\n\n[Memory]\nfound:\n- My cat is called Momo"),
+                ChatMessage::assistant("I am fine."),
+            ],
+        )?;
+        turn(connection, "copy", &[ChatMessage::user("hello")])?;
+        connection.execute(
+            "INSERT INTO messages SELECT 'copy', 0, 1 + seq, role, body, turn, at FROM messages WHERE session = 'a'",
+            [],
+        )?;
+        connection.execute("UPDATE sessions SET next_seq = 3 WHERE session = 'copy'", [])?;
+        turn(connection, "others", &[ChatMessage::user(format!("{asked}\n- My cat is called Momo"))])?;
+        for (session, owner) in [("a", "owner"), ("b", "owner"), ("copy", "owner"), ("others", "name:bob")] {
+            let owner = Some(owner.to_owned());
+            ownership::set(connection, session, &ownership::Ownership { owner, is_shared: false })?;
+        }
+        Ok(source)
+    }
+
     #[tokio::test]
     async fn it_goes_from_all_conversations_in_which_it_was_given() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let work = |connection: &Connection| -> Result<_, StoreError> {
-            let asked = "what is my cat called?\n\n[Runtime Context]\nCurrent Time: now\n\n[Memory]\nfound:";
-            let call = |name: &str| ChatMessage::Assistant {
-                content: String::new(),
-                reasoning: None,
-                tool_calls: vec![crate::llm::ToolCall { id: "1".into(), name: name.into(), arguments: "{}".into() }],
-            };
-            let found = |content: &str| ChatMessage::Tool {
-                call_id: "1".into(),
-                name: "recall".into(),
-                content: content.into(),
-            };
-            let source =
-                turn(connection, "a", &[ChatMessage::user("my cat is Momo"), ChatMessage::assistant("noted")])?;
-            turn(
-                connection,
-                "b",
-                &[
-                    ChatMessage::user(format!("{asked}\n- My cat is called Momo\n- Ann sings")),
-                    call("recall"),
-                    found(&format!(
-                        "What is remembered {IS_DATA}\n- id 1 · 2026 · told · My cat is called Momo\n- id 2 · x"
-                    )),
-                    ChatMessage::assistant("Momo, of course."),
-                ],
-            )?;
-            turn(
-                connection,
-                "b",
-                &[
-                    ChatMessage::user(
-                        "how are you?\n\n[Runtime Context]\nx\n\n[Memory]\nfound:\n- My cat is called Momo",
-                    ),
-                    ChatMessage::assistant("I am fine."),
-                ],
-            )?;
-            turn(connection, "copy", &[ChatMessage::user("hello")])?;
-            connection.execute(
-                "INSERT INTO messages SELECT 'copy', 0, 1 + seq, role, body, turn, at FROM messages WHERE session = 'a'",
-                [],
-            )?;
-            connection.execute("UPDATE sessions SET next_seq = 3 WHERE session = 'copy'", [])?;
-            turn(connection, "others", &[ChatMessage::user(format!("{asked}\n- My cat is called Momo"))])?;
-            for (session, owner) in [("a", "owner"), ("b", "owner"), ("copy", "owner"), ("others", "name:bob")] {
-                let owner = Some(owner.to_owned());
-                ownership::set(connection, session, &ownership::Ownership { owner, is_shared: false })?;
-            }
+            let source = talk(connection)?;
             let source = Source { session: "a".to_owned(), seq: None, turn: Some(source.to_string()) };
             let new = NewEntry {
                 owner: Owner::gateway(),

@@ -292,3 +292,64 @@ impl Sizes {
         held.unwrap_or(usize::MAX).min(size(self.most))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::llm::{OfflineProvider, ProviderConfig, ProviderKind};
+    use crate::store::session_memory::SessionMemory;
+
+    #[tokio::test]
+    async fn what_stays_fits_who_talks_and_what_is_read_fits_who_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let config = |context_tokens| ProviderConfig {
+            kind: Some(ProviderKind::Openai),
+            base_url: Some("http://127.0.0.1:1/v1".to_owned()),
+            model: "m".to_owned(),
+            context_tokens: Some(context_tokens),
+            ..ProviderConfig::default()
+        };
+        let all = [("small", 8_000), ("middle", 16_000), ("large", 32_000)];
+        let configs: BTreeMap<String, ProviderConfig> =
+            all.into_iter().map(|(name, tokens)| (name.to_owned(), config(tokens))).collect();
+        let offline = Arc::new(OfflineProvider);
+        let models = Arc::new(Models::build(&configs, |_| None, offline).unwrap());
+        let look = move |connection: &Connection| {
+            let mut found = Vec::new();
+            for (of_memory, of_session) in
+                [("", None), ("", Some("small")), ("middle", Some("small")), ("small", None), ("small", Some("middle"))]
+            {
+                messages::set_model(connection, "s", of_session)?;
+                let config = MemoryConfig { model: of_memory.to_owned(), ..MemoryConfig::default() };
+                let sizes = Sizes { models: models.clone(), model: "large".to_owned(), most: 100_000, config };
+                let Limits { kept_tokens, input_tokens, .. } = sizes.limits(connection, "s")?;
+                found.push((kept_tokens, input_tokens));
+            }
+            Ok(found)
+        };
+        let expected = [(8_000, 16_000), (2_000, 4_000), (2_000, 8_000), (8_000, 4_000), (4_000, 4_000)];
+        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn one_session_alone_finds_its_own_row_behind_any_number_of_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &Connection| {
+            for n in 0..LOOKED_AT {
+                session_memory::set_due(connection, &format!("other{n}"), 0, "full")?;
+            }
+            session_memory::set_due(connection, "own", 3, "idle")?;
+            session_memory::set_due(connection, "own", 4, "full")?;
+            let later = SessionMemory { due: Some("new".to_owned()), retry_at: i64::MAX, ..SessionMemory::default() };
+            session_memory::put(connection, "own", 5, &later)?;
+            let due = session_memory::due_of(connection, "own", now_ms())?;
+            Ok(due.into_iter().map(|(session, epoch, _)| (session, epoch)).collect::<Vec<_>>())
+        };
+        let own = |epoch| ("own".to_owned(), epoch);
+        assert_eq!(store.write(Commit::Logged, look).await.unwrap(), [own(3), own(4)]);
+    }
+}
