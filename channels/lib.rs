@@ -15,6 +15,7 @@ pub mod allow;
 pub mod backoff;
 pub mod client;
 pub mod http_error;
+pub mod jinja;
 pub mod numbers;
 pub mod settings;
 

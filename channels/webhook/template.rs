@@ -4,10 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use minijinja::value::{Enumerator, Object, ObjectExt, Value};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, context, escape_formatter};
+use minijinja::value::{Enumerator, Kwargs, Object, ObjectExt, StringInput, Value};
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, context, escape_formatter, filters,
+};
 
 use crate::http_error::HttpError;
+use crate::jinja;
 
 /// The longest template, in bytes.
 const MAX_SOURCE: usize = 16 << 10;
@@ -21,7 +24,7 @@ const RECURSION: usize = 32;
 const NAMES: [&str; 4] = ["body", "headers", "query", "name"];
 /// Filters and functions that would fill the memory with a large number, or show the headers with secrets in them.
 const NO_FILTERS: [&str; 2] = ["format", "indent"];
-const NO_FUNCTIONS: [&str; 1] = ["debug"];
+const NO_FUNCTIONS: [&str; 2] = ["debug", "namespace"];
 /// Headers that hold secrets; a template would put them into the message.
 const HIDDEN_HEADERS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
@@ -40,6 +43,7 @@ impl Template {
         if source.len() > MAX_SOURCE {
             return Err(format!("the template is longer than {MAX_SOURCE} bytes"));
         }
+        check_code(source)?;
         let mut environment = environment();
         environment.add_template_owned(key.to_owned(), source.to_owned()).map_err(|error| describe(&error, source))?;
         let template = Self { key: key.to_owned(), environment };
@@ -126,6 +130,8 @@ fn environment() -> Environment<'static> {
             if value.is_none() { Ok(()) } else { escape_formatter(out, state, value) }
         },
     );
+    environment.add_filter("replace", replace);
+    environment.add_filter("join", join);
     for name in NO_FILTERS {
         environment.remove_filter(name);
     }
@@ -133,6 +139,65 @@ fn environment() -> Environment<'static> {
         environment.remove_global(name);
     }
     environment
+}
+
+/// Refuses what could make a text of any length of a small request: the template is its owner's, and the request anybody's.
+fn check_code(source: &str) -> Result<(), String> {
+    for tag in jinja::tags(source) {
+        let keeps = match tag.words().next().filter(|_| tag.is_statement) {
+            Some("set") => !tag.code.contains('='),
+            Some("filter") => true,
+            _ => false,
+        };
+        let is_recursive = tag.is_statement && tag.words().any(|word| word == "recursive");
+        if keeps || is_recursive {
+            return Err(format!("the template has {:?}, which keeps text without a bound", tag.code.trim()));
+        }
+        if tag.multiplies_freely() {
+            return Err(format!(
+                "the template multiplies by what a request says (at {:?}); a number must be written out",
+                tag.code.trim()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn too_much() -> Error {
+    Error::new(ErrorKind::InvalidOperation, "it would make more than 1 MiB of text")
+}
+
+/// As minijinja's, up to [`MAX_OUTPUT`].
+fn replace(
+    state: &mut State<'_, '_>,
+    value: StringInput<'_>,
+    from: StringInput<'_>,
+    to: StringInput<'_>,
+) -> Result<Value, Error> {
+    let times = value.as_str().matches(from.as_str()).count();
+    if times.saturating_mul(to.as_str().len()) > MAX_OUTPUT {
+        return Err(too_much());
+    }
+    filters::replace(state, value, from, to)
+}
+
+/// As minijinja's, with up to [`MAX_OUTPUT`] between what is joined.
+fn join(
+    state: &mut State<'_, '_>,
+    value: &Value,
+    joiner: Option<StringInput<'_>>,
+    attribute: Option<&str>,
+    named: Kwargs,
+) -> Result<Value, Error> {
+    let between = match &joiner {
+        Some(joiner) => joiner.as_str().len(),
+        None => named.get::<Option<&str>>("d")?.map_or(0, str::len),
+    };
+    let items = value.try_iter().map_or(0, Iterator::count);
+    if items.saturating_mul(between) > MAX_OUTPUT {
+        return Err(too_much());
+    }
+    filters::join(state, value, joiner, attribute, named)
 }
 
 /// The error in one line, with the expression to blame.
@@ -243,6 +308,8 @@ mod tests {
             ("{{ body.list | tojson }}", r#"[{"x": "a"}, {"x": "b"}]"#),
             ("{{ body.nope | default('none') }} {% if body.nope is defined %}x{% endif %}", "none "),
             ("{% set a = body.n + 1 %}{{ a }}", "43"),
+            ("{{ body.n * 2 }}{{ body.s | replace('b', 'i') }}", "84<i>&\"你"),
+            ("{{ ['a', 'b'] | join('-') }}{{ [1, 2] | join(d=';') }}", "a-b1;2"),
             ("{{ body.s | upper | length }}", "6"),
         ];
         for (source, expected) in table {
@@ -252,7 +319,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_the_template() {
-        let body = json!({"issue": {"title": "x"}, "list": [], "n": 7});
+        let long = "x".repeat(2_000);
+        let body = json!({"issue": {"title": "x"}, "list": [], "n": 7, "long": long});
         let table = [
             ("{{ body.issue.nope }}", "`body.issue.nope` is missing"),
             ("{{ body.issue.nope.deep }}", "`body.issue.nope` is missing"),
@@ -268,6 +336,10 @@ mod tests {
             ("{{ body.n() }}", "invalid operation"),
             ("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "too many steps"),
             ("{% for a in range(9999) %}{{ 'x' * 999 }}{% endfor %}", "more than 1 MiB"),
+            ("{{ body.long | replace('x', body.long) }}", "more than 1 MiB"),
+            ("{{ body.long | replace('', body.long) }}", "more than 1 MiB"),
+            ("{{ body.long | list | join(body.long) }}", "more than 1 MiB"),
+            ("{{ body.long | list | join(d=body.long) }}", "more than 1 MiB"),
         ];
         for (source, words) in table {
             let error = render(source, &body).unwrap_err();
@@ -287,6 +359,11 @@ mod tests {
             ("{{ debug() }}", "no name \"debug\""),
             ("{{ body.x | indent(body.n) }}", "unknown filter"),
             ("{% include 'other' %}", "unknown statement include"),
+            ("{{ '#' * body.level }}", "at \"'' * body.level\""),
+            ("{% set a %}x{% endset %}", "keeps text"),
+            ("{% filter upper %}x{% endfilter %}", "keeps text"),
+            ("{% for a in body recursive %}{{ loop(a) }}{% endfor %}", "keeps text"),
+            ("{% set ns = namespace(a='') %}", "no name \"namespace\""),
         ];
         for (source, words) in table {
             let fault = Template::new(KEY, source).err().unwrap_or_default();

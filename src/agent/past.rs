@@ -11,10 +11,12 @@ use super::lane::LaneRunner;
 use super::progress::ContextStep;
 use super::shared_view;
 use super::slash::wanted_model;
+use crate::bus::{ChatBehind, Errand};
 use crate::llm::ChatMessage;
 use crate::memory::{self, Owner, Terms};
 use crate::store::inbox::InboxRow;
 use crate::store::messages::{self, MessageRow, Session};
+use crate::store::ownership::Ownership;
 use crate::store::session_memory::{self, SessionMemory};
 use crate::store::turn_steps::hex;
 use crate::store::{Commit, Connection, StoreError, forgetting, memories, ownership};
@@ -108,7 +110,8 @@ impl LaneRunner {
         let is_fresh = TurnSettings::of(&last.metadata).fresh;
         let (mut past, rows) = self.bus.store().read_here(|connection| {
             let head = messages::session(connection, &key)?;
-            let is_shared = ownership::of(connection, &key)?.is_shared;
+            let is_shared =
+                ownership::of(connection, &key)?.is_shared || others_read(connection, last, owner.as_ref())?;
             let state = session_memory::get(connection, &key, head.epoch)?;
             let about = About { connection, key: &key, terms: &terms, owner: owner.as_ref(), is_shared };
             let given = match context {
@@ -173,6 +176,18 @@ impl LaneRunner {
             write.await;
         }
     }
+}
+
+/// Whether others than `owner` read what the turn of this message does for a chat: what it answers on an errand goes there, though
+/// it runs in a session of its own.
+fn others_read(connection: &Connection, last: &InboxRow, owner: Option<&Owner>) -> Result<bool, StoreError> {
+    if Errand::of(&last.metadata).is_none() {
+        return Ok(false);
+    }
+    let place = (last.channel.as_str(), last.chat_id.as_str());
+    let chat = ChatBehind::of(connection, &last.session, place, &last.metadata)?;
+    let Ownership { owner: first, is_shared } = ownership::of(connection, chat.session.as_str())?;
+    Ok(is_shared || first.is_some_and(|first| owner.is_none_or(|owner| owner.as_str() != first)))
 }
 
 /// Whether messages of people or the model stand before `from`, which the window begins with.
@@ -272,8 +287,11 @@ fn hash_of(owner: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use daoyou_channels::{InboundMessage, Trust};
+
     use super::*;
-    use crate::store::Store;
+    use crate::bus::{InboundDraft, JobErrand, SubAgentErrand};
+    use crate::store::{Store, inbox};
 
     #[tokio::test]
     async fn what_was_forgotten_since_it_was_read_is_not_kept() {
@@ -295,5 +313,64 @@ mod tests {
             Ok(kept)
         };
         assert_eq!(store.write(Commit::Logged, look).await.unwrap(), [(true, true), (false, false)]);
+    }
+
+    #[tokio::test]
+    async fn who_reads_along_with_a_turn_on_an_errand() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &Connection| {
+            let turn = uuid::Uuid::now_v7();
+            for (session, owners) in [
+                ("webhook:in:group", &["sender:webhook:in:ann", "sender:webhook:in:bob"][..]),
+                ("webhook:in:ann", &["sender:webhook:in:ann"]),
+                ("webhook:in:bob", &["sender:webhook:in:bob"]),
+                ("cli:direct", &["owner"]),
+            ] {
+                messages::append(connection, session, turn, [("user", "{}".to_owned())].into_iter())?;
+                for owner in owners {
+                    ownership::write_there(connection, session, owner)?;
+                }
+            }
+            let row = |session: &str, errand: Option<Errand>, trust: Trust| -> Result<InboxRow, StoreError> {
+                let (channel, chat) = session.rsplit_once(':').unwrap_or(("cli", "direct"));
+                let mut message = InboundMessage::text(channel, chat, "ann", trust, "x");
+                if let Some(errand) = errand {
+                    errand.put(&mut message.metadata);
+                    message.session = Some("cron:j".into());
+                }
+                let draft = InboundDraft::new(message);
+                draft.insert(connection)?;
+                Ok(inbox::find(connection, draft.id)?.unwrap())
+            };
+            let job = |chat: &str| {
+                Some(Errand::Job(JobErrand { job: "j".into(), due: 1, chat: chat.into(), by_hand: false }))
+            };
+            let run = row("webhook:in:group", job("webhook:in:group"), Trust::Known)?;
+            let child = Some(Errand::SubAgent(SubAgentErrand {
+                session: "cron:j".into(),
+                turn: run.turn,
+                label: String::new(),
+                depth: 1,
+                waits: true,
+                metadata: serde_json::Map::new(),
+            }));
+            let (ann, owner) = (Owner::sender("webhook:in", "ann"), Owner::gateway());
+            for (what, row, owner, expected) in [
+                ("no errand", row("webhook:in:group", None, Trust::Known)?, &ann, false),
+                ("a job in a group", run, &ann, true),
+                ("its sub-agent", row("webhook:in:group", child, Trust::Known)?, &ann, true),
+                ("a job of her own", row("webhook:in:ann", job("webhook:in:ann"), Trust::Known)?, &ann, false),
+                ("the owner's job for Bob", row("webhook:in:bob", job("webhook:in:bob"), Trust::Owner)?, &owner, true),
+                ("the owner's own", row("cli:direct", job("cli:direct"), Trust::Owner)?, &owner, false),
+                ("a heartbeat at home", row("cli:direct", Some(Errand::Heartbeat), Trust::Owner)?, &owner, false),
+                ("one in a group", row("webhook:in:group", Some(Errand::Heartbeat), Trust::Owner)?, &owner, true),
+                ("where nobody wrote", row("webhook:in:new", job("webhook:in:new"), Trust::Owner)?, &owner, false),
+            ] {
+                assert_eq!(others_read(connection, &row, Some(owner))?, expected, "{what}");
+            }
+            Ok(())
+        };
+        store.write(Commit::Logged, look).await.unwrap();
     }
 }

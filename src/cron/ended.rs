@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::rules::fill;
 use super::run_message::shown;
 use super::{Deliver, Job, Rules, Schedule, Task};
-use crate::bus::{JobErrand, OutboundBody, RunEnd, Told, WhatFollows};
+use crate::bus::{JobErrand, OutboundBody, RunEnd, Told, WhatFollows, conversations};
 use crate::store::job_runs::{self, RunOutcome};
 use crate::store::{Connection, StoreError, jobs, outbox};
 
@@ -67,7 +67,9 @@ pub fn settle(
         Some(error) => failed(connection, rules, errand, end, (job.as_ref(), error))?,
     };
     if let Some(told) = told(connection, rules, errand, end, (job.as_ref(), follows.reply.as_deref()))? {
-        follows.messages.push(told.draft(errand.chat.clone()));
+        for session in who_is_told(connection, errand, end)? {
+            follows.messages.push(told.draft(session));
+        }
     }
     Ok(follows)
 }
@@ -108,6 +110,11 @@ fn failed(
 ) -> Result<WhatFollows, StoreError> {
     let is_told = job.is_none_or(|job| job.body.deliver == Deliver::Always);
     let counts = error != STOPPED && !errand.by_hand;
+    let is_over = |job: &&Job| job.body.delete_after_run && matches!(job.body.schedule, Schedule::At { .. });
+    if error == STOPPED && !errand.by_hand && job.filter(is_over).is_some() {
+        // It was to run once, and somebody has seen to that.
+        jobs::remove(connection, &errand.job)?;
+    }
     let paused = match job.filter(|_| counts) {
         Some(job) => put_by(connection, rules, job, error)?,
         None => None,
@@ -140,6 +147,14 @@ fn put_by(connection: &Connection, rules: &Rules, job: &Job, error: &str) -> Res
     jobs::set_enabled(connection, &row.id, false, None, Some(&reason))?;
     tracing::warn!(job = row.id, name = row.name, failures, error, "a scheduled job is paused");
     Ok(Some(fill(rules.words.paused, &[&row.name, &failures.to_string(), error, &row.id])))
+}
+
+/// The chat's session; where each sender has his own, those of the chat that were used last.
+fn who_is_told(connection: &Connection, errand: &JobErrand, end: &End<'_>) -> Result<Vec<SessionKey>, StoreError> {
+    if errand.chat == SessionKey::of_chat(end.channel, end.chat_id) {
+        return conversations(connection, end.channel, end.chat_id);
+    }
+    Ok(vec![errand.chat.clone()])
 }
 
 /// What the chat's session is told of what the run sent there, unless it ran in it.

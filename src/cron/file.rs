@@ -258,7 +258,9 @@ impl FileSchedule {
         let read = match self {
             Self::At { at_ms } => {
                 let at = moment("schedule.atMs", at_ms)?;
-                if at <= now {
+                // One that has run here and is kept is the same as before.
+                let is_known = here.is_some_and(|job| job.body.schedule == Schedule::At { at });
+                if at <= now && !is_known {
                     return Err(JobError::Wrong(format!("its time, {at}, is past (it is {now:.0})")));
                 }
                 Ok(Schedule::At { at })

@@ -137,6 +137,36 @@ async fn what_is_written_is_read_back_as_it_was() {
     }
 }
 
+/// A job of one time that has run and is kept stands in the file as it stands here; elsewhere its time is past.
+#[tokio::test]
+async fn what_has_run_once_and_is_kept_is_left_alone() {
+    let (here, elsewhere) = on_store(|connection| {
+        let body = JobBody {
+            schedule: Schedule::At { at: Timestamp::from_second(200).unwrap() },
+            task: Task::Prompt("a".to_owned()),
+            target: Place::terminal().target,
+            maker: Place::terminal().maker,
+            session: None,
+            model: None,
+            deliver: Deliver::Always,
+            misfire: Misfire::Once,
+            stale_after: None,
+            jitter: None,
+            delete_after_run: false,
+        };
+        let new = NewJob { id: Some("once0001".to_owned()), name: "once".to_owned(), body };
+        add(connection, &new, terms().settings, Timestamp::from_second(100).unwrap()).unwrap();
+        jobs::set_enabled(connection, "once0001", false, None, None).unwrap();
+        let text = export(connection).unwrap().to_string();
+        let here = import(connection, &text, &terms(), now()).unwrap();
+        jobs::remove(connection, "once0001").unwrap();
+        (here, import(connection, &text, &terms(), now()).unwrap())
+    })
+    .await;
+    assert_eq!((here.unchanged.len(), here.refused.len()), (1, 0), "{here:?}");
+    assert!(elsewhere.refused[0].reason.contains("is past"), "{elsewhere:?}");
+}
+
 #[tokio::test]
 async fn what_is_no_such_file_is_one_clear_error() {
     for (text, expected) in [

@@ -10,7 +10,7 @@ use super::ended::{End, settle};
 use super::misfire::{Decision, ON_TIME, Policy, decide};
 use super::moments::Moments;
 use super::run_message::{self, Slot, Work};
-use super::{Job, JobError, Misfire, Rules};
+use super::{Job, JobError, Misfire, Rules, Schedule};
 use crate::bus::{InboundDraft, MessageBus, WhatFollows};
 use crate::store::inbox::Inserted;
 use crate::store::job_runs::{self, NewRun, RunOutcome};
@@ -186,8 +186,9 @@ impl Planned {
         let busy = job_runs::unfinished(connection, &row.id)?.is_some();
         for (slot, work) in &self.runs {
             let late = Duration::try_from(now.duration_since(slot.due)).unwrap_or_default();
-            // What is made up for waits in the session's lane, each in its turn.
-            let queues = self.job.body.misfire == Misfire::All && (self.runs.len() > 1 || late > ON_TIME);
+            // What is made up for waits in the session's lane, each in its turn; so does the only slot of a job.
+            let is_made_up_for = self.job.body.misfire == Misfire::All && (self.runs.len() > 1 || late > ON_TIME);
+            let queues = is_made_up_for || matches!(self.job.body.schedule, Schedule::At { .. });
             if busy && !queues {
                 let reason = "the run before it was not done";
                 if job_runs::insert(connection, &self.run(slot.due, RunOutcome::Skipped, reason))? {

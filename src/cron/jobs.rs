@@ -113,7 +113,7 @@ pub fn preview(connection: &Connection, new: &NewJob, settings: Settings, now: T
         prompt::check(template).map_err(JobError::Wrong)?;
     }
     let id = new.id.clone().unwrap_or_else(new_id);
-    let moments = Moments { job: &id, schedule: &new.body.schedule, jitter: new.body.jitter };
+    let moments = Moments { job: &id, schedule: &new.body.schedule, jitter: new.body.jitter, made: now };
     moments.check_jitter(now).map_err(JobError::Wrong)?;
     let next = next_slot(&moments, now)?;
     if jobs::find(connection, &id)?.is_some() {
@@ -143,6 +143,14 @@ fn taken(id: &str) -> JobError {
 /// # Errors
 /// There is none, or several have the name.
 pub fn find(connection: &Connection, scope: &Scope, id_or_name: &str) -> Result<Job, JobError> {
+    Ok(Job::read(find_row(connection, scope, id_or_name)?)?)
+}
+
+/// As [`find`], also a job that cannot be read.
+///
+/// # Errors
+/// As [`find`].
+pub(super) fn find_row(connection: &Connection, scope: &Scope, id_or_name: &str) -> Result<jobs::JobRow, JobError> {
     let not_found = || JobError::NotFound(id_or_name.to_owned());
     let mut rows = match jobs::find(connection, id_or_name)? {
         Some(row) => vec![row],
@@ -155,7 +163,7 @@ pub fn find(connection: &Connection, scope: &Scope, id_or_name: &str) -> Result<
     });
     match rows.len() {
         0 => Err(not_found()),
-        1 => Ok(Job::read(rows.remove(0))?),
+        1 => Ok(rows.remove(0)),
         _ => {
             let ids: Vec<_> = rows.iter().map(|row| row.id.as_str()).collect();
             Err(JobError::Wrong(format!(
@@ -182,12 +190,9 @@ pub fn list(connection: &Connection, scope: &Scope) -> Result<Vec<Listed>, Store
 /// # Errors
 /// As [`find`].
 pub fn remove(connection: &Connection, scope: &Scope, id_or_name: &str) -> Result<(String, String), JobError> {
-    let (id, name) = match find(connection, scope, id_or_name) {
-        Ok(job) => (job.row.id, job.row.name),
-        Err(JobError::Store(StoreError::Row(_))) => (id_or_name.to_owned(), id_or_name.to_owned()),
-        Err(error) => return Err(error),
-    };
-    if jobs::remove(connection, &id)? { Ok((id, name)) } else { Err(JobError::NotFound(id_or_name.to_owned())) }
+    let row = find_row(connection, scope, id_or_name)?;
+    jobs::remove(connection, &row.id)?;
+    Ok((row.id, row.name))
 }
 
 /// Enables or disables a job; enabled, it goes on with its next slot from now.

@@ -69,7 +69,7 @@ mod tests {
     }
 
     fn decided(schedule: &Schedule, first: i64, now: i64, policy: &Policy) -> (Vec<i64>, Vec<i64>, usize) {
-        let slots = Moments { job: "j", schedule, jitter: None };
+        let slots = Moments { job: "j", schedule, jitter: None, made: Timestamp::MIN };
         let Decision { runs, missed, passed_over } = decide(&slots, at(first), at(now), policy);
         let secs = |slots: Vec<Timestamp>| slots.into_iter().map(Timestamp::as_second).collect();
         (secs(runs), secs(missed), passed_over)

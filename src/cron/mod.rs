@@ -14,6 +14,8 @@ mod file;
 #[cfg(test)]
 mod file_tests;
 mod firing;
+#[cfg(test)]
+mod firing_tests;
 mod history;
 mod job;
 mod jobs;

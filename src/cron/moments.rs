@@ -21,11 +21,14 @@ pub struct Moments<'a> {
     pub job: &'a str,
     pub schedule: &'a Schedule,
     pub jitter: Option<Span>,
+    /// When the job was made.
+    pub made: Timestamp,
 }
 
 impl<'a> Moments<'a> {
     pub fn of(job: &'a Job) -> Self {
-        Self { job: &job.row.id, schedule: &job.body.schedule, jitter: job.body.jitter }
+        let made = Timestamp::from_millisecond(job.row.created_at).unwrap_or(Timestamp::MIN);
+        Self { job: &job.row.id, schedule: &job.body.schedule, jitter: job.body.jitter, made }
     }
 
     /// Whether the jitter leaves each slot before the next one, as far as the first few tell.
@@ -53,6 +56,10 @@ impl<'a> Moments<'a> {
         };
         // A slot before `after` may have been put off until behind it.
         let mut slot = self.schedule.next_after(after.checked_sub(jitter).ok()?)?;
+        // A job that counts from when it was made, or before, does not run at that.
+        if matches!(self.schedule, Schedule::Every { anchor, .. } if *anchor == slot && *anchor <= self.made) {
+            slot = self.schedule.next_after(slot)?;
+        }
         for _ in 0..STEPS {
             let following = self.schedule.next_after(slot);
             let moment = self.put_off(slot, following, jitter);
@@ -128,7 +135,8 @@ mod tests {
         let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
         let schedule = Schedule::Every { every: Span::from_secs(60), anchor: at(0) };
         for jitter in [0, 1, 30, 59, 60, 3_600] {
-            let of = Moments { job: "j", schedule: &schedule, jitter: Some(Span::from_secs(jitter)) };
+            let made = Timestamp::MIN;
+            let of = Moments { job: "j", schedule: &schedule, jitter: Some(Span::from_secs(jitter)), made };
             let mut moments = vec![of.next_after(at(0)).unwrap()];
             for _ in 0..50 {
                 moments.push(of.next_after(*moments.last().unwrap()).unwrap());
@@ -143,6 +151,27 @@ mod tests {
             // Asked from anywhere in between, it is the same moment.
             for pair in moments.windows(2) {
                 assert_eq!(of.next_after(pair[1].checked_sub(Duration::from_millis(1)).unwrap()), Some(pair[1]));
+            }
+        }
+    }
+
+    #[test]
+    fn where_a_job_counts_from_is_no_slot_unless_it_is_still_to_come() {
+        let at = |secs: i64| Timestamp::from_second(secs).unwrap();
+        let (hour, day) = (3_600, 86_400);
+        let jitter = Some(Span::from_secs(3_600));
+        // Anchor, made, asked at, the slot that is put off.
+        for (anchor, made, asked, slot) in [
+            (10 * day, 10 * day, 10 * day, 11 * day),
+            (10 * day, 10 * day, 10 * day + 60, 11 * day),
+            (10 * day - 60, 10 * day, 10 * day, 11 * day - 60),
+            (12 * day, 10 * day, 11 * day + hour, 12 * day),
+        ] {
+            let schedule = Schedule::Every { every: Span::from_secs(86_400), anchor: at(anchor) };
+            for job in ["j", "k", "l"] {
+                let of = Moments { job, schedule: &schedule, jitter, made: at(made) };
+                let next = of.next_after(at(asked)).unwrap().as_second();
+                assert!((slot..slot + hour).contains(&next), "{anchor} {made} {asked} {job}: {next}");
             }
         }
     }

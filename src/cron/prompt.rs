@@ -1,20 +1,26 @@
 //! The prompt of a job: a template in small bounds, since it is written by whoever may make jobs.
 
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, context};
+use daoyou_channels::jinja;
+use minijinja::{
+    Environment, Error, ErrorKind, UndefinedBehavior, Value, context, filters, functions, tests as checks,
+};
 
 /// The longest template, in bytes.
 const MAX_SOURCE: usize = 32 << 10;
 /// The longest text that one makes, in bytes.
 const MAX_OUTPUT: usize = 100 << 10;
 /// Steps that one rendering may take.
-const FUEL: u64 = 50_000;
-/// How deep macros may go.
+const FUEL: u64 = 10_000;
+/// How far a `range` goes.
+const RANGE: isize = 1_000;
+/// Texts that one template joins with `~` or `+`.
+const JOINS: usize = 16;
+/// How deep tags stand in each other.
 const RECURSION: usize = 16;
 /// The names that a template knows.
 const NAMES: [&str; 4] = ["time", "last_run", "last_result", "name"];
-/// Filters and functions that would fill the memory with a large number, or show what is none of the template's business.
-const NO_FILTERS: [&str; 2] = ["format", "indent"];
-const NO_FUNCTIONS: [&str; 1] = ["debug"];
+/// The statements that it may have: none that keeps a text, to make a longer one of it.
+const STATEMENTS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
 const TEMPLATE: &str = "prompt";
 
 /// What a template can name; times by the owner's clock.
@@ -71,23 +77,61 @@ fn too_long() -> String {
     format!("the prompt is longer than {MAX_SOURCE} bytes; put what is long into a file of the workspace")
 }
 
+/// What a template can do is listed here, as whatever makes a long text of a short one could take all memory: only what is
+/// written out is counted.
 fn environment(source: &str) -> Result<Environment<'static>, String> {
     if source.len() > MAX_SOURCE {
         return Err(too_long());
     }
-    let mut environment = Environment::new();
+    check_code(source)?;
+    let mut environment = Environment::empty();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(RECURSION);
-    for name in NO_FILTERS {
-        environment.remove_filter(name);
-    }
-    for name in NO_FUNCTIONS {
-        environment.remove_global(name);
-    }
+    environment.add_filter("upper", |text: &str| text.to_uppercase());
+    environment.add_filter("lower", |text: &str| text.to_lowercase());
+    environment.add_filter("trim", |text: &str| text.trim().to_owned());
+    environment.add_filter("length", filters::length);
+    environment.add_filter("default", filters::default);
+    environment.add_test("defined", checks::is_defined);
+    environment.add_function("range", range);
     environment.add_template_owned(TEMPLATE.to_owned(), source.to_owned()).map_err(|error| describe(&error))?;
     Ok(environment)
+}
+
+fn range(from: isize, to: Option<isize>, step: Option<isize>) -> Result<Value, Error> {
+    let (first, last) = to.map_or((0, from), |to| (from, to));
+    match last.checked_sub(first) {
+        Some(length) if (-RANGE..=RANGE).contains(&length) => functions::range(from, to, step),
+        _ => Err(Error::new(ErrorKind::InvalidOperation, format!("a range here goes over {RANGE} numbers at most"))),
+    }
+}
+
+/// Refuses what makes a long text of a short one.
+fn check_code(source: &str) -> Result<(), String> {
+    let wrong = |words: String| Err(format!("the prompt is a template, and one of a job {words}"));
+    let mut joins = 0;
+    for tag in jinja::tags(source) {
+        if tag.code.contains('*') {
+            return wrong("does not multiply (*)".to_owned());
+        }
+        joins += tag.code.matches(['~', '+']).count();
+        let mut words = tag.words();
+        if !tag.is_statement {
+            continue;
+        }
+        match words.next() {
+            Some(statement) if !STATEMENTS.contains(&statement) => {
+                return wrong(format!("has no statement {statement:?}; there are {}, raw", STATEMENTS.join(", ")));
+            }
+            _ if words.any(|word| word == "recursive") => return wrong("has no recursive loops".to_owned()),
+            _ => {}
+        }
+    }
+    if joins > JOINS {
+        return wrong(format!("joins at most {JOINS} texts; write {{{{ a }}}}{{{{ b }}}} for a ~ b"));
+    }
+    Ok(())
 }
 
 /// The error in one line.
@@ -135,9 +179,27 @@ mod tests {
             ("{{ weather }}", Err("no name \"weather\"")),
             ("{{ name | nothing }}", Err("nothing")),
             ("{% if %}", Err("template and is wrong (line 1)")),
-            ("{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}", Err("too many steps")),
+            ("{% for a in range(999) %}{% for b in range(999) %}x{% endfor %}{% endfor %}", Err("too many steps")),
             ("{{ time.x.y }}", Err("template")),
-            ("{{ 'x' * 100000000 }}", Err("")),
+            (
+                "**{{ name | default('*') | length }}** {{ name ~ '~' }}{% if name is defined %}!{% endif %}",
+                Ok("**1** w~!"),
+            ),
+            ("{% for n in range(3) %}{{ loop.index + n }}{% endfor %}", Ok("135")),
+            // What would take all memory.
+            ("{{ 'x' * 100000000 }}", Err("does not multiply")),
+            ("{{ ('x'*100000)|replace('x','y'*100000) }}", Err("does not multiply")),
+            ("{% set a='x' %}{% set b=a~a~a %}", Err("no statement \"set\"")),
+            ("{%- filter upper %}x{% endfilter %}", Err("no statement \"filter\"")),
+            ("{% with a='x' %}{% endwith %}", Err("no statement \"with\"")),
+            ("{% do range(1) %}", Err("no statement \"do\"")),
+            ("{% for a in [[1]] recursive %}{{ loop(a) ~ loop(a) }}{% endfor %}", Err("recursive")),
+            ("{{ range(1000)|join('y') }}", Err("unknown filter")),
+            ("{{ name|replace('x', name) }}", Err("unknown filter")),
+            ("{{ 'x'.replace('x', name) }}", Err("template")),
+            ("{{ range(1001) }}", Err("1000 numbers")),
+            ("{{ range(-9223372036854775807, 9223372036854775807) }}", Err("1000 numbers")),
+            (&*format!("{{{{ name{} }}}}", "~name".repeat(17)), Err("at most 16 texts")),
         ] {
             let made = check(source).and_then(|()| render(source, &names));
             match (&made, expected) {
@@ -148,7 +210,7 @@ mod tests {
         }
         let long = "x".repeat(MAX_SOURCE + 1);
         assert!(check(&long).is_err_and(|error| error.contains("longer than")));
-        let filling = "{% for a in range(4000) %}{{ last_result }}{% endfor %}";
+        let filling = "{% for a in range(1000) %}{{ last_result }}{% endfor %}";
         let large = Names { last_result: "y".repeat(4_000), ..names };
         assert!(render(filling, &large).is_err_and(|error| error.contains("more than")), "output is bounded");
     }

@@ -82,14 +82,15 @@ fn message(job: &Job, rules: &Rules, slot: Slot, now: Timestamp, content: String
 
 fn metadata(job: &Job, rules: &Rules, slot: Slot, now: Timestamp) -> Map<String, Value> {
     let mut metadata = job.body.target.metadata.clone();
-    // The owner's standing instructions for the channel hold for what is sent there.
+    // What holds for the turns of the chat, or of whoever made the job there, holds for this one.
     let kept = serde_json::to_string(&metadata).map(|text| TurnSettings::of(&text)).unwrap_or_default();
     for key in OF_ONE_MESSAGE {
         metadata.remove(key);
     }
     let settings = TurnSettings {
-        model: job.body.model.clone(),
+        model: job.body.model.clone().or(kept.model),
         prompt: kept.prompt,
+        tools: kept.tools,
         about: about(job, rules, slot, now),
         fresh: job.body.session.is_none(),
         ..TurnSettings::default()

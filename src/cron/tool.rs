@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use daoyou_channels::SessionKey;
+use daoyou_channels::TurnSettings;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,9 +16,10 @@ use super::jobs::{self, id_from, next_slot};
 use super::moments::Moments;
 use super::words::lines;
 use super::{Deliver, Desk, Fired, Job, JobError, Maker, Misfire, NewJob, Scope, Target, Terms, run_now};
-use crate::bus::Errand;
+use crate::bus::{ChatBehind, Errand, Links, metadata_for_answer};
 use crate::llm::ToolSpec;
-use crate::store::jobs::{self as store_jobs, JobRow};
+use crate::memory::ON_BEHALF_OF;
+use crate::store::jobs::JobRow;
 use crate::store::{Connection, StoreError, job_runs};
 use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};
 
@@ -27,8 +28,8 @@ const NAME: &str = "cron";
 const LISTED: usize = 50;
 /// Jobs that are named where one is not found.
 const NAMED: usize = 10;
-/// What a turn's message says of that turn alone.
-const OF_THE_TURN: [&str; 5] = ["turn", "errand", "told", "model", "pickup"];
+/// What a channel puts into a message for that message alone.
+const OF_THE_MESSAGE: [&str; 2] = ["model", "pickup"];
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
@@ -143,7 +144,8 @@ impl Tool for CronTool {
 struct Caller {
     scope: Scope,
     place: Place,
-    errand: Option<Errand>,
+    /// Of the message that the turn answers.
+    metadata: Arc<str>,
     turn: Uuid,
     call_id: String,
 }
@@ -186,15 +188,11 @@ fn prepare(
             Ok((if jobs.is_empty() { none() } else { lines(&jobs, terms, LISTED) }, None))
         }
         Action::Add => add(connection, args, caller, terms, now),
-        Action::Remove => match job(args.job_id.as_deref()) {
-            Ok(job) => Ok((format!("Removed job {} ({})", job.row.id, job.row.name), Some(Change::Remove(job.row.id)))),
-            // One that cannot be read can be removed all the same.
-            Err(JobError::Store(StoreError::Row(_))) => {
-                let id = args.job_id.unwrap_or_default().trim().to_owned();
-                Ok((format!("Removed job {id}"), Some(Change::Remove(id))))
-            }
-            Err(error) => Err(error),
-        },
+        Action::Remove => {
+            let JobRow { id, name, .. } =
+                find_row(connection, &caller.scope, args.job_id.as_deref().unwrap_or_default())?;
+            Ok((format!("Removed job {id} ({name})"), Some(Change::Remove(id))))
+        }
         Action::Enable => {
             let job = job(args.job_id.as_deref())?;
             let next = next_slot(&Moments::of(&job), now)?;
@@ -218,8 +216,13 @@ fn prepare(
 
 /// The job that is meant; when there is none, those that there are.
 fn find(connection: &Connection, scope: &Scope, id: &str) -> Result<Job, JobError> {
+    Ok(Job::read(find_row(connection, scope, id)?)?)
+}
+
+/// Its row, also of one that cannot be read.
+fn find_row(connection: &Connection, scope: &Scope, id: &str) -> Result<JobRow, JobError> {
     let id = id.trim();
-    match jobs::find(connection, scope, id) {
+    match jobs::find_row(connection, scope, id) {
         Err(JobError::NotFound(_)) => {
             let jobs = jobs::list(connection, scope)?;
             let named = jobs.iter().filter_map(|job| job.as_ref().ok()).take(NAMED);
@@ -282,8 +285,6 @@ impl Args {
 impl Caller {
     fn of(context: &ToolContext) -> Self {
         let ToolContext { channel, chat_id, trust, .. } = context;
-        let mut metadata: Map<String, Value> = serde_json::from_str(&context.metadata).unwrap_or_default();
-        metadata.retain(|key, _| !OF_THE_TURN.contains(&key.as_str()));
         Self {
             scope: Scope::of(*trust, channel, chat_id),
             place: Place {
@@ -291,11 +292,11 @@ impl Caller {
                     channel: channel.clone(),
                     chat_id: chat_id.clone(),
                     session: context.session.clone(),
-                    metadata,
+                    metadata: for_runs(&context.metadata),
                 },
                 maker: Maker { trust: *trust, channel: channel.clone(), chat_id: chat_id.clone() },
             },
-            errand: Errand::of(&context.metadata),
+            metadata: context.metadata.clone(),
             turn: context.turn,
             call_id: context.call_id.clone(),
         }
@@ -304,24 +305,41 @@ impl Caller {
     /// A turn that runs in a session of its own makes jobs for the chat that it works for.
     fn at_home(&self, connection: &Connection) -> Result<Place, StoreError> {
         let mut place = self.place.clone();
-        let target = &mut place.target;
-        match &self.errand {
-            Some(Errand::Job(errand)) => {
-                let row = store_jobs::find(connection, &errand.job)?;
-                match row.map(Job::read).transpose()? {
-                    Some(job) => *target = job.body.target,
-                    None => target.session = SessionKey::of_chat(&target.channel, &target.chat_id),
-                }
-            }
-            Some(Errand::SubAgent(errand)) => {
-                target.session = errand.session.clone();
-                target.metadata = errand.metadata.clone();
-            }
-            Some(Errand::Heartbeat) => target.session = SessionKey::of_chat(&target.channel, &target.chat_id),
-            None => {}
+        if Errand::of(&self.metadata).is_none() {
+            return Ok(place);
         }
+        let target = &mut place.target;
+        let here = (target.channel.as_str(), target.chat_id.as_str());
+        let chat = ChatBehind::of(connection, target.session.as_str(), here, &self.metadata)?;
+        if let Some(row) = &chat.message {
+            let mut metadata = for_runs(&row.metadata);
+            // Who has not all tools cannot get them by way of a job.
+            let tools = TurnSettings::of(&self.metadata).tools;
+            TurnSettings { tools, ..settings_of(&metadata) }.put(&mut metadata);
+            let behind = target.metadata.remove(ON_BEHALF_OF).map(|behind| (ON_BEHALF_OF.to_owned(), behind));
+            metadata.extend(behind);
+            Links::of(&self.metadata).put(&mut metadata);
+            target.metadata = metadata;
+        }
+        (target.session, target.channel, target.chat_id) = (chat.session, chat.channel, chat.chat_id);
         Ok(place)
     }
+}
+
+/// What of a message's metadata holds for the runs of a job that is made in its turn: what its channel put there, who is behind
+/// it, and what is set for its turns.
+fn for_runs(metadata: &str) -> Map<String, Value> {
+    let mut metadata = metadata_for_answer(metadata);
+    metadata.retain(|key, _| !OF_THE_MESSAGE.contains(&key.as_str()));
+    // How far a turn may go is of that turn.
+    let settings = TurnSettings { bounds: None, ..settings_of(&metadata) };
+    metadata.remove("turn");
+    settings.put(&mut metadata);
+    metadata
+}
+
+fn settings_of(metadata: &Map<String, Value>) -> TurnSettings {
+    TurnSettings::of(&Value::Object(metadata.clone()).to_string())
 }
 
 /// A change on its way into the commit of its call's result.

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use daoyou_channels::{SessionKey, Trust};
+use daoyou_channels::{InboundMessage, SessionKey, Trust, TurnSettings};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::run_message::{Slot, Work, work};
 use super::testing::terms;
 use super::{CronHandle, CronTool, Desk, Job, Scope, Task, list};
-use crate::store::{Commit, Store};
+use crate::bus::InboundDraft;
+use crate::store::{Commit, Store, jobs};
 use crate::tools::{Effect, Tool, ToolContext, parse_arguments};
 
 struct World {
@@ -86,7 +88,7 @@ async fn a_job_is_made_listed_changed_and_removed() {
     let tea = jobs.iter().find(|job| job.row.name == "tea").unwrap();
     assert_eq!((&tea.body.task, tea.body.delete_after_run), (&Task::Message("tea".to_owned()), true));
     assert_eq!(news.body.session.as_ref().map(SessionKey::as_str), Some("webhook:in:c"));
-    assert_eq!(Value::Object(news.body.target.metadata.clone()), json!({"thread": "t"}));
+    assert_eq!(Value::Object(news.body.target.metadata.clone()), json!({"thread": "t", "turn": {"model": "a/b"}}));
     assert_eq!(
         world.says(&owner, &json!({"action": "disable", "job_id": "news"})).await,
         format!("Disabled job {}", news.row.id)
@@ -157,6 +159,69 @@ async fn who_is_not_the_owner_sees_the_jobs_of_his_chat_alone() {
     assert!(told.contains("only the owner"), "{told}");
     assert!(!world.tool.serves_strangers(&json!({"action": "list"}), &owner));
     assert_eq!(world.jobs().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_removed_by_its_id_or_name() {
+    let (world, owner, ann) = (World::new(10), context(Trust::Owner, "c"), context(Trust::Known, "a"));
+    let insert = |connection: &crate::store::Connection| {
+        jobs::insert(connection, "broken1", "old news", "{", true, None)?;
+        jobs::insert(connection, "broken2", "old mail", "{", true, None)
+    };
+    world.desk.store.write(Commit::Synced, insert).await.unwrap();
+    for (who, job, expected) in [
+        (&ann, "broken1", "not found"),
+        (&owner, "old news", "Removed job broken1 (old news)"),
+        (&owner, "broken2", "Removed job broken2 (old mail)"),
+    ] {
+        let told = world.says(who, &json!({"action": "remove", "job_id": job})).await;
+        assert!(told.contains(expected), "{job}: {told}");
+    }
+    assert_eq!(world.jobs().await.len(), 0);
+}
+
+/// What holds for the turn that makes a job holds for its runs: a hook's model and prompt, and the tools that a sub-agent has.
+#[tokio::test]
+async fn a_job_is_of_the_chat_and_has_no_more_than_its_maker() {
+    let world = World::new(10);
+    let mut message = InboundMessage::text("webhook:in", "c", "ann", Trust::Known, "x");
+    let hook = json!({"thread": "t", "turn": {"model": "a/b", "prompt": "Be kind.", "about": ["x"]}});
+    message.metadata = hook.as_object().unwrap().clone();
+    let draft = InboundDraft::new(message);
+    let turn = draft.id;
+    world.desk.store.write(Commit::Synced, move |connection| draft.insert(connection)).await.unwrap();
+    let errand =
+        json!({"kind": "sub_agent", "session": "webhook:in:c", "turn": turn, "label": "", "depth": 1, "waits": false});
+    let own = json!({"errand": errand, "turn": {"tools": ["cron"], "fresh": true}, "on_behalf_of": "ann", "links": 2});
+    let child = ToolContext {
+        session: SessionKey::from("spawn:1"),
+        metadata: own.to_string().into(),
+        ..context(Trust::Known, "c")
+    };
+    let told = world.says(&child, &json!({"action": "add", "message": "x", "every": "1h"})).await;
+    assert!(told.starts_with("Created"), "{told}");
+    let job = world.jobs().await.remove(0);
+    assert_eq!(job.body.target.session.as_str(), "webhook:in:c");
+    assert_eq!(
+        Value::Object(job.body.target.metadata.clone()),
+        json!({
+            "thread": "t",
+            "turn": {"model": "a/b", "prompt": "Be kind.", "tools": ["cron"]},
+            "on_behalf_of": "ann",
+            "links": 2,
+        })
+    );
+    let rules = world.desk.terms.get().rules.clone();
+    let now = jiff::Timestamp::now();
+    let slot = Slot { due: now, passed_over: 0, by_hand: true };
+    let work = world.desk.store.read(move |connection| work(connection, &job, &rules, slot, now)).await.unwrap();
+    let Work::Ask(run) = work else { panic!("{work:?}") };
+    let set = TurnSettings::of(&Value::Object(run.message.metadata).to_string());
+    let tools = set.tools.as_deref().map(|tools| tools.join(" "));
+    assert_eq!(
+        (set.model.as_deref(), set.prompt.as_deref(), tools.as_deref()),
+        (Some("a/b"), Some("Be kind."), Some("cron"))
+    );
 }
 
 /// A model is told of it with every request.

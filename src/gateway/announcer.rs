@@ -1,4 +1,4 @@
-//! Tells the session that started a background process of its end: by an inbound message, which a turn answers.
+//! Tells the chat for which a background process was started of its end: by an inbound message, which a turn answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,24 +7,18 @@ use daoyou_channels::settings::Span;
 use daoyou_channels::{InboundMessage, SessionKey, Trust};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
 use crate::agent::{LaneRunner, Phrases, fill};
-use crate::bus::{Errand, InboundDraft};
+use crate::bus::{ChatBehind, InboundDraft, Links, metadata_for_answer};
 use crate::guard::Ending;
 use crate::live::Live;
 use crate::memory::metadata_on_behalf;
-use crate::store::inbox::{self, InboxRow};
 use crate::store::processes::ProcessRow;
 use crate::store::{Connection, StoreError};
 use crate::tools::{Announce, ProcessEnd, Tail, took};
 
 /// Who the message is from.
 const SENDER: &str = "process";
-/// What belongs to the turn that was answered, and not to its chat.
-const OF_THE_TURN: [&str; 3] = ["turn", "errand", "told"];
-/// Sub-agents of sub-agents that are looked through for the chat behind them.
-const DEPTH: u32 = 8;
 
 /// Announces with the words, and without the secrets, of the configuration that holds at that moment.
 pub struct Announcer {
@@ -81,31 +75,18 @@ struct Address {
 }
 
 impl Address {
-    /// The chat whose turn started the process; for a sub-agent, which is gone when it has answered, the one that gave it its
-    /// task.
+    /// The chat behind the turn that started the process: a sub-agent is gone when it has answered, and so is the run of a job.
+    /// What is set for the chat's turns holds for the one that answers.
     fn of(connection: &Connection, process: &ProcessRow) -> Result<Self, StoreError> {
-        let mut metadata = process.metadata.clone();
-        let mut parent: Option<InboxRow> = None;
-        for _ in 0..DEPTH {
-            let Some(Errand::SubAgent(errand)) = Errand::of(&metadata) else { break };
-            let Some(row) = message_of(connection, errand.turn)? else { break };
-            // Also who is behind it: with nobody, the end of a command would make another writer of the chat.
-            metadata = metadata_on_behalf(&row);
-            parent = Some(row);
-        }
-        let mut metadata: Map<String, Value> = serde_json::from_str(&metadata).unwrap_or_default();
-        for key in OF_THE_TURN {
-            metadata.remove(key);
-        }
-        let own = || (process.session.clone(), process.channel.clone(), process.chat_id.clone());
-        let (session, channel, chat_id) = parent.map_or_else(own, |row| (row.session, row.channel, row.chat_id));
-        Ok(Self { session: session.into(), channel, chat_id, metadata })
+        let here = (process.channel.as_str(), process.chat_id.as_str());
+        let ChatBehind { session, channel, chat_id, message } =
+            ChatBehind::of(connection, &process.session, here, &process.metadata)?;
+        // Also who is behind it: with nobody, the end of a command would make another writer of the chat.
+        let behind = message.as_ref().map(metadata_on_behalf);
+        let mut metadata = metadata_for_answer(behind.as_deref().unwrap_or(&process.metadata));
+        Links::of(&process.metadata).one_more().put(&mut metadata);
+        Ok(Self { session, channel, chat_id, metadata })
     }
-}
-
-/// The message whose chat a turn answers.
-fn message_of(connection: &Connection, turn: Uuid) -> Result<Option<InboxRow>, StoreError> {
-    Ok(inbox::of_turn(connection, turn)?.pop())
 }
 
 fn words(phrases: &Phrases, process: &ProcessRow, end: &ProcessEnd, printed: &Tail) -> String {
@@ -137,10 +118,13 @@ fn words(phrases: &Phrases, process: &ProcessRow, end: &ProcessEnd, printed: &Ta
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+    use uuid::Uuid;
+
     use crate::agent::Locale;
     use crate::bus::SubAgentErrand;
     use crate::memory::{Identities, sender_of};
-    use crate::store::inbox::{NewMessage, State};
+    use crate::store::inbox::{self, InboxRow, NewMessage, State};
     use crate::store::{Commit, Store};
     use crate::tools::Killer;
 
@@ -205,7 +189,39 @@ mod tests {
         let (session, metadata, announced) = store.write(Commit::Logged, work).await.unwrap();
         assert_eq!((session.as_str(), sender_of(&announced).as_str()), ("in:c", "ann"));
         assert_eq!(Identities::default().writer_of(&announced).as_str(), "sender:in:ann");
-        assert_eq!(metadata.keys().collect::<Vec<_>>(), ["on_behalf_of", "thread"]);
+        assert_eq!(metadata.keys().collect::<Vec<_>>(), ["links", "on_behalf_of", "thread"]);
+    }
+
+    #[tokio::test]
+    async fn an_end_is_announced_in_the_chat_with_what_is_set_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &Connection| {
+            for (metadata, session, expected) in [
+                (json!({"thread": "t"}), "s", json!({"thread": "t", "links": 1})),
+                (
+                    json!({"turn": {"model": "a/b", "tools": ["exec"], "about": ["x"], "fresh": true}, "links": 4}),
+                    "s",
+                    json!({"turn": {"model": "a/b", "tools": ["exec"]}, "links": 5}),
+                ),
+                (
+                    json!({"errand": {"kind": "job", "job": "j", "due": 1, "chat": "mail:7"}, "turn": {"fresh": true}}),
+                    "mail:7",
+                    json!({"links": 1}),
+                ),
+                (json!({"errand": {"kind": "heartbeat"}, "turn": {"prompt": "Look."}}), "c:d", json!({"links": 1})),
+            ] {
+                let process = ProcessRow { metadata: metadata.to_string(), ..process(None) };
+                let address = Address::of(connection, &process)?;
+                assert_eq!(
+                    (address.session.as_str(), Value::Object(address.metadata)),
+                    (session, expected),
+                    "{metadata}"
+                );
+            }
+            Ok(())
+        };
+        store.write(Commit::Logged, look).await.unwrap();
     }
 
     #[test]

@@ -30,6 +30,9 @@ const SKIPPED: Duration = Duration::from_secs(30 * 86_400);
 /// How long the runs of a job are known that is gone.
 const JOB_RUNS: Duration = Duration::from_secs(90 * 86_400);
 
+/// Jobs whose runs are looked for in one piece.
+const JOBS_AT_ONCE: usize = 100;
+
 type Prune = fn(&Connection, i64) -> Result<usize, StoreError>;
 
 /// Looks after a store.
@@ -72,7 +75,7 @@ impl Upkeep {
         let config = self.config.get();
         let retain = &config.retain;
         let sessions = retain.sessions.map(Duration::from);
-        let rules: [(&str, Option<Duration>, Prune); 8] = [
+        let rules: [(&str, Option<Duration>, Prune); 7] = [
             ("turns", retain.turns.map(Duration::from), retention::prune_turn_steps),
             ("sub-agents", retain.turns.map(Duration::from), retention::prune_spawns),
             ("outbox", retain.outbox.map(Duration::from), retention::prune_outbox),
@@ -80,7 +83,6 @@ impl Upkeep {
             ("summaries", sessions, memory::prune_gone_sessions),
             ("snapshots", Some(Duration::ZERO), memory::sweep_snapshots),
             ("skipped", Some(SKIPPED), retention::prune_skipped),
-            ("runs of removed jobs", Some(JOB_RUNS), retention::prune_job_runs),
         ];
         for (what, keep, prune) in rules {
             let Some(keep) = keep else { continue };
@@ -91,6 +93,23 @@ impl Upkeep {
             let prune =
                 move |connection: &Connection, before| retention::prune_notes(connection, &channel, kind, before);
             self.clear(kind, *keep, prune).await;
+        }
+        self.prune_job_runs().await;
+    }
+
+    /// Which jobs are gone is looked up beside the writer.
+    async fn prune_job_runs(&self) {
+        let before = now_ms().saturating_sub(millis(JOB_RUNS));
+        let gone = match self.store().read(move |connection| retention::gone_jobs(connection, before)).await {
+            Ok(gone) => gone,
+            // The gateway is going.
+            Err(StoreError::Closed) => return,
+            Err(error) => return tracing::warn!(%error, "the runs of removed jobs could not be looked up"),
+        };
+        for jobs in gone.chunks(JOBS_AT_ONCE) {
+            let jobs = jobs.to_vec();
+            let prune = move |connection: &Connection, before| retention::prune_job_runs(connection, &jobs, before);
+            self.clear("runs of removed jobs", JOB_RUNS, prune).await;
         }
     }
 

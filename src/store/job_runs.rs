@@ -62,7 +62,8 @@ pub struct RunRow {
     pub last_error: Option<String>,
     pub input_tokens: i64,
     pub output_tokens: i64,
-    /// In millionths, with its currency; of the model that cost most where several did.
+    /// In millionths, with its currency. Where models were paid in several, what was paid in the one of the largest number: amounts
+    /// of two currencies make no sum.
     pub cost: Option<i64>,
     pub currency: Option<String>,
 }
@@ -144,13 +145,17 @@ pub fn of_job(connection: &Connection, id_or_name: &str, limit: u32) -> Result<V
                    coalesce(o.state, r.delivery), coalesce(o.tries, 0), o.last_error,
                    (SELECT coalesce(sum(u.input_tokens), 0) FROM usage u WHERE u.turn = r.turn),
                    (SELECT coalesce(sum(u.output_tokens), 0) FROM usage u WHERE u.turn = r.turn),
-                   (SELECT sum(u.cost) FROM usage u WHERE u.turn = r.turn),
-                   (SELECT max(u.currency) FROM usage u WHERE u.turn = r.turn)
-               FROM job_runs r
+                   (SELECT sum(u.cost) AS most FROM usage u WHERE u.turn = r.turn AND u.cost IS NOT NULL
+                       GROUP BY u.currency ORDER BY most DESC, u.currency LIMIT 1),
+                   (SELECT u.currency FROM usage u WHERE u.turn = r.turn AND u.cost IS NOT NULL
+                       GROUP BY u.currency ORDER BY sum(u.cost) DESC, u.currency LIMIT 1)
+               FROM (SELECT seq FROM job_runs WHERE job = ?1
+                     UNION ALL SELECT seq FROM job_runs WHERE name = ?1 AND job <> ?1
+                     ORDER BY seq DESC LIMIT ?2) found
+               JOIN job_runs r ON r.seq = found.seq
                LEFT JOIN inbox i ON i.id = r.turn
                LEFT JOIN outbox o ON o.turn = i.turn AND o.slot = 'reply'
-               WHERE r.job = ?1 OR r.name = ?1
-               ORDER BY r.seq DESC LIMIT ?2";
+               ORDER BY r.seq DESC";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params![id_or_name, limit])?;
     let mut found = Vec::new();
@@ -181,4 +186,38 @@ fn read_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
         cost: row.get(15)?,
         currency: row.get(16)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::usage::{self, Tokens};
+    use crate::store::{Commit, Store};
+
+    #[tokio::test]
+    async fn a_history_is_found_by_id_or_name_and_tells_what_was_paid_in_one_currency() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &Connection| {
+            let turn = Uuid::now_v7();
+            for (job, name, due, turn) in
+                [("a", "news", 1, None), ("b", "news", 2, None), ("a", "news", 3, Some(turn)), ("news", "c", 4, None)]
+            {
+                let (outcome, reason) = (RunOutcome::Ok, None);
+                insert(connection, &NewRun { job, name, due, turn, outcome, reason })?;
+            }
+            let used = Tokens { turns: 1, input: 1, output: 1, cached: 0 };
+            for (model, cost) in [("a/x", ("USD", 40)), ("a/y", ("USD", 30)), ("b/z", ("CNY", 60)), ("c/c", ("ZAR", 1))]
+            {
+                usage::add(connection, turn, "s", model, used, Some(cost))?;
+            }
+            usage::add(connection, turn, "s", "d/free", used, None)?;
+            Ok(["a", "news", "none"].map(|asked| of_job(connection, asked, 3)))
+        };
+        let [by_id, by_name, none] = store.write(Commit::Logged, look).await.unwrap().map(Result::unwrap);
+        let due = |rows: &[RunRow]| rows.iter().map(|row| row.due).collect::<Vec<_>>();
+        assert_eq!((due(&by_id), due(&by_name), none), (vec![3, 1], vec![4, 3, 2], Vec::new()));
+        assert_eq!((by_id[0].cost, by_id[0].currency.as_deref(), by_id[0].input_tokens), (Some(70), Some("USD"), 5));
+        assert_eq!((by_id[1].cost, by_id[1].currency.as_deref()), (None, None));
+    }
 }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 16] = [
+const MIGRATIONS: [&str; 17] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -23,6 +23,7 @@ const MIGRATIONS: [&str; 16] = [
     include_str!("migrations/0014_sections.sql"),
     include_str!("migrations/0015_inbox_session.sql"),
     include_str!("migrations/0016_standing.sql"),
+    include_str!("migrations/0017_job_names.sql"),
 ];
 
 /// A table that every version of this program has.

@@ -22,6 +22,7 @@ mod writer;
 
 pub mod backup;
 pub mod checkup;
+pub mod conversations;
 pub mod cursors;
 pub mod forgetting;
 pub mod inbox;

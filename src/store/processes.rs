@@ -103,10 +103,9 @@ pub fn open(connection: &Connection) -> Result<Vec<ProcessRow>, StoreError> {
     many(connection, "ended_at IS NULL ORDER BY started_at, id", params![])
 }
 
-/// All of them, of one session if it is named, those whose end is not known first, then the newest.
-pub fn newest(connection: &Connection, session: Option<&str>, limit: u32) -> Result<Vec<ProcessRow>, StoreError> {
-    let filter = "?1 IS NULL OR session = ?1 ORDER BY ended_at IS NOT NULL, started_at DESC, id LIMIT ?2";
-    many(connection, filter, params![session, limit])
+/// All of them, those whose end is not known first, then the newest.
+pub fn newest(connection: &Connection, limit: u32) -> Result<Vec<ProcessRow>, StoreError> {
+    many(connection, "TRUE ORDER BY ended_at IS NOT NULL, started_at DESC, id LIMIT ?1", params![limit])
 }
 
 fn many(
@@ -182,10 +181,10 @@ mod tests {
                 end(connection, "b", "exit 0")?;
                 end(connection, "c", "exit 0")?;
                 connection.execute("UPDATE processes SET ended_at = started_at + 10 WHERE id = 'c'", [])?;
-                assert_eq!(ids(newest(connection, Some("s"), 9)?)[0], "d");
-                assert_eq!(ids(newest(connection, None, 9)?).len(), 4);
+                assert_eq!(ids(newest(connection, 9)?)[0], "d");
+                assert_eq!(ids(newest(connection, 9)?).len(), 4);
                 assert!(insert(connection, &process("e", "s"), 1)?);
-                assert_eq!(ids(newest(connection, None, 9)?).len(), 3, "two running, one that ended");
+                assert_eq!(ids(newest(connection, 9)?).len(), 3, "two running, one that ended");
                 Ok(())
             })
             .await

@@ -43,15 +43,36 @@ pub fn prune_outbox(connection: &Connection, before_ms: i64) -> Result<usize, St
     Ok(connection.prepare_cached(&delete)?.execute(params![before_ms, PIECE])?)
 }
 
-/// Runs before `before_ms` of jobs that are gone.
-pub fn prune_job_runs(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
-    Ok(connection
-        .prepare_cached(
-            "DELETE FROM job_runs WHERE seq IN (
-                SELECT r.seq FROM job_runs r LEFT JOIN jobs j ON j.id = r.job
-                WHERE j.id IS NULL AND r.due < ?1 AND r.outcome <> 'started' ORDER BY r.seq LIMIT ?2)",
-        )?
-        .execute(params![before_ms, PIECE])?)
+/// The jobs that are gone and have runs before `before_ms`. Each job is one step in an index, however often it ran; still it is
+/// for a reader, beside the writer.
+pub fn gone_jobs(connection: &Connection, before_ms: i64) -> Result<Vec<String>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "WITH RECURSIVE job(id) AS (
+             SELECT min(job) FROM job_runs
+             UNION ALL SELECT (SELECT min(r.job) FROM job_runs r WHERE r.job > job.id) FROM job WHERE job.id IS NOT NULL)
+         SELECT id FROM job WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = job.id)
+             AND EXISTS (SELECT 1 FROM job_runs r WHERE r.job = job.id AND r.due < ?1 AND r.outcome <> 'started')",
+    )?;
+    let rows = statement.query_map([before_ms], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Runs before `before_ms` of these jobs, which were found to be gone.
+pub fn prune_job_runs(connection: &Connection, jobs: &[String], before_ms: i64) -> Result<usize, StoreError> {
+    // One may have been made anew under its id, by an import.
+    let mut statement = connection.prepare_cached(
+        "DELETE FROM job_runs WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE id = ?1) AND seq IN (
+            SELECT seq FROM job_runs WHERE job = ?1 AND due < ?2 AND outcome <> 'started' LIMIT ?3)",
+    )?;
+    let mut deleted = 0;
+    for job in jobs {
+        let left = usize::try_from(PIECE).unwrap_or(usize::MAX).saturating_sub(deleted);
+        if left == 0 {
+            break;
+        }
+        deleted += statement.execute(params![job, before_ms, left])?;
+    }
+    Ok(deleted)
 }
 
 /// Messages of sessions that nobody has used since `before_ms`.
@@ -108,8 +129,9 @@ mod tests {
 
     use super::*;
     use crate::store::inbox::{self, Inserted, NewMessage, State};
+    use crate::store::job_runs::{self, NewRun, RunOutcome};
     use crate::store::outbox::NewOutbound;
-    use crate::store::{Commit, Store, cursors, messages, notes, now_ms, outbox, turn_steps};
+    use crate::store::{Commit, Store, cursors, jobs, messages, notes, now_ms, outbox, turn_steps};
 
     fn message(id: Uuid) -> NewMessage {
         let text = |text: &str| text.to_owned();
@@ -195,6 +217,40 @@ mod tests {
         };
         let found = store.write(Commit::Logged, look).await.unwrap();
         assert_eq!(found, ([1, 0], [false, true, true], 3, 1, 1, 2));
+    }
+
+    #[tokio::test]
+    async fn old_runs_of_jobs_that_are_gone_go_in_pieces() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let look = |connection: &crate::store::Connection| {
+            jobs::insert(connection, "here", "n", "{}", true, None)?;
+            let run = |job: &str, due: i64, outcome: RunOutcome| {
+                job_runs::insert(connection, &NewRun { job, name: "n", due, turn: None, outcome, reason: None })
+            };
+            for due in 0..i64::from(PIECE) + 7 {
+                run("gone", due, RunOutcome::Ok)?;
+            }
+            for (job, due, outcome) in [
+                ("another", 5, RunOutcome::Ok),
+                ("here", 5, RunOutcome::Ok),
+                ("running", 5, RunOutcome::Started),
+                ("young", 10_000, RunOutcome::Ok),
+            ] {
+                run(job, due, outcome)?;
+            }
+            let gone = gone_jobs(connection, 9_000)?;
+            let mut pieces = Vec::new();
+            for _ in 0..3 {
+                pieces.push(prune_job_runs(connection, &gone, 9_000)?);
+            }
+            let back = prune_job_runs(connection, &["here".to_owned()], 9_000)?;
+            Ok((gone, pieces, back, gone_jobs(connection, 9_000)?))
+        };
+        let (gone, pieces, back, left) = store.write(Commit::Logged, look).await.unwrap();
+        let piece = usize::try_from(PIECE).unwrap();
+        assert_eq!((gone.join(" ").as_str(), pieces, back), ("another gone", vec![piece, 8, 0], 0));
+        assert!(left.is_empty(), "{left:?}");
     }
 
     #[tokio::test]

@@ -88,9 +88,12 @@ pub fn spent(connection: &Connection, scope: Scope<'_>) -> Result<Spent, StoreEr
     Ok(spent)
 }
 
-/// Tokens, in and out, of the turns of a session that ended since then, UTC milliseconds.
+/// Tokens, in and out, of the turns of a session and of the sub-agents below it that ended since then, UTC milliseconds.
 pub fn tokens_since(connection: &Connection, session: &str, from_ms: i64) -> Result<u64, StoreError> {
-    let sql = "SELECT total(input_tokens) + total(output_tokens) FROM usage WHERE session = ? AND at >= ?";
+    let sql = "WITH RECURSIVE below(session) AS (
+                   SELECT ?1 UNION SELECT 'spawn:' || s.id FROM below b JOIN spawns s ON s.session = b.session)
+               SELECT total(u.input_tokens) + total(u.output_tokens)
+               FROM below b CROSS JOIN usage u ON u.session = b.session AND u.at >= ?2";
     let total: f64 = connection.prepare_cached(sql)?.query_row(params![session, from_ms], |row| row.get(0))?;
     Ok(total as u64)
 }
@@ -158,10 +161,29 @@ fn read_tokens(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Tokens> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Commit, Store};
+    use crate::store::{Commit, Store, spawns};
 
     fn used(turns: u64, input: u64) -> Tokens {
         Tokens { turns, input, output: 1, cached: 0 }
+    }
+
+    #[tokio::test]
+    async fn what_sub_agents_use_is_used_by_their_session() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let count = |connection: &Connection| {
+            let [child, grandchild, other] = [1, 2, 3].map(Uuid::from_u128);
+            let of_child = spawns::session_of(child);
+            for (id, session) in [(child, "heartbeat"), (grandchild, of_child.as_str()), (other, "cli:direct")] {
+                let (session, label) = (session.to_owned(), String::new());
+                let spawn = spawns::NewSpawn { id, session, turn: Uuid::nil(), label, depth: 1, waits: true };
+                spawns::insert(connection, &spawn)?;
+                add(connection, id, &spawns::session_of(id), "a/x", used(1, 100), None)?;
+            }
+            add(connection, Uuid::now_v7(), "heartbeat", "a/x", used(1, 10), None)?;
+            Ok((tokens_since(connection, "heartbeat", 0)?, tokens_since(connection, "heartbeat", now_ms() + 1_000)?))
+        };
+        assert_eq!(store.write(Commit::Logged, count).await.unwrap(), (213, 0));
     }
 
     #[tokio::test]

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use daoyou_channels::{InboundMessage, SessionKey, Trust, TurnBounds, TurnSettings};
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Map;
 use uuid::Uuid;
 
 use super::SpawnConfig;
-use crate::bus::{Errand, InboundDraft, MessageBus, SubAgentErrand};
+use crate::bus::{Errand, InboundDraft, Links, MessageBus, SubAgentErrand, metadata_for_answer};
 use crate::crash;
 use crate::memory::ON_BEHALF_OF;
 use crate::store::inbox::{self, Inserted};
@@ -84,11 +84,12 @@ impl NewChild {
             label: label.clone(),
             depth,
             waits,
-            metadata: for_answer(&context.metadata),
+            metadata: metadata_for_answer(&context.metadata),
         };
         let mut metadata = Map::new();
         settings.put(&mut metadata);
         Errand::SubAgent(errand).put(&mut metadata);
+        Links::of(&context.metadata).put(&mut metadata);
         // What its maker has told is known to it, and what it learns is known to its maker.
         if context.trust == Trust::Known {
             metadata.insert(ON_BEHALF_OF.to_owned(), context.sender.as_str().into());
@@ -160,18 +161,6 @@ fn bounds(config: &SpawnConfig, asking: Option<TurnBounds>) -> TurnBounds {
     }
 }
 
-/// What of a message's metadata the answer to a sub-agent's end needs: what its channel put there, and what holds for its
-/// turns; not what was said about that one message, nor on whose errand it ran.
-fn for_answer(metadata: &str) -> Map<String, Value> {
-    let settings = TurnSettings::of(metadata);
-    let Ok(Value::Object(mut metadata)) = serde_json::from_str(metadata) else { return Map::new() };
-    for key in ["errand", "told", "turn"] {
-        metadata.remove(key);
-    }
-    TurnSettings { about: Vec::new(), fresh: false, ..settings }.put(&mut metadata);
-    metadata
-}
-
 /// Sub-agents of each session that are about to be written: calls of one plan run at the same time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places(Arc<Mutex<HashMap<SessionKey, usize>>>);
@@ -217,25 +206,6 @@ mod tests {
         assert_eq!((id, id.get_version_num()), (id_of(turn, "call_1"), 7));
         assert_eq!(id.as_bytes()[..6], turn.as_bytes()[..6]);
         assert!(id != turn && id != id_of(turn, "call_2") && id != id_of(id, "call_1"));
-    }
-
-    #[test]
-    fn the_answer_gets_the_channels_metadata_and_no_errand() {
-        for (metadata, expected) in [
-            ("{}", "{}"),
-            ("no JSON", "{}"),
-            (
-                r#"{"thread":"<1@x>","errand":{"kind":"heartbeat"},"told":{"note":"a","said":"b"}}"#,
-                r#"{"thread":"<1@x>"}"#,
-            ),
-            (
-                r#"{"turn":{"about":["Subject: x"],"fresh":true,"prompt":"Be kind.","tools":["exec"]}}"#,
-                r#"{"turn":{"prompt":"Be kind.","tools":["exec"]}}"#,
-            ),
-        ] {
-            let expected: Value = serde_json::from_str(expected).unwrap();
-            assert_eq!(Value::Object(for_answer(metadata)), expected, "{metadata}");
-        }
     }
 
     #[test]

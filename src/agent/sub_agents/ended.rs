@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::child::SENDER;
 use crate::agent::ending::since;
 use crate::agent::phrases::{Phrases, fill};
-use crate::bus::{Errand, InboundDraft, RunEnd, SubAgentErrand, Told, WhatFollows};
+use crate::bus::{Errand, InboundDraft, Links, RunEnd, SubAgentErrand, Told, WhatFollows};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::usage::{self, Scope};
 use crate::store::{Connection, StoreError, spawns};
@@ -83,6 +83,7 @@ fn report(errand: &SubAgentErrand, row: &InboxRow, content: String) -> InboundDr
     let mut metadata = errand.metadata.clone();
     let kept = TurnSettings::of(&Value::Object(metadata.clone()).to_string());
     TurnSettings { about: vec![ABOUT.to_owned()], ..kept }.put(&mut metadata);
+    Links::of(&row.metadata).one_more().put(&mut metadata);
     InboundDraft::new(InboundMessage {
         channel: row.channel.clone(),
         external_id: None,

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::SpawnConfig;
 use super::child::{NewChild, Places, Task, depth_of, id_of};
 use super::ended::ANSWER;
-use crate::bus::{Errand, LateBus, MessageBus};
+use crate::bus::{Errand, LateBus, Links, MessageBus};
 use crate::llm::ToolSpec;
 use crate::store::spawns::{self, Spawn, SpawnEnd};
 use crate::tools::{
@@ -59,6 +59,9 @@ impl SpawnTool {
     async fn spawn(&self, arguments: Value, context: &ToolContext, tools: &Executor) -> Result<ToolOutcome, String> {
         let waits = self.waits(&arguments, context);
         let task = task_of(arguments, waits, tools)?;
+        if !waits {
+            Links::of(&context.metadata).check()?;
+        }
         let bus = self.bus.get().ok_or("No sub-agent can be started: the gateway does not run")?;
         let (id, session) = (id_of(context.turn, &context.call_id), context.session.to_string());
         let look = move |connection: &_| Ok((spawns::find(connection, id)?, spawns::unfinished(connection, &session)?));
@@ -230,6 +233,15 @@ mod tests {
         ] {
             let call = ToolCall { id: "c".to_owned(), name: "spawn".to_owned(), arguments: arguments.to_string() };
             let told = world.executor.run(&call, &context()).await.result.render();
+            assert!(told.contains(expected), "{told}");
+        }
+        let late = ToolContext { metadata: r#"{"links":10}"#.into(), ..context() };
+        for (arguments, expected) in [
+            (json!({"task": "x"}), "without a message from a person"),
+            (json!({"task": "x", "wait": true}), "the gateway does not run"),
+        ] {
+            let call = ToolCall { id: "c".to_owned(), name: "spawn".to_owned(), arguments: arguments.to_string() };
+            let told = world.executor.run(&call, &late).await.result.render();
             assert!(told.contains(expected), "{told}");
         }
     }

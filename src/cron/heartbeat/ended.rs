@@ -1,9 +1,7 @@
 //! What follows from the end of a heartbeat's turn, within the commit of that end.
 
-use daoyou_channels::SessionKey;
-
 use super::service::{load, save};
-use crate::bus::{RunEnd, Told, WhatFollows};
+use crate::bus::{RunEnd, Told, WhatFollows, conversations};
 use crate::store::{Connection, StoreError};
 
 /// What the model answers when there is nothing to tell.
@@ -39,8 +37,9 @@ pub fn ended(connection: &Connection, run: &RunEnd<'_>) -> Result<WhatFollows, S
         note: "At a heartbeat you looked after HEARTBEAT.md and sent this to the chat:".to_owned(),
         said: run.reply.to_owned(),
     };
-    let session = SessionKey::of_chat(&run.row.channel, &run.row.chat_id);
-    Ok(WhatFollows { reply: Some(run.reply.to_owned()), messages: vec![told.draft(session)], notice: None })
+    let sessions = conversations(connection, &run.row.channel, &run.row.chat_id)?;
+    let messages = sessions.into_iter().map(|session| told.draft(session)).collect();
+    Ok(WhatFollows { reply: Some(run.reply.to_owned()), messages, notice: None })
 }
 
 fn says_nothing(reply: &str) -> bool {

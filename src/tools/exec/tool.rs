@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::capture::Capture;
 use super::run::{Ended, run};
+use crate::bus::Links;
 use crate::guard::{self, Background, Ending, Order, Policy};
 use crate::llm::ToolSpec;
 use crate::tools::executor::SPILL_KEY;
@@ -154,6 +155,7 @@ impl ExecTool {
 
     /// Starts a command that nobody waits for.
     async fn launch(&self, args: Args, context: &ToolContext) -> Result<ToolOutcome, String> {
+        Links::of(&context.metadata).check()?;
         let processes = self.processes.as_ref().ok_or("No gateway runs here that could look after it")?;
         let detached = args.detach == Some(true);
         let longest = self.config.background_timeout.0;
@@ -281,5 +283,28 @@ impl Tool for ExecTool {
             Err(error) => Err(error.to_string()),
         };
         done.unwrap_or_else(|error| ToolResult::failed(error).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::llm::ToolCall;
+    use crate::tools::testing::{World, context};
+    use crate::tools::{ToolContext, ToolsConfig};
+
+    #[tokio::test]
+    async fn what_feeds_itself_leaves_nothing_in_the_background() {
+        let world = World::new(&ToolsConfig::default());
+        let arguments = json!({"command": "true", "background": true}).to_string();
+        let call = ToolCall { id: "c".to_owned(), name: "exec".to_owned(), arguments };
+        for (metadata, expected) in
+            [("{}", "No gateway runs here"), (r#"{"links":10}"#, "without a message from a person")]
+        {
+            let context = ToolContext { metadata: metadata.into(), ..context() };
+            let told = world.executor.run(&call, &context).await.result.render();
+            assert!(told.contains(expected), "{told}");
+        }
     }
 }

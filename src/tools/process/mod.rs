@@ -6,6 +6,7 @@ mod files;
 mod processes;
 mod tool;
 mod watch;
+mod whose;
 
 pub use announce::Announce;
 pub use end::{Killer, ProcessEnd, took};

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::files::{OutputFiles, Tail};
 use super::watch::{Ask, END_LIMIT, GRACE, Launch, START_LIMIT, Watched};
+use super::whose::{is_for, newest_for};
 use super::{Announce, Killer, ProcessEnd};
 use crate::guard::{birth_of, end_group, is_still};
 use crate::store::processes::{self, NewProcess, ProcessRow};
@@ -268,14 +269,18 @@ impl Processes {
         tokio::task::spawn_blocking(move || work(&files)).await.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
-    /// Those that `context` may see, his own session's first, and whether each lives.
+    /// Those that `context` may see, those of his own session first, and whether each lives.
     ///
     /// # Errors
     /// The store cannot be read.
     pub(super) async fn list(&self, context: &ToolContext, limit: u32) -> Result<Vec<(ProcessRow, bool)>, StoreError> {
         let session = context.session.to_string();
         let only = (context.trust != Trust::Owner).then(|| session.clone());
-        let rows = self.store.read(move |connection| processes::newest(connection, only.as_deref(), limit)).await?;
+        let look = move |connection: &Connection| match only {
+            Some(session) => newest_for(connection, &session, limit),
+            None => processes::newest(connection, limit),
+        };
+        let rows = self.store.read(look).await?;
         let mut listed = Vec::with_capacity(rows.len());
         for row in rows {
             let lives = row.ended_at.is_none() && self.lives(&row).await;
@@ -291,10 +296,13 @@ impl Processes {
     /// There is none, in words for the model.
     pub(super) async fn find(&self, id: &str, context: &ToolContext) -> Result<(ProcessRow, bool), String> {
         let wanted = id.trim().to_ascii_lowercase();
-        let found = self.store.read(move |connection| processes::find(connection, &wanted)).await;
-        let found = found.map_err(|error| format!("The store cannot be read: {error}"))?;
-        let may_see = |row: &ProcessRow| context.trust == Trust::Owner || row.session == context.session.as_str();
-        let Some(row) = found.filter(may_see) else {
+        let (is_owner, session) = (context.trust == Trust::Owner, context.session.to_string());
+        let look = move |connection: &Connection| {
+            let Some(row) = processes::find(connection, &wanted)? else { return Ok(None) };
+            Ok((is_owner || is_for(connection, &row, &session)?).then_some(row))
+        };
+        let found = self.store.read(look).await.map_err(|error| format!("The store cannot be read: {error}"))?;
+        let Some(row) = found else {
             return Err(format!("There is no background process {:?}; process list names those there are", id.trim()));
         };
         let lives = row.ended_at.is_none() && self.lives(&row).await;
@@ -311,7 +319,13 @@ impl Processes {
     /// # Errors
     /// It could not be ended, in words for the model.
     pub(super) async fn kill(&self, row: &ProcessRow, context: &ToolContext) -> Result<String, String> {
-        let by = if row.session == context.session.as_str() { Killer::Itself } else { Killer::Another };
+        let (asked, session) = (row.clone(), context.session.to_string());
+        let is_own = self.store.read(move |connection| is_for(connection, &asked, &session)).await;
+        // Whoever would be told of the end is the one who asks for it.
+        let by = match is_own.map_err(|error| format!("The store cannot be read: {error}"))? {
+            true => Killer::Itself,
+            false => Killer::Another,
+        };
         let killed = ProcessEnd::Killed { ending: None, by };
         let handle = {
             let running = self.lock();

@@ -1,0 +1,171 @@
+//! What of a Jinja template is code, for those who let others write templates, or fill them in.
+
+/// One `{{ … }}` or `{% … %}` of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// A statement, `{% … %}`.
+    pub is_statement: bool,
+    /// What stands in it; in the place of each text in quotes are the quotes alone.
+    pub code: String,
+}
+
+impl Tag {
+    /// The words in it, names and numbers as they stand.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.code.split(|c: char| !is_of_word(c)).filter(|word| !word.is_empty())
+    }
+
+    /// Whether something is multiplied by what is no number written out: a text could become as long as that says.
+    pub fn multiplies_freely(&self) -> bool {
+        let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+        let is_free = |(at, _): (usize, &str)| {
+            let (before, after) = (self.code[..at].trim_end(), self.code[at + 1..].trim_start());
+            // A text has no powers.
+            if before.ends_with('*') || after.starts_with('*') {
+                return false;
+            }
+            let first = after.trim_start_matches('-');
+            let behind = first.trim_start_matches(is_of_word).trim_start();
+            let ahead = before.trim_end_matches(is_of_word);
+            // What stands at its other side is reckoned with it first.
+            let by_right = is_number(first) && !behind.starts_with("**");
+            let by_left = is_number(&before[ahead.len()..]) && !ahead.trim_end().ends_with(['*', '/', '%']);
+            !by_right && !by_left
+        };
+        self.code.match_indices('*').any(is_free)
+    }
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '.'
+}
+
+/// The tags of a template, as minijinja reads it with the usual marks. Of one that it does not compile they may be others.
+pub fn tags(source: &str) -> Vec<Tag> {
+    let mut tags = Vec::new();
+    let mut rest = source;
+    while let Some((kind, inside)) = opened(rest) {
+        rest = match kind {
+            '#' => behind(inside.strip_prefix(['-', '+']).unwrap_or(inside), "#}"),
+            kind => match plain_tag(inside, "raw").filter(|_| kind == '%') {
+                Some(raw) => behind_raw(raw),
+                None => {
+                    let is_statement = kind == '%';
+                    let (code, behind) = code_of(inside, if is_statement { "%}" } else { "}}" });
+                    tags.push(Tag { is_statement, code });
+                    behind
+                }
+            },
+        };
+    }
+    tags
+}
+
+/// The next mark that begins something: its second character, and what stands behind it.
+fn opened(text: &str) -> Option<(char, &str)> {
+    text.match_indices('{').find_map(|(at, _)| {
+        let behind = &text[at + 1..];
+        let kind = behind.chars().next().filter(|kind| "{%#".contains(*kind))?;
+        Some((kind, &behind[1..]))
+    })
+}
+
+fn behind<'t>(text: &'t str, mark: &str) -> &'t str {
+    text.split_once(mark).map_or("", |(_, behind)| behind)
+}
+
+/// What stands behind the tag that `inside` begins in, if it is one of this name alone.
+fn plain_tag<'t>(inside: &'t str, name: &str) -> Option<&'t str> {
+    let name_on = inside.strip_prefix(['-', '+']).unwrap_or(inside).trim_ascii_start().strip_prefix(name)?;
+    let end = name_on.trim_ascii_start();
+    end.strip_prefix(['-', '+']).unwrap_or(end).strip_prefix("%}")
+}
+
+fn behind_raw(text: &str) -> &str {
+    text.match_indices("{%").find_map(|(at, mark)| plain_tag(&text[at + mark.len()..], "endraw")).unwrap_or_default()
+}
+
+/// The code up to the mark that ends it, and what stands behind that.
+fn code_of<'t>(inside: &'t str, end: &str) -> (String, &'t str) {
+    let mut code = String::new();
+    let (mut open, mut at) = (0_i64, 0);
+    while let Some(c) = inside[at..].chars().next() {
+        if open == 0 && inside[at..].starts_with(end) {
+            return (code, &inside[at + end.len()..]);
+        }
+        code.push(c);
+        at += c.len_utf8();
+        match c {
+            '(' | '[' | '{' => open += 1,
+            ')' | ']' | '}' => open -= 1,
+            '"' | '\'' => {
+                code.push(c);
+                at += length_of_quoted(&inside[at..], c);
+            }
+            _ => {}
+        }
+    }
+    (code, "")
+}
+
+/// The bytes up to and with the quote that ends a text.
+fn length_of_quoted(text: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    for (at, c) in text.char_indices() {
+        if !is_escaped && c == quote {
+            return at + c.len_utf8();
+        }
+        is_escaped = !is_escaped && c == '\\';
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_told_from_text() {
+        for (source, expected) in [
+            ("**bold** { } %} 2 * 3", ""),
+            ("{{ a }}*{% if b %}*{% endif %}", "{ a % if b % endif "),
+            ("{{- a -}}{%+ if b %}", "{- a -%+ if b "),
+            (r#"{{ "it's }} * \" {{" ~ 'x\\' }}*"#, r#"{ "" ~ '' "#),
+            ("{# {{ 'a }} #}{{ b }}{#-#}*{{ c }}#}", "{ b { c "),
+            ("{% raw %}{{ x * 9 }}{% if %}{%- endraw -%}{{ y }}", "{ y "),
+            ("{% rawer %}{{ y }}", "% rawer { y "),
+            ("{{ {'a': {}} }}{{ b }}", "{ {'': {}} { b "),
+            ("{{ (1 }} ) }}x", "{ (1 }} ) }}x"),
+            ("{{ '道\\", "{ ''"),
+            ("{", ""),
+        ] {
+            let mark = |tag: &Tag| if tag.is_statement { '%' } else { '{' };
+            let found: String = tags(source).iter().map(|tag| format!("{}{}", mark(tag), tag.code)).collect();
+            assert_eq!(found, expected, "{source}");
+        }
+        let words = tags("{% for a in range(9) recursive %}");
+        assert_eq!(words[0].words().collect::<Vec<_>>(), ["for", "a", "in", "range", "9", "recursive"]);
+    }
+
+    #[test]
+    fn what_multiplies_by_what_is_not_written_out() {
+        for (code, expected) in [
+            ("body.price * 2", false),
+            ("60*body.n", false),
+            ("'#' * 3", false),
+            ("2 ** body.n", false),
+            ("'#' * body.n", true),
+            ("body.n * -1", false),
+            ("2 * body.s * body.n", true),
+            ("body.s * 2 * body.n", true),
+            ("body.n // 2 * body.s", true),
+            ("body.s * 2 ** body.n", true),
+            ("body.s * body.a1", true),
+            ("body.a1 * body.s", true),
+            ("(1 + 2) * body.s", true),
+            ("'2 * x'", false),
+        ] {
+            assert_eq!(tags(&format!("{{{{ {code} }}}}"))[0].multiplies_freely(), expected, "{code}");
+        }
+    }
+}
