@@ -104,6 +104,11 @@ impl Question {
         &self.terms
     }
 
+    /// The score of a text of the usual length that holds every term once.
+    pub fn whole(&self) -> f64 {
+        self.rarity.iter().sum::<f64>().max(f64::MIN_POSITIVE)
+    }
+
     /// The ids on a shelf that may fit best, without having read them.
     pub fn candidates(&self, connection: &Connection, shelf: Shelf) -> Result<Vec<i64>, StoreError> {
         let Some(lists) = self.shelves.iter().find(|lists| lists.shelf == shelf) else { return Ok(Vec::new()) };
