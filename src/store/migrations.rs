@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 13] = [
+const MIGRATIONS: [&str; 14] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -20,6 +20,7 @@ const MIGRATIONS: [&str; 13] = [
     include_str!("migrations/0011_vectors.sql"),
     include_str!("migrations/0012_lines.sql"),
     include_str!("migrations/0013_said_vectors.sql"),
+    include_str!("migrations/0015_vector_codes.sql"),
 ];
 
 /// A table that every version of this program has.
