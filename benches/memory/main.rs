@@ -1,8 +1,10 @@
-//! Measures how well and how fast memory finds: `cargo xtask bench memory [--locomo FILE] [--quick]`. Prints the section of
-//! `docs/benchmarks.md`. The index is the real one, filled as a gateway fills it; only words are used.
+//! Measures how well and how fast memory finds: `cargo xtask bench memory [--locomo FILE [--embeddings URL
+//! [--embeddings-model NAME]]] [--quick]`. Prints the section of `docs/benchmarks.md`. Index and vectors are the real ones, made
+//! as a gateway makes them.
 #![expect(clippy::print_stdout, reason = "the bench's output")]
 
 mod bilingual;
+mod embedded;
 mod locomo;
 mod speed;
 
@@ -11,12 +13,16 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use daoyou::memory::{Ask, Owner};
 use daoyou::store::{Connection, Store};
+use embedded::Service;
 use tempfile::TempDir;
 
 /// What was asked for on the command line.
 #[derive(Default)]
 struct Arguments {
     locomo: Option<PathBuf>,
+    /// A service that speaks OpenAI's `/embeddings`, and its model.
+    embeddings: Option<String>,
+    embeddings_model: Option<String>,
     is_quick: bool,
 }
 
@@ -29,10 +35,22 @@ impl Arguments {
                     let file = words.next().context("--locomo wants the path of locomo10.json behind it")?;
                     arguments.locomo = Some(file.into());
                 }
+                "--embeddings" => {
+                    let url = words.next().context("--embeddings wants the address of a service behind it")?;
+                    arguments.embeddings = Some(url);
+                }
+                "--embeddings-model" => {
+                    let model = words.next().context("--embeddings-model wants a name behind it")?;
+                    arguments.embeddings_model = Some(model);
+                }
                 "--quick" => arguments.is_quick = true,
                 // cargo bench says so to every bench.
                 "--bench" => {}
-                other => bail!("the memory bench knows --locomo FILE and --quick, not {other}"),
+                other => {
+                    bail!(
+                        "the memory bench knows --locomo FILE, --embeddings URL, --embeddings-model NAME and --quick, not {other}"
+                    )
+                }
             }
         }
         Ok(arguments)
@@ -42,9 +60,10 @@ impl Arguments {
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::read(std::env::args().skip(1))?;
-    println!("Found by words alone: no vectors, no model.\n");
+    let service = Service::of(&arguments);
+    println!("Found by words alone, with neither vectors nor a model, where nothing else is said.\n");
     if let Some(file) = &arguments.locomo {
-        println!("{}", locomo::measure(file, arguments.is_quick).await?);
+        println!("{}", locomo::measure(file, service.as_ref(), arguments.is_quick).await?);
     }
     println!("{}", bilingual::measure().await?);
     println!("{}", speed::measure(if arguments.is_quick { 10_000 } else { 100_000 }).await?);
@@ -54,14 +73,14 @@ async fn main() -> Result<()> {
 /// A store of its own, removed at the end.
 struct World {
     store: Store,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl World {
     fn new() -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let store = Store::open(&folder.path().join("daoyou.db"))?;
-        Ok(Self { store, _folder: folder })
+        Ok(Self { store, folder })
     }
 
     /// Fills the store in one write, outside of the ways that a gateway has.

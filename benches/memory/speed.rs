@@ -4,8 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use daoyou::llm::ChatMessage;
-use daoyou::memory::{Identities, Owner, recall, words};
+use daoyou::memory::vectors::nearest;
+use daoyou::memory::{Ask, Found, Identities, Owner, recall, words as index};
 use daoyou::store::memories::{self, NewMemory};
+use daoyou::store::vectors::{self, NewVector};
+use daoyou::store::words::{self, Shelf};
 use daoyou::store::{Connection, StoreError, messages};
 use uuid::Uuid;
 
@@ -17,6 +20,16 @@ const SESSIONS: usize = 200;
 /// Of the entries, one in so many is a fact.
 const FACTS: usize = 20;
 const QUESTIONS: usize = 400;
+/// Questions, and of which words they are.
+const KINDS: [(&str, usize, usize); 3] =
+    [("six words as they come", 1, WORDS), ("six common words", 1, 60), ("six rare words", 2_000, WORDS)];
+
+/// Numbers of a vector.
+const SIZES: [usize; 2] = [256, 1_536];
+/// Vectors that are written at once.
+const PIECE: i64 = 1_000;
+/// How much of a question's vector is chance, beside that of a message: their cosine is 0.5.
+const WIDE: f64 = 1.732;
 
 /// The same numbers each time.
 struct Dice(u64);
@@ -29,6 +42,12 @@ impl Dice {
         usize::try_from(self.0 % u64::try_from(end).unwrap_or(1)).unwrap_or(0)
     }
 
+    /// A vector of length 1, whichever way.
+    fn vector(&mut self, size: usize) -> Vec<f32> {
+        let number = |dice: &mut Self| as_f64(dice.below(1 << 20)) / as_f64(1 << 19) - 1.0;
+        scaled((0..size).map(|_| number(self)).collect())
+    }
+
     /// A word; the one of the least number comes most often.
     fn word(&mut self) -> usize {
         let part = as_f64(self.below(1 << 30)) / as_f64(1 << 30);
@@ -39,6 +58,15 @@ impl Dice {
         )]
         let word = as_f64(WORDS).powf(part) as usize;
         word
+    }
+
+    /// Six words between two numbers of words.
+    fn question(&mut self, least: usize, most: usize) -> String {
+        let mut words = Vec::new();
+        while words.len() < 6 {
+            words.extend(Some(self.word()).filter(|word| (least..most).contains(word)).map(spelled));
+        }
+        words.join(" ")
     }
 
     fn sentence(&mut self) -> String {
@@ -66,7 +94,7 @@ pub async fn measure(entries: usize) -> Result<String> {
     world.fill(move |connection| fill(connection, entries)).await?;
     let filled = begun.elapsed();
     let begun = Instant::now();
-    world.fill(|connection| words::rebuild(connection, &Identities::default())).await?;
+    world.fill(|connection| index::rebuild(connection, &Identities::default())).await?;
     let indexed = begun.elapsed();
     let mut table = format!(
         "**Speed** among {entries} entries (messages of {SESSIONS} sessions, one in {FACTS} a fact), ten hits; {:.0} µs an entry to \
@@ -75,26 +103,87 @@ pub async fn measure(entries: usize) -> Result<String> {
         indexed.as_secs_f64() * 1e6 / as_f64(entries)
     );
     let mut dice = Dice(7);
-    for (what, least, most) in
-        [("six words as they come", 1, WORDS), ("six common words", 1, 60), ("six rare words", 2_000, WORDS)]
-    {
+    for (what, least, most) in KINDS {
         let mut times = Vec::with_capacity(QUESTIONS);
         for _ in 0..QUESTIONS {
-            let mut words = Vec::new();
-            while words.len() < 6 {
-                words.extend(Some(dice.word()).filter(|word| (least..most).contains(word)).map(spelled));
-            }
-            let ask = ask(&words.join(" "), vec![Owner::gateway(), Owner::everyone()], 10);
-            let begun = Instant::now();
-            let hits = world.store.read_here(|connection| recall(connection, &ask, None))?;
-            times.push(begun.elapsed());
-            assert!(!hits.is_empty(), "every word is in some entry");
+            times.push(timed(&world, &ask(&dice.question(least, most), owners(), 10), None)?);
         }
-        times.sort_unstable();
-        let at = |part: usize| milliseconds(times[(times.len() - 1) * part / 100]);
-        table += &format!("| {what} | {:.2} ms | {:.2} ms | p50 < 10 ms |\n", at(50), at(99));
+        table += &row(what, times, "");
+    }
+    for size in SIZES {
+        table += &with_vectors(&world, size).await?;
     }
     Ok(table)
+}
+
+/// Rows of the table: all messages have vectors of chance, and each question one that is alike to a message's.
+async fn with_vectors(world: &World, size: usize) -> Result<String> {
+    let model = format!("chance@{size}");
+    let said = world.store.read(|connection| vectors::newest(connection, Shelf::Said)).await?;
+    let name = model.clone();
+    world.fill(move |connection| vectors::begin(connection, &name)).await?;
+    let begun = Instant::now();
+    let mut after = 0;
+    while after < said {
+        let (name, until) = (model.clone(), said.min(after + PIECE));
+        let new: Vec<NewVector> = (after + 1..=until)
+            .map(|id| NewVector { hash: vectors::hash(&id.to_string()), vector: of_message(id, size), ids: vec![id] })
+            .collect();
+        world.fill(move |connection| vectors::put_said(connection, &name, (&after.to_string(), until), &new)).await?;
+        after = until;
+    }
+    let filled = begun.elapsed().as_secs_f64() * 1e6 / as_f64(usize::try_from(said)?);
+    let mut dice = Dice(11);
+    let (mut times, mut found) = (Vec::new(), 0);
+    for _ in 0..QUESTIONS {
+        let id = 1 + i64::try_from(dice.below(usize::try_from(said)?))?;
+        let beside = dice.vector(size);
+        let alike = of_message(id, size).into_iter().zip(beside);
+        let vector =
+            scaled(alike.map(|(of_message, beside)| f64::from(of_message) + WIDE * f64::from(beside)).collect());
+        let ask = ask(&dice.question(1, WORDS), owners(), 10);
+        times.push(timed(world, &ask, Some(&vector))?);
+        let nearest = world.store.read_here(|connection| {
+            let place =
+                words::said(connection, id)?.map(|said| Found::Message { session: said.session, seq: said.seq });
+            Ok(nearest(connection, &ask, &vector, 1)?.first().map(|near| &near.0) == place.as_ref())
+        })?;
+        found += usize::from(nearest);
+    }
+    let what = format!("as they come, with vectors of {size} numbers");
+    let found = format!("; {found} of {QUESTIONS} nearest found; {filled:.0} µs to write a vector");
+    Ok(row(&what, times, &found))
+}
+
+fn of_message(id: i64, size: usize) -> Vec<f32> {
+    // Numbers that follow each other begin alike.
+    let mut dice = Dice(u64::try_from(id).unwrap_or(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    dice.below(2);
+    dice.vector(size)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "numbers of a vector")]
+fn scaled(vector: Vec<f64>) -> Vec<f32> {
+    let length = vector.iter().map(|number| number * number).sum::<f64>().sqrt();
+    vector.into_iter().map(|number| (number / length) as f32).collect()
+}
+
+fn owners() -> Vec<Owner> {
+    vec![Owner::gateway(), Owner::everyone()]
+}
+
+fn timed(world: &World, ask: &Ask, vector: Option<&[f32]>) -> Result<Duration> {
+    let begun = Instant::now();
+    let hits = world.store.read_here(|connection| recall(connection, ask, vector))?;
+    let time = begun.elapsed();
+    assert!(!hits.is_empty(), "every word is in some entry");
+    Ok(time)
+}
+
+fn row(what: &str, mut times: Vec<Duration>, more: &str) -> String {
+    times.sort_unstable();
+    let at = |part: usize| milliseconds(times[(times.len() - 1) * part / 100]);
+    format!("| {what} | {:.2} ms | {:.2} ms | p50 < 10 ms{more} |\n", at(50), at(99))
 }
 
 fn milliseconds(time: Duration) -> f64 {

@@ -105,6 +105,11 @@ impl Question {
         &self.terms
     }
 
+    /// The score of a text of the usual length that holds every term once.
+    pub fn whole(&self) -> f64 {
+        self.rarity.iter().sum::<f64>().max(f64::MIN_POSITIVE)
+    }
+
     /// How many candidates of a shelf are to be scored.
     pub fn wanted(&self) -> usize {
         self.shelves.first().map_or(0, |lists| lists.wanted)

@@ -54,17 +54,20 @@ pub struct Hit {
     pub score: f64,
 }
 
-/// How slowly a place in a list loses weight, as usual for reciprocal ranks.
-const RANKS: f64 = 60.0;
+/// The nearest from this one on are the crowd: alike merely because all is, in this question's light.
+const CROWD: usize = 100;
 
-/// What the time of a hit counts beside how well it fits.
+/// The newer one of hits that fit as well comes first, by the reciprocal of its place.
 const RECENCY: f64 = 0.02;
+const RANKS: f64 = 60.0;
 
 /// What vectors find beside words.
 const BY_VECTOR: usize = 50;
 
-/// How much of what was said right before and after counts: an answer is found by its question.
-const BESIDE: f64 = 0.3;
+/// How much of what was said right before and after counts, by its words and by its likeness: an answer is found by its
+/// question.
+const BESIDE_IN_WORDS: f64 = 0.3;
+const BESIDE_IN_LIKENESS: f64 = 0.5;
 
 /// The best hits whose neighbours are looked at.
 const WITH_NEIGHBOURS: usize = 30;
@@ -93,7 +96,7 @@ pub fn recall(connection: &Connection, ask: &Ask, vector: Option<&[f32]>) -> Res
         Some(vector) => search.by_vector(vector)?,
         None => Vec::new(),
     };
-    Ok(search.fused(&by_words, &by_vector))
+    Ok(search.fused(by_words, by_vector))
 }
 
 struct Search<'a> {
@@ -114,8 +117,8 @@ struct Entry {
 }
 
 impl Search<'_> {
-    /// What holds the words, the best first.
-    fn by_words(&mut self) -> Result<Vec<Found>, StoreError> {
+    /// What holds the words, each with how much of the question's weight.
+    fn by_words(&mut self) -> Result<Vec<(Found, f64)>, StoreError> {
         let mut shelves = Vec::new();
         for (shelf, is_asked) in [(Shelf::Memories, !self.ask.kinds.is_empty()), (Shelf::Said, self.ask.messages)] {
             if is_asked {
@@ -145,9 +148,13 @@ impl Search<'_> {
             self.entries.insert(found, entry);
         }
         let mut scored = self.score(&question, order);
-        self.add_neighbours(&question, &mut scored)?;
-        scored.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| self.entries[&b.0].at.cmp(&self.entries[&a.0].at)));
-        Ok(scored.into_iter().map(|(found, _)| found).collect())
+        let fit = |entry: &Entry| {
+            let fits = question.fits([(entry.text.as_str(), entry.beside.as_str())].into_iter());
+            fits.first().copied().unwrap_or_default()
+        };
+        self.add_neighbours(&mut scored, BESIDE_IN_WORDS, fit)?;
+        let whole = question.whole();
+        Ok(scored.into_iter().map(|(found, score)| (found, score / whole)).collect())
     }
 
     fn score(&mut self, question: &Question, order: Vec<Found>) -> Vec<(Found, f64)> {
@@ -166,22 +173,27 @@ impl Search<'_> {
         scored
     }
 
-    /// Has the neighbours of the best messages counted for them, and them for their neighbours.
-    fn add_neighbours(&mut self, question: &Question, scored: &mut Vec<(Found, f64)>) -> Result<(), StoreError> {
+    /// Has a `share` of the neighbours of the best messages counted for them, and of them for their neighbours; `fit` says how well one counts
+    /// that was not found itself.
+    fn add_neighbours(
+        &mut self,
+        scored: &mut Vec<(Found, f64)>,
+        share: f64,
+        fit: impl Fn(&Entry) -> Fit,
+    ) -> Result<(), StoreError> {
         let mut best = scored.clone();
-        best.sort_by(|a, b| b.1.total_cmp(&a.1));
+        best.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let mut own: HashMap<Found, f64> = scored.drain(..).collect();
         let mut beside: HashMap<Found, f64> = HashMap::new();
         for (found, score) in best.into_iter().take(WITH_NEIGHBOURS) {
             let Found::Message { session, seq } = &found else { continue };
             for neighbour in words::beside(self.connection, session, *seq)?.into_iter().flatten() {
-                let Some((next, entry)) = self.of_said(neighbour) else { continue };
+                let Some((next, mut entry)) = self.of_said(neighbour) else { continue };
                 if !own.contains_key(&next) {
-                    let [fit] = question.fits([(entry.text.as_str(), entry.beside.as_str())].into_iter())[..] else {
-                        continue;
-                    };
-                    own.insert(next.clone(), fit.score);
-                    self.entries.insert(next.clone(), Entry { similarity: fit.similarity, ..entry });
+                    let Fit { score, similarity } = fit(&entry);
+                    own.insert(next.clone(), score);
+                    entry.similarity = similarity;
+                    self.entries.entry(next.clone()).or_insert(entry);
                 }
                 let of_next = own.get(&next).copied().unwrap_or(0.0);
                 let here = beside.entry(found.clone()).or_default();
@@ -192,14 +204,18 @@ impl Search<'_> {
         }
         for (found, score) in own {
             let near = beside.get(&found).copied().unwrap_or(0.0);
-            scored.push((found, score + BESIDE * near));
+            scored.push((found, score + share * near));
         }
         Ok(())
     }
 
-    fn by_vector(&mut self, vector: &[f32]) -> Result<Vec<Found>, StoreError> {
-        let mut order = Vec::new();
-        for (found, cosine) in nearest(self.connection, self.ask, vector, BY_VECTOR)? {
+    /// What means about the same, each with its likeness times what of it stands out of the crowd.
+    fn by_vector(&mut self, vector: &[f32]) -> Result<Vec<(Found, f64)>, StoreError> {
+        let near = nearest(self.connection, self.ask, vector, CROWD)?;
+        let crowd = near.get(CROWD - 1).map_or(0.0, |(_, likeness)| f64::from(*likeness));
+        let mut scored = Vec::new();
+        for (found, likeness) in near.into_iter().take(BY_VECTOR) {
+            let likeness = f64::from(likeness).clamp(0.0, 1.0);
             if !self.entries.contains_key(&found) {
                 let entry = match &found {
                     Found::Memory(id) => memories::get(self.connection, *id)?.and_then(|row| self.of_memory(row)),
@@ -211,33 +227,36 @@ impl Search<'_> {
                 self.entries.insert(found.clone(), entry);
             }
             if let Some(entry) = self.entries.get_mut(&found) {
-                entry.similarity = entry.similarity.max(f64::from(cosine).clamp(0.0, 1.0));
-                order.push(found);
+                entry.similarity = entry.similarity.max(likeness);
+                scored.push((found, likeness * (likeness - crowd)));
             }
         }
-        Ok(order)
+        self.add_neighbours(&mut scored, BESIDE_IN_LIKENESS, |_| Fit::default())?;
+        Ok(scored)
     }
 
-    /// One list of all, by the places that each has in the others.
-    fn fused(mut self, by_words: &[Found], by_vector: &[Found]) -> Vec<Hit> {
+    /// One list of all, the best first, by the sum of two measures from 0 to about 1: the share of the question's weight that a hit
+    /// holds in words, and its likeness as far as it stands out. A sum of reciprocal ranks would have poor vectors shake good words.
+    fn fused(mut self, by_words: Vec<(Found, f64)>, by_vector: Vec<(Found, f64)>) -> Vec<Hit> {
         let mut by_time: Vec<Found> = self.entries.keys().cloned().collect();
         by_time.sort_by(|a, b| self.entries[b].at.cmp(&self.entries[a].at).then_with(|| b.cmp(a)));
-        let mut scores: HashMap<&Found, f64> = HashMap::new();
-        for (list, weight) in [(by_words, 1.0), (by_vector, 1.0), (by_time.as_slice(), RECENCY)] {
-            for (place, found) in (1_u32..).zip(list) {
-                *scores.entry(found).or_default() += weight / (RANKS + f64::from(place));
-            }
+        let mut scores: HashMap<Found, f64> = by_words.into_iter().collect();
+        for (found, likeness) in by_vector {
+            *scores.entry(found).or_default() += likeness;
         }
-        let mut order: Vec<(&Found, f64)> = scores.into_iter().collect();
-        order.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        for (place, found) in (1_u32..).zip(by_time) {
+            *scores.entry(found).or_default() += RECENCY / (RANKS + f64::from(place));
+        }
+        let mut order: Vec<(Found, f64)> = scores.into_iter().collect();
+        order.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let mut told = HashSet::new();
         let mut hits = Vec::new();
         for (found, score) in order {
-            let Some(entry) = self.entries.remove(found) else { continue };
+            let Some(entry) = self.entries.remove(&found) else { continue };
             // A conversation that went back to a point holds the same words twice.
             if entry.similarity >= self.ask.least && told.insert(entry.text.clone()) {
                 let Entry { kind, text, at, similarity, .. } = entry;
-                hits.push(Hit { found: found.clone(), kind, text, at, similarity, score });
+                hits.push(Hit { found, kind, text, at, similarity, score });
             }
             if hits.len() >= self.ask.limit.min(LIMIT) {
                 break;

@@ -50,6 +50,7 @@ pub mod spawns;
 pub mod spent;
 pub mod turn_steps;
 pub mod usage;
+pub mod vector_codes;
 pub mod vectors;
 pub mod words;
 

@@ -5,13 +5,13 @@ use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest, Sha256};
 
 use super::words::Shelf;
-use super::{StoreError, meta};
+use super::{StoreError, meta, vector_codes};
 
 /// Names a text; the same text has the same.
 pub type Hash = [u8; 16];
 
 /// Messages that can be found whose vectors are kept, the newest: by their ids, of which only some have one.
-pub const SAID_KEPT: i64 = 20_000;
+pub const SAID_KEPT: i64 = 100_000;
 
 /// What has no vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,8 +56,10 @@ pub fn begin(connection: &Connection, model: &str) -> Result<bool, StoreError> {
         if done > newest(connection, Shelf::Said)? {
             meta::set(connection, meta::VECTORS_SAID, "")?;
         }
+        vector_codes::recheck(connection)?;
         return Ok(false);
     }
+    vector_codes::clear(connection)?;
     let dropped = connection.execute("DELETE FROM memory_vectors", [])?;
     connection.execute("DELETE FROM said_vectors", [])?;
     meta::set(connection, meta::VECTORS, model)?;
@@ -130,9 +132,7 @@ pub fn known(connection: &Connection, hash: &Hash) -> Result<Option<Vec<f32>>, S
 /// Writes vectors for those of their memories that are still known, unless vectors of another model than `model` are kept
 /// by now.
 pub fn put(connection: &Connection, model: &str, new: &[NewVector]) -> Result<(), StoreError> {
-    let insert = "INSERT OR REPLACE INTO memory_vectors (memory, hash, vector)
-        SELECT id, ?2, ?3 FROM memories WHERE id = ?1 AND replaced_by IS NULL";
-    if is_kept(connection, model)? { put_all(connection, insert, new) } else { Ok(()) }
+    if is_kept(connection, model)? { put_all(connection, Shelf::Memories, new) } else { Ok(()) }
 }
 
 /// As [`put`], for messages that can still be found; up to the id `done` all have one then. Those of old ones go. When what
@@ -146,18 +146,34 @@ pub fn put_said(
     if !is_kept(connection, model)? || said_done(connection)? != after {
         return Ok(());
     }
-    let insert = "INSERT OR REPLACE INTO said_vectors (said, hash, vector) SELECT id, ?2, ?3 FROM said WHERE id = ?1";
-    put_all(connection, insert, new)?;
+    put_all(connection, Shelf::Said, new)?;
     connection.prepare_cached("DELETE FROM said_vectors WHERE said <= ?")?.execute([done - SAID_KEPT])?;
     meta::set(connection, meta::VECTORS_SAID, &done.to_string())
 }
 
-fn put_all(connection: &Connection, insert: &str, new: &[NewVector]) -> Result<(), StoreError> {
-    let mut insert = connection.prepare_cached(insert)?;
+fn put_all(connection: &Connection, shelf: Shelf, new: &[NewVector]) -> Result<(), StoreError> {
+    let (owner, delete, insert) = match shelf {
+        Shelf::Memories => (
+            "SELECT owner FROM memories WHERE id = ? AND replaced_by IS NULL",
+            "DELETE FROM memory_vectors WHERE memory = ?",
+            "INSERT INTO memory_vectors (memory, hash, vector, place) VALUES (?, ?, ?, ?)",
+        ),
+        Shelf::Said => (
+            "SELECT owner FROM said WHERE id = ?",
+            "DELETE FROM said_vectors WHERE said = ?",
+            "INSERT INTO said_vectors (said, hash, vector, place) VALUES (?, ?, ?, ?)",
+        ),
+    };
+    let mut owner = connection.prepare_cached(owner)?;
+    let (mut delete, mut insert) = (connection.prepare_cached(delete)?, connection.prepare_cached(insert)?);
     for NewVector { hash, vector, ids } in new {
         let blob: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
         for id in ids {
-            insert.execute(params![id, hash.as_slice(), blob])?;
+            let Some(owner) = owner.query_row([id], |row| row.get::<_, String>(0)).optional()? else { continue };
+            // Not replaced by the insert: its code would stay.
+            delete.execute([id])?;
+            let place = vector_codes::put(connection, shelf, &owner, *id, vector)?;
+            insert.execute(params![id, hash.as_slice(), blob, place])?;
         }
     }
     Ok(())

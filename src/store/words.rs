@@ -1,11 +1,13 @@
 //! The words that memories and messages are found by: rows only. What a term is, and what fits a question, is `memory`'s.
 
+use std::collections::HashSet;
+
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{StoreError, meta};
 
 /// Tables that are made from others: a mended database begins without them.
-pub const MADE: [&str; 5] = ["said", "said_vectors", "unsaid", "said_owners", "indexed"];
+pub const MADE: [&str; 6] = ["said_codes", "said", "said_vectors", "unsaid", "said_owners", "indexed"];
 
 /// Where words stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +146,13 @@ pub fn said(connection: &Connection, id: i64) -> Result<Option<Said>, StoreError
 /// The message of this place, if it can be found.
 pub fn said_at(connection: &Connection, session: &str, seq: i64) -> Result<Option<Said>, StoreError> {
     one(connection, &format!("{SAID} WHERE s.session = ? AND s.seq = ?"), params![session, seq])
+}
+
+/// The ids of all that can be found of a session.
+pub fn of_session(connection: &Connection, session: &str) -> Result<HashSet<i64>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT id FROM said WHERE session = ?")?;
+    let rows = statement.query_map([session], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// What was said right before and right after a message.

@@ -16,8 +16,9 @@ usage: cargo xtask CHORE
   test [ARGS…]                   everything that must pass; with CI=true the checks of `ci` first. ARGS go to the runner
   ci                             formatting, lints, the dependencies, then the tests
   bench [--quick]                builds the release and measures it and its parts; writes docs/benchmarks.md, unless quick
-  bench memory [--locomo FILE] [--quick]
-                                 measures how well and how fast memory finds; writes that section alone, unless quick
+  bench memory [--locomo FILE [--embeddings URL [--embeddings-model NAME]]] [--quick]
+                                 measures how well and how fast memory finds, by words and with the vectors of a service;
+                                 writes that section alone, unless quick
   man                            writes the manual pages to target/man, one for each command
   order                          writes link/order.ld: which code lies together in the program. Needs valgrind
   soak [--minutes N] [--seed S]  random messages and kills for N minutes (default 10), from seed S

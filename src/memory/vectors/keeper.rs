@@ -12,6 +12,7 @@ use super::texts;
 use crate::crash;
 use crate::llm::{Blame, LlmError, LlmErrorKind, Patience, chance, growing};
 use crate::memory::Desk;
+use crate::store::vector_codes;
 use crate::store::vectors::{self, Hash, NewVector};
 use crate::store::words::Shelf;
 use crate::store::{Commit, Connection, StoreError};
@@ -203,6 +204,15 @@ impl Shift {
 
     /// Makes the next vectors, as many as go into one request.
     async fn step(&mut self, desk: &Desk, batch: u32) -> Result<Step, Trouble> {
+        for shelf in Shelf::ALL {
+            // As after an update of the program, and when a memory was given to another owner.
+            if desk.store.read(move |connection| vector_codes::are_missing(connection, shelf)).await? {
+                let put = move |connection: &Connection| vector_codes::put_missing(connection, shelf);
+                if desk.store.write(Commit::Logged, put).await? {
+                    return Ok(Step::More);
+                }
+            }
+        }
         let memories = self.memories;
         let page = desk.store.read(move |connection| next(connection, memories, batch)).await?;
         let Some(Page { place, wanted, last }) = page else { return Ok(Step::Done) };

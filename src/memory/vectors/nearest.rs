@@ -1,11 +1,13 @@
-//! What is nearest to a vector: the exact products, of those memories alone that the ask is for.
+//! What is nearest to a vector: by their codes the likeliest of all, and the exact products of those that the ask is for.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use rusqlite::{Row, Rows, params};
+use rusqlite::{Row, params};
 
-use crate::memory::{Ask, Found};
+use crate::memory::{Ask, Found, Kind, Owner};
+use crate::store::vector_codes::{self, Code};
+use crate::store::words::{self, Shelf};
 use crate::store::{Connection, StoreError, vectors};
 
 /// Hits at most.
@@ -13,6 +15,9 @@ const LIMIT: usize = 1_000;
 
 /// What is less alike has nothing in common but chance.
 const LEAST: f32 = 0.15;
+
+/// Vectors that are read, of those that the ask is for: where there are no more, none is missed.
+const LOOKED_AT: usize = 500;
 
 /// Numbers that are multiplied at once.
 const LANES: usize = 8;
@@ -22,6 +27,14 @@ const LANES: usize = 8;
 struct Near {
     likeness: f32,
     found: Found,
+}
+
+/// Something that may be near: the fewer bits differ, the likelier.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Likely {
+    distance: u32,
+    is_said: bool,
+    read: vector_codes::Read,
 }
 
 /// The nearest so far, the farthest of them on top.
@@ -35,7 +48,8 @@ struct Best<'a> {
 
 /// The memories and messages that mean what is nearest to `vector` (of length 1), the nearest first: of the owners and kinds
 /// that `ask` is for, known now, within its session and times. Each with how alike they are, 0 to 1: the cosine above that
-/// of texts that have nothing in common, which with some models is high. What has no vector yet is not found.
+/// of texts that have nothing in common, which with some models is high. What has no vector yet is not found. Among very many
+/// something that is hardly nearer than the rest may be missed.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -50,60 +64,83 @@ pub fn nearest(
     if best.limit == 0 || vector.is_empty() {
         return Ok(Vec::new());
     }
-    let mut owners: Vec<&str> = ask.owners.iter().map(crate::memory::Owner::as_str).collect();
-    owners.sort_unstable();
-    owners.dedup();
-    let mut kinds = ask.kinds.clone();
-    kinds.sort_unstable();
-    kinds.dedup();
+    let mut likely = likely(connection, ask, &Code::of(vector))?;
     let (session, since, until) = (&ask.session, ask.since, ask.until);
-    // The index alone says whose a memory is; its row is read only where session or time are asked for.
     let mut memories = connection.prepare_cached(
-        "SELECT v.vector, m.id FROM memories m INDEXED BY memories_current CROSS JOIN memory_vectors v ON v.memory = m.id
-         WHERE m.owner = ?1 AND m.kind = ?2 AND m.replaced_by IS NULL
-            AND (?3 IS NULL OR m.session = ?3) AND (?4 IS NULL OR m.created_at >= ?4)
-            AND (?5 IS NULL OR m.created_at < ?5)",
+        "SELECT v.vector, m.id, m.owner, m.kind FROM memory_vectors v CROSS JOIN memories m ON m.id = v.memory
+         WHERE v.memory = ?1 AND v.place = ?2 AND m.replaced_by IS NULL AND (?3 IS NULL OR m.session = ?3)
+            AND (?4 IS NULL OR m.created_at >= ?4) AND (?5 IS NULL OR m.created_at < ?5)",
     )?;
     let mut said = connection.prepare_cached(
-        "SELECT v.vector, s.session, s.seq FROM said_vectors v CROSS JOIN said s ON s.id = v.said
-         WHERE s.owner = ?1 AND (?2 IS NULL OR s.session = ?2)
-            AND ((?3 IS NULL AND ?4 IS NULL) OR EXISTS (
+        "SELECT v.vector, s.session, s.owner, s.seq FROM said_vectors v CROSS JOIN said s ON s.id = v.said
+         WHERE v.said = ?1 AND v.place = ?2 AND (?3 IS NULL OR s.session = ?3)
+            AND ((?4 IS NULL AND ?5 IS NULL) OR EXISTS (
                 SELECT 1 FROM messages m WHERE m.session = s.session AND m.seq = s.seq
-                    AND (?3 IS NULL OR m.at >= ?3) AND (?4 IS NULL OR m.at < ?4)))",
+                    AND (?4 IS NULL OR m.at >= ?4) AND (?5 IS NULL OR m.at < ?5)))",
     )?;
-    for owner in owners {
-        for kind in &kinds {
-            let rows = memories.query(params![owner, kind.as_str(), session, since, until])?;
-            best.take(rows, |row| Ok(Found::Memory(row.get(1)?)))?;
-        }
-        if ask.messages && !owner.is_empty() {
-            let rows = said.query(params![owner, session, since, until])?;
-            best.take(rows, |row| Ok(Found::Message { session: row.get(1)?, seq: row.get(2)? }))?;
+    let is_asked = |owner: &str| ask.owners.iter().any(|asked| asked.as_str() == owner);
+    let mut looked_at = 0;
+    // What does not fit the ask costs a look and no place among those that are read.
+    while let Some(Reverse(Likely { read, is_said, .. })) = likely.pop().filter(|_| looked_at < LOOKED_AT) {
+        let statement = if is_said { &mut said } else { &mut memories };
+        let mut rows = statement.query(params![read.id, read.place, session, since, until])?;
+        let Some(row) = rows.next()? else { continue };
+        let is_fit = is_asked(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)
+            && (is_said || Kind::parse(&row.get::<_, String>(3)?).is_some_and(|kind| ask.kinds.contains(&kind)));
+        if is_fit {
+            looked_at += 1;
+            best.take(row, |row| {
+                let found = if is_said {
+                    Found::Message { session: row.get(1)?, seq: row.get(3)? }
+                } else {
+                    Found::Memory(row.get(1)?)
+                };
+                Ok(found)
+            })?;
         }
     }
     Ok(best.into_sorted())
 }
 
+/// All that may be near by its code, the likeliest on top.
+fn likely(connection: &Connection, ask: &Ask, code: &Code) -> Result<BinaryHeap<Reverse<Likely>>, StoreError> {
+    let mut owners: Vec<&str> = ask.owners.iter().map(Owner::as_str).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    let of_session = match &ask.session {
+        Some(session) if ask.messages => Some(words::of_session(connection, session)?),
+        _ => None,
+    };
+    let mut likely = Vec::new();
+    for owner in owners {
+        if !ask.kinds.is_empty() {
+            vector_codes::visit(connection, Shelf::Memories, owner, code, |read| {
+                likely.push(Reverse(Likely { distance: read.distance, is_said: false, read }));
+            })?;
+        }
+        if ask.messages && !owner.is_empty() {
+            vector_codes::visit(connection, Shelf::Said, owner, code, |read| {
+                if of_session.as_ref().is_none_or(|ids| ids.contains(&read.id)) {
+                    likely.push(Reverse(Likely { distance: read.distance, is_said: true, read }));
+                }
+            })?;
+        }
+    }
+    Ok(likely.into())
+}
+
 impl Best<'_> {
-    /// Takes rows whose first column is a vector; `found` reads the others of those that are near enough.
-    fn take(
-        &mut self,
-        mut rows: Rows<'_>,
-        found: impl Fn(&Row<'_>) -> rusqlite::Result<Found>,
-    ) -> Result<(), StoreError> {
-        while let Some(row) = rows.next()? {
-            let blob = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
-            // Made by another model, or none: nothing can be said of it.
-            if blob.len() != self.vector.len() * 4 {
-                continue;
-            }
-            let likeness = ((product(self.vector, blob) - self.base) / (1.0 - self.base)).min(1.0);
-            let is_near = likeness >= LEAST
-                && (self.nearest.len() < self.limit
-                    || self.nearest.peek().is_some_and(|far| likeness > far.0.likeness));
-            if !is_near {
-                continue;
-            }
+    /// Takes a row whose first column is a vector, if it is near enough; `found` reads the others.
+    fn take(&mut self, row: &Row<'_>, found: impl Fn(&Row<'_>) -> rusqlite::Result<Found>) -> Result<(), StoreError> {
+        let blob = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+        // Made by another model, or none: nothing can be said of it.
+        if blob.len() != self.vector.len() * 4 {
+            return Ok(());
+        }
+        let likeness = ((product(self.vector, blob) - self.base) / (1.0 - self.base)).min(1.0);
+        let is_near = likeness >= LEAST
+            && (self.nearest.len() < self.limit || self.nearest.peek().is_some_and(|far| likeness > far.0.likeness));
+        if is_near {
             if self.nearest.len() == self.limit {
                 self.nearest.pop();
             }

@@ -14,6 +14,7 @@ use super::nearest;
 use crate::llm::{ChatMessage, Embedder, Models, OfflineProvider, ProviderConfig};
 use crate::memory::{Ask, Desk, Found, Identities, Kind, MemoryConfig, Owner, Terms};
 use crate::store::memories::{self, NewMemory};
+use crate::store::vector_codes;
 use crate::store::vectors::{self, NewVector};
 use crate::store::{Commit, Connection, Store, StoreError, messages, words};
 
@@ -346,4 +347,138 @@ async fn what_people_say_is_near_too_and_goes_with_its_message() {
     assert_eq!(world.nearest("bike").await, near);
     world.write(|connection| Ok(connection.execute("DELETE FROM messages", [])?)).await;
     assert_eq!((world.nearest("bike").await, world.write(vectors::count).await.said), (Vec::new(), 0));
+}
+
+/// What a test says, as numbers that look like chance: of length 1, the same for the same seed.
+fn noise(seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut number = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
+    };
+    let vector: Vec<f32> = (0..64).map(|_| number()).collect();
+    let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+    vector.into_iter().map(|number| number / length).collect()
+}
+
+/// Memories of an owner, each with the noise of its id.
+async fn fill(store: &Store, owner: &'static str, count: usize) -> Vec<i64> {
+    let work = move |connection: &Connection| {
+        (0..count)
+            .map(|_| {
+                let id = insert(connection, (owner, "fact", "", "x"))?;
+                let hash = vectors::hash(&id.to_string());
+                vectors::put(connection, "m", &[NewVector { hash, vector: noise(id.unsigned_abs()), ids: vec![id] }])?;
+                Ok(id)
+            })
+            .collect()
+    };
+    store.write(Commit::Logged, work).await.unwrap()
+}
+
+async fn first(store: &Store, owner: &str, of: i64) -> Option<i64> {
+    let (ask, vector) = (ask(&[owner]), noise(of.unsigned_abs()));
+    let near = store.read(move |connection| nearest(connection, &ask, &vector, 1)).await.unwrap();
+    near.first().filter(|(_, likeness)| *likeness > 0.99).map(|(found, _)| match found {
+        Found::Memory(id) => *id,
+        Found::Message { .. } => 0,
+    })
+}
+
+/// How many codes there are, and rows that hold them.
+async fn codes(store: &Store) -> (i64, i64) {
+    let sql = "SELECT ifnull(sum(held), 0), count(*) FROM memory_codes";
+    store
+        .read(move |connection| Ok(connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?))
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn codes_come_and_go_with_their_vectors() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(&home.path().join("daoyou.db")).unwrap();
+    store.write(Commit::Logged, |connection| vectors::begin(connection, "m")).await.unwrap();
+    let anns = fill(&store, "name:ann", 20).await;
+    let ours = fill(&store, "owner", 700).await;
+    assert_eq!(codes(&store).await, (720, 4));
+    for id in [ours[0], ours[255], ours[256], ours[699]] {
+        assert_eq!((first(&store, "owner", id).await, first(&store, "name:ann", id).await), (Some(id), None));
+    }
+    assert_eq!(first(&store, "owner", anns[3]).await, None);
+
+    // What is forgotten is gone from the codes, too; an emptied row goes.
+    let gone: Vec<i64> = ours[10..256].iter().copied().chain([ours[300]]).collect();
+    let of_one = vector_codes::Code::of(&noise(ours[300].unsigned_abs()));
+    let forget = gone.clone();
+    store
+        .write(Commit::Logged, move |connection| {
+            forget.iter().try_for_each(|id| memories::delete(connection, *id).map(drop))?;
+            vector_codes::visit(connection, words::Shelf::Memories, "owner", &of_one, |read| assert!(read.distance > 0))
+        })
+        .await
+        .unwrap();
+    assert_eq!(codes(&store).await, (720 - 247, 4));
+    assert_eq!(
+        (first(&store, "owner", ours[300]).await, first(&store, "owner", ours[301]).await),
+        (None, Some(ours[301]))
+    );
+    let rest: Vec<i64> = ours[..10].to_vec();
+    let delete =
+        move |connection: &Connection| rest.iter().try_for_each(|id| memories::delete(connection, *id).map(drop));
+    store.write(Commit::Logged, delete).await.unwrap();
+    assert_eq!(codes(&store).await, (720 - 257, 3));
+
+    // What is given to another owner, or has lost its code, has one again, once.
+    let given = ours[400];
+    store
+        .write(Commit::Logged, move |connection| {
+            crate::store::remembering::give(connection, given, "name:ann")?;
+            connection.execute("DELETE FROM memory_codes WHERE id = (SELECT max(id) FROM memory_codes)", [])?;
+            vectors::begin(connection, "m")?;
+            while vector_codes::put_missing(connection, words::Shelf::Memories)? {}
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!(codes(&store).await.0, 720 - 257);
+    assert_eq!((first(&store, "owner", given).await, first(&store, "name:ann", given).await), (None, Some(given)));
+    assert_eq!(first(&store, "owner", ours[699]).await, Some(ours[699]));
+
+    store.write(Commit::Logged, |connection| vectors::begin(connection, "another")).await.unwrap();
+    assert_eq!(codes(&store).await, (0, 0));
+}
+
+#[tokio::test]
+async fn likelier_ones_that_are_not_asked_for_hide_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::open(&home.path().join("daoyou.db")).unwrap();
+    let vector = |at: f32| vec![at.cos(), at.sin(), 0.0];
+    store
+        .write(Commit::Logged, move |connection| {
+            vectors::begin(connection, "m")?;
+            for number in 0..1_200_i64 {
+                let kind = if number % 2 == 0 { "fact" } else { "task" };
+                let ids = vec![insert(connection, ("owner", kind, "", "x"))?];
+                let at = if number == 777 { 1.0 } else { 0.0 };
+                vectors::put(connection, "m", &[NewVector { hash: vectors::hash("x"), vector: vector(at), ids }])?;
+            }
+            connection.execute("UPDATE memories SET created_at = id", [])?;
+            connection.execute("UPDATE memories SET session = 'of its own' WHERE id = 778", [])?;
+            Ok(())
+        })
+        .await
+        .unwrap();
+    for (ask, expected) in [
+        (Ask { since: Some(778), until: Some(779), ..ask(&["owner"]) }, 1),
+        (Ask { session: Some("of its own".to_owned()), ..ask(&["owner"]) }, 1),
+        (Ask { since: Some(778), until: Some(779), kinds: vec![Kind::Fact], ..ask(&["owner"]) }, 0),
+        (Ask { since: Some(778), until: Some(779), ..ask(&["everyone"]) }, 0),
+    ] {
+        let near = store.read(move |connection| nearest(connection, &ask, &vector(0.0), 10)).await.unwrap();
+        assert_eq!(near.iter().filter(|(found, _)| *found == Found::Memory(778)).count(), expected);
+        assert_eq!(near.len(), expected);
+    }
 }

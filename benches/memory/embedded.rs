@@ -1,0 +1,86 @@
+//! Vectors of a service, made as a gateway makes them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use daoyou::llm::{Embedder, Models, OfflineProvider, Patience, ProviderConfig};
+use daoyou::memory::vectors::VectorKeeper;
+use daoyou::memory::{Ask, Desk, Hit, Identities, MemoryConfig, Terms};
+use daoyou::store::vectors;
+use daoyou::store::words::Shelf;
+use daoyou_channels::cli::Language;
+use jiff::tz::TimeZone;
+use tokio_util::sync::CancellationToken;
+
+use super::{Arguments, World};
+
+/// After so long without all vectors there is something wrong with the service.
+const LONGEST: Duration = Duration::from_secs(1_800);
+
+/// A service that speaks OpenAI's `/embeddings`.
+pub struct Service {
+    url: String,
+    model: String,
+}
+
+impl Service {
+    pub fn of(arguments: &Arguments) -> Option<Self> {
+        let model = arguments.embeddings_model.clone().unwrap_or_else(|| "text-embedding-3-small".to_owned());
+        Some(Self { url: arguments.embeddings.clone()?, model })
+    }
+
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Has vectors of all that can be found in `world`; answers where to ask with them.
+    pub async fn embed(&self, world: &World) -> Result<Arc<Desk>> {
+        let terms = Terms {
+            config: MemoryConfig::default(),
+            identities: Identities::default(),
+            language: Language::default(),
+            zone: TimeZone::UTC,
+            workspace: world.folder.path().to_owned(),
+        };
+        let desk = Arc::new(Desk::new(world.store.clone(), terms));
+        let embedder = self.embedder()?;
+        embedder.embed(&["hello"], Patience::Usual).await.context("the service makes no vectors")?;
+        desk.embed_by(Some(embedder));
+        let stop = CancellationToken::new();
+        let keeper = tokio::spawn(VectorKeeper::new(desk.clone()).run(stop.clone()));
+        let begun = Instant::now();
+        while !world
+            .store
+            .read(|connection| {
+                let newest = vectors::newest(connection, Shelf::Said)?;
+                Ok(vectors::said_done(connection)?.parse().is_ok_and(|done: i64| done >= newest))
+            })
+            .await?
+        {
+            if begun.elapsed() > LONGEST {
+                bail!("{} does not make the vectors", self.url);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stop.cancel();
+        keeper.await?;
+        Ok(desk)
+    }
+
+    fn embedder(&self) -> Result<Embedder> {
+        daoyou::llm::install_crypto();
+        let config = ProviderConfig { base_url: Some(self.url.clone()), ..ProviderConfig::default() };
+        let configs = BTreeMap::from([("openai".to_owned(), config)]);
+        let models = Models::build(&configs, |name| std::env::var(name).ok(), Arc::new(OfflineProvider));
+        let models = models.map_err(|faults| anyhow::anyhow!("{faults:?}"))?;
+        models.embedder(&format!("openai/{}", self.model), 0).context("no vectors can be had")
+    }
+}
+
+/// What `desk` finds by words and vectors.
+pub async fn find(desk: &Desk, ask: Ask) -> Result<Vec<Hit>> {
+    desk.vector_of(&ask.text).await.context("the service made no vector of a question in time")?;
+    Ok(desk.find(ask).await?)
+}
