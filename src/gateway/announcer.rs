@@ -122,7 +122,7 @@ mod tests {
     use uuid::Uuid;
 
     use crate::agent::Locale;
-    use crate::bus::SubAgentErrand;
+    use crate::bus::{Errand, SubAgentErrand};
     use crate::memory::{Identities, sender_of};
     use crate::store::inbox::{self, InboxRow, NewMessage, State};
     use crate::store::{Commit, Store};

@@ -30,7 +30,7 @@ pub fn prune_gone_sessions(connection: &Connection, before_ms: i64) -> Result<us
     for session in memory_lists::gone(connection, before_ms, SESSIONS)? {
         // Before the others go, and take with them what they had replaced.
         for kept in memory_lists::release_summaries(connection, &session)? {
-            words::put(connection, kept, "")?;
+            words::put(connection, kept)?;
         }
         for summary in memory_lists::summaries(connection, &session)? {
             remove(connection, summary)?;

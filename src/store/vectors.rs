@@ -11,7 +11,7 @@ use super::{StoreError, meta, vector_codes};
 pub type Hash = [u8; 16];
 
 /// Messages that can be found whose vectors are kept, the newest: by their ids, of which only some have one.
-pub const SAID_KEPT: i64 = 100_000;
+pub const SAID_KEPT: i64 = 20_000;
 
 /// What has no vector.
 #[derive(Clone, Debug, PartialEq, Eq)]

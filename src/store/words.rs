@@ -289,13 +289,30 @@ pub fn clear(connection: &Connection) -> Result<(), StoreError> {
             connection.execute_batch("INSERT INTO memory_words (memory_words, rank) VALUES ('secure-delete', 1)")?;
         }
     }
+    // With triggers SQLite deletes row by row: a million rows would hold up everybody for ten seconds.
+    let triggers = triggers(connection, &["said", "said_vectors"])?;
+    for (name, _) in &triggers {
+        connection.execute_batch(&format!("DROP TRIGGER {name}"))?;
+    }
     for table in MADE {
         connection.execute_batch(&format!("DELETE FROM {table}"))?;
+    }
+    for (_, make) in &triggers {
+        connection.execute_batch(make)?;
     }
     meta::set(connection, meta::VECTORS_SAID, "")?;
     // Ids are a measure of how many there are.
     connection.execute("DELETE FROM sqlite_sequence WHERE name = 'said'", [])?;
     Ok(())
+}
+
+/// The triggers of tables: their names, and what makes them.
+fn triggers(connection: &Connection, tables: &[&str]) -> Result<Vec<(String, String)>, StoreError> {
+    let mut statement = connection.prepare("SELECT name, sql, tbl_name FROM sqlite_schema WHERE type = 'trigger'")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?)))?;
+    let all = rows.collect::<Result<Vec<(String, String, String)>, _>>()?;
+    let of_these = all.into_iter().filter(|(_, _, table)| tables.contains(&table.as_str()));
+    Ok(of_these.map(|(name, make, _)| (name, make)).collect())
 }
 
 /// What is wrong with the index, in SQLite's words or ours; nothing if it is sound. Reads all of it.

@@ -215,7 +215,11 @@ impl Shift {
         }
         let memories = self.memories;
         let page = desk.store.read(move |connection| next(connection, memories, batch)).await?;
-        let Some(Page { place, wanted, last }) = page else { return Ok(Step::Done) };
+        let Some(Page { place, wanted, last }) = page else {
+            // The next round begins anew: what is told in other words, or belongs to somebody else now, has lost its vector.
+            self.memories = 0;
+            return Ok(Step::Done);
+        };
         let texts: Vec<&str> =
             wanted.iter().filter(|wanted| wanted.known.is_none()).map(|wanted| wanted.text.as_str()).collect();
         let mut made = if texts.is_empty() { Vec::new() } else { self.make(&texts).await? }.into_iter();
@@ -270,11 +274,14 @@ impl Shift {
             match self.installed.embedder.embed(&[text], Patience::Usual).await {
                 Ok(vectors) => return Ok(vectors.into_iter().next().unwrap_or_default()),
                 Err(error) => match error.kind {
-                    LlmErrorKind::BadRequest | LlmErrorKind::ContextTooLong | LlmErrorKind::Server => {}
+                    LlmErrorKind::BadRequest | LlmErrorKind::ContextTooLong | LlmErrorKind::Server
+                        if error.blame == Blame::Request => {}
                     _ => return Err(error),
                 },
             }
         }
+        // A service that is down takes nothing: that says nothing of this text.
+        self.installed.embedder.embed(&[PLAIN], Patience::Usual).await?;
         tracing::warn!(model = self.name, "a text that the model of vectors does not take is found by its words alone");
         Ok(Vec::new())
     }
@@ -316,8 +323,10 @@ fn page(connection: &Connection, place: Place, after: i64, batch: u32) -> Result
         Place::Memories => Shelf::Memories,
         Place::Said(_) => Shelf::Said,
     };
+    // Read first: what is written meanwhile is none of those that need nothing.
+    let newest = vectors::newest(connection, shelf)?;
     let rows = vectors::unembedded(connection, shelf, after, batch)?;
-    let last = if rows.is_empty() { vectors::newest(connection, shelf)? } else { after };
+    let last = if rows.is_empty() { newest } else { after };
     let (mut page, mut bytes) = (Page { place, wanted: Vec::new(), last }, 0);
     for row in rows {
         let text = texts::of(shelf, &row);
