@@ -3,10 +3,16 @@
 //! as a gateway makes them.
 #![expect(clippy::print_stdout, reason = "the bench's output")]
 
+#[expect(clippy::allow_attributes, reason = "the stories use the rest")]
+#[allow(dead_code, unused_imports, clippy::print_stdout, reason = "a tool box: the bench uses a part of it")]
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
 mod bilingual;
 mod embedded;
 mod locomo;
 mod speed;
+mod survival;
 
 use std::path::PathBuf;
 
@@ -66,6 +72,7 @@ async fn main() -> Result<()> {
         println!("{}", locomo::measure(file, service.as_ref(), arguments.is_quick).await?);
     }
     println!("{}", bilingual::measure().await?);
+    println!("{}", survival::measure().await?);
     println!("{}", speed::measure(if arguments.is_quick { 10_000 } else { 100_000 }).await?);
     Ok(())
 }

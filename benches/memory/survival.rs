@@ -1,0 +1,102 @@
+//! What survives ten consolidations: through the real program, with a scripted model for the summaries and without one.
+
+use anyhow::Result;
+use daoyou::memory;
+use serde_json::{Value, json};
+
+use crate::support::invariants::open;
+use crate::support::model::Asked;
+use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+
+const SESSION: &str = "webhook:in:c";
+const CONSOLIDATIONS: usize = 10;
+/// Facts that are told: one before each consolidation, and one before all.
+const PLANTED: usize = CONSOLIDATIONS + 1;
+
+/// Who writes the summaries.
+#[derive(Clone, Copy, PartialEq)]
+enum Writer {
+    /// A model that carries on what stood in the summary.
+    Carries,
+    /// A model whose summaries say nothing, and that saves what it is told as facts.
+    Saves,
+    /// None: an extract.
+    Nobody,
+}
+
+/// The table: of the planted facts, how many stand in the prompt after ten consolidations, and how many a search finds first.
+pub async fn measure() -> Result<String> {
+    let mut table = format!(
+        "**Survival** of {PLANTED} planted facts through {CONSOLIDATIONS} consolidations of one conversation, through the gateway itself: \
+         how many of those that are out of the window stand in the prompt, and how many a search for their subject finds among its first five.\n\n\
+         | summaries are written by | in the prompt | found |\n|---|---|---|\n"
+    );
+    for (what, writer) in [
+        ("a model that carries on what the last one said", Writer::Carries),
+        ("a model that saves facts, and says nothing else", Writer::Saves),
+        ("nobody (extracts)", Writer::Nobody),
+    ] {
+        let (in_prompt, found) = one(writer).await?;
+        table += &format!("| {what} | {in_prompt} of {CONSOLIDATIONS} | {found} of {PLANTED} |\n");
+    }
+    Ok(table)
+}
+
+async fn one(writer: Writer) -> Result<(usize, usize)> {
+    let model = Model::start().await;
+    model.script(move |asked: &Asked<'_>| {
+        let text = asked.body["messages"].as_array()?.last()?["content"].as_str()?;
+        let is_summary = asked.body["tools"][0]["function"]["name"] == "save_memory";
+        is_summary.then(|| Reply::tool("save_memory", &saved(writer, text)))
+    });
+    let summariser = if writer == Writer::Nobody { "offline/offline" } else { "" };
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("memory.model", summariser);
+    let gateway = Gateway::start(setup.set("memory.consolidate_at", 4).set("memory.keep", 2)).await;
+    for n in 0..PLANTED {
+        gateway.ask("in", "c", &format!("The colour of boat{n} is shade{n}.")).await;
+        let cursor = i64::try_from(n)? * 2;
+        until(&format!("a summary up to {cursor}"), async || {
+            let sql = "SELECT cursor FROM session_memory WHERE session = ? AND epoch = 0";
+            let at = open(&gateway.database()).ok()?.query_row(sql, [SESSION], |row| row.get::<_, i64>(0)).unwrap_or(0);
+            (at == cursor).then_some(())
+        })
+        .await;
+    }
+    gateway.ask("in", "c", "How do you do?").await;
+    let last = model.requests().into_iter().rfind(|request| request.to_string().contains("How do you do?"));
+    let prompt = last.as_ref().and_then(|request| request["messages"][0]["content"].as_str()).unwrap_or_default();
+    let in_prompt = (0..CONSOLIDATIONS).filter(|n| holds(prompt, &format!("shade{n}"))).count();
+    let found = until("all to be indexed", async || {
+        let connection = open(&gateway.database()).ok()?;
+        let is_found = |n: &usize| {
+            let lines = memory::search(&connection, &format!("colour of boat{n}"), None, None, 5).unwrap_or_default();
+            lines.iter().any(|line| holds(&line.excerpt, &format!("shade{n}")))
+        };
+        let found = (0..PLANTED).filter(is_found).count();
+        is_found(&(PLANTED - 1)).then_some(found)
+    })
+    .await;
+    Ok((in_prompt, found))
+}
+
+/// What the scripted model saves of a part of the conversation.
+fn saved(writer: Writer, text: &str) -> Value {
+    if writer == Writer::Carries {
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.starts_with("shade"));
+        let mut planted: Vec<_> = words.collect();
+        planted.sort_unstable();
+        planted.dedup();
+        return json!({ "summary": format!("Shades: {}", planted.join(" ")) });
+    }
+    let fact = |line: &str| {
+        let (number, said) = line.strip_prefix('[')?.split_once(']')?;
+        let (_, said) = said.split_once(": The colour of ")?;
+        Some(json!({ "text": format!("The colour of {said}"), "message": number }))
+    };
+    json!({ "summary": "They spoke of boats.", "facts": text.lines().filter_map(fact).collect::<Vec<_>>() })
+}
+
+/// Whether a word stands in a text, whole.
+fn holds(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric()).any(|one| one == word)
+}
