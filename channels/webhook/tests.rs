@@ -315,16 +315,26 @@ async fn a_flood_of_bad_requests_takes_nothing_from_the_good_ones() {
     for _ in 0..700 {
         told.push(answer(http.post(&url).bearer_auth("guess").body("{}")).await.0);
     }
-    assert_eq!((told[..600].iter().all(|status| *status == 401), told[699]), (true, 429));
+    assert_eq!((told[..600].iter().all(|status| *status == 401), told[600..].contains(&429)), (true, true));
     // Not even the right secret is told from the wrong ones now, wherever it is shown.
-    for secret in ["guess", "s3cret"] {
-        let asked = answer(http.get(format!("{url}/messages/1")).bearer_auth(secret)).await;
-        let posted = answer(http.post(&url).bearer_auth(secret).body(r#"{"content":"hi"}"#)).await;
-        for (status, body) in [asked, posted] {
-            assert_eq!((status, body["error"]["code"].as_str()), (429, Some("rate_limited")), "{secret}: {body}");
+    let mut let_through = 0;
+    for (secret, looks) in [("guess", true), ("guess", false), ("s3cret", true), ("s3cret", false)] {
+        let mut refused = None;
+        // One goes through when its share of the time has passed; the flood takes it.
+        for _ in 0..50 {
+            answer(http.post(&url).bearer_auth("guess").body("{}")).await;
+            let asked =
+                if looks { http.get(format!("{url}/messages/1")) } else { http.post(&url).body(r#"{"content":"hi"}"#) };
+            let (status, body) = answer(asked.bearer_auth(secret)).await;
+            let_through += usize::from(status == 202);
+            if status == 429 {
+                refused = body["error"]["code"].as_str().map(str::to_owned);
+                break;
+            }
         }
+        assert_eq!(refused.as_deref(), Some("rate_limited"), "{secret}");
     }
-    assert!(inbox.accepted().is_empty());
+    assert_eq!(inbox.accepted().len(), let_through);
 
     // A guess that only looks counts as well. A wrong signature costs the rate nothing.
     let url = serve(&webhook(bearer()), &context).await;
@@ -332,7 +342,7 @@ async fn a_flood_of_bad_requests_takes_nothing_from_the_good_ones() {
     for _ in 0..700 {
         told.push(answer(http.get(format!("{url}/messages/1")).bearer_auth("guess")).await.0);
     }
-    assert_eq!((told[..600].iter().all(|status| *status == 401), told[699]), (true, 429));
+    assert_eq!((told[..600].iter().all(|status| *status == 401), told[600..].contains(&429)), (true, true));
     let signed = WebhookConfig { verify: Verify::Github, rate_limit: Some("2/h".parse().unwrap()), ..bearer() };
     let url = serve(&webhook(signed), &context).await;
     let bad = || {
@@ -345,7 +355,7 @@ async fn a_flood_of_bad_requests_takes_nothing_from_the_good_ones() {
         told.push(status);
         assert!(body["error"]["code"] == "unauthorized" || body["error"]["code"] == "rate_limited", "{body}");
     }
-    assert_eq!((told[..600].iter().all(|status| *status == 401), told[699]), (true, 429));
+    assert_eq!((told[..600].iter().all(|status| *status == 401), told[600..].contains(&429)), (true, true));
 }
 
 #[tokio::test]
