@@ -26,7 +26,12 @@ fn order() {
     let is_chosen = variable("CARGO_ENCODED_RUSTFLAGS").contains("-fuse-ld=");
     let is_wanted = variable("PROFILE") == "release" && variable(UNORDERED).is_empty();
     if is_wanted && target("ARCH") == "x86_64" && !is_chosen {
-        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}/{ORDER}", variable("CARGO_MANIFEST_DIR"));
+        // Of the build's own folder: cargo goes on with what was said here when the project has moved.
+        let copy = format!("{}/order.ld", variable("OUT_DIR"));
+        match std::fs::copy(ORDER, &copy) {
+            Ok(_) => println!("cargo::rustc-link-arg-bins=-Wl,-T,{copy}"),
+            Err(error) => println!("cargo::warning={ORDER}: {error}; the program will need more memory"),
+        }
     }
 }
 
