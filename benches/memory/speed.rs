@@ -116,7 +116,7 @@ pub async fn measure(entries: usize) -> Result<String> {
     Ok(table)
 }
 
-/// Rows of the table: all messages have vectors of chance, and each question one that is alike to a message's.
+/// Rows of the table: the newest messages have vectors of chance, and each question one that is alike to a message's.
 async fn with_vectors(world: &World, size: usize) -> Result<String> {
     let model = format!("chance@{size}");
     let said = world.store.read(|connection| vectors::newest(connection, Shelf::Said)).await?;
@@ -133,10 +133,12 @@ async fn with_vectors(world: &World, size: usize) -> Result<String> {
         after = until;
     }
     let filled = begun.elapsed().as_secs_f64() * 1e6 / as_f64(usize::try_from(said)?);
+    // Only the newest messages keep theirs.
+    let gone = (said - vectors::SAID_KEPT).max(0);
     let mut dice = Dice(11);
     let (mut times, mut found) = (Vec::new(), 0);
     for _ in 0..QUESTIONS {
-        let id = 1 + i64::try_from(dice.below(usize::try_from(said)?))?;
+        let id = gone + 1 + i64::try_from(dice.below(usize::try_from(said - gone)?))?;
         let beside = dice.vector(size);
         let alike = of_message(id, size).into_iter().zip(beside);
         let vector =
@@ -150,7 +152,7 @@ async fn with_vectors(world: &World, size: usize) -> Result<String> {
         })?;
         found += usize::from(nearest);
     }
-    let what = format!("as they come, with vectors of {size} numbers");
+    let what = format!("as they come, with vectors of {size} numbers, of the newest {} messages", said - gone);
     let found = format!("; {found} of {QUESTIONS} nearest found; {filled:.0} µs to write a vector");
     Ok(row(&what, times, &found))
 }

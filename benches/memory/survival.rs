@@ -66,16 +66,18 @@ async fn one(writer: Writer) -> Result<(usize, usize)> {
     let last = model.requests().into_iter().rfind(|request| request.to_string().contains("How do you do?"));
     let prompt = last.as_ref().and_then(|request| request["messages"][0]["content"].as_str()).unwrap_or_default();
     let in_prompt = (0..CONSOLIDATIONS).filter(|n| holds(prompt, &format!("shade{n}"))).count();
-    let found = until("all to be indexed", async || {
+    let connection = until("all to be indexed", async || {
         let connection = open(&gateway.database()).ok()?;
-        let is_found = |n: &usize| {
-            let lines = memory::search(&connection, &format!("colour of boat{n}"), None, None, 5).unwrap_or_default();
-            lines.iter().any(|line| holds(&line.excerpt, &format!("shade{n}")))
-        };
-        let found = (0..PLANTED).filter(is_found).count();
-        is_found(&(PLANTED - 1)).then_some(found)
+        let sql = "SELECT (SELECT count(*) FROM messages WHERE session = ?1) = (SELECT count(*) FROM said WHERE session = ?1)";
+        let is_whole = connection.query_row(sql, [SESSION], |row| row.get::<_, bool>(0)).ok()?;
+        is_whole.then_some(connection)
     })
     .await;
+    let mut found = 0;
+    for n in 0..PLANTED {
+        let lines = memory::search(&connection, &format!("colour of boat{n}"), None, None, 5)?;
+        found += usize::from(lines.iter().any(|line| holds(&line.excerpt, &format!("shade{n}"))));
+    }
     Ok((in_prompt, found))
 }
 
