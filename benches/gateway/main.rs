@@ -1,6 +1,7 @@
 //! Measures the release build from outside: webhook in, callback out. `cargo xtask bench` prints the table and writes
 //! `docs/benchmarks.md`; with `--quick` there are few turns, the numbers are rough, and nothing is written. With `--walk`
-//! nothing is measured: the gateway is only led through what it does all day.
+//! nothing is measured: the gateway is only led through what it does all day. `--only PART` measures one part, `--set KEY=VALUE`
+//! measures with a key of the configuration set; both write nothing.
 
 #[expect(clippy::allow_attributes, reason = "the stories use the rest")]
 #[allow(dead_code, unused_imports, clippy::print_stdout, reason = "a tool box: the bench uses a part of it")]
@@ -87,7 +88,10 @@ impl Bench {
     async fn stopped(latency: Duration, change: impl FnOnce(Setup) -> Setup) -> Self {
         let model = Model::with(ModelOptions { strict: false, latency }).await;
         let sink = Sink::start(Some(&config::callback_secret())).await;
-        let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)).set("log.level", "warn");
+        let mut setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)).set("log.level", "warn");
+        for (key, value) in settings() {
+            setup = setup.set(&key, value);
+        }
         let gateway = Gateway::new(change(setup));
         Self { gateway, model, sink, latency }
     }
@@ -126,25 +130,52 @@ async fn main() {
         return walk::walk().await;
     }
     let size = Size::of(std::env::args().any(|arg| arg == "--quick"));
+    let only = arguments("--only").next();
+    let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
     let mut report = Report::default();
     let mut faults = Faults::default();
-    starts(&size, &mut report).await;
-    for latency in [Duration::ZERO, Duration::from_millis(50)] {
-        speeds(&size, latency, &mut report, &mut faults).await;
+    if wanted("starts") {
+        starts(&size, &mut report).await;
     }
-    sessions(&size, &mut report, &mut faults).await;
-    history(&size, &mut report, &mut faults).await;
-    fsyncs(&size, &mut report).await;
-    cron::cron(&size, &mut report).await;
+    for latency in [Duration::ZERO, Duration::from_millis(50)] {
+        if wanted("speeds") {
+            speeds(&size, latency, &mut report, &mut faults).await;
+        }
+    }
+    if wanted("sessions") {
+        sessions(&size, &mut report, &mut faults).await;
+    }
+    if wanted("history") {
+        history(&size, &mut report, &mut faults).await;
+    }
+    if wanted("fsyncs") {
+        fsyncs(&size, &mut report).await;
+    }
+    if wanted("cron") {
+        cron::cron(&size, &mut report).await;
+    }
     report.add("messages refused, in all runs", faults.refused.to_string(), "0");
     report.add("accepted messages lost, in all runs", faults.lost.to_string(), "0");
     report.add("replies that came twice, in all runs", faults.duplicate.to_string(), "0");
-    if !size.quick {
+    if !size.quick && only.is_none() && settings().next().is_none() {
         let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
         std::fs::create_dir_all(&docs).expect("the project's folder can be written");
         std::fs::write(docs.join("benchmarks.md"), report.page()).expect("the project's folder can be written");
     }
     assert_eq!((faults.lost, faults.duplicate), (0, 0), "messages were lost or answered twice");
+}
+
+/// What follows each `name` on the command line.
+fn arguments(name: &'static str) -> impl Iterator<Item = String> {
+    std::env::args().zip(std::env::args().skip(1)).filter(move |(before, _)| before == name).map(|(_, value)| value)
+}
+
+/// What `--set KEY=VALUE`, the value in TOML, sets in the configuration of every gateway.
+fn settings() -> impl Iterator<Item = (String, toml::Value)> {
+    arguments("--set").map(|setting| {
+        let (key, value) = setting.split_once('=').expect("--set takes KEY=VALUE");
+        (key.to_owned(), value.parse().expect("the value after --set KEY= is one of TOML"))
+    })
 }
 
 /// What must not happen, over all runs.
