@@ -63,14 +63,14 @@ pub struct Ending {
 
 impl Ending {
     /// Writes the end and tells who waits; a store that cannot take it is tried again until it can, and holds the
-    /// session's lane meanwhile. Answers whether the session has another message.
-    pub async fn write(self, bus: &Arc<MessageBus>, rules: &ErrandRules, room: &WaitingRoom) -> bool {
-        let Some(last) = self.rows.last() else { return false };
+    /// session's lane meanwhile.
+    pub async fn write(self, bus: &Arc<MessageBus>, rules: &ErrandRules, room: &WaitingRoom) -> Written {
+        let Some(last) = self.rows.last() else { return Written::default() };
         let (session, channel) = (SessionKey::from(last.session.as_str()), last.channel.clone());
         let ids: Vec<Uuid> = self.rows.iter().map(|row| row.id).collect();
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         let begun = Instant::now();
-        let Ended { more, is_answered, followed } = loop {
+        let Ended { written, is_answered, followed } = loop {
             let (ending, bus_of_commit, rules) = (self.clone(), bus.clone(), rules.clone());
             let commit = move |connection: &Connection| ending.commit(connection, &bus_of_commit, &rules);
             match bus.store().write(Commit::Synced, commit).await {
@@ -91,7 +91,7 @@ impl Ending {
             bus.outbound_written(&channel, 1);
         }
         errands::wake(bus, room, followed);
-        more
+        written
     }
 
     fn outcome(&self) -> Outcome {
@@ -108,12 +108,14 @@ impl Ending {
         let mut ended = Ended::default();
         if inbox::finish(connection, self.turn, self.state)? == 0 {
             // Written before, by a commit whose success was not told.
-            ended.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
+            ended.written.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
             return Ok(ended);
         }
         match &self.append {
             Append::Nothing => {}
-            Append::Turn { user, reason } => self.append_messages(connection, &last.session, user, reason)?,
+            Append::Turn { user, reason } => {
+                ended.written.is_learned = self.append_messages(connection, &last.session, user, reason)?;
+            }
             Append::Told(told) => append_told(connection, &last.session, self.turn, told)?,
         }
         match &self.change {
@@ -124,6 +126,7 @@ impl Ending {
             SessionChange::Restore(point) => drop(points::restore(connection, point)?),
             SessionChange::Forget(id) => {
                 memory::forget(connection, &[*id])?;
+                ended.written.is_learned = true;
                 // The words by which it was found are gone, too.
                 forgetting::forget_command(connection, &self.turn.to_string(), &format!("/forget {id}"))?;
             }
@@ -136,7 +139,7 @@ impl Ending {
         if meta::get(connection, meta::ALONE)?.is_some_and(|alone| alone == self.turn.to_string()) {
             meta::set(connection, meta::ALONE, "")?;
         }
-        ended.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
+        ended.written.more = !inbox::open_of_session(connection, &last.session, 1)?.is_empty();
         Ok(ended)
     }
 
@@ -158,13 +161,14 @@ impl Ending {
         errands::follow(connection, bus, rules, &errand, &end, self.phrases)
     }
 
+    /// Answers whether something was remembered.
     fn append_messages(
         &self,
         connection: &Connection,
         session: &str,
         user: &ChatMessage,
         reason: &str,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let steps = turn_steps::of_turn(connection, self.turn)?;
         // A journal that cannot be believed adds nothing but the message and what was said about it.
         let progress = Progress::read(&steps).unwrap_or_default();
@@ -183,12 +187,16 @@ impl Ending {
         if let Some(settling) = &self.settling {
             settling.write(connection, session, is_tight)?;
         }
-        if let Some(learning) = &self.learning {
-            let (success, model) = (self.error.is_none(), self.model.as_str());
-            let went = Went { session, turn: self.turn, said: &said, reply: &self.reply, success, model };
-            learning.write(connection, went)?;
-        }
-        self.count(connection, session, &spending)
+        let is_learned = match &self.learning {
+            Some(learning) => {
+                let (success, model) = (self.error.is_none(), self.model.as_str());
+                let went = Went { session, turn: self.turn, said: &said, reply: &self.reply, success, model };
+                learning.write(connection, went)?
+            }
+            None => false,
+        };
+        self.count(connection, session, &spending)?;
+        Ok(is_learned)
     }
 
     /// Counts what each model used and cost, as the journal holds it; a turn that got no answer counts as one, too.
@@ -224,11 +232,19 @@ impl Ending {
     }
 }
 
+/// What a written end leaves to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    /// The session has another message.
+    pub more: bool,
+    /// Something was remembered or forgotten.
+    pub is_learned: bool,
+}
+
 /// What the commit of an end came to.
 #[derive(Default)]
 struct Ended {
-    /// The session has another message.
-    more: bool,
+    written: Written,
     /// There is something to deliver.
     is_answered: bool,
     followed: Followed,

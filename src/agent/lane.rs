@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::budget::Budget;
 use super::context::{self, SystemPrompt};
 use super::conversing::{Conversing, Panicked, Run, Started, TurnEnd};
-use super::ending::{Append, Ending, since};
+use super::ending::{Append, Ending, Written, since};
 use super::errands::ErrandRules;
 use super::error::{ErrorCode, TurnError};
 use super::flight::{FlightRecorder, FlightSlot};
@@ -123,10 +123,13 @@ impl LaneRunner {
             }
         };
         let (outcome, reply_bytes) = (ending.error.unwrap_or("answered"), ending.reply.len());
-        let more = ending.write(&self.bus, &self.errands, &self.room).await;
+        let Written { more, is_learned } = ending.write(&self.bus, &self.errands, &self.room).await;
         self.lock_cancels().remove(&turn);
         self.room.leave(turn);
-        self.memory.changed();
+        match is_learned {
+            true => self.memory.changed(),
+            false => self.memory.said(),
+        }
         tracing::info!(%turn, %session, outcome, reply_bytes, "turn ended");
         more
     }

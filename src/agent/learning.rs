@@ -43,8 +43,8 @@ impl Learning {
         Some(Self { desk: desk.clone(), owner, asked, is_written: is_by_person(last) })
     }
 
-    /// Writes it in the commit of the end.
-    pub fn write(&self, connection: &Connection, went: Went<'_>) -> Result<(), StoreError> {
+    /// Writes it in the commit of the end; answers whether there was anything.
+    pub fn write(&self, connection: &Connection, went: Went<'_>) -> Result<bool, StoreError> {
         let source = Source { session: went.session.to_owned(), seq: None, turn: Some(went.turn.to_string()) };
         let done = Done { input: &self.asked, result: went.reply, success: went.success, agent: went.model };
         let mut all = Vec::new();
@@ -53,7 +53,7 @@ impl Learning {
         }
         all.extend(task_of(done, tools_of(went.said), &self.owner, &source));
         if all.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let config = &self.desk.terms.get().config;
         for mut new in all {
@@ -66,7 +66,7 @@ impl Learning {
                 other => drop(other?),
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -32,6 +32,7 @@ pub struct Desk {
     pub secrets: Live<Secrets>,
     pub(super) vectors: Vectors,
     pub(super) files: Files,
+    said: watch::Sender<()>,
     changed: watch::Sender<()>,
 }
 
@@ -43,6 +44,7 @@ impl Desk {
             secrets: Live::default(),
             vectors: Vectors::default(),
             files: Files::default(),
+            said: watch::Sender::default(),
             changed: watch::Sender::default(),
         }
     }
@@ -70,10 +72,22 @@ impl Desk {
         }
     }
 
-    /// Something was said, remembered or forgotten, and is committed: who keeps the files, the index and the vectors looks
-    /// for it.
+    /// Something was said, and is committed: who indexes and who consolidates look for it. It happens with every turn, so they
+    /// let some of it gather first.
+    pub fn said(&self) {
+        self.said.send_replace(());
+    }
+
+    /// Something was remembered or forgotten, or is to be looked for anew, and is committed: who keeps the files and the vectors
+    /// looks for it, too.
     pub fn changed(&self) {
         self.changed.send_replace(());
+        self.said();
+    }
+
+    /// Sees each [`Self::said`] and [`Self::changed`] from now on; several that come together are one.
+    pub fn sayings(&self) -> watch::Receiver<()> {
+        self.said.subscribe()
     }
 
     /// Sees each [`Self::changed`] from now on; several that come together are one.

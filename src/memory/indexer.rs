@@ -40,9 +40,9 @@ impl Indexer {
         Self { desk, looked_at: 0, round: Instant::now() }
     }
 
-    /// Works whenever [`Desk::changed`] says that there may be something, until `stop` or until the store is closed.
+    /// Works whenever [`Desk::said`] says that there may be something, until `stop` or until the store is closed.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut changes = self.desk.changes();
+        let mut sayings = self.desk.sayings();
         loop {
             let done = tokio::select! {
                 () = stop.cancelled() => return,
@@ -55,13 +55,13 @@ impl Indexer {
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = timeout_at(self.round + ROUND, changes.changed()) => {}
+                _ = timeout_at(self.round + ROUND, sayings.changed()) => {}
             }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(SETTLE) => {}
             }
-            changes.mark_unchanged();
+            sayings.mark_unchanged();
             if self.round.elapsed() >= ROUND {
                 (self.looked_at, self.round) = (0, Instant::now());
             }

@@ -1,8 +1,8 @@
 //! Which entries hold most of what is asked for: few are looked up by their words, and those are read and scored.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::segment::{Term, query_terms, visit_terms};
+use super::segment::{Beginnings, Term, query_terms, visit_terms};
 use crate::store::words::{Shelf, find, size};
 use crate::store::{Connection, StoreError};
 
@@ -36,6 +36,9 @@ const IMAGINED: f64 = 1_000.0;
 /// What is asked for, and how rare it is in what is looked through.
 pub struct Question {
     terms: Vec<Term>,
+    /// Where each term stands among them.
+    places: HashMap<String, usize>,
+    beginnings: Beginnings,
     /// By BM25, times the term's weight.
     rarity: Vec<f64>,
     /// The share of each term in the whole question.
@@ -96,6 +99,8 @@ impl Question {
         Ok(Self {
             rarity: weighed.map(|(term, count)| term.weight * rarity(total, *count)).collect(),
             share: shares.iter().map(|share| share / whole.max(f64::MIN_POSITIVE)).collect(),
+            places: terms.iter().enumerate().map(|(at, term)| (term.text.clone(), at)).collect(),
+            beginnings: Beginnings::of(&terms),
             terms,
             shelves: lists,
         })
@@ -115,15 +120,20 @@ impl Question {
         self.shelves.first().map_or(0, |lists| lists.wanted)
     }
 
-    /// The ids on a shelf that may fit, the likeliest first, without having read them: they may be anybody's.
-    pub fn candidates(&self, connection: &Connection, shelf: Shelf) -> Result<Vec<i64>, StoreError> {
+    /// The ids on a shelf that may fit at least so well (see [`Fit::similarity`]), the likeliest first, without having read
+    /// them: they may be anybody's.
+    pub fn candidates(&self, connection: &Connection, shelf: Shelf, least: f64) -> Result<Vec<i64>, StoreError> {
         let Some(lists) = self.shelves.iter().find(|lists| lists.shelf == shelf) else { return Ok(Vec::new()) };
         let mut held = lists.rare();
         lists.look_together(connection, &self.terms, &mut held)?;
-        let score = |held: u64| -> f64 {
-            let each = self.rarity.iter().enumerate();
-            each.filter(|(term, _)| held & (1 << term) != 0).map(|(_, rarity)| rarity).sum()
+        let sum = |of: &[f64], held: u64| -> f64 {
+            let each = of.iter().enumerate();
+            each.filter(|(term, _)| held & (1 << term) != 0).map(|(_, each)| each).sum()
         };
+        let score = |held| sum(&self.rarity, held);
+        // Of a common term it is not known who does not hold it.
+        let common = (0..self.terms.len()).filter(|term| lists.is_common(*term)).fold(0, |all, term| all | 1 << term);
+        held.retain(|_, held| sum(&self.share, *held | common) >= least);
         let mut best: Vec<(f64, i64)> = held.into_iter().map(|(id, held)| (score(held), id)).collect();
         best.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
         Ok(best.into_iter().take(READ).map(|(_, id)| id).collect())
@@ -131,19 +141,16 @@ impl Question {
 
     /// Reads texts and says how well each fits; `beside` is what each is found by besides.
     pub fn fits<'a>(&self, texts: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Fit> {
-        let places: HashMap<&str, usize> =
-            self.terms.iter().enumerate().map(|(at, term)| (term.text.as_str(), at)).collect();
-        let firsts: HashSet<char> = self.terms.iter().filter_map(|term| term.text.chars().next()).collect();
         let read: Vec<(Vec<u32>, usize)> = texts
             .map(|(text, beside)| {
                 let mut counts = vec![0_u32; self.terms.len()];
                 let mut take = |term: &str| {
-                    if let Some(at) = places.get(term) {
+                    if let Some(at) = self.places.get(term) {
                         counts[*at] += 1;
                     }
                 };
-                let length = visit_terms(text, |c| firsts.contains(&c), &mut take);
-                visit_terms(beside, |c| firsts.contains(&c), &mut take);
+                let length = visit_terms(text, |word| self.beginnings.may_begin(word), &mut take);
+                visit_terms(beside, |word| self.beginnings.may_begin(word), &mut take);
                 (counts, length)
             })
             .collect();

@@ -85,7 +85,9 @@ pub fn recall(connection: &Connection, ask: &Ask, vector: Option<&[f32]>) -> Res
     if ask.owners.is_empty() || (ask.kinds.is_empty() && !ask.messages) {
         return Ok(Vec::new());
     }
-    let by_words = match search.by_words() {
+    // What has too few of the words may be meant all the same.
+    let least = if vector.is_some() { 0.0 } else { ask.least };
+    let by_words = match search.by_words(least) {
         Err(error) if error.is_of_index() => {
             suspect(&error);
             Vec::new()
@@ -117,8 +119,8 @@ struct Entry {
 }
 
 impl Search<'_> {
-    /// What holds the words, each with how much of the question's weight.
-    fn by_words(&mut self) -> Result<Vec<(Found, f64)>, StoreError> {
+    /// What holds the words, each with how much of the question's weight; memories only that hold at `least` so much.
+    fn by_words(&mut self, least: f64) -> Result<Vec<(Found, f64)>, StoreError> {
         let mut shelves = Vec::new();
         for (shelf, is_asked) in [(Shelf::Memories, !self.ask.kinds.is_empty()), (Shelf::Said, self.ask.messages)] {
             if is_asked {
@@ -127,7 +129,7 @@ impl Search<'_> {
         }
         let question = Question::ask(self.connection, &self.ask.text, shelves, self.ask.limit)?;
         let mut order = Vec::new();
-        for id in question.candidates(self.connection, Shelf::Memories)? {
+        for id in question.candidates(self.connection, Shelf::Memories, least)? {
             if order.len() >= question.wanted() {
                 break;
             }
@@ -137,7 +139,7 @@ impl Search<'_> {
             }
         }
         let of_memories = order.len();
-        for id in question.candidates(self.connection, Shelf::Said)? {
+        for id in question.candidates(self.connection, Shelf::Said, 0.0)? {
             if order.len() - of_memories >= question.wanted() {
                 break;
             }

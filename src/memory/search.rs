@@ -70,7 +70,7 @@ fn found(
         |row: &Said| session.is_none_or(|session| row.session == session) && since.is_none_or(|since| row.at >= since);
     let question = Question::ask(connection, text, vec![(Shelf::Said, scope(None, session))], limit)?;
     let mut rows: Vec<(Said, String)> = Vec::new();
-    for id in question.candidates(connection, Shelf::Said)? {
+    for id in question.candidates(connection, Shelf::Said, 0.0)? {
         if rows.len() >= question.wanted().max(limit.min(LIMIT)) {
             break;
         }

@@ -42,29 +42,29 @@ pub fn index_terms(text: &str) -> Vec<String> {
     terms
 }
 
-/// Calls `take` with those of [`index_terms`] that begin with a character that `begins` wants; answers how many there are in
-/// all. The others are not even made.
-pub fn visit_terms(text: &str, begins: impl Fn(char) -> bool, mut take: impl FnMut(&str)) -> usize {
+/// Calls `take` with those of [`index_terms`] whose text, before its ending is cut, `may` be wanted; answers how many there are
+/// in all. The others are not even made.
+pub fn visit_terms(text: &str, may: impl Fn(&str) -> bool, mut take: impl FnMut(&str)) -> usize {
     let mut count = 0;
     for piece in pieces(&folded(cut(text, TEXT_LIMIT))) {
         match piece {
             Piece::Word(word) => {
                 count += 1;
-                // Only the ends of words are changed.
-                if word.chars().next().is_some_and(&begins) {
+                if may(word) {
                     take(&stem(word));
                 }
             }
             Piece::Run(run) => {
                 for (at, c) in run.char_indices() {
                     count += 1;
-                    if begins(c) {
-                        take(&run[at..at + c.len_utf8()]);
+                    let term = &run[at..at + c.len_utf8()];
+                    if may(term) {
+                        take(term);
                     }
                 }
-                for (pair, first, _) in pairs(run) {
+                for (pair, _, _) in pairs(run) {
                     count += 1;
-                    if begins(first) {
+                    if may(pair) {
                         take(pair);
                     }
                 }
@@ -72,6 +72,41 @@ pub fn visit_terms(text: &str, begins: impl Fn(char) -> bool, mut take: impl FnM
         }
     }
     count
+}
+
+/// How the terms of a question begin: most words of a text are none of them, and that can be told before their endings are cut.
+pub struct Beginnings([bool; Self::ALL]);
+
+impl Beginnings {
+    const ALL: usize = 32 * 32;
+
+    pub fn of(terms: &[Term]) -> Self {
+        let mut known = [false; Self::ALL];
+        for term in terms {
+            let at = Self::place(term.text.as_bytes());
+            match term.text.len() {
+                // The word may have been longer.
+                0 | 1 => known[at..at + 32].fill(true),
+                _ => known[at] = true,
+            }
+        }
+        Self(known)
+    }
+
+    /// Whether the term that this word becomes may be one of them.
+    pub fn may_begin(&self, word: &str) -> bool {
+        self.0[Self::place(word.as_bytes())]
+    }
+
+    /// By the first two bytes, which stay when an ending is cut; but a y that is left at the end becomes an i.
+    fn place(word: &[u8]) -> usize {
+        let low = |at: usize| match word.get(at) {
+            Some(b'y') => b'i' & 31,
+            Some(byte) => byte & 31,
+            None => 0,
+        };
+        usize::from(low(0)) * 32 + usize::from(low(1))
+    }
 }
 
 /// The terms that a question looks for, each once: without words that say nothing, unless nothing else is left.
@@ -191,6 +226,14 @@ fn is_dense(c: char) -> bool {
 fn class(c: char) -> Class {
     match c {
         '\'' | '\u{2019}' => Class::Apostrophe,
+        // Nearly all of most texts.
+        c if c.is_ascii() => {
+            if c.is_ascii_alphanumeric() {
+                Class::Word
+            } else {
+                Class::Other
+            }
+        }
         c if is_dense(c) => Class::Dense,
         c if c.is_alphanumeric() => Class::Word,
         // Signs within words of Indian scripts; these two end sentences.
@@ -455,6 +498,24 @@ mod tests {
             ("👍 ok", "ok"),
         ] {
             assert_eq!(index_terms(text).join(" "), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn how_a_term_begins_is_told_by_its_word() {
+        let letters = || (b'a'..=b'z').map(char::from);
+        let endings = [
+            "", "s", "es", "ed", "ing", "y", "ys", "yed", "ies", "ied", "eed", "ating", "ational", "bbing", "iz",
+            "ement", "e", "l",
+        ];
+        let words = letters().flat_map(|a| letters().map(move |b| format!("{a}{b}")));
+        let words = words.chain(letters().map(String::from)).flat_map(|word| endings.map(|end| format!("{word}{end}")));
+        for word in words.chain(["狗", "我的", "ёлка"].map(str::to_owned)) {
+            let term = |text: String| [Term { text, weight: 1.0 }];
+            let terms = term(stem(&word));
+            assert!(Beginnings::of(&terms).may_begin(&word), "{word} {}", terms[0].text);
+            let is_other = word.is_ascii() && !word.starts_with("qq");
+            assert!(!is_other || !Beginnings::of(&term("qq".to_owned())).may_begin(&word), "{word}");
         }
     }
 

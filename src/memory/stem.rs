@@ -56,7 +56,8 @@ struct Word(Vec<u8>);
 
 impl Word {
     fn ends(&self, suffix: &str) -> bool {
-        self.0.ends_with(suffix.as_bytes())
+        // Most are told apart by their last letter.
+        self.0.last() == suffix.as_bytes().last() && self.0.ends_with(suffix.as_bytes())
     }
 
     fn is_consonant(&self, at: usize) -> bool {

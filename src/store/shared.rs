@@ -181,8 +181,25 @@ impl Inner {
             Some(connection) => connection,
             None => database::open_reader(&self.path)?,
         };
-        let outcome = work(&connection).inspect_err(|error| self.health.observe(error));
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        let outcome = in_one_view(&connection, work).inspect_err(|error| self.health.observe(error));
+        // One that could not leave its view would show the past from now on.
+        if connection.is_autocommit() {
+            self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
         outcome
     }
+}
+
+/// Has `work` see the store as it is at one moment, whatever is committed meanwhile. It costs less, too: otherwise every
+/// statement takes and leaves the locks by itself.
+fn in_one_view<T>(
+    connection: &Connection,
+    work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    connection.prepare_cached("BEGIN")?.execute([])?;
+    let outcome = work(connection);
+    if !connection.is_autocommit() {
+        connection.prepare_cached("COMMIT")?.execute([])?;
+    }
+    outcome
 }

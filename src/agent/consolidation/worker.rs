@@ -33,7 +33,10 @@ const STORE_PAUSE: Duration = Duration::from_secs(5);
 /// Between two looks for conversations at rest, at least.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// After a turn, in a process that runs one conversation alone.
+/// After a turn: what ends meanwhile is looked at along with it.
+const SETTLE: Duration = Duration::from_millis(300);
+/// After a turn, in a process that runs one conversation alone: such a one often ends with its turn, and what it begins then would
+/// be in vain.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// The worker.
@@ -61,7 +64,8 @@ impl Consolidator {
 
     /// Runs until `shutdown`; what is being written then is written after the next start.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut changes = self.memory.changes();
+        let mut sayings = self.memory.sayings();
+        let settle = if self.only.is_some() { LAST_WORD } else { SETTLE };
         loop {
             let wake = match self.look().await {
                 Ok(wake) => wake,
@@ -77,16 +81,18 @@ impl Consolidator {
                     None => std::future::pending().await,
                 }
             };
+            let gathered = async {
+                let changed = sayings.changed().await;
+                tokio::time::sleep(settle).await;
+                changed
+            };
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                changed = changes.changed() => {
-                    if changed.is_err() {
+                gathered = gathered => {
+                    if gathered.is_err() {
                         return;
                     }
-                    // Such a process often ends with its turn: what it begins then would be in vain.
-                    if self.only.is_some() && shutdown.run_until_cancelled(tokio::time::sleep(LAST_WORD)).await.is_none() {
-                        break;
-                    }
+                    sayings.mark_unchanged();
                 }
                 Some(()) = self.places.next_end() => {}
                 () = sleep => {}

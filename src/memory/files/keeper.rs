@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use daoyou_channels::cli::Language;
 use jiff::Timestamp;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::history;
@@ -23,6 +24,8 @@ const LOOK: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_secs(2);
 /// What is committed meanwhile is written along.
 const SETTLE: Duration = Duration::from_millis(100);
+/// Between two writes of HISTORY.md, at least: each writes all of it.
+const LOG_PAUSE: Duration = Duration::from_secs(5);
 /// How often a file is read anew because somebody edits it meanwhile.
 const TRIES: usize = 3;
 /// A longer log goes on in a new file, in bytes.
@@ -39,28 +42,40 @@ const TEMPLATE: &str = include_str!("../../../workspace/memory/MEMORY.md");
 /// Keeps the files of one home.
 pub struct Keeper {
     desk: Arc<Desk>,
+    /// When HISTORY.md was written last.
+    logged: Option<Instant>,
 }
 
 /// Whether all that is to be done is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
     Whole,
-    /// Somebody writes there.
+    /// Somebody writes there, or it was written a moment ago.
     NotYet,
+}
+
+/// What became of HISTORY.md.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Logged {
+    Nothing,
+    Written,
+    /// There is something to write, which has time.
+    Waits,
 }
 
 impl Keeper {
     pub fn new(desk: Arc<Desk>) -> Self {
-        Self { desk }
+        Self { desk, logged: None }
     }
 
     /// Works until `stop`, and once more then, so that the files are right when the process ends.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken) {
         let mut changes = self.desk.changes();
         let mut is_due = true;
         loop {
-            let kept = if is_due { self.keep().await } else { Kept::Whole };
-            if stop.is_cancelled() {
+            let is_last = stop.is_cancelled();
+            let kept = if is_due { self.keep(is_last).await } else { Kept::Whole };
+            if is_last {
                 return;
             }
             let pause = if kept == Kept::Whole { LOOK } else { SOON };
@@ -78,15 +93,24 @@ impl Keeper {
         }
     }
 
-    async fn keep(&self) -> Kept {
-        let kept = self.desk.keep_memory_file().await;
-        if let Err(error) = self.desk.keep_history_file().await {
-            tell(&error);
-        }
-        kept.unwrap_or_else(|error| {
-            tell(&error);
-            Kept::Whole
-        })
+    async fn keep(&mut self, is_last: bool) -> Kept {
+        let memory = self.desk.keep_memory_file().await;
+        let may_wait = !is_last && self.logged.is_some_and(|at| at.elapsed() < LOG_PAUSE);
+        let history = self.desk.keep_history_file(may_wait).await.map(|logged| match logged {
+            Logged::Nothing => Kept::Whole,
+            Logged::Waits => Kept::NotYet,
+            Logged::Written => {
+                self.logged = Some(Instant::now());
+                Kept::Whole
+            }
+        });
+        let kept = [memory, history].map(|kept| {
+            kept.unwrap_or_else(|error| {
+                tell(&error);
+                Kept::Whole
+            })
+        });
+        if kept.contains(&Kept::NotYet) { Kept::NotYet } else { Kept::Whole }
     }
 }
 
@@ -110,7 +134,7 @@ impl Desk {
 
     /// Brings both files up to the store, where nobody keeps them: after a change in a home at rest.
     pub async fn keep_files(&self) {
-        let kept = [self.keep_memory_file().await.map(drop), self.keep_history_file().await];
+        let kept = [self.keep_memory_file().await.map(drop), self.keep_history_file(false).await.map(drop)];
         kept.iter().filter_map(|kept| kept.as_ref().err()).for_each(tell);
     }
 
@@ -206,20 +230,25 @@ impl Desk {
         }
     }
 
-    async fn keep_history_file(&self) -> Result<(), StoreError> {
+    /// `may_wait`: what is only added has time. What was forgotten never has.
+    async fn keep_history_file(&self, may_wait: bool) -> Result<Logged, StoreError> {
         let _alone = self.files.working.lock().await;
         let terms = self.terms.get();
+        let mut logged = Logged::Nothing;
         loop {
             let due = self.store.read(due_for_history).await?;
             if due.rows.is_empty() && due.retold.is_empty() {
-                return Ok(());
+                return Ok(logged);
+            }
+            if may_wait && due.retold.is_empty() {
+                return Ok(Logged::Waits);
             }
             let before = match in_file(terms.workspace.clone(), |at| read(&at, HISTORY)).await {
                 Read::Missing => None,
                 Read::Text { text, .. } => Some(text),
                 Read::Unusable(reason) => {
                     self.files.tell(HISTORY, Some(&reason));
-                    return Ok(());
+                    return Ok(logged);
                 }
             };
             self.files.tell(HISTORY, None);
@@ -242,12 +271,12 @@ impl Desk {
                 replace(&at, HISTORY, before.as_deref(), &text)
             });
             match replaced.await {
-                Ok(true) => {}
+                Ok(true) => logged = Logged::Written,
                 // Somebody wrote there; the next change looks again.
-                Ok(false) => return Ok(()),
+                Ok(false) => return Ok(logged),
                 Err(reason) => {
                     self.files.tell(HISTORY, Some(&reason));
-                    return Ok(());
+                    return Ok(logged);
                 }
             }
             crash::point("history_file_written", "");

@@ -17,7 +17,7 @@ const LIMIT: usize = 1_000;
 const LEAST: f32 = 0.15;
 
 /// Vectors that are read, of those that the ask is for: where there are no more, none is missed.
-const LOOKED_AT: usize = 200;
+const LOOKED_AT: usize = 150;
 
 /// Numbers that are multiplied at once.
 const LANES: usize = 8;
