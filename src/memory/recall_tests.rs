@@ -157,6 +157,27 @@ async fn one_and_two_characters_and_stems_are_found() {
 }
 
 #[tokio::test]
+async fn what_must_hold_so_much_is_what_would_be_found_anyway() {
+    let world = World::new();
+    for n in 0..900_u32 {
+        let rare = if n % 300 == 7 { "with saffron" } else { "" };
+        let common = if n % 2 == 0 { "soup" } else { "bread" };
+        world.fact("owner", &format!("recipe {n}: {common} for guests {rare} {}", n % 5)).await;
+    }
+    for text in ["soup with saffron for guests", "saffron bread 3", "a recipe", "recipe 307", "nothing of the kind"] {
+        let all = world.hits("owner", text).await;
+        for least in [0.2, 0.5, 0.9] {
+            let ask = Ask { least, ..ask("owner", text) };
+            let found = world.desk.store.read(move |connection| recall(connection, &ask, None)).await.unwrap();
+            let ids = |hits: &[Hit]| hits.iter().map(|hit| hit.found.clone()).collect::<HashSet<_>>();
+            assert!(found.iter().all(|hit| hit.similarity >= least), "{text} {least}: {found:?}");
+            let best: Vec<Hit> = all.iter().filter(|hit| hit.similarity >= least).cloned().collect();
+            assert!(ids(&best).is_subset(&ids(&found)), "{text} {least}: {best:?} {found:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn nobody_finds_what_is_anothers() {
     let world = World::new();
     world.turn("a", "ann@example.org", "known", "my secret is a walnut", "a walnut, I see").await;

@@ -203,3 +203,40 @@ fn in_one_view<T>(
     }
     outcome
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::meta;
+
+    #[tokio::test]
+    async fn what_is_read_together_is_of_one_moment() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let set =
+            |value: &'static str| store.write(Commit::Logged, move |connection| meta::set(connection, "word", value));
+        let look = |connection: &Connection| meta::get(connection, "word");
+        set("before").await.unwrap();
+        let (reached, at_it) = std::sync::mpsc::channel();
+        let (go_on, told) = std::sync::mpsc::channel::<()>();
+        let read = store.read(move |connection| {
+            let first = look(connection)?;
+            reached.send(()).unwrap();
+            told.recv().unwrap();
+            Ok([first, look(connection)?])
+        });
+        let write = async {
+            tokio::task::spawn_blocking(move || at_it.recv().unwrap()).await.unwrap();
+            set("after").await.unwrap();
+            go_on.send(()).unwrap();
+        };
+        let (seen, ()) = tokio::join!(read, write);
+        assert_eq!(seen.unwrap(), ["before", "before"].map(|word| Some(word.to_owned())));
+        assert_eq!(store.read_here(look).unwrap().as_deref(), Some("after"));
+        // One that fails leaves the view, too.
+        let failed = store.read_here(|connection| look(connection).and(Err::<(), _>(StoreError::Closed)));
+        assert!(failed.is_err());
+        set("later").await.unwrap();
+        assert_eq!(store.read_here(look).unwrap().as_deref(), Some("later"));
+    }
+}
