@@ -145,9 +145,8 @@ pub fn settle(connection: &Connection, rendering: &Rendering) -> Result<(), Stor
     // Behind all others of its kind; the next look counts anew.
     const LAST: usize = 1_000_000_000;
     for (place, (id, owner, hash)) in rendering.more.iter().enumerate() {
-        if memories::get(connection, *id)?.is_some() {
-            memory_lines::put(connection, *id, owner.as_str(), hash, LAST + place)?;
-        }
+        // Also of one that was forgotten while the page was written: without its line, its bullet would be a new one, by hand.
+        memory_lines::put(connection, *id, owner.as_str(), hash, LAST + place)?;
     }
     Ok(())
 }
@@ -355,6 +354,26 @@ mod tests {
         world.page.push_str(&long);
         assert!(world.look(false).await && world.page.ends_with(&long), "what is too long stays and is no fact");
         assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_forgotten_while_the_page_is_written_does_not_come_back() {
+        let mut world = World::new("# M\n\n## Private\n");
+        world.tell(Owner::gateway(), "The code is 4711").await;
+        let (page, identities) = (world.page.clone(), world.identities.clone());
+        let write = move |connection: &Connection| {
+            let config = MemoryConfig::default();
+            let ways = Ways { config: &config, identities: &identities, heading: "Private" };
+            let Imported::Done(rendering) = import(connection, &page, false, ways, |_| {})? else { unreachable!() };
+            let ids: Vec<i64> = rendering.more.iter().map(|(id, ..)| *id).collect();
+            forget(connection, &ids)?;
+            settle(connection, &rendering)?;
+            Ok(rendering.text)
+        };
+        world.page = world.store.write(Commit::Logged, write).await.unwrap();
+        assert!(world.page.contains("4711"));
+        assert!(world.look(false).await);
+        assert_eq!((world.page.trim_end(), world.known(Owner::gateway()).await), ("# M\n\n## Private", Vec::new()));
     }
 
     #[tokio::test]
