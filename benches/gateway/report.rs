@@ -21,7 +21,10 @@ const BOUNDS: &str = "
   do not sleep and callers share commits, so a turn costs a fraction of that.
 - **At 64 in flight** the machine is full: driver, model server, sink and gateway share its cores, and the overhead is 64 turns
   divided by the turns a second.
-- **At 1,000 turns a second offered** there is little room left for the same reason; the tail is that of the machine.
+- **At 1,000 turns a second offered** there is little room left for the same reason, and on a slow day of the machine none: what was
+  accepted waits on disk until it is its turn. Measured side by side on such a day, the program before memory took 1.6 to 1.8 ms of CPU a
+  turn there, the one with memory switched off 2.0, and with it 2.4: a conversation of two hundred messages in ten seconds is
+  consolidated and searched all the time.
 ";
 
 /// Everything that was measured.
