@@ -157,6 +157,20 @@ async fn one_and_two_characters_and_stems_are_found() {
 }
 
 #[tokio::test]
+async fn an_index_that_has_grown_since_it_was_read_is_sound() {
+    let world = World::new();
+    for n in 0..40 {
+        world.fact("owner", &format!("recipe {n} for guests")).await;
+        world.turn("s", "me", "owner", &format!("message {n}"), "yes").await;
+        world.index().await;
+        if n % 10 == 0 {
+            assert!(!world.hits("owner", "recipe message").await.is_empty());
+        }
+    }
+    assert_eq!(world.desk.store.read(terms::check).await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn what_must_hold_so_much_is_what_would_be_found_anyway() {
     let world = World::new();
     for n in 0..900_u32 {
