@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use daoyou_channels::cli::Language;
 use jiff::tz::TimeZone;
@@ -33,7 +33,7 @@ pub struct Desk {
     /// What is struck out of whatever is remembered.
     pub secrets: Live<Secrets>,
     pub(super) vectors: Vectors,
-    pub(super) passages: Arc<Mutex<Passages>>,
+    pub(super) passages: Arc<Passages>,
     pub(super) files: Files,
     said: watch::Sender<()>,
     changed: watch::Sender<()>,
@@ -85,7 +85,7 @@ impl Desk {
     /// Something was remembered or forgotten, or is to be looked for anew, and is committed: who keeps the files and the vectors
     /// looks for it, too.
     pub fn changed(&self) {
-        Passages::doubt(&self.passages);
+        self.passages.changed();
         self.changed.send_replace(());
         self.said();
     }

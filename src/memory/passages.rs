@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::matching::{B, IMAGINED, K1};
 use super::recall::sentence;
@@ -27,14 +28,20 @@ const KINDS: [Kind; 4] = [Kind::Fact, Kind::Preference, Kind::Case, Kind::Summar
 const LEAST: f64 = 0.3;
 const LEAST_OF_SUMMARY: f64 = 0.6;
 
-/// Passages that are held, of all owners together; of an owner that has more, the newest.
+/// Passages that are held: of an owner that has more, facts, preferences and cases first, of each the newest, and of all
+/// owners together, but for those who are just asked about.
 const HELD: usize = 20_000;
+
+/// New passages beyond [`HELD`] before the index is made anew of the newest.
+const SPARE: usize = 2_000;
 
 /// An index with so many passages of memories that are gone, and more of them than of others, is made anew.
 const GONE: usize = 2_000;
 
-/// New memories that are read one by one; where there are more, the index is made anew.
+/// New memories, of anybody, and of these the owner's, that are read on the way of a message; where there are more, the index is
+/// made anew, on another thread.
 const BEHIND: i64 = 500;
+const AT_ONCE: usize = 50;
 
 /// The longest passage of a summary, in characters, where it has sentences.
 const PASSAGE_CHARS: usize = 160;
@@ -56,8 +63,12 @@ pub struct Fitting {
 /// The indexes of those who talked last.
 #[derive(Default)]
 pub(super) struct Passages {
-    /// The one that was used last comes last.
-    indexes: Vec<Index>,
+    /// The one that was used last comes last. Held only for what takes no time: turns ask for it on the runtime.
+    indexes: Mutex<Vec<Index>>,
+    /// Held by who makes indexes; the others wait for it without a reader of the store.
+    making: tokio::sync::Mutex<()>,
+    /// How often memories may have got other owners, or become known again.
+    changes: AtomicU64,
 }
 
 /// The terms of what is known of one owner.
@@ -66,8 +77,8 @@ struct Index {
     /// The newest memory, of anybody, when it was read, and how often something had been forgotten.
     newest: i64,
     forgets: i64,
-    /// Something may be known by now without a new row.
-    is_doubtful: bool,
+    /// [`Passages::changes`] when it was compared with all that is known.
+    compared: u64,
     passages: Vec<Passage>,
     /// By the hash of a term: the passage, and how often it holds the term.
     terms: HashMap<u64, Vec<u32>>,
@@ -85,7 +96,7 @@ struct Passage {
     place: usize,
     /// In terms.
     length: usize,
-    is_summary: bool,
+    kind: Kind,
     is_gone: bool,
 }
 
@@ -106,95 +117,141 @@ impl Desk {
     pub async fn fitting(&self, mut fitting: Fitting) -> Result<Vec<Hit>, StoreError> {
         let Some(text) = without_fillers(&fitting.text) else { return Ok(Vec::new()) };
         let written = std::mem::replace(&mut fitting.text, text);
-        if let Ok(mut passages) = self.passages.try_lock() {
-            let is_ready = self.store.read_here(|connection| {
-                let mut is_ready = true;
-                for owner in &fitting.owners {
-                    is_ready &= passages.refresh(connection, owner, false)?;
-                }
-                Ok(is_ready)
-            })?;
-            // Most have no vectors, and an index that is ready needs no other thread.
-            if is_ready && (passages.is_empty(&fitting.owners) || !self.makes_vectors()) {
-                return self.store.read_here(|connection| passages.look(connection, &fitting, None, &written));
-            }
+        self.make_passages_ready(&fitting.owners).await?;
+        let mut found = Vec::new();
+        if !self.passages.are_empty(&fitting.owners)
+            && let Some(vector) = self.vector_of(&written).await
+        {
+            let of_reader = fitting.clone();
+            found = self.store.read(move |connection| alike(connection, &of_reader, (&vector, &written))).await?;
         }
-        let vector = self.vector_of(&written).await;
+        self.store.read_here(|connection| self.passages.look(connection, &fitting, &KINDS, found))
+    }
+
+    /// The facts of an owner that fit any of some sayings by their words, `each` at most for each of them.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn facts_near(&self, owner: Owner, said: Vec<String>, each: usize) -> Result<Vec<i64>, StoreError> {
+        let owners = vec![owner];
+        self.make_passages_ready(&owners).await?;
         let passages = Arc::clone(&self.passages);
         let look = move |connection: &Connection| {
-            let mut passages = passages.lock().unwrap_or_else(PoisonError::into_inner);
-            for owner in &fitting.owners {
-                passages.refresh(connection, owner, true)?;
+            let mut near = Vec::new();
+            for text in said.iter().filter_map(|text| without_fillers(text)) {
+                let fitting = Fitting { text, owners: owners.clone(), limit: each };
+                for hit in passages.look(connection, &fitting, &[Kind::Fact], Vec::new())? {
+                    match hit.found {
+                        Found::Memory(id) if !near.contains(&id) => near.push(id),
+                        _ => {}
+                    }
+                }
             }
-            passages.look(connection, &fitting, vector.as_deref(), &written)
+            Ok(near)
         };
         self.store.read(look).await
     }
+
+    /// Brings the indexes of these owners up to date; what takes long is done on a blocking thread, by one at a time.
+    async fn make_passages_ready(&self, owners: &[Owner]) -> Result<(), StoreError> {
+        let passages = &self.passages;
+        if self.store.read_here(|connection| passages.are_ready(connection, owners))? {
+            return Ok(());
+        }
+        let _making = passages.making.lock().await;
+        let (passages, owners) = (Arc::clone(passages), owners.to_vec());
+        self.store.read(move |connection| passages.make_ready(connection, &owners)).await
+    }
+}
+
+/// What is alike by its vector. Of a summary the vector says nothing about which of its passages is meant.
+fn alike(
+    connection: &Connection,
+    fitting: &Fitting,
+    (vector, written): (&[f32], &str),
+) -> Result<Vec<(i64, f64)>, StoreError> {
+    let ask = Ask {
+        text: String::new(),
+        owners: fitting.owners.clone(),
+        kinds: KINDS.into_iter().filter(|kind| *kind != Kind::Summary).collect(),
+        messages: false,
+        session: None,
+        since: None,
+        until: None,
+        least: LEAST,
+        limit: fitting.limit,
+    };
+    let found = standing_out(connection, &ask, vector, written)?.into_iter();
+    let memories = found.filter_map(|(found, likeness)| match found {
+        Found::Memory(id) => Some((id, f64::from(likeness))),
+        Found::Message { .. } => None,
+    });
+    Ok(memories.collect())
 }
 
 impl Passages {
     /// Memories may have got other owners, or be known again.
-    pub(super) fn doubt(passages: &Mutex<Self>) {
-        let mut passages = passages.lock().unwrap_or_else(PoisonError::into_inner);
-        passages.indexes.iter_mut().for_each(|index| index.is_doubtful = true);
+    pub(super) fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn of(&self, owner: &Owner) -> Option<&Index> {
-        self.indexes.iter().find(|index| index.owner == *owner)
+    fn indexes(&self) -> MutexGuard<'_, Vec<Index>> {
+        self.indexes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_empty(&self, owners: &[Owner]) -> bool {
-        owners.iter().filter_map(|owner| self.of(owner)).all(|index| index.memories.is_empty())
+    fn are_empty(&self, owners: &[Owner]) -> bool {
+        let indexes = self.indexes();
+        owners.iter().filter_map(|owner| of(&indexes, owner)).all(|index| index.memories.is_empty())
     }
 
-    /// Brings an owner's index up to date, and makes it where `may_build`; answers whether it is.
-    fn refresh(&mut self, connection: &Connection, owner: &Owner, may_build: bool) -> Result<bool, StoreError> {
-        if let Some(at) = self.indexes.iter().position(|index| index.owner == *owner) {
-            let mut index = self.indexes.remove(at);
-            if index.catch_up(connection)? {
-                self.indexes.push(index);
-                return Ok(true);
+    /// Whether there is an index of each of these owners, with all that is known by now.
+    fn are_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<bool, StoreError> {
+        let (mut indexes, changes) = (self.indexes(), self.changes.load(Ordering::Relaxed));
+        for owner in owners {
+            let Some(at) = indexes.iter().position(|index| index.owner == *owner) else { return Ok(false) };
+            if !indexes[at].catch_up(connection, changes)? {
+                return Ok(false);
             }
+            indexes[at..].rotate_left(1);
         }
-        if !may_build {
-            return Ok(false);
-        }
-        self.indexes.push(Index::build(connection, owner)?);
-        let mut held = 0;
-        let first = self.indexes.iter().rposition(|index| {
-            held += index.passages.len();
-            held > HELD
-        });
-        self.indexes.drain(..first.map_or(0, |first| (first + 1).min(self.indexes.len() - 1)));
         Ok(true)
     }
 
+    /// Makes the indexes of these owners that are not there or too far behind. Of others those go that were used longest ago,
+    /// until no more than [`HELD`] passages are left, or these alone.
+    fn make_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<(), StoreError> {
+        for owner in owners {
+            let changes = self.changes.load(Ordering::Relaxed);
+            if !self.are_ready(connection, std::slice::from_ref(owner))? {
+                let index = Index::build(connection, owner, changes)?;
+                let mut indexes = self.indexes();
+                indexes.retain(|old| old.owner != *owner);
+                indexes.push(index);
+            }
+        }
+        let mut indexes = self.indexes();
+        let mut held: usize = indexes.iter().map(|index| index.passages.len()).sum();
+        indexes.retain(|index| {
+            let stays = held <= HELD || owners.contains(&index.owner);
+            held -= if stays { 0 } else { index.passages.len() };
+            stays
+        });
+        Ok(())
+    }
+
+    /// The best of what fits by its words, or is `alike`.
     fn look(
-        &mut self,
+        &self,
         connection: &Connection,
         fitting: &Fitting,
-        vector: Option<&[f32]>,
-        written: &str,
+        kinds: &[Kind],
+        alike: Vec<(i64, f64)>,
     ) -> Result<Vec<Hit>, StoreError> {
-        let mut fits = self.by_words(fitting);
-        if let Some(vector) = vector {
-            let ask = Ask {
-                text: String::new(),
-                owners: fitting.owners.clone(),
-                kinds: KINDS.to_vec(),
-                messages: false,
-                session: None,
-                since: None,
-                until: None,
-                least: LEAST,
-                limit: fitting.limit,
-            };
-            for (found, likeness) in standing_out(connection, &ask, vector, written)? {
-                let Found::Memory(id) = found else { continue };
-                let fit = fits.entry(id).or_default();
-                fit.score += f64::from(likeness);
-                fit.similarity = fit.similarity.max(f64::from(likeness));
-            }
+        let mut fits = by_words(&self.indexes(), fitting, kinds);
+        for (id, likeness) in alike {
+            let fit = fits.entry(id).or_default();
+            fit.score += likeness;
+            fit.similarity = fit.similarity.max(likeness);
         }
         let mut best: Vec<(i64, Fit)> = fits.into_iter().collect();
         best.sort_by(|(a, first), (b, second)| second.score.total_cmp(&first.score).then(b.cmp(a)));
@@ -209,68 +266,128 @@ impl Passages {
                 row.replaced_by.is_none() && fitting.owners.iter().any(|owner| owner.as_str() == row.owner)
             }) {
                 Some(row) => hits.extend(hit(&row, fit)),
-                None => self.indexes.iter_mut().for_each(|index| index.remove(id)),
+                None => self.indexes().iter_mut().for_each(|index| index.remove(id)),
             }
         }
         Ok(hits)
     }
+}
 
-    /// The memories that hold enough of the words, each with its best passage.
-    fn by_words(&self, fitting: &Fitting) -> HashMap<i64, Fit> {
-        let indexes: Vec<&Index> = fitting.owners.iter().filter_map(|owner| self.of(owner)).collect();
-        let terms = query_terms(&fitting.text);
-        let lists: Vec<Vec<&[u32]>> = terms
-            .iter()
-            .map(|term| {
-                indexes
-                    .iter()
-                    .map(|index| index.terms.get(&hashed(&term.text)).map_or(&[][..], Vec::as_slice))
-                    .collect()
-            })
-            .collect();
-        let total = indexes.iter().map(|index| index.passages.len()).sum::<usize>();
-        let length = as_f64(indexes.iter().map(|index| index.length).sum::<usize>()) / as_f64(total.max(1));
-        let weight = |imagined: f64| -> Vec<f64> {
-            let counts = lists.iter().map(|lists| as_f64(lists.iter().map(|list| list.len()).sum::<usize>()));
-            let rarity = |count: f64| (1.0 + (as_f64(total) + imagined - count + 0.5).max(0.5) / (count + 0.5)).ln();
-            terms.iter().zip(counts).map(|(term, count)| term.weight * rarity(count)).collect()
-        };
-        let (rarity, share) = (weight(0.0), weight(IMAGINED));
-        let (whole, whole_share) = (sum(&rarity), sum(&share));
-        let mut best: HashMap<i64, Fit> = HashMap::new();
-        for (at, index) in indexes.iter().enumerate() {
-            let mut fits = vec![(0.0_f64, 0.0_f64); index.passages.len()];
-            for (term, lists) in lists.iter().enumerate() {
-                for entry in lists[at] {
-                    let (passage, count) = unpacked(*entry);
-                    let length = as_f64(index.passages[passage].length) / length.max(1.0);
-                    let (similarity, score) = &mut fits[passage];
-                    *similarity += share[term] / whole_share;
-                    *score += rarity[term] / whole * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length));
-                }
-            }
-            for (passage, (similarity, score)) in index.passages.iter().zip(fits) {
-                let least = if passage.is_summary { LEAST_OF_SUMMARY } else { LEAST };
-                if similarity < least || passage.is_gone {
-                    continue;
-                }
-                let fit = best.entry(passage.memory).or_default();
-                if score > fit.score {
-                    *fit = Fit { place: passage.place, similarity: similarity.min(1.0), score };
-                }
+fn of<'a>(indexes: &'a [Index], owner: &Owner) -> Option<&'a Index> {
+    indexes.iter().find(|index| index.owner == *owner)
+}
+
+/// The memories that hold enough of the words, each with its best passage.
+fn by_words(indexes: &[Index], fitting: &Fitting, kinds: &[Kind]) -> HashMap<i64, Fit> {
+    let indexes: Vec<&Index> = fitting.owners.iter().filter_map(|owner| of(indexes, owner)).collect();
+    let terms = query_terms(&fitting.text);
+    let lists: Vec<Vec<&[u32]>> = terms
+        .iter()
+        .map(|term| {
+            indexes
+                .iter()
+                .map(|index| index.terms.get(&hashed(&term.text)).map_or(&[][..], Vec::as_slice))
+                .collect()
+        })
+        .collect();
+    let total = indexes.iter().map(|index| index.passages.len()).sum::<usize>();
+    let length = as_f64(indexes.iter().map(|index| index.length).sum::<usize>()) / as_f64(total.max(1));
+    let weight = |imagined: f64| -> Vec<f64> {
+        let counts = lists.iter().map(|lists| as_f64(lists.iter().map(|list| list.len()).sum::<usize>()));
+        let rarity = |count: f64| (1.0 + (as_f64(total) + imagined - count + 0.5).max(0.5) / (count + 0.5)).ln();
+        terms.iter().zip(counts).map(|(term, count)| term.weight * rarity(count)).collect()
+    };
+    let (rarity, share) = (weight(0.0), weight(IMAGINED));
+    let (whole, whole_share) = (sum(&rarity), sum(&share));
+    // Rare words first: they weigh most, and few passages hold them.
+    let mut order: Vec<usize> = (0..terms.len()).collect();
+    order.sort_by_key(|term| lists[*term].iter().map(|list| list.len()).sum::<usize>());
+    let mut best: HashMap<i64, Fit> = HashMap::new();
+    for (at, index) in indexes.iter().enumerate() {
+        let mut sums = Sums::of(index);
+        let mut left = 1.0;
+        for term in &order {
+            let add = |(similarity, score): &mut (f64, f64), passage: usize, count: f64| {
+                let length = as_f64(index.passages[passage].length) / length.max(1.0);
+                *similarity += share[*term] / whole_share;
+                *score += rarity[*term] / whole * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length));
+            };
+            sums.count(lists[*term][at], left, add);
+            left -= share[*term] / whole_share;
+        }
+        for (passage, similarity, score) in sums.enough(kinds) {
+            let fit = best.entry(passage.memory).or_default();
+            if score > fit.score {
+                *fit = Fit { place: passage.place, similarity: similarity.min(1.0), score };
             }
         }
-        best
+    }
+    best
+}
+
+/// What the passages of an index hold of a question, counted up word by word.
+struct Sums<'a> {
+    index: &'a Index,
+    /// Share of the question's weight and score, of each passage.
+    of: Vec<(f64, f64)>,
+    /// Those that hold any of the words so far and can still hold enough of them.
+    candidates: Vec<usize>,
+}
+
+impl<'a> Sums<'a> {
+    fn of(index: &'a Index) -> Self {
+        Self { index, of: vec![(0.0, 0.0); index.passages.len()], candidates: Vec::new() }
+    }
+
+    /// Counts a word that is in the passages of `list`; it and all words after it have the share `left` of the weight. A
+    /// passage without any word so far that could not come up to its least any more is passed over, and once that is true of
+    /// all of them, the list is merely looked up for each candidate (the "MaxScore" of Turtle and Flood, 1995): the words
+    /// that come last are in most passages.
+    fn count(&mut self, list: &[u32], left: f64, mut add: impl FnMut(&mut (f64, f64), usize, f64)) {
+        let Self { index, of, candidates } = self;
+        if left >= LEAST {
+            for (passage, count) in list.iter().map(|entry| unpacked(*entry)) {
+                if of[passage].1 <= 0.0 {
+                    if left < index.passages[passage].least() {
+                        continue;
+                    }
+                    candidates.push(passage);
+                }
+                add(&mut of[passage], passage, count);
+            }
+            return;
+        }
+        candidates.retain(|passage| of[*passage].0 + left >= index.passages[*passage].least());
+        for passage in candidates {
+            if let Ok(at) = list.binary_search_by_key(passage, |entry| unpacked(*entry).0) {
+                add(&mut of[*passage], *passage, unpacked(list[at]).1);
+            }
+        }
+    }
+
+    fn enough(&self, kinds: &[Kind]) -> impl Iterator<Item = (&Passage, f64, f64)> {
+        self.candidates.iter().filter_map(|at| {
+            let (passage, (similarity, score)) = (&self.index.passages[*at], self.of[*at]);
+            let is_asked = !passage.is_gone && kinds.contains(&passage.kind);
+            (is_asked && similarity >= passage.least()).then_some((passage, similarity, score))
+        })
+    }
+}
+
+impl Passage {
+    /// The least share of a question's weight that it must hold.
+    fn least(&self) -> f64 {
+        if self.kind == Kind::Summary { LEAST_OF_SUMMARY } else { LEAST }
     }
 }
 
 impl Index {
-    fn build(connection: &Connection, owner: &Owner) -> Result<Self, StoreError> {
+    fn build(connection: &Connection, owner: &Owner, changes: u64) -> Result<Self, StoreError> {
         let mut index = Self {
             owner: owner.clone(),
             newest: newest(connection, Shelf::Memories)?,
             forgets: forgetting::count(connection)?,
-            is_doubtful: false,
+            compared: changes,
             passages: Vec::new(),
             terms: HashMap::new(),
             memories: HashMap::new(),
@@ -278,22 +395,22 @@ impl Index {
             length: 0,
         };
         for kind in KINDS {
-            let most = u32::try_from(HELD).unwrap_or(u32::MAX);
-            for row in memories::current(connection, owner.as_str(), kind.as_str(), most)? {
-                if index.passages.len() < HELD {
-                    index.add(&row);
-                }
-            }
+            memories::visit_current(connection, owner.as_str(), kind.as_str(), |row| {
+                index.add(&row, kind);
+                index.passages.len() < HELD
+            })?;
         }
         index.terms.shrink_to_fit();
         Ok(index)
     }
 
-    /// Takes up what is new; answers whether that was enough.
-    fn catch_up(&mut self, connection: &Connection) -> Result<bool, StoreError> {
+    /// Takes up what is new, unless that is so much that the index is made anew; answers whether it knows all now.
+    fn catch_up(&mut self, connection: &Connection, changes: u64) -> Result<bool, StoreError> {
         let newest = newest(connection, Shelf::Memories)?;
         let is_worn = self.gone > GONE && self.gone * 2 > self.passages.len();
+        let is_full = self.passages.len() > HELD + SPARE;
         if is_worn
+            || is_full
             || newest < self.newest
             || newest - self.newest > BEHIND
             || forgetting::count(connection)? != self.forgets
@@ -301,17 +418,26 @@ impl Index {
             return Ok(false);
         }
         if newest > self.newest {
-            for row in memories::behind(connection, self.newest, self.owner.as_str())? {
+            let rows = memories::behind(connection, self.newest, self.owner.as_str())?;
+            if rows.len() > AT_ONCE {
+                return Ok(false);
+            }
+            for row in rows {
                 for old in memories::replaced_ids(connection, row.id)? {
                     self.remove(old);
                 }
-                if row.replaced_by.is_none() && KINDS.iter().any(|kind| kind.as_str() == row.kind) {
-                    self.add(&row);
+                let kind = KINDS.into_iter().find(|kind| kind.as_str() == row.kind);
+                if let Some(kind) = kind.filter(|_| row.replaced_by.is_none()) {
+                    self.add(&row, kind);
                 }
             }
             self.newest = newest;
         }
-        Ok(!std::mem::take(&mut self.is_doubtful) || !self.lacks_any(connection)?)
+        if self.compared != changes && self.lacks_any(connection)? {
+            return Ok(false);
+        }
+        self.compared = changes;
+        Ok(true)
     }
 
     /// Whether something is known that is not here.
@@ -323,11 +449,10 @@ impl Index {
         Ok(self.passages.len() < HELD && usize::try_from(known).is_ok_and(|known| known > self.memories.len()))
     }
 
-    fn add(&mut self, row: &MemoryRow) {
-        let is_summary = row.kind == Kind::Summary.as_str();
+    fn add(&mut self, row: &MemoryRow, kind: Kind) {
         let first = self.passages.len();
         let (text, more) = (sentence(row), beside(row));
-        let pieces = if is_summary { pieces(&text) } else { vec![text.as_str()] };
+        let pieces = if kind == Kind::Summary { pieces(&text) } else { vec![text.as_str()] };
         for (place, piece) in pieces.iter().enumerate() {
             let mut counts: HashMap<u64, u32> = HashMap::new();
             let length = visit_terms(piece, |_| true, |term| *counts.entry(hashed(term)).or_default() += 1);
@@ -337,7 +462,7 @@ impl Index {
                 self.terms.entry(term).or_default().push(packed(passage, count));
             }
             self.length += length;
-            self.passages.push(Passage { memory: row.id, place, length, is_summary, is_gone: false });
+            self.passages.push(Passage { memory: row.id, place, length, kind, is_gone: false });
         }
         self.memories.insert(row.id, (first, pieces.len()));
     }

@@ -87,6 +87,24 @@ pub fn current(connection: &Connection, owner: &str, kind: &str, limit: u32) -> 
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// Shows what is known now of an owner and kind to `visit`, the newest first, until it answers that it wants no more.
+pub fn visit_current(
+    connection: &Connection,
+    owner: &str,
+    kind: &str,
+    mut visit: impl FnMut(MemoryRow) -> bool,
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM memories WHERE owner = ? AND kind = ? AND replaced_by IS NULL ORDER BY id DESC"
+    ))?;
+    for row in statement.query_map([owner, kind], read)? {
+        if !visit(row?) {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// What is known now by this name.
 pub fn named(connection: &Connection, owner: &str, kind: &str, name: &str) -> Result<Option<MemoryRow>, StoreError> {
     let mut statement = connection.prepare_cached(&format!(

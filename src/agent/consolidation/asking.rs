@@ -1,5 +1,6 @@
 //! One call of the model that writes summaries.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,18 +11,26 @@ use tokio::time::Instant;
 
 use super::answer::{Answer, Nonsense, read, spec};
 use super::part::Part;
-use super::transcript::render;
+use super::transcript::{Who, render};
 use crate::agent::asking::estimate_usage;
 use crate::agent::error::{ErrorCode, TurnError};
 use crate::agent::lane::LaneRunner;
 use crate::agent::middleware::{Context, Handler, ModelCall, ModelRequest};
 use crate::agent::spending;
 use crate::llm::{Chain, ChatMessage, ChatRequest, ChatResponse, Images, ModelError, NoDeltas, OFFLINE, Usage};
-use crate::store::messages;
+use crate::memory::{Entry, Kind, list};
 use crate::store::usage::Tokens;
+use crate::store::{Connection, StoreError, memories, messages};
 
 /// The longest answer, in tokens.
 const ANSWER_TOKENS: u32 = 8_000;
+
+/// Facts that the model is shown, so that it says what they are replaced by: the newest, and those near to what was said.
+const KNOWN: u32 = 40;
+const NEAR: usize = 40;
+/// Messages for which near ones are looked up, the newest, and how many for each.
+const SAID: usize = 60;
+const NEAR_EACH: usize = 3;
 
 const TASK: &str = "You keep the memory of daoyou, a personal assistant. You are given a part of a conversation that the \
 assistant (\"you\" in it) had, and you answer with one call of save_memory.
@@ -88,7 +97,7 @@ impl Failed {
 
 impl LaneRunner {
     /// Has a model write the summary of a part.
-    pub(super) async fn summarise(&self, part: &Part) -> Result<Asked, Failed> {
+    pub(super) async fn summarise(&self, part: &mut Part) -> Result<Asked, Failed> {
         let terms = self.memory.terms.get();
         let limit = terms.config.timeout.0;
         let asking = self.ask_for_summary(part, &terms.config.model, &terms.zone, limit);
@@ -100,13 +109,14 @@ impl LaneRunner {
 
     async fn ask_for_summary(
         &self,
-        part: &Part,
+        part: &mut Part,
         model: &str,
         zone: &TimeZone,
         limit: Duration,
     ) -> Result<Asked, Failed> {
         let session = SessionKey::from(part.task.session.as_str());
         let chain = self.summary_chain(part, model).await?;
+        part.known = self.known(part).await.map_err(TurnError::from)?;
         let meter = self.bus.metrics().turns.meter();
         let turn = daoyou_channels::new_id();
         let around =
@@ -134,6 +144,23 @@ impl LaneRunner {
             Ok(answer) => Ok(Asked { answer: self.struck(answer), used }),
             Err(nonsense) => Err(Failed::Nonsense(Box::new(used), nonsense)),
         }
+    }
+
+    /// What is known already that the part may speak of.
+    async fn known(&self, part: &Part) -> Result<Vec<Entry>, StoreError> {
+        let owner = part.owner();
+        let people = part.lines.iter().rev().filter(|line| matches!(line.who, Who::Person { .. }));
+        let said = people.take(SAID).map(|line| line.text.clone()).collect();
+        let near = self.memory.facts_near(owner.clone(), said, NEAR_EACH).await?;
+        let look = move |connection: &Connection| {
+            let mut known = list(connection, &owner, Kind::Fact, KNOWN)?;
+            let newest: HashSet<i64> = known.iter().map(|entry| entry.id).collect();
+            for id in near.into_iter().filter(|id| !newest.contains(id)).take(NEAR) {
+                known.extend(memories::get(connection, id)?.and_then(Entry::of));
+            }
+            Ok(known)
+        };
+        self.bus.store().read(look).await
     }
 
     /// The model for summaries and those that stand in for it.

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use super::transcript::{Line, Who, lines};
 use crate::agent::context::estimate_tokens;
-use crate::memory::{Ask, Entry, Found, Identities, Kind, Owner, list, recall};
+use crate::memory::{Entry, Identities, Owner};
 use crate::store::messages::{self, MessageRow, Session};
 use crate::store::ownership::{self, Ownership};
 use crate::store::session_memory::SessionMemory;
@@ -16,13 +16,6 @@ const ROWS: i64 = 400;
 const BACKLOG: i64 = 2_000;
 /// Messages that an idle conversation goes on with as they were said.
 const IDLE_KEPT: i64 = 8;
-/// Facts that the model is shown, so that it says what they are replaced by: the newest, and those near to what was said.
-const KNOWN: u32 = 40;
-const NEAR: usize = 40;
-/// Messages for which near ones are looked up, the newest, how many for each, and how well they must fit.
-const ASKED: usize = 60;
-const NEAR_EACH: usize = 3;
-const FITS: f64 = 0.2;
 
 /// Why a conversation is consolidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +77,7 @@ pub(super) struct Part {
     pub lines: Vec<Line>,
     /// The summary so far; empty where there is none.
     pub before: String,
-    /// What is known of its owner, where nobody else reads it.
+    /// What is known of its owner already, where a model is asked.
     pub known: Vec<Entry>,
     pub mark: Mark,
 }
@@ -157,40 +150,7 @@ pub(super) fn next(
     let overlap = if why == Why::Idle && is_last { IDLE_KEPT.min(limits.keep).min(to - head.first_seq) } else { 0 };
     let mark = Mark::of(connection, &rows, task.state.summary)?;
     let before = mark.before.clone();
-    let mut part =
-        Part { task, from, to, is_last, overlap, is_backlog, ownership, lines, before, known: Vec::new(), mark };
-    if !is_backlog {
-        part.known = known(connection, &part)?;
-    }
-    Ok(Some(part))
-}
-
-/// What is known already that the part may speak of: what is newest, and what is near to what somebody said.
-fn known(connection: &Connection, part: &Part) -> Result<Vec<Entry>, StoreError> {
-    let owner = part.owner();
-    let mut known = list(connection, &owner, Kind::Fact, KNOWN)?;
-    let most = known.len() + NEAR;
-    let said = part.lines.iter().rev().filter(|line| matches!(line.who, Who::Person { .. })).take(ASKED);
-    for line in said {
-        let ask = Ask {
-            text: line.text.clone(),
-            owners: vec![owner.clone()],
-            kinds: vec![Kind::Fact],
-            messages: false,
-            session: None,
-            since: None,
-            until: None,
-            least: FITS,
-            limit: NEAR_EACH,
-        };
-        for hit in recall(connection, &ask, None)? {
-            let Found::Memory(id) = hit.found else { continue };
-            if known.len() < most && known.iter().all(|entry| entry.id != id) {
-                known.extend(memories::get(connection, id)?.and_then(Entry::of));
-            }
-        }
-    }
-    Ok(known)
+    Ok(Some(Part { task, from, to, is_last, overlap, is_backlog, ownership, lines, before, known: Vec::new(), mark }))
 }
 
 /// The seq that the summary is to reach.
@@ -261,7 +221,6 @@ mod tests {
 
     use super::*;
     use crate::llm::ChatMessage;
-    use crate::memory::words;
     use crate::store::{Commit, Store, session_memory};
 
     const LIMITS: Limits = Limits { keep: 4, kept_tokens: 60, input_tokens: 10_000 };
@@ -336,34 +295,6 @@ mod tests {
             };
             assert_eq!(store.write(Commit::Logged, look).await.unwrap(), expected, "{turns} {why}");
         }
-    }
-
-    #[tokio::test]
-    async fn old_facts_are_shown_where_they_are_spoken_of() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let look = |connection: &Connection| {
-            for n in 0..60 {
-                let text =
-                    if n == 3 { "The user's locker is at the harbour".to_owned() } else { format!("Thing {n} counts") };
-                let note = "INSERT INTO memories (owner, kind, text, origin, confidence, created_at)
-                            VALUES ('owner', 'fact', ?, 'told', 1, 0)";
-                connection.execute(note, [text])?;
-            }
-            let said = [ChatMessage::user("my locker moved from the harbour to the gym"), ChatMessage::assistant("hi")];
-            let rows = said.iter().map(|message| (message.role(), serde_json::to_string(message).unwrap()));
-            messages::append(connection, "s", Uuid::now_v7(), rows)?;
-            let ownership = Ownership { owner: Some("owner".to_owned()), is_shared: false };
-            ownership::set(connection, "s", &ownership)?;
-            words::rebuild(connection, &Identities::default())?;
-            session_memory::set_due(connection, "s", 0, "idle")?;
-            let state = session_memory::get(connection, "s", 0)?;
-            let task = Task { session: "s".to_owned(), epoch: 0, state };
-            Ok(next(connection, task, &LIMITS, &Identities::default())?.map(|part| part.known).unwrap_or_default())
-        };
-        let known = store.write(Commit::Logged, look).await.unwrap();
-        let texts: Vec<&str> = known.iter().map(|entry| entry.text.as_str()).collect();
-        assert!(texts.contains(&"The user's locker is at the harbour") && texts.len() == 41, "{texts:?}");
     }
 
     #[tokio::test]

@@ -200,12 +200,12 @@ async fn tell_next(runner: &LaneRunner, task: Task) -> Result<Option<session_mem
         Ok((part, tokens_today(connection, &of_read.zone)?))
     };
     let (part, spent) = store.read(read).await?;
-    let Some(part) = part else {
+    let Some(mut part) = part else {
         store.write(Commit::Logged, move |connection| close(connection, &session, epoch, &state)).await?;
         return Ok(None);
     };
     crash::point("consolidation_begun", &session);
-    let (outcome, used) = write_up(runner, &part, &terms, spent).await?;
+    let (outcome, used) = write_up(runner, &mut part, &terms, spent).await?;
     crash::point("consolidation_answered", &session);
     let (messages, mut keeping) = (part.to - part.from, keeping(part, outcome, &terms));
     keeping.used = used;
@@ -230,11 +230,11 @@ fn keeping(part: Part, result: Outcome, terms: &Terms) -> Keeping {
 /// Has a model write the summary, if one may be asked.
 async fn write_up(
     runner: &LaneRunner,
-    part: &Part,
+    part: &mut Part,
     terms: &Terms,
     spent: u64,
 ) -> Result<(Outcome, Option<Used>), StoreError> {
-    let session = &part.task.session;
+    let session = part.task.session.clone();
     if spent >= terms.config.tokens_per_day {
         tracing::info!(session, spent, "the tokens for summaries are used up for today; an extract has to do");
         return Ok((Outcome::Plain, None));

@@ -47,12 +47,6 @@ impl Desk {
         self.vectors.asked().clear();
         self.changed();
     }
-
-    /// Whether vectors are made, and can be looked for.
-    pub(in crate::memory) fn makes_vectors(&self) -> bool {
-        self.vectors.installed().is_some_and(|installed| installed.is_ready.load(Ordering::Acquire))
-    }
-
     /// The vector of what is looked for, of length 1. None where nobody makes vectors, those of before are not yet replaced,
     /// or none comes within `memory.embeddings.timeout`: what is looked for is found by its words then.
     pub async fn vector_of(&self, text: &str) -> Option<Arc<[f32]>> {
