@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 fn setup(model: &Model) -> Setup {
     Setup::new().model(model).hook(Hook::bearer("in"))
@@ -159,5 +159,9 @@ async fn a_turn_has_a_budget_of_its_own() {
     assert_eq!((state.body["error"]["code"].as_str(), model.count()), (Some("budget"), 3), "{}", state.body);
     let reply = state.text("reply");
     assert!(reply.contains("has cost 0.0030 USD") && reply.contains("is 0.0025 USD"), "{reply}");
+    assert_eq!(gateway.run(&["queue", "retry", &id]).await.code, Some(0));
+    until("the turn to have spent as much once more", async || (model.count() >= 6).then_some(())).await;
+    assert_eq!(gateway.wait_done("in", &id).await.body["error"]["code"], "budget", "it has the same again, no more");
     assert_eq!(gateway.ask("in", "c", "hello").await, "echo: hello", "the next turn has its own");
+    assert_eq!(model.count(), 7);
 }

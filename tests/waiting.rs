@@ -141,6 +141,26 @@ async fn what_waits_is_asked_for_by_hand_or_answered_by_another_model() {
     check(&gateway.database(), &Witness { accepted: &waiting, ..Witness::default() });
 }
 
+/// What kept a service from answering is void as soon as nobody waits for it, also where another one answered after a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fault_is_forgotten_with_the_last_message_that_waited_for_it() {
+    let (model, other) = (Model::start().await, Model::start().await);
+    let _always = fail_while(&model, Reply::status(401));
+    let setup = setup(&model)
+        .set("providers.other.kind", "openai")
+        .set("providers.other.api_key", "a-model-key")
+        .set("providers.other.base_url", other.base_url());
+    let mut gateway = Gateway::start(setup).await;
+    let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
+    wait_status(&gateway, &id, "waiting").await;
+    *gateway.setup() = gateway.setup().clone().set("agent.model", "other/m2");
+    gateway.restart().await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "echo: hello");
+    until("nothing to be wrong", async || (gateway.json(&["status"]).await["services"] == json!([])).then_some(()))
+        .await;
+    assert_eq!(ready(&gateway).await.1["parts"]["services"], json!({}));
+}
+
 /// An empty account, a service that is broken or busy: asked again after growing waits, for longer than a turn may take, and
 /// answered when it is over. Who wrote reads nothing of what the service said.
 #[tokio::test(flavor = "multi_thread")]
@@ -205,6 +225,8 @@ async fn failed_turns_and_dead_letters_are_retried_by_id_all_or_by_outcome() {
     }
     let dead = gateway.accept("in", &Message::new("down").chat("d")).await;
     assert_eq!(gateway.wait_done("in", &dead).await.text("status"), "dead");
+    let command = gateway.post("in", "?wait=30", &Message::new("/model nowhere/m").chat("e")).await;
+    assert!(command.body["error"].is_object(), "a command that failed, and is not given again later: {command:?}");
     is_bad.store(false, Ordering::SeqCst);
 
     let lines = gateway.run(&["status"]).await.stdout;

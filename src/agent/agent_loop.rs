@@ -142,6 +142,7 @@ impl AgentLoop {
                 self.runner.get().models.reset_circuits();
                 self.room.call_everybody();
             }
+            Inbound::AskSessionAgain(session) => self.room.call_session(&session),
             Inbound::Rescan => {
                 if let Err(error) = self.rescan().await {
                     tracing::error!(%error, "the inbox could not be looked at; trying again");

@@ -125,9 +125,8 @@ impl LaneRunner {
         let (outcome, reply_bytes) = (ending.error.unwrap_or("answered"), ending.reply.len());
         let Written { more, is_learned } = ending.write(&self.bus, &self.errands, &self.room).await;
         self.lock_cancels().remove(&turn);
-        if self.room.leave(turn) {
-            self.bus.forget_service_faults();
-        }
+        self.room.leave(turn);
+        self.bus.forget_faults_if_nobody_waits();
         match is_learned {
             true => self.memory.changed(),
             false => self.memory.said(),

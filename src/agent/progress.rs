@@ -8,6 +8,7 @@ use super::repeats::Repeats;
 use super::spending::Spending;
 use crate::llm::{ChatMessage, ChatResponse, ImageRef, ToolCall, Usage};
 use crate::store::turn_steps::{self, StepRow};
+use crate::store::usage::Costs;
 use crate::tools::ToolResult;
 
 /// The result of a call that was cut off by the end of the process.
@@ -126,6 +127,8 @@ pub struct Progress {
     pub usage: Usage,
     /// The same by model, and what it cost.
     pub spending: Spending,
+    /// What had been spent when the turn was last retried by hand: the budget of a turn begins anew then.
+    pub spent_before: Costs,
     /// Active time, over all runs of this turn.
     pub active: Duration,
     /// A response without tool calls: the turn only has to end.
@@ -191,6 +194,7 @@ impl Progress {
                 self.answer = None;
                 self.active = Duration::ZERO;
                 self.usage = Usage::default();
+                self.spent_before = self.spending.costs();
                 self.waiting_since = None;
             }
         }

@@ -1,6 +1,6 @@
 //! Notices a model that makes the same call again and again and learns nothing from it.
 
-use crate::llm::{REPEAT_NOTE, ToolCall};
+use crate::llm::{ToolCall, repeat_note};
 
 /// From how many times in a row on the model is told.
 const TOLD_FROM: u32 = 3;
@@ -24,12 +24,7 @@ impl Repeats {
             let (name, arguments) = (call.name.clone(), call.arguments.clone());
             *self = Self { name, arguments, result: result.to_owned(), times: 1 };
         }
-        (self.times >= TOLD_FROM).then(|| {
-            format!(
-                "{REPEAT_NOTE}{} times in a row. Do not make it again: do something else, or answer with what you have.]",
-                self.times
-            )
-        })
+        (self.times >= TOLD_FROM).then(|| repeat_note(self.times))
     }
 }
 

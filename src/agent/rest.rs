@@ -23,7 +23,7 @@ use crate::store::{Commit, Connection, StoreError, meta, now_ms, spawns, turn_st
 
 const SLOT: &str = "notice:waiting";
 /// No turn is left alone for longer than this, whatever a service asks for: it may have said so by mistake.
-const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// No model that could answer can be asked: its service is down, refuses the key, or takes no more requests.
 #[derive(Clone, Debug)]
@@ -64,8 +64,8 @@ struct Laid {
     first: Option<(String, Option<OutboundDraft>)>,
     /// The turns whose ends it waits for.
     awaited: Vec<Uuid>,
-    /// What the owner is to be told, once for each service.
-    owner: Vec<String>,
+    /// What the owner is to be told, once for each service, by the provider's name.
+    owner: Vec<(String, String)>,
     bus: Arc<MessageBus>,
 }
 
@@ -97,7 +97,7 @@ impl LaneRunner {
             return Err(self.unavailable(last, outage.error));
         }
         let owner = outage.failures.iter().filter(|failure| failure.is_service_condition());
-        let owner: Vec<String> = owner.filter_map(|failure| self.news_for_owner(failure)).collect();
+        let owner: Vec<_> = owner.filter_map(|failure| self.news_for_owner(failure)).collect();
         let (turn, channel) = (resting.turn, last.channel.clone());
         let laid = Laid {
             turn,
@@ -170,11 +170,12 @@ impl LaneRunner {
         }
     }
 
-    /// Notes what a service failed with; answers what the owner is to be told of it, if that is news.
-    fn news_for_owner(&self, failure: &LlmError) -> Option<String> {
+    /// Notes what a service failed with; answers its name and what the owner is to be told of it, if that is news.
+    fn news_for_owner(&self, failure: &LlmError) -> Option<(String, String)> {
         let (LlmError { kind, provider, .. }, message) = (failure, failure.owner_words());
         let must_act = matches!(kind, LlmErrorKind::Auth | LlmErrorKind::Quota);
-        let fault = ServiceFault { code: kind.code().to_owned(), message: message.clone(), since: now_ms() };
+        let fault =
+            ServiceFault { code: kind.code().to_owned(), message: message.clone(), since: now_ms(), is_told: false };
         if !self.bus.services().note(provider, fault, must_act) {
             return None;
         }
@@ -183,7 +184,8 @@ impl LaneRunner {
             LlmErrorKind::Quota => self.phrases.service_quota_mend.to_owned(),
             _ => String::new(),
         };
-        Some(fill(self.phrases.service_notice, &[&self.phrases.service_words(kind.code(), provider), &message, &mend]))
+        let words = self.phrases.service_words(kind.code(), provider);
+        Some((provider.clone(), fill(self.phrases.service_notice, &[&words, &message, &mend])))
     }
 
     fn notice(&self, turn: Uuid, last: &InboxRow, error: &LlmError) -> Result<OutboundDraft, StoreError> {
@@ -228,8 +230,12 @@ impl Laid {
             }
         }
         let mut tells = Vec::new();
-        for content in owner {
-            tells.extend(bus.tell_owner(connection, daoyou_channels::new_id(), "notice:service", content)?);
+        for (provider, content) in owner {
+            let told = bus.tell_owner(connection, daoyou_channels::new_id(), "notice:service", content)?;
+            if told.is_some() {
+                bus.services().told(&provider);
+            }
+            tells.extend(told);
         }
         bus.services().write(connection)?;
         inbox::rest(connection, turn)?;

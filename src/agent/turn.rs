@@ -114,8 +114,10 @@ impl Turn<'_> {
     /// The end of a turn that has used up `agent.budget.turn_cost`.
     fn cost_reached(&self, progress: &Progress) -> Option<TurnError> {
         let limit = self.limits.cost?;
-        let costs = progress.spending.costs();
-        let (currency, micros) = costs.into_iter().find(|(_, micros)| *micros as f64 / 1e6 >= limit)?;
+        let before = |currency: &str| progress.spent_before.get(currency).copied().unwrap_or(0);
+        let costs = progress.spending.costs().into_iter();
+        let mut costs = costs.map(|(currency, micros)| (micros.saturating_sub(before(&currency)), currency));
+        let (micros, currency) = costs.find(|(micros, _)| *micros as f64 / 1e6 >= limit)?;
         let amounts = [micros, (limit * 1e6).round() as u64].map(|micros| Cost { micros, currency: currency.clone() });
         Some(TurnError::new(ErrorCode::TurnBudget, "turn").with(amounts.map(|amount| amount.to_string())))
     }

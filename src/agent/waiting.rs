@@ -129,11 +129,11 @@ impl WaitingRoom {
         }
     }
 
-    /// The turn has ended. Returns true if it was the last one that waited for a model.
-    pub fn leave(&self, turn: Uuid) -> bool {
+    /// The turn has ended.
+    pub fn leave(&self, turn: Uuid) {
         let mut book = self.lock();
         book.asleep.remove(&turn);
-        book.turns.remove(&turn).is_some() && book.turns.is_empty()
+        book.turns.remove(&turn);
     }
 
     /// A provider has answered somebody: those who wait for it are tried now.
@@ -141,6 +141,15 @@ impl WaitingRoom {
         if self.lock().answered(provider, Instant::now()) {
             self.changed.notify_one();
         }
+    }
+
+    /// Another model was chosen for a session: its turn is tried now, if it waits.
+    pub fn call_session(&self, session: &SessionKey) {
+        let now = Instant::now();
+        for guest in self.lock().turns.values_mut().filter(|guest| guest.session == *session && guest.until.is_some()) {
+            guest.until = Some(now);
+        }
+        self.changed.notify_one();
     }
 
     /// What may answer has changed: all who wait are tried now.
@@ -227,6 +236,8 @@ impl Guest {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::{sleep, timeout};
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(600);
@@ -284,7 +295,7 @@ mod tests {
         let began = Instant::now();
         let ((), session) = tokio::join!(
             async {
-                tokio::time::sleep(Duration::from_secs(5)).await;
+                sleep(Duration::from_secs(5)).await;
                 room.enter(turn, &"s".into(), Awaited { retry_after: Some(Duration::from_secs(3)), ..awaited("p") });
                 assert!(room.holds(turn));
             },
@@ -292,7 +303,15 @@ mod tests {
         );
         assert_eq!((session.as_str(), began.elapsed().as_secs()), ("s", 8));
         assert!(!room.holds(turn) && room.is_open() && !WaitingRoom::closed().is_open());
-        assert!(room.leave(turn) && !room.leave(turn));
+        room.enter(turn, &"s".into(), Awaited { retry_after: Some(Duration::from_secs(300)), ..awaited("p") });
+        room.call_session(&"other".into());
+        assert!(
+            timeout(Duration::from_secs(200), room.due()).await.is_err(),
+            "another session's model is of no use here"
+        );
+        room.call_session(&"s".into());
+        assert_eq!(timeout(Duration::ZERO, room.due()).await.unwrap().as_str(), "s");
+        room.leave(turn);
         assert!(room.lock().turns.is_empty());
     }
 }

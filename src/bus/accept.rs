@@ -108,11 +108,11 @@ impl MessageBus {
             }
             Some(Order::Command) if self.waits(&message).await? => {
                 let answer = self.past_lane.command(&message).await.map_err(|error| refuse(&error))?;
-                let changes_model = answer.model.is_some();
+                let (changes_model, session) = (answer.model.is_some(), message.session_key());
                 let accepted = self.answer(OnTheSpot::Command(answer), message, alongside).await;
                 if changes_model {
-                    // What waits may be answered by that model.
-                    self.ask_services_again();
+                    // What waits there may be answered by that model.
+                    self.ask_session_again(session);
                 }
                 accepted
             }

@@ -57,6 +57,9 @@ pub struct ServiceFault {
     pub message: String,
     /// UTC milliseconds.
     pub since: i64,
+    /// Whether the owner was told of it, and not merely the log.
+    #[serde(default)]
+    pub is_told: bool,
 }
 
 /// The services that messages wait for, by the provider's name. The store has a copy, so that the owner is told once even
@@ -66,17 +69,24 @@ pub struct ServiceHealth(Mutex<BTreeMap<String, ServiceFault>>);
 
 impl ServiceHealth {
     /// Notes what a service failed with. Returns true if the owner is to be told: nothing was known of that service, or now
-    /// the owner has to do something (`must_act`) and had not before.
+    /// the owner has to do something (`must_act`) and had not before, or was not reached before.
     pub fn note(&self, provider: &str, fault: ServiceFault, must_act: bool) -> bool {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match faults.get_mut(provider) {
             Some(known) => {
                 let is_news = must_act && known.code != fault.code;
-                *known = ServiceFault { since: if is_news { fault.since } else { known.since }, ..fault };
-                is_news
+                let (since, is_told) = if is_news { (fault.since, false) } else { (known.since, known.is_told) };
+                *known = ServiceFault { since, is_told, ..fault };
+                !is_told
             }
             None => faults.insert(provider.to_owned(), fault).is_none(),
         }
+    }
+
+    /// The owner was told what keeps the service from answering.
+    pub fn told(&self, provider: &str) {
+        let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.entry(provider.to_owned()).and_modify(|fault| fault.is_told = true);
     }
 
     /// The service answers again. Returns true if it had a fault.
@@ -109,4 +119,26 @@ pub fn stored_service_faults(connection: &Connection) -> Result<BTreeMap<String,
     let stored = meta::get(connection, meta::SERVICE_FAULTS)?.unwrap_or_default();
     // Written by another version it tells nothing, and is written anew with the next failure.
     Ok(serde_json::from_str(&stored).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_is_told_once_and_not_before_somebody_is_there_to_read_it() {
+        let services = ServiceHealth::default();
+        let fault = |code: &str| {
+            let (code, message) = (code.to_owned(), "HTTP 401".to_owned());
+            ServiceFault { code, message, since: 7, is_told: false }
+        };
+        assert!(services.note("p", fault("llm_unreachable"), false));
+        assert!(services.note("p", fault("llm_unreachable"), false), "it went to the log alone");
+        services.told("p");
+        services.told("q");
+        assert!(!services.note("p", fault("llm_unreachable"), false) && services.all().len() == 1);
+        assert!(services.note("p", fault("llm_auth"), true), "now there is something to do");
+        services.told("p");
+        assert!(!services.note("p", fault("llm_auth"), true));
+    }
 }

@@ -20,7 +20,7 @@ use super::waiters::Waiters;
 use super::{BusSettings, EventHub, Notices, OutboundBody, OutboundDraft};
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::store::inbox::{self};
+use crate::store::inbox;
 use crate::store::{Commit, Connection, Store, StoreError, losses, outbox};
 
 /// Where the consumer of inbound messages is to look.
@@ -32,6 +32,8 @@ pub enum Inbound {
     Cancel(Uuid),
     /// The owner wants the model services to be asked again: all that wait for one are tried now.
     AskAgain,
+    /// The model of this session was changed: its turn is tried now, if it waits for one.
+    AskSessionAgain(SessionKey),
     /// Some wake-ups were dropped: look at everything unfinished.
     Rescan,
 }
@@ -339,7 +341,19 @@ impl MessageBus {
         }
     }
 
-    /// No message waits for a model service any more, or the configuration was read anew: what was known of them is void.
+    /// A turn has ended: where no message waits any more, also none from before a restart, nothing is wrong with any service.
+    pub fn forget_faults_if_nobody_waits(self: &Arc<Self>) {
+        if self.services.all().is_empty() {
+            return;
+        }
+        match self.store.read_here(inbox::waiting) {
+            Ok(0) => self.forget_service_faults(),
+            Ok(_) | Err(StoreError::Closed) => {}
+            Err(error) => tracing::warn!(%error, "whether messages still wait for a model could not be read"),
+        }
+    }
+
+    /// The configuration was read anew, or nobody waits any more: what was known of the services is void.
     pub fn forget_service_faults(self: &Arc<Self>) {
         if self.services.clear_all() {
             self.store_services();
@@ -361,6 +375,11 @@ impl MessageBus {
     /// All that wait for a model service are tried now, also for one that is left alone.
     pub fn ask_services_again(&self) {
         self.inbound.wake(Inbound::AskAgain);
+    }
+
+    /// The session's turn, if it waits for a model, is tried now.
+    pub fn ask_session_again(&self, session: SessionKey) {
+        self.inbound.wake(Inbound::AskSessionAgain(session));
     }
 
     /// Dead messages were revived by hand.

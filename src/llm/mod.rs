@@ -34,7 +34,7 @@ pub use cache::request_key;
 pub use catalog::{Abilities, ModelFacts};
 pub use chain::Chain;
 pub use chat::{
-    ChatMessage, ChatRequest, ChatResponse, ERROR_ADVICE, REPEAT_NOTE, Reasoning, ToolCall, ToolSpec, Usage,
+    ChatMessage, ChatRequest, ChatResponse, ERROR_ADVICE, Reasoning, ToolCall, ToolSpec, Usage, repeat_note,
     without_notes,
 };
 pub use config::{ProviderConfig, ProviderKind, ReasoningMode, ToolMode};

@@ -67,6 +67,7 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<Forgotten, StoreEr
     }
     note_retold(connection, retold)?;
     given::strike_later(connection, telling)?;
+    words::purge_memories(connection)?;
     Ok(Forgotten { entries, turns })
 }
 

@@ -284,10 +284,7 @@ fn by_words(indexes: &[Index], fitting: &Fitting, kinds: &[Kind]) -> HashMap<i64
     let lists: Vec<Vec<&[u32]>> = terms
         .iter()
         .map(|term| {
-            indexes
-                .iter()
-                .map(|index| index.terms.get(&hashed(&term.text)).map_or(&[][..], Vec::as_slice))
-                .collect()
+            indexes.iter().map(|index| index.terms.get(&hashed(&term.text)).map_or(&[][..], Vec::as_slice)).collect()
         })
         .collect();
     let total = indexes.iter().map(|index| index.passages.len()).sum::<usize>();

@@ -259,7 +259,11 @@ async fn one_with_very_much_keeps_his_index_beside_what_everyone_may_know() {
     }
     // What comes later is found without all being read again, and replaces nothing that has room.
     let later = world.know("owner", vec![("fact", String::new(), "The canoe lies below the bridge".to_owned())]).await;
-    let near = world.desk.facts_near(Owner::from_stored("owner"), vec!["hello".into(), "the canoe below the bridge".into()], 3);
+    let near = world.desk.facts_near(
+        Owner::from_stored("owner"),
+        vec!["hello".into(), "the canoe below the bridge".into()],
+        3,
+    );
     assert_eq!(near.await.unwrap(), later);
 }
 

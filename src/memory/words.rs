@@ -29,7 +29,7 @@ pub fn put(connection: &Connection, id: i64) -> Result<(), StoreError> {
     tolerate(connection, words::put_memory(connection, id, &memory_words(&row)))
 }
 
-/// Has a memory found no more, in the caller's write. Nothing of its words is left in the index.
+/// Has a memory found no more, in the caller's write. Its words leave the file with [`purge_memories`], or with time.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -97,8 +97,19 @@ pub(super) fn sweep(connection: &Connection, limit: usize) -> Result<bool, Store
     is_trusted(connection)
 }
 
+/// Takes the last of the words of memories that were removed out of the index, in the caller's write.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn purge_memories(connection: &Connection) -> Result<(), StoreError> {
+    tolerate(connection, words::purge_memories(connection))
+}
+
 /// Takes the last of what was removed out of the file, a piece at a time; answers whether there is more to do.
 pub(super) fn purge(connection: &Connection, begins: bool) -> Result<bool, StoreError> {
+    if begins {
+        purge_memories(connection)?;
+    }
     match words::purge_said(connection, begins) {
         Err(error) if error.is_of_index() => distrust(connection).map(|()| false),
         other => other,

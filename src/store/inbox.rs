@@ -174,11 +174,14 @@ pub fn waiting(connection: &Connection) -> Result<usize, StoreError> {
     Ok(connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))?)
 }
 
-/// The turns that were answered with an error and not stopped by their user, the oldest first.
+/// The turns that were answered with an error and not stopped by their user, the oldest first; none of slash commands, which
+/// have no steps: done once more they would do something that is wanted no longer.
 pub fn failed_turns(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT DISTINCT i.turn FROM inbox i JOIN outbox o ON o.turn = i.turn AND o.slot = 'reply'
-         WHERE i.state = 'done' AND json_extract(o.body, '$.error.code') <> 'stopped' ORDER BY i.seq LIMIT ?",
+         WHERE i.state = 'done' AND json_extract(o.body, '$.error.code') <> 'stopped'
+           AND EXISTS (SELECT 1 FROM turn_steps s WHERE s.turn = i.turn AND s.kind = 'context')
+         ORDER BY i.seq LIMIT ?",
     )?;
     let turns = statement.query_map([limit], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
     turns.iter().map(|turn| Ok(turn.parse()?)).collect()

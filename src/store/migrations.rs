@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 19] = [
+const MIGRATIONS: [&str; 20] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -26,6 +26,7 @@ const MIGRATIONS: [&str; 19] = [
     include_str!("migrations/0017_job_names.sql"),
     include_str!("migrations/0018_vector_codes.sql"),
     include_str!("migrations/0019_message_digests.sql"),
+    include_str!("migrations/0020_words_removed.sql"),
 ];
 
 /// A table that every version of this program has.

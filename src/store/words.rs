@@ -263,6 +263,13 @@ pub fn sweep(connection: &Connection, limit: usize) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Writes the words of all memories anew, so that nothing is left of those that were removed. They are few beside those of
+/// messages.
+pub fn purge_memories(connection: &Connection) -> Result<(), StoreError> {
+    connection.prepare_cached("INSERT INTO memory_words (memory_words) VALUES ('optimize')")?.execute([])?;
+    Ok(())
+}
+
 /// Writes a part of the messages' words anew, so that nothing is left of what was removed: `begins` at the first of several
 /// calls. Answers whether there is more to do.
 pub fn purge_said(connection: &Connection, begins: bool) -> Result<bool, StoreError> {
@@ -285,9 +292,6 @@ pub fn clear(connection: &Connection) -> Result<(), StoreError> {
         let make: String =
             connection.query_row("SELECT sql FROM sqlite_schema WHERE name = ?", [table], |row| row.get(0))?;
         connection.execute_batch(&format!("DROP TABLE {table}; {make};"))?;
-        if shelf == Shelf::Memories {
-            connection.execute_batch("INSERT INTO memory_words (memory_words, rank) VALUES ('secure-delete', 1)")?;
-        }
     }
     // With triggers SQLite deletes row by row: a million rows would hold up everybody for ten seconds.
     let triggers = triggers(connection, &["said", "said_vectors"])?;

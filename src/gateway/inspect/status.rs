@@ -140,7 +140,7 @@ impl Inspector {
     async fn services(&self) -> Result<Value, InspectError> {
         let faults = self.read(stored_service_faults).await?;
         let row = |(provider, fault): (String, ServiceFault)| {
-            let ServiceFault { code, message, since } = fault;
+            let ServiceFault { code, message, since, .. } = fault;
             json!({ "provider": provider, "code": code, "message": message, "since": time(since) })
         };
         Ok(faults.into_iter().map(row).collect())
