@@ -42,10 +42,15 @@ pub fn section(row: &SummaryRow, language: Language, zone: &TimeZone) -> String 
     format!("{head}- {}: {count}\n\n### {}\n{text}\n{END}\n", words.messages, words.content)
 }
 
-/// `log` with further sections, each once.
+/// Bytes that somebody may have written at the end of the log after a process that ended before it had noted its own sections.
+const WRITTEN_SINCE: usize = 64 * 1024;
+
+/// `log` with further sections; those that a process wrote before it ended stand at its end and are not written again.
 pub fn with(log: &str, sections: &[String]) -> String {
+    let length = sections.iter().map(|section| section.len() + 2).sum::<usize>() + WRITTEN_SINCE;
+    let end = &log[log.floor_char_boundary(log.len().saturating_sub(length))..];
     let mut text = log.to_owned();
-    for section in sections.iter().filter(|section| !log.contains(section.as_str())) {
+    for section in sections.iter().filter(|section| !end.contains(section.as_str())) {
         if !text.is_empty() {
             text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
         }

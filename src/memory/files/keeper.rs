@@ -31,7 +31,7 @@ const LOG_PAUSE: Duration = Duration::from_secs(5);
 /// How often a file is read anew because somebody edits it meanwhile.
 const TRIES: usize = 3;
 /// A longer log goes on in a new file, in bytes.
-const LOG_BYTES: usize = 2_000_000;
+const LOG_BYTES: usize = 500_000;
 /// Summaries that are written at once.
 const PIECE: u32 = 200;
 
