@@ -2,13 +2,15 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 /// Two channels, of which one person uses both.
 fn linked() -> Setup {
@@ -232,6 +234,62 @@ async fn what_is_forgotten_is_gone_from_every_answer_whose_prompt_held_it() {
         assert_eq!(model.refused(), Vec::<String>::new());
         check(&gateway.database(), &Witness::default());
     }
+}
+
+/// Forgets a preference and a fact without digits, whose answers have them from the prompt; others' turns, and what merely has a
+/// weekday in common, stay. A turn that was given up after it had looked the fact up begins anew when it is tried again.
+#[tokio::test(flavor = "multi_thread")]
+async fn forgetting_reaches_what_rests_and_leaves_alone_what_tells_something_else() {
+    let (model, gate) = (Model::start().await, Gate::new());
+    let recall = Reply::tool("search_memory", &json!({"query": "Momo"}));
+    let (held, is_down) = (gate.clone(), Arc::new(AtomicBool::new(true)));
+    let down = is_down.clone();
+    model.script(move |asked| match (asked.user.as_str(), asked.step) {
+        (user, _) if user.contains("cook") => Some(Reply::text("I left mushrooms out, since you hate them.")),
+        (user, _) if user.contains("vet") => Some(Reply::text("On Monday, at nine.")),
+        (user, _) if user.contains("command") => Some(Reply::text("cat Momo.txt prints it").held_by(&held)),
+        (user, 0) if user.contains("look") => Some(recall.clone()),
+        (user, 1) if user.contains("look") && down.load(Ordering::SeqCst) => Some(Reply::status(503)),
+        _ => None,
+    });
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("owner.identities", vec!["webhook:in:me"]);
+    let setup = setup.set("providers.scripted.retries", 0).set("agent.wait_for_model", "1s");
+    let gateway = Gateway::start(setup).await;
+    for add in [
+        &["memory", "add", "My cat is called Momo, and I meet Ann every Monday"][..],
+        &["memory", "add", "--kind", "preference", "--key", "likes mushrooms", "no"],
+    ] {
+        assert_eq!(gateway.run(add).await.code, Some(0));
+    }
+    says(&gateway, "in", "me", "a", "what shall I cook?").await;
+    says(&gateway, "in", "me", "b", "when is the vet?").await;
+    let dead = gateway.accept("in", &Message::new("look up the cat").sender("me").chat("d")).await;
+    assert_eq!(gateway.wait_done("in", &dead).await.text("status"), "dead");
+    assert!(stands_in_database(&gateway.database(), "called Momo"));
+    says(&gateway, "in", "bob", "e", "hello").await;
+    let of_bob = gateway.accept("in", &Message::new("which command prints it?").sender("bob").chat("e")).await;
+    until("the model to be asked for Bob", async || (!model.requests_about("command").is_empty()).then_some(())).await;
+    for id in ["1", "2"] {
+        assert_eq!(gateway.run(&["memory", "forget", id]).await.code, Some(0));
+    }
+    gate.open();
+    assert_eq!(gateway.wait_done("in", &of_bob).await.text("reply"), "cat Momo.txt prints it");
+    let of_bob = says(&gateway, "in", "bob", "e", "what now, e?").await;
+    assert_eq!(of_bob, "echo: what now, e?");
+    let last = model.requests_about("what now, e?").pop().unwrap().to_string();
+    assert!(last.contains("cat Momo.txt prints it"), "what others talk of is theirs: {last}");
+    for (chat, gone, kept) in [("a", "mushrooms", "cook"), ("b", "Momo", "On Monday, at nine.")] {
+        says(&gateway, "in", "me", chat, &format!("what now, {chat}?")).await;
+        let last = model.requests_about(&format!("what now, {chat}?")).pop().unwrap().to_string();
+        assert!(!last.contains(gone) && last.contains(kept), "{chat}: {last}");
+    }
+    assert!(!stands_in_database(&gateway.database(), "called Momo"), "nor in the steps of what was given up");
+    is_down.store(false, Ordering::SeqCst);
+    assert_eq!(gateway.run(&["queue", "retry", &dead]).await.code, Some(0));
+    assert_eq!(gateway.wait_done("in", &dead).await.text("reply"), "echo: look up the cat");
+    assert!(!model.requests_about("look up").pop().unwrap().to_string().contains("called Momo"));
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness::default());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,6 +59,7 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<Forgotten, StoreEr
     for owner in &owners {
         let telling = telling(connection, entries.iter().filter(|entry| entry.owner == **owner))?;
         retold.extend(retell(connection, memory_lines::summaries_of(connection, owner.as_str())?, &telling)?);
+        given::strike_later(connection, owner, telling)?;
     }
     // Also of conversations in which others write, whose summaries are nobody's own.
     let telling = telling(connection, entries.iter())?;
@@ -66,7 +67,6 @@ pub fn forget(connection: &Connection, ids: &[i64]) -> Result<Forgotten, StoreEr
         retold.extend(retell(connection, memory_lines::summaries_of_session(connection, session)?, &telling)?);
     }
     note_retold(connection, retold)?;
-    given::strike_later(connection, telling)?;
     words::purge_memories(connection)?;
     Ok(Forgotten { entries, turns })
 }

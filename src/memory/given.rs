@@ -155,7 +155,7 @@ impl Waiting {
 
     /// Writes it, without turns that have ended.
     fn write(mut self, connection: &Connection) -> Result<(), StoreError> {
-        let open = forgetting::running(connection)?;
+        let open = forgetting::running(connection, Owner::everyone().as_str())?;
         for (turns, _) in &mut self.0 {
             turns.retain(|turn| open.contains(turn));
         }
@@ -173,12 +173,19 @@ impl Waiting {
     }
 }
 
-/// Has the turns that run now struck when they end.
+/// Has the turns that run now for `owner` struck when they end, and those that rest begin anew where they have read what is told.
 ///
 /// # Errors
 /// The store cannot be written.
-pub(super) fn strike_later(connection: &Connection, telling: Vec<Telling>) -> Result<(), StoreError> {
-    let running = forgetting::running(connection)?;
+pub(super) fn strike_later(connection: &Connection, owner: &Owner, telling: Vec<Telling>) -> Result<(), StoreError> {
+    let mut anew = BTreeSet::new();
+    forgetting::resting_steps(connection, owner.as_str(), |turn, body| {
+        if telling.iter().any(|telling| telling.is_named_in(&body) || telling.is_said_in(&body)) {
+            anew.insert(turn);
+        }
+    })?;
+    anew.iter().try_for_each(|turn| forgetting::begin_anew(connection, turn))?;
+    let running = forgetting::running(connection, owner.as_str())?;
     let mut waiting = Waiting::read(connection)?;
     if !running.is_empty() && !telling.is_empty() {
         waiting.0.push((running, telling));

@@ -110,22 +110,30 @@ impl Telling {
     }
 }
 
-/// The terms of a memory by which alone it is known: of a fact, and of a preference that names a person or a place. What a task,
-/// a case or another preference is made of stands in much that tells something else.
+/// The terms of a memory by which alone it is known, of a preference with its key ("likes mushrooms: no"). What a task or a case
+/// is made of stands in much that tells something else, and so do days, months and the names of what everybody has.
 fn telling_terms(entry: &Entry) -> BTreeSet<String> {
     const PLAIN: [&str; 32] = [
         "user", "owner", "name", "call", "like", "love", "hate", "prefer", "favourit", "favorit", "live", "work",
         "want", "need", "use", "make", "know", "think", "time", "day", "year", "good", "new", "喜欢", "用户", "名字",
         "住在", "工作", "知道", "现在", "时候", "一个",
     ];
-    let is_name = matches!(entry.name.as_str(), "name" | "call_me" | "lives_in");
-    let counts = |term: &str| match entry.kind {
-        Kind::Fact => true,
-        Kind::Preference => is_name || is_code(term),
-        Kind::Case | Kind::Task | Kind::Summary => false,
+    const DATES: &str = "monday tuesday wednesday thursday friday saturday sunday weekend weekday january february march april may \
+        june july august september october november december today tomorrow yesterday tonight morning afternoon evening week month \
+        星期一 星期二 星期三 星期四 星期五 星期六 星期日 星期天 周一 周二 周三 周四 周五 周六 周日 周末 今天 明天 昨天 今晚 早上 下午 \
+        晚上 一月 二月 三月 四月 五月 六月 七月 八月 九月 十月 十一月 十二月";
+    const KEYS: &str = "address age birthday browser city color colour company country diet editor email family food format hobby job \
+        language music phone reply shell style theme timezone tone units zone 地址 年龄 生日 城市 颜色 公司 国家 编辑器 邮箱 食物 格式 \
+        爱好 语言 音乐 电话 风格 主题 时区 语气 单位";
+    let text = match entry.kind {
+        Kind::Fact => entry.text.clone(),
+        Kind::Preference => format!("{} {}", entry.name.replace(['_', '-'], " "), entry.text),
+        Kind::Case | Kind::Task | Kind::Summary => return BTreeSet::new(),
     };
-    let terms = query_terms(&entry.text).into_iter().filter(|term| term.weight >= 1.0).map(|term| term.text);
-    terms.filter(|term| term.len() > 1 && !PLAIN.contains(&term.as_str()) && counts(term)).collect()
+    let common: BTreeSet<String> = [DATES, KEYS].into_iter().flat_map(query_terms).map(|term| term.text).collect();
+    let terms = query_terms(&text).into_iter().filter(|term| term.weight >= 1.0).map(|term| term.text);
+    let tells = |term: &String| term.len() > 1 && !PLAIN.contains(&term.as_str()) && !common.contains(term);
+    terms.filter(tells).collect()
 }
 
 /// Whether a term is a number or a code, which stands for nothing else.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
 
+use super::inbox::OPEN;
 use super::{StoreError, messages, meta};
 
 /// What stands in the place of words that are gone.
@@ -95,13 +96,44 @@ pub fn carriers(
     Ok(())
 }
 
-/// Turns that were begun and have not ended.
-pub fn running(connection: &Connection) -> Result<BTreeSet<String>, StoreError> {
-    let mut statement =
-        connection.prepare_cached("SELECT DISTINCT turn FROM inbox WHERE state IN ('running', 'waiting')")?;
-    let rows = statement.query_map([], |row| row.get(0))?;
+/// Turns that were begun and have not ended, in conversations of `owner`, those that others share, and those that are nobody's.
+pub fn running(connection: &Connection, owner: &str) -> Result<BTreeSet<String>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT DISTINCT turn FROM inbox INDEXED BY inbox_open
+         WHERE {OPEN} AND state IN ('running', 'waiting') AND {OF_OWNER}"
+    ))?;
+    let rows = statement.query_map([owner], |row| row.get(0))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
+
+/// Has `look` look at the steps of turns that were given up or are queued again, in the same conversations: they go on from there
+/// when they are tried once more.
+pub fn resting_steps(
+    connection: &Connection,
+    owner: &str,
+    mut look: impl FnMut(String, String),
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT turn, body FROM turn_steps WHERE turn IN (
+             SELECT turn FROM inbox INDEXED BY inbox_open WHERE {OPEN} AND state = 'queued' AND {OF_OWNER}
+             UNION SELECT turn FROM inbox INDEXED BY inbox_dead WHERE state = 'dead' AND {OF_OWNER})"
+    ))?;
+    let mut rows = statement.query([owner])?;
+    while let Some(row) = rows.next()? {
+        look(row.get(0)?, row.get(1)?);
+    }
+    Ok(())
+}
+
+/// Has a turn that is tried once more begin anew.
+pub fn begin_anew(connection: &Connection, turn: &str) -> Result<(), StoreError> {
+    connection.prepare_cached("DELETE FROM turn_steps WHERE turn = ?")?.execute([turn])?;
+    note_output(connection, turn)
+}
+
+/// Of `inbox`: what everyone knows may stand in all conversations.
+const OF_OWNER: &str = "(?1 = 'everyone' OR NOT EXISTS (SELECT 1 FROM sessions
+    WHERE sessions.session = inbox.session AND owner IS NOT NULL AND owner <> ?1 AND NOT is_shared))";
 
 /// The messages of a turn in a session's log: seq and body.
 pub fn of_turn(connection: &Connection, session: &str, turn: &str) -> Result<Vec<(i64, String)>, StoreError> {
@@ -142,7 +174,7 @@ pub fn forget_delivered(connection: &Connection, turn: &str) -> Result<(), Store
         "UPDATE outbox SET body = iif(state IN ('sent', 'dead', 'unknown'), json_set(body, '$.content', ?2),
                 json_set(body, '$.forget', json('true')))
          WHERE turn = ?1 AND json_valid(body)",
-        "UPDATE spawns SET label = ?2 WHERE turn = ?1",
+        "UPDATE spawns SET label = ?2, result = iif(result IS NULL, NULL, ?2) WHERE turn = ?1 OR id = ?1",
         "UPDATE processes SET label = NULL, command = ?2 WHERE turn = ?1 AND ended_at IS NOT NULL",
         "UPDATE jobs SET result = ?2
          WHERE result IS NOT NULL AND id IN (SELECT job FROM job_runs WHERE turn = ?1)",
@@ -152,7 +184,7 @@ pub fn forget_delivered(connection: &Connection, turn: &str) -> Result<(), Store
     Ok(())
 }
 
-/// Takes the words out of the inbox rows of a turn that is only a command.
+/// Writes other words into the inbox rows of a turn.
 pub fn forget_command(connection: &Connection, turn: &str, content: &str) -> Result<(), StoreError> {
     connection.prepare_cached("UPDATE inbox SET content = ?2 WHERE turn = ?1")?.execute([turn, content])?;
     Ok(())

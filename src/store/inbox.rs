@@ -80,7 +80,7 @@ const COLUMNS: &str = "seq, id, channel, external_id, session, chat_id, sender, 
 
 /// What is unfinished, in the words of the index of it. Not the three states that are: for more than two values SQLite
 /// makes a table anew each time, also to see at each write whether a row belongs into the index.
-const OPEN: &str = "state NOT IN ('done', 'dead')";
+pub(super) const OPEN: &str = "state NOT IN ('done', 'dead')";
 
 /// What became of an [`insert`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -96,14 +96,16 @@ pub fn claim(connection: &Connection, id: Uuid, resend: &str) -> Result<Option<O
     if claimed == 0 { Ok(None) } else { find(connection, id) }
 }
 
+/// The body of a row that is delivered or given up: of what was forgotten meanwhile the words go.
+const WITHOUT_FORGOTTEN: &str = "iif(instr(body, '\"forget\":true'), json_set(body, '$.content', '[forgotten]'), body)";
+
 /// `sending → sent`. Of what was forgotten meanwhile the words go.
 pub fn mark_sent(connection: &Connection, id: Uuid, provider_id: Option<&str>) -> Result<(), StoreError> {
     connection
-        .prepare_cached(
-            "UPDATE outbox SET state = 'sent', provider_id = ?, last_error = NULL,
-                body = iif(instr(body, '\"forget\":true'), json_set(body, '$.content', '[forgotten]'), body)
-             WHERE id = ? AND state = 'sending'",
-        )?
+        .prepare_cached(&format!(
+            "UPDATE outbox SET state = 'sent', provider_id = ?, last_error = NULL, body = {WITHOUT_FORGOTTEN}
+             WHERE id = ? AND state = 'sending'"
+        ))?
         .execute(params![provider_id, id.to_string()])?;
     Ok(())
 }
@@ -129,7 +131,10 @@ pub fn mark_away(connection: &Connection, id: Uuid) -> Result<(), StoreError> {
 /// `sending → unknown` for good, or `→ dead`.
 pub fn mark_ended(connection: &Connection, id: Uuid, state: &str, error: &str) -> Result<(), StoreError> {
     connection
-        .prepare_cached("UPDATE outbox SET state = ?, last_error = ? WHERE id = ? AND state IN ('sending', 'pending')")?
+        .prepare_cached(&format!(
+            "UPDATE outbox SET state = ?, last_error = ?, body = {WITHOUT_FORGOTTEN}
+             WHERE id = ? AND state IN ('sending', 'pending')"
+        ))?
         .execute(params![state, error, id.to_string()])?;
     Ok(())
 }
@@ -145,12 +150,13 @@ pub struct CutOff {
 /// After a start: what was `sending` when the process died is `unknown`, and then by the rule written in the row
 /// `pending` again or not. With a `channel` only what that one had out.
 pub fn recover(connection: &Connection, channel: Option<&str>) -> Result<Vec<CutOff>, StoreError> {
-    let mut statement = connection.prepare_cached(
+    let mut statement = connection.prepare_cached(&format!(
         "UPDATE outbox SET next_at = 0, last_error = ?1,
-            state = iif(coalesce(resend, '') IN ('same_id', 'again'), 'pending', 'unknown')
+            state = iif(coalesce(resend, '') IN ('same_id', 'again'), 'pending', 'unknown'),
+            body = iif(coalesce(resend, '') IN ('same_id', 'again'), body, {WITHOUT_FORGOTTEN})
          WHERE state = 'sending' AND state IN ('pending', 'sending') AND (?2 IS NULL OR channel = ?2)
-         RETURNING channel, state = 'pending'",
-    )?;
+         RETURNING channel, state = 'pending'"
+    ))?;
     let reason = "sending broke off, or the gateway stopped; whether it arrived is unknown";
     let rows = statement
         .query_map(params![reason, channel], |row| Ok(CutOff { channel: row.get(0)?, is_sent_again: row.get(1)? }))?;
