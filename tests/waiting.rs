@@ -78,6 +78,9 @@ async fn a_refused_key_has_messages_wait_until_the_configuration_is_read_anew() 
     );
     let lines = gateway.run(&["status"]).await.stdout;
     assert!(lines.contains("WAITS     for scripted") && lines.contains("2 waiting for a model"), "{lines}");
+    let queue = gateway.json(&["queue", "list"]).await;
+    let waits = queue.as_array().unwrap().iter().map(|entry| (entry["id"].as_str(), entry["state"].as_str()));
+    assert_eq!(waits.collect::<Vec<_>>(), [(Some(&*one), Some("waiting")), (Some(&*two), Some("waiting"))], "{queue}");
     let doctor = gateway.run(&["doctor", "--json"]).await;
     let doctor: Value = serde_json::from_str(&doctor.stdout).unwrap();
     let check_of =

@@ -157,7 +157,8 @@ impl Terminal {
                 Step::Event(event) => self.show_event(event).await?,
                 Step::Delivery(Some(delivery)) => self.deliver(delivery).await?,
                 Step::Delivery(None) => self.look_for_gateway().await?,
-                Step::Back(back) => self.go_on(back?).await?,
+                Step::Back(Ok(following)) => self.go_on(following).await?,
+                Step::Back(Err(error)) => return self.give_up(error).await,
                 Step::Turn(progress) => self.advance(progress).await?,
                 Step::Input(input) => self.take(input).await?,
                 Step::Interrupt => self.stop().await?,
@@ -313,6 +314,14 @@ impl Terminal {
         Ok(None)
     }
 
+    /// The gateway did not come back: what it has not taken is said, as nobody else knows it.
+    async fn give_up(&mut self, error: StartError) -> Result<Left, StartError> {
+        if let Some(message) = self.unsent.take() {
+            self.complain(&fill(self.painter.words.not_taken, &[&clean_line(&message.content)])).await?;
+        }
+        Err(error)
+    }
+
     /// Asks for the next line when the turn is over.
     async fn finish(&mut self) -> Result<Option<Left>, Closed> {
         if self.turn.as_ref().is_some_and(Turn::is_over) {
@@ -432,6 +441,8 @@ impl Terminal {
         }
         self.following = following;
         self.front.conversation = conversation;
+        // What waits for its model there is answered there.
+        self.waiting.clear();
         self.front.files.forget_sent();
         let moved = self.painter.hint(&fill(words.moved, &[key]));
         self.front.console.print(moved, Stream::Out).await

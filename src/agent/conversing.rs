@@ -159,10 +159,7 @@ impl Conversing<'_> {
             let is_the_models = matches!(&ended, Err(TurnError { code: ErrorCode::Model(_), .. }));
             match chain.failure().filter(|_| is_the_models) {
                 Some(error) if error.kind == LlmErrorKind::ContextTooLong => {
-                    let asked = chain.current();
-                    if asked.provider.name() == error.provider {
-                        runner.budget.learn_limit(&format!("{}/{}", error.provider, asked.model), &error.message);
-                    }
+                    runner.budget.learn_limit(&chain.asked_last(), &error.message);
                     let Some(smaller) = runner.make_smaller(session, self.progress)? else { break ended };
                     self.note(smaller).await;
                     history = runner.past(session, last, self.progress.context.as_ref())?.messages;

@@ -125,12 +125,9 @@ impl LaneRunner {
         if is_told {
             self.bus.outbound_written(&channel, 1);
         }
-        let Outage { error: LlmError { kind, retry_after, .. }, providers, mark, .. } = outage;
-        let longest = match kind {
-            LlmErrorKind::Auth | LlmErrorKind::Quota => LONGEST_QUOTA_WAIT,
-            LlmErrorKind::RateLimit | LlmErrorKind::Server => LONGEST_FAILURE_WAIT,
-            _ => LONGEST_OUTAGE_WAIT,
-        };
+        let longest = outage.failures.iter().chain([&outage.error]).map(|failure| longest_wait(failure.kind)).min();
+        let longest = longest.unwrap_or(LONGEST_OUTAGE_WAIT);
+        let Outage { error: LlmError { retry_after, .. }, providers, mark, .. } = outage;
         let at_latest = left.min(LONGEST_WAIT);
         self.room.enter(turn, resting.session, Awaited { providers, retry_after, longest, at_latest, mark });
         Ok(look_again)
@@ -213,6 +210,15 @@ impl LaneRunner {
         let limit = self.config.wait_for_model.to_string();
         let told = [limit, last.id.to_string(), error.to_public()];
         TurnError::new(ErrorCode::Unavailable, "turn").with(told).caused_by(error)
+    }
+}
+
+/// The longest of the growing waits for a service that failed so.
+fn longest_wait(kind: LlmErrorKind) -> Duration {
+    match kind {
+        LlmErrorKind::Auth | LlmErrorKind::Quota => LONGEST_QUOTA_WAIT,
+        LlmErrorKind::RateLimit | LlmErrorKind::Server => LONGEST_FAILURE_WAIT,
+        _ => LONGEST_OUTAGE_WAIT,
     }
 }
 

@@ -112,7 +112,7 @@ async fn answer_here(
     // with them when this process has ended, and while it runs no gateway can start.
     let rested = gateway.rested();
     let inbox: Arc<dyn Inbox> = gateway.inbox();
-    let mut running = tokio::spawn(gateway.run(shutdown.clone(), || {}));
+    let mut running = tokio::spawn(gateway.run(shutdown.clone(), |_| {}));
     // Here nothing waits: who asked is told at once that it cannot be answered.
     asking.is_told = true;
     let state = tokio::select! {

@@ -49,7 +49,7 @@ pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
             let alone = Some(conversation.key());
             let front = Some(Front { files, ..front(&home, &loaded.config, conversation, interrupt)? });
             let gateway = Gateway::build(home, lock, &loaded, Options { alone, front, ..Options::default() }).await?;
-            gateway.run(shutdown, || {}).await?;
+            gateway.run(shutdown, |_| {}).await?;
             Ok(Exit::Ok)
         }
     }

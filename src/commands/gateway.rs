@@ -1,5 +1,6 @@
 //! `daoyou gateway`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use daoyou_channels::cli::{Conversation, Interrupt};
@@ -40,9 +41,12 @@ pub async fn run(chats_here: bool, globals: &Globals, prepared: Prepared) -> any
             output::note(format_args!("daoyou: read-only until the home can be written: {reason}"));
         }
     };
-    let listen = loaded.config.gateway.listen.clone();
+    let on_ready = |served: Option<SocketAddr>| {
+        let listen = served.map_or_else(|| "nowhere".to_owned(), |served| served.to_string());
+        tracing::info!(listen, "ready");
+    };
     let start = Start { home: &home, loaded: &loaded, options: &options, on_read_only: &on_read_only };
-    match serve(start, shutdown, || tracing::info!(listen, "ready")).await {
+    match serve(start, shutdown, on_ready).await {
         Err(error) => refuse(error.downcast::<LockError>()?),
         Ok(()) => Ok(Exit::Ok),
     }

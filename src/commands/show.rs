@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::chinese::filled;
+use super::chinese::{filled, said};
 use super::output::{clock, field, tr};
 
 /// Columns of a list, as `(heading, key)`.
@@ -75,7 +75,7 @@ pub fn table(list: &Value, columns: Columns, nothing: &str, mut out: impl Write)
         .map(|row| columns.iter().map(|(_, key)| cell(&row[*key])).collect())
         .collect();
     if rows.is_empty() {
-        return writeln!(out, "{nothing}");
+        return writeln!(out, "{}", said(nothing));
     }
     let heading: Vec<String> = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
     let width = |column: usize| {

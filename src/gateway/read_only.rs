@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,11 +49,12 @@ pub struct Start<'a> {
     pub on_read_only: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Builds a gateway and runs it until `shutdown`; `on_ready` is called when messages are taken.
+/// Builds a gateway and runs it until `shutdown`; `on_ready` is called when messages are taken, with the address
+/// that is served.
 ///
 /// # Errors
 /// [`LockError`] where another gateway holds the home; else what is wrong, if it is not that nothing can be written.
-pub async fn serve(start: Start<'_>, shutdown: CancellationToken, on_ready: impl Fn()) -> anyhow::Result<()> {
+pub async fn serve(start: Start<'_>, shutdown: CancellationToken, on_ready: impl Fn(Option<SocketAddr>)) -> anyhow::Result<()> {
     let mut standby: Option<Standby> = None;
     loop {
         let failed = match start.build(standby.as_mut()).await {
@@ -63,9 +64,9 @@ pub async fn serve(start: Start<'_>, shutdown: CancellationToken, on_ready: impl
                     tracing::info!("the home can be written again");
                 }
                 let is_ready = AtomicBool::new(false);
-                let ready = || {
+                let ready = |served| {
                     is_ready.store(true, Ordering::Relaxed);
-                    on_ready();
+                    on_ready(served);
                 };
                 match gateway.run(shutdown.clone(), ready).await {
                     Err(error) if !is_ready.load(Ordering::Relaxed) => error,

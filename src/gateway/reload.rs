@@ -97,7 +97,8 @@ impl Reloader {
     fn prepare(&self, loaded: &Loaded) -> anyhow::Result<LaneRunner> {
         let old = self.equipment.runner.get();
         let (before, config) = (&self.current.config, &loaded.config);
-        let models = if config.providers == before.providers {
+        let is_priced_alike = config.agent.fallback_price == before.agent.fallback_price;
+        let models = if config.providers == before.providers && is_priced_alike {
             old.models.clone()
         } else {
             Arc::new(build_models(loaded, |name| std::env::var(name).ok())?)

@@ -1,5 +1,6 @@
 //! Runs a gateway and drains it: the shutdown follows the message.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -42,11 +43,11 @@ fn warn_of_root() {
 
 impl Gateway {
     /// Runs until `shutdown`, or until whoever sits at its terminal leaves; then drains. `on_ready` is called when
-    /// messages are taken.
+    /// messages are taken, with the address that is served, if any is.
     ///
     /// # Errors
     /// What the last run left cannot be read, or the control socket cannot be made.
-    pub async fn run(mut self, shutdown: CancellationToken, on_ready: impl FnOnce()) -> anyhow::Result<()> {
+    pub async fn run(mut self, shutdown: CancellationToken, on_ready: impl FnOnce(Option<SocketAddr>)) -> anyhow::Result<()> {
         let daemon = self.daemon.take();
         let processes = self.equipment.processes.clone();
         let is_daemon = daemon.is_some();
@@ -55,6 +56,7 @@ impl Gateway {
             service::status("looking at what was left");
         }
         self.begin().await?;
+        let served = self.server.as_ref().and_then(|server| server.address().ok());
         let server: Option<JoinHandle<()>> =
             self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
         tokio::spawn(self.periodic(is_daemon)?.run(self.context.shutdown.clone()));
@@ -66,7 +68,7 @@ impl Gateway {
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
         let remembering = Remembering::start(&self.equipment, self.alone.take(), &receiving);
-        on_ready();
+        on_ready(served);
         let watchdog = match daemon {
             Some(daemon) => {
                 service::ready("ready");

@@ -246,9 +246,10 @@ pub(super) fn session(connection: &Connection, key: &str) -> Result<Option<Value
     })))
 }
 
-/// What is not delivered, and messages that were given up.
+/// What is not delivered, and messages that wait or were given up.
 fn queue(connection: &Connection) -> Result<Value, StoreError> {
     let mut all: Vec<Value> = outbox::undelivered(connection, LIST_LIMIT)?.iter().map(outbound).collect();
+    all.extend(inbox::all_waiting(connection, LIST_LIMIT)?.iter().map(inbound));
     all.extend(inbox::dead(connection, LIST_LIMIT)?.iter().map(inbound));
     Ok(Value::Array(all))
 }

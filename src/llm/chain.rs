@@ -27,6 +27,8 @@ pub struct Chain {
 
 struct State {
     current: ModelChoice,
+    /// Who was asked last, answered or not.
+    asked: Option<ModelChoice>,
     failure: Option<LlmError>,
     /// Each member's failure in the last call.
     failures: Vec<LlmError>,
@@ -36,7 +38,7 @@ impl Chain {
     /// The chain that begins with `wanted`, or with the member whose provider `answered` this turn before.
     ///
     /// # Errors
-    /// `wanted` means no model. One whose service does not say which models it has is passed over where another stands in.
+    /// `wanted` means no model. One whose service has none, or does not say which, is passed over where another stands in.
     pub async fn new(
         models: Arc<Models>,
         wanted: &str,
@@ -45,7 +47,7 @@ impl Chain {
         on_answer: OnAnswer,
     ) -> Result<Self, ModelError> {
         let chosen = match models.resolve(wanted).await {
-            Err(error @ ModelError::NoModel { .. }) => {
+            Err(error @ (ModelError::NoModel { .. } | ModelError::NoModelsInstalled { .. })) => {
                 let Some(instead) = first_of(&models, fallback).await else { return Err(error) };
                 tracing::warn!(%error, model = %instead, "another model stands in");
                 instead
@@ -58,7 +60,7 @@ impl Chain {
             // One that is gone since is no reason to fail: the turn goes on from the top.
             current = models.resolve(name).await.unwrap_or(current);
         }
-        let state = Mutex::new(State { current, failure: None, failures: Vec::new() });
+        let state = Mutex::new(State { current, asked: None, failure: None, failures: Vec::new() });
         let is_shown = AtomicBool::new(false);
         Ok(Self { models, chosen, fallback: fallback.to_vec(), on_answer, in_front: None, state, is_shown })
     }
@@ -127,6 +129,11 @@ impl Chain {
         Err(error)
     }
 
+    /// `PROVIDER/MODEL` of the model that was asked last, whether or not it answered; empty before the first call.
+    pub fn asked_last(&self) -> String {
+        self.lock().asked.as_ref().map(|asked| format!("{}/{}", asked.provider.name(), asked.model)).unwrap_or_default()
+    }
+
     /// How the last call failed, if it did.
     pub fn failure(&self) -> Option<LlmError> {
         self.lock().failure.clone()
@@ -147,6 +154,7 @@ impl Chain {
             sink.delta(Delta::Restart);
         }
         request.model.clone_from(&choice.model);
+        self.lock().asked = Some(choice.clone());
         let asked = self.in_front.as_ref().map_or_else(|| choice.clone(), |in_front| in_front(choice.clone()));
         let result = asked.provider.chat(request, sink).await;
         match &result {
@@ -213,10 +221,12 @@ fn provider_of(name: &str) -> &str {
 }
 
 /// The failures of all members as one: everybody's words, and the class of the first that is a condition of its service,
-/// as that one may answer when its service is back; without one the class of the first.
+/// as that one may answer when its service is back; without one the class of the first. It may be asked again as soon as one of
+/// them may that could answer then.
 fn together(failures: Vec<LlmError>) -> LlmError {
     let is_condition = |error: &&LlmError| error.is_service_condition();
-    let waits: Option<Vec<_>> = failures.iter().filter(is_condition).map(|error| error.retry_after).collect();
+    let may_pass = |error: &&LlmError| error.is_service_condition() || error.is_retryable();
+    let waits: Option<Vec<_>> = failures.iter().filter(may_pass).map(|error| error.retry_after).collect();
     let condition = failures.iter().find(is_condition).map(|error| error.kind);
     let mut failures = failures.into_iter();
     // There is always a first member, and it has been asked.

@@ -100,6 +100,23 @@ async fn a_turn_stays_with_what_answered_and_what_was_shown_is_taken_back() {
     }
 }
 
+/// What stalls may answer the next time, whatever the others wait for; and what has no model is no reason to ask nobody.
+#[tokio::test]
+async fn a_refused_key_of_one_does_not_make_the_others_wait() {
+    let one = FakeService::start([broken_stream(HALF, Then::Close)]).await;
+    let two = FakeService::start([status(401, "", "")]).await;
+    let models = models(&[("one", &one.url), ("two", &two.url)]);
+    let chain = chain(&models, &["two/m2"], "").await;
+    let error = chain.chat(&mut request(), &NoDeltas).await.unwrap_err();
+    assert!(error.kind == LlmErrorKind::Auth && error.is_service_condition(), "{error}");
+    assert_eq!((error.retry_after, chain.asked_last()), (None, "two/m2".to_owned()));
+
+    let empty = FakeService::start([status(200, "", r#"{"object":"list","data":null}"#)]).await;
+    let models = self::models(&[("ollama", &empty.url), ("two", &two.url)]);
+    let chain = Chain::new(models, "ollama", &["two/m2".to_owned()], "", Box::new(|_| {})).await.unwrap();
+    assert_eq!(chain.current().to_string(), "two/m2");
+}
+
 /// With nobody to listen, each call fails at once; after the fifth in a row the provider is not even asked.
 #[tokio::test]
 async fn what_is_left_alone_is_passed_over_and_says_when_it_may_be_asked() {

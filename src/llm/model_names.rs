@@ -22,7 +22,7 @@ pub enum ModelError {
     #[error("{name:?} needs its provider, as no single one is set up: write PROVIDER/{name}")]
     NoProvider { name: String },
     #[error("{provider} has no models yet: get one with `ollama pull {PULL}`")]
-    NoneThere { provider: String },
+    NoModelsInstalled { provider: String },
     #[error("{provider} has no model {model:?}{}", near_words(.nearest))]
     UnknownModel { provider: String, model: String, nearest: Vec<String> },
     #[error("{provider} did not say which models it has ({reason}); set providers.{provider}.model")]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use daoyou_channels::settings::Secret;
@@ -63,7 +63,9 @@ struct Entry {
     model: String,
     first_listed: OnceCell<String>,
     /// Without `model`, what is taken if it is listed, or if nothing is.
-    guess: &'static str,
+    assumed: &'static str,
+    /// When its models could not be listed for the last time, while something is assumed.
+    unlisted: StdMutex<Option<Instant>>,
     key: KeySource,
     /// The known service at its address; empty: none. Looked up once, as each turn asks what its model costs and holds.
     service: &'static str,
@@ -247,7 +249,7 @@ impl Models {
         }
         let listed = listed.unwrap_or_default();
         if listed.is_empty() && name == OLLAMA {
-            return Err(ModelError::NoneThere { provider: name.to_owned() });
+            return Err(ModelError::NoModelsInstalled { provider: name.to_owned() });
         }
         let nearest = nearest(&choice.model, &listed).into_iter().map(|model| format!("{name}/{model}")).collect();
         Err(ModelError::UnknownModel { provider: name.to_owned(), model: choice.model, nearest })
@@ -350,9 +352,9 @@ impl Models {
     }
 
     /// What is missing where `auto` would take a model of this machine's server and that has none.
-    pub async fn local_lack(&self) -> Option<ModelError> {
+    pub async fn lacking_local_model(&self) -> Option<ModelError> {
         let lacks = self.preferred.is_empty() && self.local_model().await == LocalModel::Nothing;
-        lacks.then(|| ModelError::NoneThere { provider: OLLAMA.to_owned() })
+        lacks.then(|| ModelError::NoModelsInstalled { provider: OLLAMA.to_owned() })
     }
 
     async fn local_model(&self) -> LocalModel {
@@ -411,7 +413,8 @@ impl Entry {
             backend: Backend::Remote(Arc::new(provider)),
             model: config.model.clone(),
             first_listed: OnceCell::new(),
-            guess: "",
+            assumed: "",
+            unlisted: StdMutex::default(),
             key,
             price: config.price.clone(),
             context_tokens: config.context_tokens,
@@ -424,7 +427,8 @@ impl Entry {
             backend: Backend::Offline,
             model: String::new(),
             first_listed: OnceCell::new(),
-            guess: "",
+            assumed: "",
+            unlisted: StdMutex::default(),
             key: KeySource::None,
             service: "",
             price: None,
@@ -438,26 +442,46 @@ impl Entry {
         if !self.model.is_empty() {
             return Ok(self.model.clone());
         }
+        if !self.assumed.is_empty() {
+            return Ok(self.assumed_model(provider).await);
+        }
         let no_model = |reason: String, condition| ModelError::NoModel { provider: name.to_owned(), reason, condition };
         let first = self.first_listed.get_or_try_init(|| async {
-            let models = match provider.models(LIST_DEADLINE).await {
-                Ok(models) if models.iter().any(|model| is_same_model(model, self.guess)) => {
-                    return Ok(self.guess.to_owned());
-                }
+            let models = match provider.models_for_turn(LIST_DEADLINE).await {
                 Ok(models) => models,
-                Err(error) if self.guess.is_empty() => {
+                Err(error) => {
                     let condition = error.is_service_condition().then_some((error.kind, error.retry_after));
                     return Err(no_model(error.message, condition));
                 }
-                Err(_) => return Ok(self.guess.to_owned()),
             };
             let first = models.into_iter().find(|model| is_chat_model(model));
             first.ok_or_else(|| match name {
-                OLLAMA => ModelError::NoneThere { provider: name.to_owned() },
+                OLLAMA => ModelError::NoModelsInstalled { provider: name.to_owned() },
                 _ => no_model("it lists none".to_owned(), None),
             })
         });
         first.await.cloned()
+    }
+
+    /// What is listed in place of the service's own model, or that one, where nothing is listed now.
+    async fn assumed_model(&self, provider: &RemoteProvider) -> String {
+        let unlisted = || self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        if unlisted().is_some_and(|asked| asked.elapsed() < LOCAL_HOLDS) {
+            return self.assumed.to_owned();
+        }
+        let first = self.first_listed.get_or_try_init(|| async {
+            let models = provider.models(LIST_DEADLINE).await.map_err(drop)?;
+            let same = models.iter().find(|model| is_same_model(model, self.assumed)).map(|_| self.assumed);
+            let other = || models.iter().find(|model| is_chat_model(model)).map(String::as_str);
+            same.or_else(other).map(str::to_owned).ok_or(())
+        });
+        match first.await {
+            Ok(model) => model.clone(),
+            Err(()) => {
+                *unlisted() = Some(Instant::now());
+                self.assumed.to_owned()
+            }
+        }
     }
 }
 
@@ -532,9 +556,9 @@ fn configured(
     }
     let usual = service.map_or("", |service| service.model);
     // What stands in a service's place need not have its models.
-    let guess =
+    let assumed =
         if is_moved && !service.is_some_and(|service| has_same_host(&base_url, service.base_url)) { usual } else { "" };
-    if config.model.is_empty() && guess.is_empty() {
+    if config.model.is_empty() && assumed.is_empty() {
         usual.clone_into(&mut config.model);
     }
     config.base_url = Some(base_url);
@@ -545,7 +569,7 @@ fn configured(
         }
         _ => fault,
     })?;
-    Ok(Entry { guess, ..entry })
+    Ok(Entry { assumed, ..entry })
 }
 
 /// The variable that says where a service is, and what it says.

@@ -179,6 +179,41 @@ async fn a_key_of_the_environment_goes_where_its_variable_says() {
     assert_eq!(faults[0].key, "ANTHROPIC_BASE_URL", "{faults:?}");
 }
 
+/// What is assumed while a proxy does not list its models is given up once it does.
+#[tokio::test]
+async fn a_model_is_assumed_only_while_none_is_listed() {
+    let list = r#"{"data":[{"id":"text-embedding-3"},{"id":"qwen3:8b"}]}"#;
+    let service = FakeService::start([status(503, "", ""), status(200, "", list)]).await;
+    let env = |name: &str| match name {
+        "OPENAI_API_KEY" => Some("k".to_owned()),
+        "OPENAI_BASE_URL" => Some(service.url.clone()),
+        _ => None,
+    };
+    let models = Models::build(&configs(&[]), env, Arc::new(Offline)).unwrap();
+    let usual = Service::find("openai").unwrap().model;
+    for _ in 0..2 {
+        assert_eq!(shown(&models, "openai").await, format!("openai/{usual}"));
+    }
+    tokio::time::pause();
+    tokio::time::advance(LOCAL_HOLDS).await;
+    tokio::time::resume();
+    for _ in 0..2 {
+        assert_eq!(shown(&models, "openai").await, "openai/qwen3:8b");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_key_is_not_shown_again_to_list_the_models() {
+    let mut service = FakeService::start([status(401, "", "bad key"), status(401, "", "bad key")]).await;
+    let models = alone(&configs(&[("vllm", "k", &service.url)]), &[]);
+    for words in ["HTTP 401: bad key", "it refused the API key and is not asked for the next"] {
+        let shown = shown(&models, "vllm").await;
+        assert!(shown.contains(words), "{shown}");
+    }
+    let requests = service.seen_so_far().into_iter().filter(|seen| format!("{seen:?}").contains("GET"));
+    assert_eq!(requests.count(), 1);
+}
+
 #[tokio::test]
 async fn what_a_person_chooses_must_be_there() {
     const LIST: &str = r#"{"data":[{"id":"qwen3:8b"},{"id":"models/gemini-flash"},{"id":"llama3:latest"}]}"#;
@@ -214,7 +249,7 @@ async fn a_model_server_of_this_machine_is_found() {
     assert_eq!(shown(&models, "auto").await, "ollama/qwen3:8b");
     assert_eq!(shown(&models, "auto").await, "ollama/qwen3:8b", "asked once");
     assert!(service.next_request().await.starts_with("GET /api/tags "));
-    assert_eq!(models.local_lack().await, None);
+    assert_eq!(models.lacking_local_model().await, None);
 }
 
 #[tokio::test]
@@ -225,7 +260,7 @@ async fn an_ollama_without_models_says_how_to_get_one() {
     let config = ProviderConfig { base_url: Some(service.url.clone()), ..ProviderConfig::default() };
     models.entries.insert(OLLAMA.to_owned(), Entry::new(OLLAMA, &config, KeySource::None, &models.clients).unwrap());
     assert_eq!(shown(&models, "auto").await, "offline");
-    assert_eq!(models.local_lack().await.map(|lack| lack.to_string()).as_deref(), Some(PULL));
+    assert_eq!(models.lacking_local_model().await.map(|lack| lack.to_string()).as_deref(), Some(PULL));
     let service = FakeService::start([status(200, "", r#"{"object":"list","data":null}"#)]).await;
     let models = alone(&configs(&[("ollama", "", &service.url)]), &[]);
     assert_eq!(shown(&models, "auto").await, format!("error: {PULL}"));

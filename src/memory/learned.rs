@@ -214,9 +214,10 @@ fn stated_in(sentence: &str) -> Vec<(String, String, f64)> {
 
 fn stated(clause: &str) -> Option<(String, String, f64)> {
     let clause = ["Hi ", "Hello ", "Hey "].iter().find_map(|hail| clause.strip_prefix(hail)).unwrap_or(clause);
-    let lower = clause.to_lowercase();
-    // Lower case of other scripts may be of other length; then nothing is cut out of the text as it was written.
-    let rest_of = |start: &str| clause.get(clause.len().checked_sub(lower.strip_prefix(start)?.len())?..);
+    let rest_of = |start: &str| {
+        let (head, rest) = clause.split_at_checked(start.len())?;
+        head.eq_ignore_ascii_case(start).then_some(rest)
+    };
     let (rest, form) =
         ENGLISH.iter().chain(&CHINESE).find_map(|(start, form)| Some((rest_of(start)?.trim(), *form)))?;
     let (key, value, confidence) = match form {
@@ -459,6 +460,11 @@ mod tests {
         let of = |text: &str| preferences_in(text).pop().map(|(_, value, sure)| (value, sure));
         assert_eq!(of("I prefer Rust."), Some(("rust".to_owned(), STATED)));
         assert_eq!(of("I write Python."), Some(("python".to_owned(), IMPLIED)));
+        // In lower case it is longer.
+        assert_eq!(
+            preferences_in("I like İznik İmece.").pop().map(|(key, ..)| key).as_deref(),
+            Some("likes i̇znik i̇mece")
+        );
         assert_eq!(of(&format!("I prefer Rust. {}", "And so on. ".repeat(60))), None, "a text, no statement");
     }
 

@@ -17,29 +17,24 @@ pub fn note(connection: &Connection) -> Result<(), StoreError> {
     meta::set(connection, meta::FORGETS, &(count(connection)? + 1).to_string())
 }
 
-/// Turns whose outputs in files are to be removed, at most; more than are struck at once.
-const MOST_OUTPUTS: usize = 100_000;
-
 /// Turns whose long outputs, which lie in files, are to be removed.
 pub fn outputs(connection: &Connection) -> Result<Vec<String>, StoreError> {
-    let noted = meta::get(connection, meta::FORGOTTEN_OUTPUTS)?.unwrap_or_default();
-    Ok(serde_json::from_str(&noted).unwrap_or_default())
+    let mut statement = connection.prepare_cached("SELECT turn FROM forgotten_outputs")?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Has the outputs of a turn removed.
 pub fn note_output(connection: &Connection, turn: &str) -> Result<(), StoreError> {
-    let mut turns = outputs(connection)?;
-    if turns.len() < MOST_OUTPUTS && !turns.iter().any(|noted| noted == turn) {
-        turns.push(turn.to_owned());
-    }
-    meta::set(connection, meta::FORGOTTEN_OUTPUTS, &serde_json::to_string(&turns)?)
+    connection.prepare_cached("INSERT OR IGNORE INTO forgotten_outputs (turn) VALUES (?)")?.execute([turn])?;
+    Ok(())
 }
 
 /// The outputs of these turns are removed.
 pub fn outputs_removed(connection: &Connection, removed: &[String]) -> Result<(), StoreError> {
-    let mut turns = outputs(connection)?;
-    turns.retain(|turn| !removed.contains(turn));
-    meta::set(connection, meta::FORGOTTEN_OUTPUTS, &serde_json::to_string(&turns)?)
+    let mut statement = connection.prepare_cached("DELETE FROM forgotten_outputs WHERE turn = ?")?;
+    removed.iter().try_for_each(|turn| statement.execute([turn]).map(drop))?;
+    Ok(())
 }
 
 /// How often something was forgotten.

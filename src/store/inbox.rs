@@ -203,6 +203,11 @@ pub fn cancelled(connection: &Connection) -> Result<Vec<InboxRow>, StoreError> {
     all_open(connection, "cancel = 1 ORDER BY seq", params![])
 }
 
+/// Rows whose turn waits for a model service or for sub-agents, the oldest first.
+pub fn all_waiting(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
+    all_open(connection, "state = 'waiting' ORDER BY seq LIMIT ?1", params![limit])
+}
+
 /// Rows that were given up, the newest first.
 pub fn dead(connection: &Connection, limit: u32) -> Result<Vec<InboxRow>, StoreError> {
     many(connection, "state = 'dead' ORDER BY seq DESC LIMIT ?1", params![limit])

@@ -41,9 +41,6 @@ pub const WORDS_REMOVED: &str = "words_removed";
 /// How often something was forgotten.
 pub const FORGETS: &str = "forgets";
 
-/// Turns that were struck, and whose long outputs are still to be removed: their ids as JSON.
-pub const FORGOTTEN_OUTPUTS: &str = "forgotten_outputs";
-
 /// Whose vectors there are: the model's name, and how many numbers were asked for.
 pub const VECTORS: &str = "vectors";
 

@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 20] = [
+const MIGRATIONS: [&str; 21] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -27,6 +27,7 @@ const MIGRATIONS: [&str; 20] = [
     include_str!("migrations/0018_vector_codes.sql"),
     include_str!("migrations/0019_message_digests.sql"),
     include_str!("migrations/0020_words_removed.sql"),
+    include_str!("migrations/0021_forgotten_outputs.sql"),
 ];
 
 /// A table that every version of this program has.

@@ -61,7 +61,8 @@ struct Column {
 impl Taken {
     /// Returns true if every row of every table was read and taken over.
     pub fn is_whole(&self) -> bool {
-        self.cut == 0 && self.tables.iter().all(|(_, copied)| !copied.has_holes && copied.bad == 0)
+        let is_whole = |(_, copied): &(String, Copied)| !copied.has_holes && copied.bad == 0;
+        self.cut == 0 && !self.tables.is_empty() && self.tables.iter().all(is_whole)
     }
 
     pub fn in_words(&self) -> String {
@@ -100,7 +101,10 @@ pub fn take_over(source: &Connection, target: &Path, is_doubtful: bool) -> Resul
     let fresh = fresh.transaction()?;
     let mut taken = Taken::default();
     let mut cut = BTreeSet::new();
+    let (known, current) = migrations::formats(source).unwrap_or_default();
+    let is_earlier = known > 0 && known < current;
     for table in tables(&fresh)? {
+        let name = table.name.clone();
         let copied = match of_source(source, table) {
             Some(table) => {
                 let mut copy = Copy { source, target: &fresh, table: &table, copied: Copied::default() };
@@ -110,7 +114,9 @@ pub fn take_over(source: &Connection, target: &Path, is_doubtful: bool) -> Resul
                 }
                 (table.name.clone(), copy.copied)
             }
-            None => continue,
+            // An earlier version's file has fewer tables.
+            None if is_earlier => continue,
+            None => (name, Copied { has_holes: true, ..Copied::default() }),
         };
         taken.tables.push(copied);
     }

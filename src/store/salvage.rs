@@ -253,7 +253,7 @@ fn record(
     let known = losses::all(&transaction)?.into_iter().flat_map(|loss| loss.seqs).collect::<Vec<_>>();
     let missing = rows::missing(&transaction, last, &known)?;
     let mut loss = Loss::new(LossKind::Salvaged, missing, String::new());
-    loss.whole = loss.messages == 0 && taken.map_or(frames.outdated == 0, Taken::is_whole);
+    loss.whole = loss.messages == 0 && frames.outdated == 0 && taken.is_none_or(Taken::is_whole);
     loss.what = in_words(&loss, frames, taken, reason, kept);
     loss.aside.push(kept.to_owned());
     losses::add(&transaction, loss.clone())?;

@@ -279,7 +279,27 @@ fn what_the_first_version_wrote_is_taken_over() {
     source.execute_batch("INSERT INTO usage VALUES ('t1', 's', 'openai/gpt-4o', 100, 20, 60, 5)").unwrap();
     let target = folder.path().join("new.db");
     File::create(&target).unwrap();
-    super::rows::take_over(&source, &target, false).unwrap();
+    assert!(super::rows::take_over(&source, &target, false).unwrap().is_whole(), "it had no more tables");
     let spent = super::usage::spent(&Connection::open(target).unwrap(), super::usage::Scope::Session("s")).unwrap();
     assert_eq!((spent.tokens.input, spent.models[0].provider.as_str()), (100, "openai"));
+}
+
+/// A table that is not in the list of tables any more is not nothing.
+#[test]
+fn a_table_that_is_gone_is_a_hole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("source.db");
+    for (damage, is_whole, words) in [
+        ("", true, "none"),
+        ("DROP TABLE jobs", false, "not all could be read of jobs"),
+        ("PRAGMA user_version = 0; DROP TABLE jobs", false, "not all could be read of jobs"),
+    ] {
+        File::create(&path).unwrap();
+        let source = super::rows::make_fresh(&path).unwrap();
+        source.execute_batch(damage).unwrap();
+        let target = folder.path().join("target.db");
+        File::create(&target).unwrap();
+        let taken = super::rows::take_over(&source, &target, false).unwrap();
+        assert!(taken.is_whole() == is_whole && taken.in_words().contains(words), "{damage}: {}", taken.in_words());
+    }
 }

@@ -85,7 +85,14 @@ impl Inspector {
     /// The model services are configured wrongly.
     pub fn at_rest(home: Home, loaded: &Loaded) -> Result<Self, Faults> {
         crate::llm::install_crypto();
-        let models = Arc::new(build_models(loaded, |name| std::env::var(name).ok())?);
+        // Without its secret a provider is none that can be asked; what else there is to see does not depend on it.
+        let mut whole = loaded.clone();
+        whole.config.providers.retain(|name, _| {
+            let is_of =
+                |key: &str| key.strip_prefix("providers.").is_some_and(|rest| rest.split('.').next() == Some(name));
+            !loaded.missing.iter().any(|missing| is_of(&missing.key))
+        });
+        let models = Arc::new(build_models(&whole, |name| std::env::var(name).ok())?);
         let mut channels = channels::each(&loaded.config, &home);
         for missing in &loaded.missing {
             let of = |name: &str| missing.key.starts_with(&format!("channels.{}.", name.replacen(':', ".", 1)));

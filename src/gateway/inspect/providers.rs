@@ -34,8 +34,8 @@ pub(super) fn seconds(circuit: CircuitState) -> Option<u64> {
 /// What each service that was asked answered.
 type Answers = BTreeMap<String, Result<Probe, LlmError>>;
 
-/// Models that were asked for a word, by service, and how that went.
-type Calls = BTreeMap<String, Call>;
+/// Models that were asked for a word, in order, each with its service.
+type Calls = Vec<(String, Call)>;
 
 /// The model, and how its call went.
 type Call = (String, Result<(), LlmError>);
@@ -68,10 +68,12 @@ impl Inspector {
             Err(error) => (None, Some(error.to_string())),
         };
         let in_use = resolved.as_ref().map(|choice| choice.provider.name()).unwrap_or_default();
-        let rows: Vec<Value> =
-            names.iter().map(|name| self.row(name, in_use, (answers.get(*name), calls.get(*name)))).collect();
+        let rows: Vec<Value> = names
+            .iter()
+            .map(|name| self.row(name, in_use, (answers.get(*name), calls_of(&calls, name).next())))
+            .collect();
         let told = self.read(told_limits).await?;
-        let lack = self.models.local_lack().await.map(|lack| lack.to_string());
+        let lack = self.models.lacking_local_model().await.map(|lack| lack.to_string());
         let model = &self.config.agent.model;
         Ok(
             json!({ "model": model, "takes": takes, "error": error, "lack": lack, "told_contexts": told, "providers": rows }),
@@ -162,9 +164,9 @@ impl Inspector {
         let resolved = self.models.resolve(&self.config.agent.model).await;
         let in_use = resolved.as_ref().map(|choice| choice.provider.name().to_owned()).unwrap_or_default();
         let is_set_up = |name: &str| self.config.providers.contains_key(name) || self.has_key(name) || name == in_use;
-        // The first of a service's models counts, and the one in use is the first of all.
-        let stand_ins = self.config.agent.fallback.iter().rev();
-        let called: Vec<String> = stand_ins.chain([&self.config.agent.model]).cloned().collect();
+        // The one in use is the first, and so the one that counts for its service.
+        let called: Vec<String> =
+            [&self.config.agent.model].into_iter().chain(&self.config.agent.fallback).cloned().collect();
         let (answers, calls) = tokio::join!(self.ask(is_set_up), self.call(&called));
         let mut findings = match &resolved {
             Ok(choice) => vec![self.model_check(choice, answers.get(&in_use)).await],
@@ -175,10 +177,15 @@ impl Inspector {
             )],
         };
         for (name, answer) in &answers {
-            let finding = service_check(name, answer, calls.get(name));
+            let mut calls = calls_of(&calls, name);
+            let finding = service_check(name, answer, calls.next());
             // Only the one in use stops the answers.
             let is_worse = finding.state == Verdict::Fail && *name != in_use && resolved.is_ok();
             findings.push(if is_worse { finding.as_bad_as(Verdict::Warn) } else { finding });
+            for call in calls.filter(|(_, result)| result.is_err()) {
+                let finding = service_check(name, answer, Some(call)).as_bad_as(Verdict::Warn);
+                findings.push(Finding { check: format!("model {}", call.0), ..finding });
+            }
         }
         findings.extend(clock_check(&answers, Timestamp::now()));
         findings
@@ -189,7 +196,7 @@ impl Inspector {
         let configured = &self.config.agent.model;
         let is_auto = matches!(configured.as_str(), "" | "auto");
         if choice.provider.name() == OFFLINE {
-            return if let Some(lack) = self.models.local_lack().await.filter(|_| is_auto) {
+            return if let Some(lack) = self.models.lacking_local_model().await.filter(|_| is_auto) {
                 Finding::warn(
                     NAME,
                     format!("{lack}; until then auto takes the built-in offline responder"),
@@ -221,6 +228,11 @@ impl Inspector {
     }
 }
 
+/// The calls of a service's models.
+fn calls_of<'a>(calls: &'a Calls, service: &str) -> impl Iterator<Item = &'a Call> {
+    calls.iter().filter(move |(name, _)| name == service).map(|(_, call)| call)
+}
+
 /// What a service's list of models says of it, and a call where one was made: that one decides.
 fn service_check(name: &str, answer: &Result<Probe, LlmError>, call: Option<&Call>) -> Finding {
     let check = format!("provider {name}");
@@ -244,10 +256,11 @@ fn service_check(name: &str, answer: &Result<Probe, LlmError>, call: Option<&Cal
     };
     let words = error.owner_words();
     match error.kind {
-        // An account without credit is no wrong key.
-        LlmErrorKind::Auth if words.starts_with("HTTP 402") => {
-            Finding::fail(check, words, "top up the account at the service")
-        }
+        LlmErrorKind::Quota => Finding::fail(
+            check,
+            format!("the account has no credit left: {words}"),
+            "top up the account at the service",
+        ),
         LlmErrorKind::Auth => {
             let variable = Service::find(name).and_then(|service| service.key_variables.first());
             let variable = variable.map(|name| format!(" (or the variable {name})")).unwrap_or_default();
@@ -323,7 +336,12 @@ mod tests {
                 Verdict::Fail,
                 "refuses the key",
             ),
-            (answered(200, Some(&["a"])), called(failed(LlmErrorKind::Auth, "HTTP 402: x")), Verdict::Fail, "HTTP 402"),
+            (
+                answered(200, Some(&["a"])),
+                called(failed(LlmErrorKind::Quota, "HTTP 402: x")),
+                Verdict::Fail,
+                "no credit left: HTTP 402: x",
+            ),
             (
                 answered(200, Some(&["a"])),
                 called(failed(LlmErrorKind::Server, "HTTP 500")),

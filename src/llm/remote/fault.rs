@@ -80,6 +80,8 @@ impl Fault {
     pub(in crate::llm) fn from_object(error: &Value) -> Self {
         let said = Said::of(error);
         let status = said.code.parse().ok().filter(|status| (400..600).contains(status)).unwrap_or(500);
+        // The key was good enough to begin with: what is refused is the service's own, at whoever serves the model.
+        let status = if matches!(status, 401 | 403) { 502 } else { status };
         let words = if said.words.is_empty() { "no reason given".to_owned() } else { said.words.clone() };
         // Inside an answer that began well it is this request that fails, whatever number it bears.
         Self::new(said.kind(status), format!("the service broke off: {words}")).publicly("the service broke off")
@@ -110,6 +112,8 @@ pub(in crate::llm) fn shorten(words: &str) -> String {
 /// What a service said of an error, in whichever of the usual forms.
 struct Said {
     words: String,
+    /// A page for people, of something that stands before the service.
+    is_page: bool,
     /// `code` and `type` of the error, in words or a number; empty if none.
     code: String,
     type_: String,
@@ -124,7 +128,7 @@ impl Said {
                 Self::of(value.get("error").filter(|error| !error.is_null()).unwrap_or(value))
             }
             // A proxy's page helps nobody.
-            Err(_) if body.trim_ascii_start().starts_with(b"<") => Self::words(""),
+            Err(_) if body.trim_ascii_start().starts_with(b"<") => Self { is_page: true, ..Self::words("") },
             Err(_) => Self::words(&String::from_utf8_lossy(body)),
         }
     }
@@ -150,7 +154,7 @@ impl Said {
     }
 
     fn words(words: &str) -> Self {
-        Self { words: shorten(words), code: String::new(), type_: String::new() }
+        Self { words: shorten(words), is_page: false, code: String::new(), type_: String::new() }
     }
 
     fn kind(&self, status: u16) -> LlmErrorKind {
@@ -161,7 +165,9 @@ impl Said {
             402 => LlmErrorKind::Quota,
             // One model may be closed to a key that is good for others (OpenAI), and one message to a model (OpenRouter).
             403 if self.names_no_model() => LlmErrorKind::BadRequest,
-            403 if self.words.contains("flagged") => LlmErrorKind::Refused,
+            403 if self.words.to_lowercase().contains("flagged") => LlmErrorKind::Refused,
+            // A firewall's, which knows nothing of keys.
+            403 if self.is_page => LlmErrorKind::Server,
             401 | 403 => LlmErrorKind::Auth,
             408 => LlmErrorKind::Timeout,
             // Waiting brings no credit back.
@@ -258,6 +264,8 @@ mod tests {
         (403, r#"[{"error":{"message":"No access","code":403}}]"#, Auth, "HTTP 403: No access"),
         (403, r#"{"error":{"message":"No such","code":"model_not_found"}}"#, BadRequest, "HTTP 403: No such"),
         (403, r#"{"error":{"message":"your input was flagged"}}"#, Refused, "HTTP 403: your input was flagged"),
+        (403, r#"{"error":{"message":"Input was FLAGGED"}}"#, Refused, "HTTP 403: Input was FLAGGED"),
+        (403, "<html>Blocked</html>", Server, "HTTP 403"),
         (404, r#"{"detail":"Not Found"}"#, BadRequest, "HTTP 404: Not Found"),
         (408, "", Timeout, "HTTP 408"),
         (
@@ -312,6 +320,7 @@ mod tests {
             (r#"{"message":"The server had an error","type":"server_error"}"#, Server),
             (r#"{"message":"Rate limit","code":429}"#, RateLimit),
             (r#"{"message":"too long","code":"context_length_exceeded"}"#, ContextTooLong),
+            (r#"{"message":"bad key at the provider","code":401}"#, Server),
             (r#""words""#, Server),
         ] {
             assert_eq!(Fault::from_object(&serde_json::from_str(error).unwrap()).kind, kind, "{error}");

@@ -132,6 +132,18 @@ impl RemoteProvider {
         self.list_models(Instant::now() + deadline).await.map_err(|fault| self.error(fault))
     }
 
+    /// As [`models`](Self::models), for a turn that knows no model without them: nobody is asked while calls are held back, and a
+    /// key or an account that is refused holds them back.
+    pub async fn models_for_turn(&self, deadline: Duration) -> Result<Vec<String>, LlmError> {
+        let passage = self.circuit.enter(&self.name)?;
+        let result = self.models(deadline).await;
+        if result.as_ref().is_err_and(|error| matches!(error.kind, LlmErrorKind::Auth | LlmErrorKind::Quota)) {
+            return self.end(passage, result);
+        }
+        // A list says nothing of calls: the passage is left.
+        result
+    }
+
     /// Asks the service for its models, to learn whether it is there and takes the key; once, without retries.
     ///
     /// # Errors

@@ -46,6 +46,8 @@ pub struct Keeper {
     desk: Arc<Desk>,
     /// When HISTORY.md was written last.
     logged: Option<Instant>,
+    /// A file cannot be removed, and that was said.
+    is_stuck: bool,
 }
 
 /// Whether all that is to be done is done.
@@ -67,7 +69,7 @@ enum Logged {
 
 impl Keeper {
     pub fn new(desk: Arc<Desk>) -> Self {
-        Self { desk, logged: None }
+        Self { desk, logged: None, is_stuck: false }
     }
 
     /// Works until `stop`, and once more then, so that the files are right when the process ends.
@@ -106,7 +108,7 @@ impl Keeper {
                 Kept::Whole
             }
         });
-        let outputs = self.desk.remove_outputs().await;
+        let outputs = self.desk.remove_outputs(&mut self.is_stuck).await;
         let kept = [memory, history, outputs].map(|kept| {
             kept.unwrap_or_else(|error| {
                 tell(&error);
@@ -217,7 +219,7 @@ impl Desk {
     }
 
     /// Removes the long outputs of turns that were struck since.
-    async fn remove_outputs(&self) -> Result<Kept, StoreError> {
+    async fn remove_outputs(&self, is_stuck: &mut bool) -> Result<Kept, StoreError> {
         let noted = self.store.read(forgetting::outputs).await?;
         if noted.is_empty() {
             return Ok(Kept::Whole);
@@ -225,9 +227,12 @@ impl Desk {
         let turns: Vec<Uuid> = noted.iter().filter_map(|turn| turn.parse().ok()).collect();
         let removed = in_file(self.terms.get().workspace.clone(), move |at| Spill::remove(&at, &turns)).await;
         if let Err(error) = removed {
-            tracing::warn!(%error, "a file that may hold what was forgotten could not be removed; it is tried again");
+            if !std::mem::replace(is_stuck, true) {
+                tracing::warn!(%error, "a file that may hold what was forgotten could not be removed; it is tried again and again");
+            }
             return Ok(Kept::NotYet);
         }
+        *is_stuck = false;
         let done = move |connection: &Connection| forgetting::outputs_removed(connection, &noted);
         self.store.write(Commit::Logged, done).await.map(|()| Kept::Whole)
     }
