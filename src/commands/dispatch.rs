@@ -152,7 +152,9 @@ async fn queue(command: &QueueCommand, home: &Home) -> anyhow::Result<Exit> {
     match command {
         QueueCommand::List(output) => {
             let list = look(Query::Queue, home).await?;
-            print(&list, *output, |out| show::table(&list, show::QUEUE, "nothing waits, and everything is delivered", out))
+            print(&list, *output, |out| {
+                show::table(&list, show::QUEUE, "nothing waits, and everything is delivered", out)
+            })
         }
         QueueCommand::Show(item) => {
             let entry = look(Query::QueueEntry(parse_id(&item.id)?), home).await?;

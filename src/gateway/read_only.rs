@@ -54,7 +54,11 @@ pub struct Start<'a> {
 ///
 /// # Errors
 /// [`LockError`] where another gateway holds the home; else what is wrong, if it is not that nothing can be written.
-pub async fn serve(start: Start<'_>, shutdown: CancellationToken, on_ready: impl Fn(Option<SocketAddr>)) -> anyhow::Result<()> {
+pub async fn serve(
+    start: Start<'_>,
+    shutdown: CancellationToken,
+    on_ready: impl Fn(Option<SocketAddr>),
+) -> anyhow::Result<()> {
     let mut standby: Option<Standby> = None;
     loop {
         let failed = match start.build(standby.as_mut()).await {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use daoyou_channels::cli::Left;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::equip::PRIVATE;
@@ -47,7 +46,11 @@ impl Gateway {
     ///
     /// # Errors
     /// What the last run left cannot be read, or the control socket cannot be made.
-    pub async fn run(mut self, shutdown: CancellationToken, on_ready: impl FnOnce(Option<SocketAddr>)) -> anyhow::Result<()> {
+    pub async fn run(
+        mut self,
+        shutdown: CancellationToken,
+        on_ready: impl FnOnce(Option<SocketAddr>),
+    ) -> anyhow::Result<()> {
         let daemon = self.daemon.take();
         let processes = self.equipment.processes.clone();
         let is_daemon = daemon.is_some();
@@ -57,8 +60,7 @@ impl Gateway {
         }
         self.begin().await?;
         let served = self.server.as_ref().and_then(|server| server.address().ok());
-        let server: Option<JoinHandle<()>> =
-            self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
+        let server = self.server.take().map(|server| tokio::spawn(server.run(self.stop_serving.clone(), HTTP_LIMIT)));
         tokio::spawn(self.periodic(is_daemon)?.run(self.context.shutdown.clone()));
         let stop_turns = CancellationToken::new();
         let parts = Parts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
