@@ -12,7 +12,7 @@ use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, con
 
 /// A gateway at rest whose jobs answer to `sink`.
 fn at_rest(model: &Model, sink: &Sink) -> Gateway {
-    Gateway::new(Setup::new().model(model).hook(Hook::bearer("in").callback(sink)))
+    Gateway::new(Setup::new().model(model).hook(Hook::bearer("in").callback(sink)).set("cron.min_interval", "1s"))
 }
 
 async fn world() -> (Model, Sink) {

@@ -53,8 +53,8 @@ impl World {
 async fn only_what_is_new_is_asked_and_only_what_is_worth_it_is_told() {
     let mut world = World::start(|setup| setup).await;
     world.model.on("Look at the disk", [Reply::text("The disk is full.")]);
-    world.model.on("Look at the mail", [Reply::text("Nothing there. HEARTBEAT_OK")]);
-    world.model.on("Look at the sky", [Reply::text("It rains.")]);
+    world.model.on("Look at the mail", [Reply::text("`HEARTBEAT_OK`.")]);
+    world.model.on("Look at the sky", [Reply::text("It rains.\n\nHEARTBEAT_OK")]);
     world.wait_looks().await;
     assert_eq!(world.model.count(), 0, "the template holds no entry");
 

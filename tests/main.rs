@@ -26,6 +26,7 @@ mod consolidation;
 mod cost;
 mod crash;
 mod cron;
+mod cron_bounds;
 mod cron_line;
 mod cron_time;
 mod damage;

@@ -97,6 +97,10 @@ pub struct Phrases {
     pub job_paused: &'static str,
     /// Name, reason.
     pub job_failed: &'static str,
+    /// Of a job whose channel is gone: name, why, id.
+    pub job_unreachable: &'static str,
+    /// When jobs have used their tokens of the day: name of the first that is skipped, the limit.
+    pub jobs_braked: &'static str,
     /// The end of a background process, for the agent: its name, how it ended.
     pub process_ended: &'static str,
     pub process_after: &'static str,
@@ -116,6 +120,8 @@ pub struct Phrases {
     /// `/stop` with sub-agents: beside the running turn, and alone.
     pub stopped_with: &'static str,
     pub stopped_sub_agents: &'static str,
+    /// After `/stop`: the commands in the background.
+    pub still_in_background: &'static str,
     /// What `/status` adds: how many, and their labels.
     pub sub_agents_at_work: &'static str,
     /// The tokens of a day.
@@ -269,6 +275,8 @@ static EN: Phrases = Phrases {
     unavailable: "No model service could answer within {}, so I have set this message aside. The owner can have it answered after all with `daoyou queue retry {}`. ({})",
     job_paused: "The scheduled job **{}** is paused: {} runs in a row failed, the last one with: {}. `daoyou cron enable {}` runs it again.",
     job_failed: "The scheduled job **{}** could not run: {}",
+    job_unreachable: "The scheduled job **{}** is paused: {}. `daoyou cron enable {}` runs it again.",
+    jobs_braked: "The scheduled job **{}** is skipped, and so are all prompts of jobs until midnight: they have used the {} tokens of cron.tokens_per_day.",
     process_ended: "[background process {} ended: {}]",
     process_after: "{} after {}",
     process_exit: "exit {}",
@@ -284,6 +292,7 @@ static EN: Phrases = Phrases {
     sub_agent_stopped: "[sub-agent {} was stopped after {}, {}]",
     stopped_with: "Stopping, and its sub-agents with it: {}.",
     stopped_sub_agents: "Nothing else is running here; stopping sub-agents: {}.",
+    still_in_background: "Still running in the background: {}. Tell me which of them should end, too.",
     sub_agents_at_work: "\nSub-agents at work here: {} ({})",
     heartbeat_silent: "The heartbeat has used its {} tokens of today. I look after HEARTBEAT.md again tomorrow.",
 };
@@ -394,6 +403,8 @@ static ZH: Phrases = Phrases {
     unavailable: "{} 内一直没有可用的模型服务，这条消息已被搁置。所有者可用 `daoyou queue retry {}` 重新处理。（{}）",
     job_paused: "定时任务 **{}** 已暂停：连续 {} 次运行失败，最近一次的原因：{}。用 `daoyou cron enable {}` 重新启用。",
     job_failed: "定时任务 **{}** 未能运行：{}",
+    job_unreachable: "定时任务 **{}** 已暂停：{}。用 `daoyou cron enable {}` 重新启用。",
+    jobs_braked: "定时任务 **{}** 已跳过，今天午夜之前所有需要模型的定时任务都会跳过：cron.tokens_per_day 规定的 {} 个 token 已用完。",
     process_ended: "[后台进程 {} 已结束：{}]",
     process_after: "{}，用时 {}",
     process_exit: "退出码 {}",
@@ -409,6 +420,7 @@ static ZH: Phrases = Phrases {
     sub_agent_stopped: "[子代理 {} 已被停止，用时 {}，{}]",
     stopped_with: "正在停止，连同 {} 个子代理。",
     stopped_sub_agents: "这里没有其他任务；正在停止 {} 个子代理。",
+    still_in_background: "后台仍在运行：{}。需要结束哪个，请告诉我。",
     sub_agents_at_work: "\n本会话中工作的子代理：{}（{}）",
     heartbeat_silent: "心跳任务今天的 {} 个 token 已用完，明天再继续查看 HEARTBEAT.md。",
 };

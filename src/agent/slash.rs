@@ -20,6 +20,7 @@ use crate::llm::Models;
 use crate::memory;
 use crate::store::inbox::{InboxRow, State};
 use crate::store::points::Point;
+use crate::store::processes::ProcessRow;
 use crate::store::{Store, StoreError, messages, spawns};
 use crate::tools::Executor;
 
@@ -378,17 +379,33 @@ impl PastLane for Live<SlashCommands> {
         Slash::parse(&message.content)?.of_below(self.get().phrases)
     }
 
-    fn stopped(&self, message: &InboundMessage, something_ran: bool, sub_agents: usize) -> String {
+    fn stopped(
+        &self,
+        message: &InboundMessage,
+        something_ran: bool,
+        sub_agents: usize,
+        processes: &[ProcessRow],
+    ) -> String {
         let phrases = self.get().phrases;
         if message.trust == Trust::Untrusted && !something_ran {
             return phrases.nothing_of_yours.to_owned();
         }
-        match (something_ran, sub_agents) {
+        let mut told = match (something_ran, sub_agents) {
             (true, 0) => phrases.stopped.to_owned(),
             (false, 0) => phrases.nothing_to_stop.to_owned(),
             (true, count) => fill(phrases.stopped_with, &[&count.to_string()]),
             (false, count) => fill(phrases.stopped_sub_agents, &[&count.to_string()]),
+        };
+        if !processes.is_empty() {
+            let name = |row: &ProcessRow| {
+                let name = history::shorten(row.label.as_deref().unwrap_or(&row.command), MAX_DESCRIPTION);
+                format!("`{}` ({})", name.replace('`', "'"), row.id)
+            };
+            let names = processes.iter().map(name).collect::<Vec<_>>().join(", ");
+            told.push('\n');
+            told.push_str(&fill(phrases.still_in_background, &[&names]));
         }
+        told
     }
 
     async fn status(&self, bus: &MessageBus, message: &InboundMessage) -> String {

@@ -13,7 +13,7 @@ use super::states::state_of;
 use super::{OutboundBody, OutboundDraft, scope};
 use crate::crash;
 use crate::store::inbox::{self, Inserted, NewMessage, State};
-use crate::store::{Commit, Connection, StoreError, messages, spawns};
+use crate::store::{Commit, Connection, StoreError, messages, processes, spawns};
 
 /// The longest external id, in bytes; beyond it a sender would fill the index.
 const EXTERNAL_ID_LIMIT: usize = 1_024;
@@ -206,13 +206,14 @@ impl MessageBus {
             let (cancelled, content) = match with {
                 OnTheSpot::Stop { unread } => {
                     // A stranger ends no turn but his own, and has no sub-agents.
-                    let (current, sub_agents) = if message.trust == Trust::Untrusted {
-                        (inbox::cancel_of_stranger(connection, &row)?, Vec::new())
+                    let (current, sub_agents, processes) = if message.trust == Trust::Untrusted {
+                        (inbox::cancel_of_stranger(connection, &row)?, Vec::new(), Vec::new())
                     } else {
                         let current = inbox::cancel_current(connection, &row.session)?;
-                        (current, spawns::cancel_below(connection, &row.session)?)
+                        let sub_agents = spawns::cancel_below(connection, &row.session)?;
+                        (current, sub_agents, processes::open_of_session(connection, &row.session)?)
                     };
-                    let told = past_lane.stopped(&message, current.is_some(), sub_agents.len());
+                    let told = past_lane.stopped(&message, current.is_some(), sub_agents.len(), &processes);
                     let current = current.map(|turn| (turn, row.session.clone()));
                     (current.into_iter().chain(sub_agents).collect(), with_unread(told, unread))
                 }

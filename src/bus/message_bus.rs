@@ -21,6 +21,7 @@ use super::{BusSettings, EventHub, Notices, OutboundBody, OutboundDraft};
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::store::inbox;
+use crate::store::processes::ProcessRow;
 use crate::store::{Commit, Connection, Store, StoreError, losses, outbox};
 
 /// Where the consumer of inbound messages is to look.
@@ -57,9 +58,15 @@ pub trait PastLane: Send + Sync {
         None
     }
 
-    /// What the sender of `/stop`, which is this message, is told: whether a turn ran that the sender may stop, and how many
-    /// sub-agents end with it.
-    fn stopped(&self, message: &InboundMessage, something_ran: bool, sub_agents: usize) -> String;
+    /// What the sender of `/stop`, which is this message, is told: whether a turn ran that the sender may stop, how many
+    /// sub-agents end with it, and the commands in the background that run on.
+    fn stopped(
+        &self,
+        message: &InboundMessage,
+        something_ran: bool,
+        sub_agents: usize,
+        processes: &[ProcessRow],
+    ) -> String;
 
     /// What the sender of `/status`, which is this message, is told.
     async fn status(&self, bus: &MessageBus, message: &InboundMessage) -> String;

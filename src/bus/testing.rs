@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use daoyou_channels::InboundMessage;
 
 use super::{BusSettings, Capacities, CommandAnswer, MessageBus, Order, PastLane};
+use crate::store::processes::ProcessRow;
 use crate::store::{Store, StoreError};
 
 /// A bus over `store` without orders, notices or a reserve; each of its bounds is `capacity`.
@@ -29,7 +30,7 @@ impl PastLane for NoOrders {
         None
     }
 
-    fn stopped(&self, _: &InboundMessage, _: bool, _: usize) -> String {
+    fn stopped(&self, _: &InboundMessage, _: bool, _: usize, _: &[ProcessRow]) -> String {
         String::new()
     }
 

@@ -1,5 +1,7 @@
 //! A job as somebody asks for it: what the tool, the command line and the API have in common.
 
+use std::time::Duration;
+
 use daoyou_channels::settings::Span;
 use daoyou_channels::trust::{Author, Standing, trust_of};
 use daoyou_channels::{SessionKey, Trust};
@@ -86,6 +88,9 @@ impl AskedJob {
         let (asked, now) = (self.trimmed(), to_millisecond(now));
         let task = asked.task()?;
         let schedule = asked.schedule(terms, now)?;
+        if matches!(task, Task::Prompt(_)) {
+            check_interval(&schedule, terms.rules.min_interval, now)?;
+        }
         let target = asked.target(place, terms)?;
         let session = asked.session(place)?;
         if matches!(task, Task::Message(_)) {
@@ -195,6 +200,7 @@ impl AskedJob {
             None => return wrong(format!("channel {channel:?} needs a chat as well: where on it")),
         };
         if (channel, chat_id) == (here.channel.as_str(), here.chat_id.as_str()) {
+            terms.check_channel(channel)?;
             return Ok(here.clone());
         }
         if place.maker.trust != Trust::Owner {
@@ -222,6 +228,23 @@ impl AskedJob {
             ));
         }
         Ok(Some(SessionKey::from(key.as_str())))
+    }
+}
+
+/// Refuses a prompt that repeats more often than the owner allows.
+fn check_interval(schedule: &Schedule, least: Duration, now: Timestamp) -> Result<(), JobError> {
+    /// By so many slots the shortest interval of an expression shows.
+    const LOOKED_AT: usize = 200;
+    let slots = schedule.upcoming(now, LOOKED_AT);
+    let intervals = slots.windows(2).filter_map(|two| Duration::try_from(two[1].duration_since(two[0])).ok());
+    match intervals.min() {
+        Some(shortest) if shortest < least => wrong(format!(
+            "a prompt every {} asks the model more often than cron.min_interval = \"{}\" allows; a message, which needs no \
+             model, may repeat so often",
+            Span(shortest),
+            Span(least)
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -302,6 +325,13 @@ mod tests {
             (json!({"prompt": "x", "at": "2027-01-01T00:00:00Z", "every": "1h"}), Trust::Owner, "exactly one"),
             (json!({"prompt": "x", "every": "soon"}), Trust::Owner, "every: \"soon\" is not a duration"),
             (json!({"prompt": "x", "every": "1ms"}), Trust::Owner, "too short"),
+            (json!({"prompt": "x", "every": "59s"}), Trust::Owner, "cron.min_interval = \"1m\""),
+            (json!({"prompt": "x", "cron": "0,30 * * * * *"}), Trust::Owner, "a prompt every 30s asks"),
+            (
+                json!({"prompt": "x", "cron": "0 8 * * *", "channel": "webhook:deaf", "chat_id": "c"}),
+                Trust::Owner,
+                "callback_url",
+            ),
             (json!({"prompt": "x", "at": "2020-01-01T00:00:00Z"}), Trust::Owner, "past"),
             (json!({"prompt": "x", "cron": "0 9 * * *", "tz": "Mars/Base"}), Trust::Owner, "no known time zone"),
             (json!({"prompt": "x", "cron": "0 9 * * *", "anchor": "now"}), Trust::Owner, "anchor goes with every"),
@@ -309,7 +339,7 @@ mod tests {
             (
                 json!({"prompt": "x", "every": "1h", "channel": "emial", "chat_id": "a"}),
                 Trust::Owner,
-                "there are cli, webhook:in",
+                "no channel \"emial\" that is switched on; name another channel and chat: there are cli, webhook:in",
             ),
             (json!({"prompt": "x", "every": "1h", "channel": "email"}), Trust::Owner, "needs a chat"),
             (json!({"prompt": "x", "every": "1h", "chat_id": "other"}), Trust::Known, "only the owner"),

@@ -25,6 +25,11 @@ pub struct CronConfig {
     /// Runs that are kept of each job.
     #[schemars(range(min = 1))]
     pub keep_runs: u32,
+    /// A prompt that repeats more often is refused; 0 allows any. Messages need no model and repeat as often as they like.
+    pub min_interval: Span,
+    /// Tokens that jobs and their sub-agents may use a day (midnight to midnight in `agent.timezone`); then prompts are skipped until
+    /// the next, and the owner is told. 0: no limit.
+    pub tokens_per_day: u64,
 }
 
 impl Default for CronConfig {
@@ -36,6 +41,8 @@ impl Default for CronConfig {
             catch_up: 10,
             pause_after: 5,
             keep_runs: 200,
+            min_interval: Span::from_secs(60),
+            tokens_per_day: 0,
         }
     }
 }

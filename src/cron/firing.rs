@@ -9,13 +9,15 @@ use jiff::Timestamp;
 use super::ended::{End, settle};
 use super::misfire::{Decision, ON_TIME, Policy, decide};
 use super::moments::Moments;
+use super::rules::fill;
 use super::run_message::{self, Slot, Work};
+use super::words::{called, called_in_shell};
 use super::{Job, JobError, Misfire, Rules, Schedule};
 use crate::bus::{InboundDraft, MessageBus, WhatFollows};
 use crate::store::inbox::Inserted;
 use crate::store::job_runs::{self, NewRun, RunOutcome};
 use crate::store::jobs::{self, JobRow};
-use crate::store::{Connection, StoreError};
+use crate::store::{Connection, StoreError, meta, usage};
 
 /// A job that is due.
 #[derive(Clone, Debug)]
@@ -24,6 +26,11 @@ pub enum Due {
     /// Nobody can read it: it is set aside, so that it never holds up others.
     Unreadable {
         id: String,
+        reason: String,
+    },
+    /// Nobody would read what it sends: it pauses, and the owner is told.
+    Unreachable {
+        job: Box<Job>,
         reason: String,
     },
 }
@@ -35,6 +42,8 @@ pub struct Planned {
     decision: Decision,
     runs: Vec<(Slot, Work)>,
     next: Option<Timestamp>,
+    /// Jobs have used their tokens of the day: since when that day is.
+    braked: Option<Timestamp>,
 }
 
 /// What a commit has done, and whom it gave something to do.
@@ -100,6 +109,9 @@ fn plan_one(
         (Err(error), _) => return Ok(Due::Unreadable { id, reason: unreadable(&error) }),
         (_, None) => return Ok(Due::Unreadable { id, reason: "its next time is none".to_owned() }),
     };
+    if let Some(reason) = rules.why_unreachable(&job.body.target.channel) {
+        return Ok(Due::Unreachable { job: Box::new(job), reason });
+    }
     let slots = Moments::of(&job);
     let policy = Policy {
         misfire: job.body.misfire,
@@ -115,7 +127,19 @@ fn plan_one(
         let slot = Slot { due: *due, passed_over: stands_for, by_hand: false };
         runs.push((slot, run_message::work(connection, &job, rules, slot, now)?));
     }
-    Ok(Due::Job(Box::new(Planned { job, decision, runs, next })))
+    let asks = runs.iter().any(|(_, work)| matches!(work, Work::Ask(_)));
+    let braked = if asks { brake(connection, rules, now)? } else { None };
+    Ok(Due::Job(Box::new(Planned { job, decision, runs, next, braked })))
+}
+
+/// The midnight since which jobs have used as many tokens as they may in a day, if they have.
+fn brake(connection: &Connection, rules: &Rules, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    if rules.tokens_per_day == 0 {
+        return Ok(None);
+    }
+    let midnight = now.to_zoned(rules.zone.clone()).start_of_day().map_or(now, |midnight| midnight.timestamp());
+    let used = usage::tokens_of_jobs(connection, run_message::SENDER, midnight.as_millisecond())?;
+    Ok((used >= rules.tokens_per_day).then_some(midnight))
 }
 
 /// Why a job's row cannot be read, for whoever looks at it.
@@ -130,6 +154,14 @@ pub fn commit(connection: &Connection, rules: &Rules, due: &[Due], now: Timestam
         match due {
             Due::Job(planned) => planned.commit(connection, rules, now, &mut fired)?,
             Due::Unreadable { id, reason } => jobs::set_aside(connection, id, reason)?,
+            Due::Unreachable { job, reason } => {
+                if is_unchanged(connection, &job.row)? {
+                    jobs::set_enabled(connection, &job.row.id, false, None, Some(reason))?;
+                    tracing::warn!(job = job.row.id, name = job.row.name, reason, "a scheduled job is paused");
+                    let told = [called(&job.row), reason, &called_in_shell(&job.row)];
+                    fired.notices.push(fill(rules.words.unreachable, &told));
+                }
+            }
         }
     }
     Ok(fired)
@@ -152,6 +184,9 @@ pub fn run_now(connection: &Connection, job: &Job, rules: &Rules, now: Timestamp
             due = Timestamp::from_millisecond(ms).unwrap_or(now);
             break;
         }
+    }
+    if let Some(reason) = rules.why_unreachable(&job.body.target.channel) {
+        return Err(JobError::Wrong(reason));
     }
     let slot = Slot { due, passed_over: 0, by_hand: true };
     let work = run_message::work(connection, job, rules, slot, now)?;
@@ -176,8 +211,7 @@ impl Planned {
         fired: &mut Fired,
     ) -> Result<(), StoreError> {
         let row = &self.job.row;
-        let unchanged = |now: &JobRow| now.enabled && now.next_at == row.next_at && now.body == row.body;
-        if !jobs::find(connection, &row.id)?.is_some_and(|now| unchanged(&now)) {
+        if !is_unchanged(connection, row)? {
             return Ok(());
         }
         // Before the runs: the end of one that needs no turn may remove or pause the job.
@@ -189,7 +223,9 @@ impl Planned {
             // What is made up for waits in the session's lane, each in its turn; so does the only slot of a job.
             let is_made_up_for = self.job.body.misfire == Misfire::All && (self.runs.len() > 1 || late > ON_TIME);
             let queues = is_made_up_for || matches!(self.job.body.schedule, Schedule::At { .. });
-            if busy && !queues {
+            if let (Some(midnight), Work::Ask(_)) = (self.braked, work) {
+                self.skip_braked(connection, rules, (slot.due, midnight), fired)?;
+            } else if busy && !queues {
                 let reason = "the run before it was not done";
                 if job_runs::insert(connection, &self.run(slot.due, RunOutcome::Skipped, reason))? {
                     fired.skipped += 1;
@@ -199,6 +235,34 @@ impl Planned {
             }
         }
         job_runs::prune(connection, &row.id, rules.keep_runs)
+    }
+
+    /// Puts a run off for good, as jobs may use no more tokens today; one that was to run once says so. The owner is told once a day.
+    fn skip_braked(
+        &self,
+        connection: &Connection,
+        rules: &Rules,
+        (due, midnight): (Timestamp, Timestamp),
+        fired: &mut Fired,
+    ) -> Result<(), StoreError> {
+        const TOLD: &str = "cron_braked";
+        let (row, reason) = (&self.job.row, "the tokens of cron.tokens_per_day were used up");
+        if job_runs::insert(connection, &self.run(due, RunOutcome::Skipped, reason))? {
+            fired.skipped += 1;
+        }
+        if self.next.is_none() {
+            jobs::set_enabled(connection, &row.id, false, None, Some(reason))?;
+        }
+        let day = midnight.as_millisecond().to_string();
+        if meta::get(connection, TOLD)?.as_deref() != Some(&day) {
+            meta::set(connection, TOLD, &day)?;
+            tracing::warn!(
+                limit = rules.tokens_per_day,
+                "jobs have used their tokens of the day; prompts are skipped until midnight"
+            );
+            fired.notices.push(fill(rules.words.braked, &[called(row), &rules.tokens_per_day.to_string()]));
+        }
+        Ok(())
     }
 
     /// The job's next slot; one without is disabled.
@@ -231,6 +295,12 @@ impl Planned {
     }
 }
 
+/// Whether a job stands as it was read.
+fn is_unchanged(connection: &Connection, row: &JobRow) -> Result<bool, StoreError> {
+    let is_same = |now: JobRow| now.enabled && now.next_at == row.next_at && now.body == row.body;
+    Ok(jobs::find(connection, &row.id)?.is_some_and(is_same))
+}
+
 /// Takes the slot and does what is to be done in it; answers whether it was free.
 fn begin(
     connection: &Connection,
@@ -256,7 +326,7 @@ fn begin(
         }
         Work::Say(draft, text) => finish(connection, job, rules, slot, (draft, text, None), fired)?,
         Work::Fail(draft, reason) => {
-            let told = super::rules::fill(rules.words.failed, &[&row.name, reason]);
+            let told = fill(rules.words.failed, &[&row.name, reason]);
             finish(connection, job, rules, slot, (draft, &told, Some(reason)), fired)?;
             fired.failed += 1;
         }

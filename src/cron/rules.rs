@@ -1,5 +1,6 @@
 //! What holds for all jobs while they run: the settings, and the words of the owner's language.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,10 @@ pub struct Words {
     pub paused: &'static str,
     /// Name, reason.
     pub failed: &'static str,
+    /// Name, why nothing can be sent there, id.
+    pub unreachable: &'static str,
+    /// Name, the limit.
+    pub braked: &'static str,
 }
 
 /// How jobs run. A reload makes new ones.
@@ -29,6 +34,12 @@ pub struct Rules {
     pub pause_after: u32,
     /// Runs that are kept of each job.
     pub keep_runs: u32,
+    /// The shortest time between two runs of a prompt.
+    pub min_interval: Duration,
+    /// Tokens that jobs may use a day; 0 is no limit.
+    pub tokens_per_day: u64,
+    /// The channels that are switched on, and whether each can be sent what it did not ask for.
+    pub channels: BTreeMap<String, bool>,
     /// How long an orderly stop may take: what is due meanwhile is not missed.
     pub drain_timeout: Duration,
     /// The owner's.
@@ -47,10 +58,24 @@ impl Rules {
             catch_up: usize::try_from(config.catch_up).unwrap_or(usize::MAX),
             pause_after: config.pause_after,
             keep_runs: config.keep_runs,
+            min_interval: config.min_interval.0,
+            tokens_per_day: config.tokens_per_day,
+            channels: BTreeMap::new(),
             drain_timeout,
             zone,
             words,
             owner: None,
+        }
+    }
+}
+
+impl Rules {
+    /// Why nobody would read what a job sends to `channel`; `None` where somebody may.
+    pub fn why_unreachable(&self, channel: &str) -> Option<String> {
+        match self.channels.get(channel) {
+            Some(true) => None,
+            Some(false) => Some(format!("{channel} has no callback_url, so nobody reads there what was not asked for")),
+            None => Some(format!("there is no channel {channel:?} that is switched on")),
         }
     }
 }

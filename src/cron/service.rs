@@ -184,6 +184,7 @@ async fn last_stop(store: &Store, drain_timeout: Duration) -> Result<Option<Rang
 fn names(due: &[Due]) -> String {
     let names = due.iter().map(|due| match due {
         Due::Job(planned) => planned.name(),
+        Due::Unreachable { job, .. } => &job.row.name,
         Due::Unreadable { id, reason } => {
             // Said once: it is no longer due after this.
             tracing::error!(job = id, reason, "a scheduled job is set aside");

@@ -12,8 +12,6 @@ use super::{JobError, Language, Rules, ScheduleError, Settings, time_zone};
 #[derive(Clone, Debug)]
 pub struct Terms {
     pub settings: Settings,
-    /// The channels that are switched on.
-    pub channels: BTreeSet<String>,
     /// The providers that a model can be of.
     pub providers: BTreeSet<String>,
     pub language: Language,
@@ -38,19 +36,19 @@ impl Terms {
         }
     }
 
-    /// Refuses a channel that is not there.
+    /// Refuses a channel on which nobody would read what a job sends.
     ///
     /// # Errors
-    /// Names those that are.
+    /// Says why, and names those on which somebody would.
     pub fn check_channel(&self, channel: &str) -> Result<(), JobError> {
-        if self.channels.contains(channel) {
-            return Ok(());
-        }
-        let known: Vec<_> = self.channels.iter().map(String::as_str).collect();
-        Err(JobError::Wrong(format!(
-            "channel: there is none called {channel:?} that is switched on; there are {}",
-            known.join(", ")
-        )))
+        let Some(why) = self.rules.why_unreachable(channel) else { return Ok(()) };
+        let known = self.rules.channels.iter().filter(|(_, is_read)| **is_read).map(|(name, _)| name.as_str());
+        let known = known.collect::<Vec<_>>().join(", ");
+        let callback = match channel.strip_prefix("webhook:").filter(|_| self.rules.channels.contains_key(channel)) {
+            Some(hook) => format!("set channels.webhook.{hook}.callback_url, or "),
+            None => String::new(),
+        };
+        Err(JobError::Wrong(format!("channel: {why}; {callback}name another channel and chat: there are {known}")))
     }
 
     /// Refuses a model of a provider that is not there; what a name without a provider means is known when it is asked.

@@ -9,13 +9,15 @@ use super::{CronConfig, Language, Rules, Settings, Terms, Words};
 
 /// In Shanghai, with these channels switched on.
 pub(super) fn terms(max_jobs: u32, channels: &[&str]) -> Terms {
-    let words = Words { paused: "{} {} {} {}", failed: "{} {}" };
+    let words = Words { paused: "{} {} {} {}", failed: "{} {}", unreachable: "{} {} {}", braked: "{} {}" };
     let zone = TimeZone::get("Asia/Shanghai").unwrap();
+    let mut rules = Rules::new(&CronConfig::default(), zone, words, Duration::from_secs(30));
+    let read = channels.iter().map(|channel| ((*channel).to_owned(), true));
+    rules.channels = read.chain([("webhook:deaf".to_owned(), false)]).collect();
     Terms {
         settings: Settings { max_jobs },
-        channels: channels.iter().map(|channel| (*channel).to_owned()).collect(),
         providers: ["a", "offline"].map(str::to_owned).into(),
         language: Language::En,
-        rules: Arc::new(Rules::new(&CronConfig::default(), zone, words, Duration::from_secs(30))),
+        rules: Arc::new(rules),
     }
 }

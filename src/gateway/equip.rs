@@ -255,9 +255,18 @@ fn capacities(config: &Config) -> Capacities {
 /// How jobs run, and what is said of them.
 pub(super) fn job_rules(config: &Config) -> anyhow::Result<Rules> {
     let phrases = Phrases::of(config.agent.locale.resolve());
-    let words = Words { paused: phrases.job_paused, failed: phrases.job_failed };
+    let words = Words {
+        paused: phrases.job_paused,
+        failed: phrases.job_failed,
+        unreachable: phrases.job_unreachable,
+        braked: phrases.jobs_braked,
+    };
     let rules = Rules::new(&config.cron, timezone(config)?, words, config.gateway.drain_timeout.0);
-    Ok(Rules { owner: Some(chat(&config.owner.notify).unwrap_or_else(terminal)), ..rules })
+    let hooks = &config.channels.webhook;
+    let hooks = hooks.iter().map(|(name, hook)| (format!("webhook:{name}"), hook.callback_url.is_some()));
+    let channels = ["cli", "email"].map(|name| (name.to_owned(), true)).into_iter().chain(hooks);
+    let channels = channels.filter(|(channel, _)| runs(config, channel)).collect();
+    Ok(Rules { owner: Some(chat(&config.owner.notify).unwrap_or_else(terminal)), channels, ..rules })
 }
 
 /// Where the owner is told: on the open terminals, unless another chat is set.
@@ -283,12 +292,9 @@ fn terminal() -> (String, String) {
 
 /// By what jobs are made and shown.
 pub(super) fn job_terms(config: &Config, rules: Arc<Rules>) -> cron::Terms {
-    let hooks = config.channels.webhook.keys().map(|name| format!("webhook:{name}"));
-    let channels = ["cli", "email"].map(str::to_owned).into_iter().chain(hooks);
     cron::Terms {
         settings: cron::Settings::from(&config.cron),
         rules,
-        channels: channels.filter(|channel| runs(config, channel)).collect(),
         providers: providers(config),
         language: match config.agent.locale.resolve() {
             Locale::En => cron::Language::En,

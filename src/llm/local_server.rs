@@ -10,6 +10,9 @@ use super::remote::{HttpClients, Reach, read_capped};
 /// How long a model server on this machine may take to say that it is there.
 pub(super) const LOCAL_DEADLINE: Duration = Duration::from_millis(300);
 
+/// How long what was found there holds, or that nothing was.
+pub(super) const LOCAL_HOLDS: Duration = Duration::from_secs(60);
+
 /// What a model server of this machine has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LocalModel {

@@ -9,6 +9,7 @@ mod chat;
 mod circuit;
 mod config;
 mod embedder;
+mod entry;
 mod error;
 mod images;
 mod limit_words;
@@ -39,12 +40,13 @@ pub use chat::{
 };
 pub use config::{ProviderConfig, ProviderKind, ReasoningMode, ToolMode};
 pub use embedder::{Embedder, OnTokens};
+pub use entry::{KeySource, ProviderFault};
 pub use error::{Blame, LlmError, LlmErrorKind};
 pub use images::{Image, ImageRef, Images};
 pub use limit_words::limit_in_words;
 pub use measured::Measured;
 pub use model_names::{ModelError, is_same_model, nearest};
-pub use models::{KeySource, ModelChoice, Models, OFFLINE, ProviderFault};
+pub use models::{ModelChoice, Models, OFFLINE};
 pub use offline::{Day, OfflineProvider, When, read_when};
 #[cfg(test)]
 pub(crate) use openai::sent as openai_request;

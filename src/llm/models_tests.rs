@@ -1,5 +1,7 @@
 use async_trait::async_trait;
 
+use daoyou_channels::settings::Secret;
+
 use super::*;
 use crate::llm::remote::fake_service::{FakeService, status};
 use crate::llm::{ChatRequest, ChatResponse, DeltaSink, LlmError};

@@ -103,6 +103,11 @@ pub fn open(connection: &Connection) -> Result<Vec<ProcessRow>, StoreError> {
     many(connection, "ended_at IS NULL ORDER BY started_at, id", params![])
 }
 
+/// Those of a session whose end is not known, the oldest first.
+pub fn open_of_session(connection: &Connection, session: &str) -> Result<Vec<ProcessRow>, StoreError> {
+    many(connection, "ended_at IS NULL AND session = ?1 ORDER BY started_at, id", params![session])
+}
+
 /// All of them, those whose end is not known first, then the newest.
 pub fn newest(connection: &Connection, limit: u32) -> Result<Vec<ProcessRow>, StoreError> {
     many(connection, "TRUE ORDER BY ended_at IS NOT NULL, started_at DESC, id LIMIT ?1", params![limit])

@@ -279,6 +279,7 @@ fn what_the_first_version_wrote_is_taken_over() {
     source.execute_batch("INSERT INTO usage VALUES ('t1', 's', 'openai/gpt-4o', 100, 20, 60, 5)").unwrap();
     let target = folder.path().join("new.db");
     File::create(&target).unwrap();
+    source.pragma_update(None, "user_version", 1).unwrap();
     assert!(super::rows::take_over(&source, &target, false).unwrap().is_whole(), "it had no more tables");
     let spent = super::usage::spent(&Connection::open(target).unwrap(), super::usage::Scope::Session("s")).unwrap();
     assert_eq!((spent.tokens.input, spent.models[0].provider.as_str()), (100, "openai"));

@@ -48,6 +48,17 @@ pub struct ModelSpent {
     pub costs: Costs,
 }
 
+/// The tokens, in and out, of turns that ended since `since` (UTC milliseconds) and answered messages of `sender`, with those of their
+/// sub-agents.
+pub fn tokens_of_jobs(connection: &Connection, sender: &str, since: i64) -> Result<u64, StoreError> {
+    let sql = "SELECT ifnull(sum(u.input_tokens + u.output_tokens), 0) FROM usage u
+               WHERE u.at >= ?2 AND EXISTS (
+                   WITH RECURSIVE above (turn) AS (
+                       VALUES (u.turn) UNION SELECT s.turn FROM spawns s JOIN above ON s.id = above.turn)
+                   SELECT 1 FROM above JOIN inbox i ON i.turn = above.turn AND i.sender = ?1)";
+    Ok(connection.prepare_cached(sql)?.query_row(params![sender, since], |row| row.get(0))?)
+}
+
 /// Adds what a model (`PROVIDER/MODEL`) used in a turn; `cost` in millionths and its currency, where a price is known.
 pub fn add(
     connection: &Connection,

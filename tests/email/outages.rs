@@ -78,7 +78,10 @@ async fn the_numbers_change() {
     desk.dovecot.renumber(ASSISTANT, "INBOX", 4_712);
     desk.receive(&mail(4));
     let sent = desk.sent(4).await;
-    assert_eq!(subjects(&sent), ["Re: mail 1", "Re: mail 2", "Re: mail 3", "Re: mail 4"]);
+    // Conversations run side by side: only that each is answered once is certain.
+    let mut subjects = subjects(&sent);
+    subjects.sort_unstable();
+    assert_eq!(subjects, ["Re: mail 1", "Re: mail 2", "Re: mail 3", "Re: mail 4"]);
     wait_settled(&desk.gateway.database()).await;
     assert_eq!(desk.model.count(), 4);
     desk.check();

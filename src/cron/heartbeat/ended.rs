@@ -7,9 +7,6 @@ use crate::store::{Connection, StoreError};
 /// What the model answers when there is nothing to tell.
 pub(super) const OK: &str = "HEARTBEAT_OK";
 
-/// What may stand beside it, in characters; more is worth to be read.
-const BESIDE: usize = 300;
-
 /// Answers what is delivered, and tells the chat's session of it. A turn that failed is done again at the next look; the
 /// first of several is told.
 pub fn ended(connection: &Connection, run: &RunEnd<'_>) -> Result<WhatFollows, StoreError> {
@@ -33,19 +30,32 @@ pub fn ended(connection: &Connection, run: &RunEnd<'_>) -> Result<WhatFollows, S
     if !is_news {
         return Ok(WhatFollows::default());
     }
+    let said = without_marker(run.reply);
     let told = Told {
         note: "At a heartbeat you looked after HEARTBEAT.md and sent this to the chat:".to_owned(),
-        said: run.reply.to_owned(),
+        said: said.to_owned(),
     };
     let sessions = conversations(connection, &run.row.channel, &run.row.chat_id)?;
     let messages = sessions.into_iter().map(|session| told.draft(session)).collect();
-    Ok(WhatFollows { reply: Some(run.reply.to_owned()), messages, notice: None })
+    Ok(WhatFollows { reply: Some(said.to_owned()), messages, notice: None })
 }
 
+/// Whether it is the marker and nothing else: what stands beside it may be what matters.
 fn says_nothing(reply: &str) -> bool {
     let reply = reply.trim_matches(|c: char| c.is_whitespace() || c.is_ascii_punctuation() && c != '_' || c == '。');
-    let beside = reply.strip_prefix(OK).or_else(|| reply.strip_suffix(OK));
-    reply.is_empty() || beside.is_some_and(|beside| beside.trim().chars().count() <= BESIDE)
+    reply.is_empty() || reply == OK
+}
+
+/// An answer without the marker at its beginning or end, which is not for people.
+fn without_marker(reply: &str) -> &str {
+    let is_around = |c: char| c.is_whitespace() || matches!(c, '`' | '*' | '"' | '“' | '”');
+    let said = reply.trim();
+    let said = said
+        .trim_start_matches(is_around)
+        .strip_prefix(OK)
+        .map_or(said, |rest| rest.trim_start_matches(|c| is_around(c) || matches!(c, '.' | ':' | '。' | '：')));
+    let end = said.trim_end_matches(|c| is_around(c) || matches!(c, '.' | '。'));
+    end.strip_suffix(OK).map_or(said, |rest| rest.trim_end_matches(is_around))
 }
 
 #[cfg(test)]
@@ -54,20 +64,30 @@ mod tests {
 
     #[test]
     fn an_answer_that_says_nothing() {
-        let long = "x".repeat(301);
         for (reply, expected) in [
             ("HEARTBEAT_OK", true),
             (" **HEARTBEAT_OK**.\n", true),
-            ("HEARTBEAT_OK\n\nNothing new in the inbox.", true),
-            ("Nothing new. `HEARTBEAT_OK`", true),
-            ("没有新情况。HEARTBEAT_OK。", true),
+            ("`HEARTBEAT_OK`。", true),
             ("", true),
-            (&format!("HEARTBEAT_OK {long}"), false),
-            (&format!("{long} HEARTBEAT_OK"), false),
+            ("HEARTBEAT_OK\n\nThe disk is full.", false),
+            ("The disk is full. `HEARTBEAT_OK`", false),
+            ("磁盘满了。HEARTBEAT_OK。", false),
             ("I was to answer HEARTBEAT_OK, but the disk is full.", false),
             ("The disk is full.", false),
         ] {
             assert_eq!(says_nothing(reply), expected, "{reply}");
+        }
+        for (reply, said) in [
+            ("HEARTBEAT_OK\n\nThe disk is full.", "The disk is full."),
+            ("The disk is full. **HEARTBEAT_OK**.", "The disk is full."),
+            ("磁盘满了。HEARTBEAT_OK。", "磁盘满了。"),
+            (
+                "I was to answer HEARTBEAT_OK, but the disk is full.",
+                "I was to answer HEARTBEAT_OK, but the disk is full.",
+            ),
+            ("The *disk* is `full`", "The *disk* is `full`"),
+        ] {
+            assert_eq!(without_marker(reply), said);
         }
     }
 }

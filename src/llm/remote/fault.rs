@@ -80,8 +80,6 @@ impl Fault {
     pub(in crate::llm) fn from_object(error: &Value) -> Self {
         let said = Said::of(error);
         let status = said.code.parse().ok().filter(|status| (400..600).contains(status)).unwrap_or(500);
-        // The key was good enough to begin with: what is refused is the service's own, at whoever serves the model.
-        let status = if matches!(status, 401 | 403) { 502 } else { status };
         let words = if said.words.is_empty() { "no reason given".to_owned() } else { said.words.clone() };
         // Inside an answer that began well it is this request that fails, whatever number it bears.
         Self::new(said.kind(status), format!("the service broke off: {words}")).publicly("the service broke off")
@@ -320,7 +318,6 @@ mod tests {
             (r#"{"message":"The server had an error","type":"server_error"}"#, Server),
             (r#"{"message":"Rate limit","code":429}"#, RateLimit),
             (r#"{"message":"too long","code":"context_length_exceeded"}"#, ContextTooLong),
-            (r#"{"message":"bad key at the provider","code":401}"#, Server),
             (r#""words""#, Server),
         ] {
             assert_eq!(Fault::from_object(&serde_json::from_str(error).unwrap()).kind, kind, "{error}");

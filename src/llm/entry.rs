@@ -1,0 +1,257 @@
+//! One provider of those that there are: how it is reached, and its usual model.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use daoyou_channels::settings::Secret;
+use reqwest::Url;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use super::local_server::LOCAL_HOLDS;
+use super::model_names::{ModelError, is_same_model};
+use super::models::OFFLINE;
+use super::remote::{HttpClients, RemoteProvider};
+use super::services::{OLLAMA, SERVICES, Service};
+use super::{Price, ProviderConfig, ProviderKind};
+
+/// How long a server may take to list its models.
+pub(super) const LIST_DEADLINE: Duration = Duration::from_secs(2);
+
+/// A setting below `[providers]` that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {message}")]
+pub struct ProviderFault {
+    /// `providers.NAME.KEY`
+    pub key: String,
+    pub message: String,
+}
+
+pub(super) struct Entry {
+    pub backend: Backend,
+    /// The model it usually answers with; empty: the first that it lists, found when first needed.
+    pub model: String,
+    first_listed: OnceCell<String>,
+    /// Without `model`, what is taken if it is listed, or if nothing is.
+    assumed: &'static str,
+    /// When its models could not be listed for the last time, while something is assumed.
+    unlisted: Mutex<Option<Instant>>,
+    pub key: KeySource,
+    /// The known service at its address; empty: none. Looked up once, as each turn asks what its model costs and holds.
+    pub service: &'static str,
+    /// What the configuration says of its models, which goes before what is known of them.
+    pub price: Option<Price>,
+    pub context_tokens: Option<u32>,
+    pub images: Option<bool>,
+}
+
+/// Where a provider's key comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeySource {
+    #[default]
+    None,
+    /// `providers.NAME.api_key`
+    Config,
+    /// A variable of the environment, by its name.
+    Variable(&'static str),
+}
+
+pub(super) enum Backend {
+    Remote(Arc<RemoteProvider>),
+    Offline,
+}
+
+impl Entry {
+    pub fn new(
+        name: &str,
+        config: &ProviderConfig,
+        key: KeySource,
+        clients: &Arc<HttpClients>,
+    ) -> Result<Self, ProviderFault> {
+        let provider = RemoteProvider::new(name, config, clients.clone()).map_err(|error| {
+            let (key, message) = error.split_once(": ").unwrap_or(("base_url", &error));
+            fault(name, key, message)
+        })?;
+        Ok(Self {
+            service: Service::at(provider.base_url()).map_or("", |service| service.name),
+            backend: Backend::Remote(Arc::new(provider)),
+            model: config.model.clone(),
+            first_listed: OnceCell::new(),
+            assumed: "",
+            unlisted: Mutex::default(),
+            key,
+            price: config.price.clone(),
+            context_tokens: config.context_tokens,
+            images: config.images,
+        })
+    }
+
+    pub fn offline() -> Self {
+        Self {
+            backend: Backend::Offline,
+            model: String::new(),
+            first_listed: OnceCell::new(),
+            assumed: "",
+            unlisted: Mutex::default(),
+            key: KeySource::None,
+            service: "",
+            price: None,
+            context_tokens: None,
+            images: None,
+        }
+    }
+
+    pub async fn usual_model(&self, name: &str) -> Result<String, ModelError> {
+        let Backend::Remote(provider) = &self.backend else { return Ok(OFFLINE.to_owned()) };
+        if !self.model.is_empty() {
+            return Ok(self.model.clone());
+        }
+        if !self.assumed.is_empty() {
+            return Ok(self.assumed_model(provider).await);
+        }
+        let no_model = |reason: String, condition| ModelError::NoModel { provider: name.to_owned(), reason, condition };
+        let first = self.first_listed.get_or_try_init(|| async {
+            let models = match provider.models_for_turn(LIST_DEADLINE).await {
+                Ok(models) => models,
+                Err(error) => {
+                    let condition = error.is_service_condition().then_some((error.kind, error.retry_after));
+                    return Err(no_model(error.message, condition));
+                }
+            };
+            let first = models.into_iter().find(|model| is_chat_model(model));
+            first.ok_or_else(|| match name {
+                OLLAMA => ModelError::NoModelsInstalled { provider: name.to_owned() },
+                _ => no_model("it lists none".to_owned(), None),
+            })
+        });
+        first.await.cloned()
+    }
+
+    /// What is listed in place of the service's own model, or that one, where nothing is listed now.
+    async fn assumed_model(&self, provider: &RemoteProvider) -> String {
+        let unlisted = || self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
+        if unlisted().is_some_and(|asked| asked.elapsed() < LOCAL_HOLDS) {
+            return self.assumed.to_owned();
+        }
+        let first = self.first_listed.get_or_try_init(|| async {
+            let models = provider.models(LIST_DEADLINE).await.map_err(drop)?;
+            let same = models.iter().find(|model| is_same_model(model, self.assumed)).map(|_| self.assumed);
+            let other = || models.iter().find(|model| is_chat_model(model)).map(String::as_str);
+            same.or_else(other).map(str::to_owned).ok_or(())
+        });
+        match first.await {
+            Ok(model) => model.clone(),
+            Err(()) => {
+                *unlisted() = Some(Instant::now());
+                self.assumed.to_owned()
+            }
+        }
+    }
+}
+
+/// A provider of the configuration, completed by what is known of its name.
+pub(super) fn configured(
+    name: &str,
+    config: &ProviderConfig,
+    env: &impl Fn(&str) -> Option<String>,
+    clients: &Arc<HttpClients>,
+) -> Result<Entry, ProviderFault> {
+    if name.is_empty() || name.contains('/') || name == "auto" {
+        return Err(ProviderFault {
+            key: format!("providers.{name:?}"),
+            message: "is no name for a provider: \"auto\" and names with \"/\" mean something else".to_owned(),
+        });
+    }
+    if config.kind == Some(ProviderKind::Offline) || (name == OFFLINE && config.base_url.is_none()) {
+        return Ok(Entry::offline());
+    }
+    if name == OFFLINE {
+        return Err(fault(name, "base_url", "offline is the responder inside this program; choose another name"));
+    }
+    let service = Service::find(name);
+    let mut config = config.clone();
+    config.api_key = config.api_key.filter(is_key);
+    let moved = service.and_then(|service| base_in_environment(service, env));
+    // The variable is about the service of the environment's key, and no place to send another one to.
+    let goes_along = moved.clone().filter(|_| {
+        let theirs = service.and_then(|service| key_in_environment(service, env));
+        config.api_key.is_none()
+            || theirs.zip(config.api_key.as_ref()).is_some_and(|((_, theirs), key)| theirs.expose() == key.expose())
+    });
+    let is_moved = config.base_url.is_none() && goes_along.is_some();
+    let known = service.map(|service| service.base_url.to_owned());
+    let Some(base_url) = config.base_url.clone().or_else(|| goes_along.map(|(_, url)| url)).or(known) else {
+        let known: Vec<_> = SERVICES.iter().map(|service| service.name).collect();
+        let message = format!("is needed, as {name} is none of the known services ({})", known.join(", "));
+        return Err(fault(name, "base_url", &message));
+    };
+    let mut source = config.api_key.as_ref().map_or(KeySource::None, |_| KeySource::Config);
+    // A key of the environment goes to the service it is for and to no other place.
+    let is_theirs = |service: &&Service| {
+        has_same_host(&base_url, service.base_url) || moved.iter().any(|(_, url)| has_same_host(&base_url, url))
+    };
+    if let Some(service) = service.filter(is_theirs) {
+        if config.api_key.is_none()
+            && let Some((variable, key)) = key_in_environment(service, env)
+        {
+            (config.api_key, source) = (Some(key), KeySource::Variable(variable));
+        }
+        let proves =
+            |header: &String| ["authorization", "x-api-key"].iter().any(|key| header.eq_ignore_ascii_case(key));
+        let brings_own = config.headers.keys().any(proves);
+        if let (None, Some(variable), false) = (&config.api_key, service.key_variables.first(), brings_own) {
+            let message = format!("is missing: set it, or the environment variable {variable}");
+            return Err(fault(name, "api_key", &message));
+        }
+    }
+    let usual = service.map_or("", |service| service.model);
+    // What stands in a service's place need not have its models.
+    let assumed =
+        if is_moved && !service.is_some_and(|service| has_same_host(&base_url, service.base_url)) { usual } else { "" };
+    if config.model.is_empty() && assumed.is_empty() {
+        usual.clone_into(&mut config.model);
+    }
+    config.base_url = Some(base_url);
+    config.kind = config.kind.or_else(|| service.map(|service| service.kind));
+    let entry = Entry::new(name, &config, source, clients).map_err(|fault| match moved {
+        Some((variable, _)) if is_moved && fault.key.ends_with(".base_url") => {
+            ProviderFault { key: variable.to_owned(), ..fault }
+        }
+        _ => fault,
+    })?;
+    Ok(Entry { assumed, ..entry })
+}
+
+/// The variable that says where a service is, and what it says.
+fn base_in_environment(service: &Service, env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
+    let variable = service.base_variable?;
+    env(variable).filter(|url| !url.trim().is_empty()).map(|url| (variable, url))
+}
+
+pub(super) fn fault(name: &str, key: &str, message: &str) -> ProviderFault {
+    ProviderFault { key: format!("providers.{name}.{key}"), message: message.to_owned() }
+}
+
+/// The key of a service, and the variable that holds it.
+pub(super) fn key_in_environment(
+    service: &Service,
+    env: &impl Fn(&str) -> Option<String>,
+) -> Option<(&'static str, Secret)> {
+    let set = service.key_variables.iter().filter_map(|variable| Some((*variable, Secret::new(env(variable)?))));
+    set.into_iter().find(|(_, key)| is_key(key))
+}
+
+/// Neither nothing nor the `your-api-key` of some example.
+fn is_key(key: &Secret) -> bool {
+    !key.expose().trim().is_empty() && !key.expose().starts_with("your-")
+}
+
+fn has_same_host(one: &str, other: &str) -> bool {
+    let host = |url: &str| Url::parse(url.trim()).ok()?.host_str().map(str::to_owned);
+    host(one).is_some_and(|one| host(other) == Some(one))
+}
+
+/// Model servers list those that only make vectors among the others.
+pub(super) fn is_chat_model(name: &str) -> bool {
+    !name.contains("embed") && !name.contains("bge-")
+}

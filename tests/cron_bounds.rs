@@ -1,0 +1,124 @@
+//! Jobs that would reach nobody, ask too often or spend too much: refused, paused or skipped, and always said.
+
+use serde_json::{Value, json};
+
+use crate::support::gateway::Message;
+use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
+
+/// A hook of the owner's without a callback, and one with.
+fn hooks(sink: &Sink) -> Setup {
+    let setup = Setup::new().hook(Hook::bearer("in")).set("owner.identities", vec!["webhook:in:me"]);
+    setup.hook(Hook::bearer("heard").callback(sink)).set("owner.notify", "webhook:heard:owner")
+}
+
+async fn sink() -> Sink {
+    Sink::start(Some(&config::callback_secret())).await
+}
+
+/// The job of this name, once it is as `expected` says.
+async fn wait_job(gateway: &Gateway, name: &str, expected: impl Fn(&Value) -> bool) -> Value {
+    until(name, async || {
+        let jobs = gateway.json(&["cron", "list"]).await;
+        jobs.as_array().unwrap().iter().find(|job| job["name"] == name && expected(job)).cloned()
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reminder_that_nobody_would_read_is_refused() {
+    let (model, sink) = (Model::start().await, sink().await);
+    let add = json!({"action": "add", "kind": "message", "message": "tea", "at": "in 1s"});
+    let elsewhere = json!({"action": "add", "kind": "message", "message": "tea", "at": "in 1s",
+        "channel": "webhook:heard", "chat_id": "me"});
+    model.on("remind me", [Reply::tool("cron", &add), Reply::tool("cron", &elsewhere), Reply::text("I will tell you")]);
+    let gateway = Gateway::start(hooks(&sink).model(&model)).await;
+    let id = gateway.accept("in", &Message::new("remind me of the tea").sender("me").chat("c")).await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "I will tell you");
+    let asked = model.requests_about("remind me");
+    let told = asked[1]["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+    for words in ["webhook:in has no callback_url", "set channels.webhook.in.callback_url", "cli, webhook:heard"] {
+        assert!(told.contains(words), "{told}");
+    }
+    let posts = sink.wait_posts(1).await;
+    assert_eq!((posts[0].data("content"), posts[0].data("chat_id")), ("tea", "me"));
+    let line = ["cron", "add", "--every", "1h", "--message", "x", "--channel", "webhook:in", "--chat", "c"];
+    let refused = gateway.run(&line).await;
+    assert!(refused.code == Some(1) && refused.stderr.contains("has no callback_url"), "{refused:?}");
+}
+
+/// A channel that is switched off, and one that has lost its callback: the model is not asked, and the owner hears of it once.
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_for_a_channel_that_is_gone_pause() {
+    let (model, sink) = (Model::start().await, sink().await);
+    let both = |callback: bool, is_on: bool| {
+        let two = if callback { Hook::bearer("two").callback(&sink) } else { Hook::bearer("two") };
+        hooks(&sink).hook(Hook::bearer("one").callback(&sink).set("enabled", is_on)).hook(two).model(&model)
+    };
+    let mut gateway = Gateway::new(both(true, true));
+    for (name, channel) in [("first", "webhook:one"), ("second", "webhook:two")] {
+        let line =
+            ["cron", "add", "--name", name, "--at", "in 2s", "--prompt", "news", "--channel", channel, "--chat", "c"];
+        gateway.json(&line).await;
+    }
+    *gateway.setup() = both(false, false);
+    gateway.up().await;
+    for (name, reason) in
+        [("first", "no channel \"webhook:one\" that is switched on"), ("second", "has no callback_url")]
+    {
+        let job = wait_job(&gateway, name, |job| job["enabled"] == false).await;
+        assert!(job.to_string().contains(&reason.replace('"', "\\\"")), "{job}");
+        let by_hand = gateway.run(&["cron", "run", name]).await;
+        assert!(by_hand.code == Some(1) && by_hand.stderr.contains(reason), "{by_hand:?}");
+    }
+    let posts = sink.wait_posts(2).await;
+    assert!(posts.iter().all(|post| post.data("chat_id") == "owner" && post.data("content").contains("is paused")));
+    assert_eq!(model.count(), 0);
+}
+
+/// With the tokens of the day used up prompts are skipped, what is due once waits to be enabled, messages go out, and the owner is
+/// told once.
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_stop_at_the_tokens_of_the_day() {
+    let (model, sink) = (Model::start().await, sink().await);
+    let setup = hooks(&sink).model(&model).set("cron.min_interval", "1s").set("cron.tokens_per_day", 1);
+    let gateway = Gateway::start(setup).await;
+    let here = ["--channel", "webhook:heard", "--chat", "c"];
+    let line = ["cron", "add", "--name", "often", "--every", "1s", "--prompt", "news"];
+    gateway.json(&[line.as_slice(), &here].concat()).await;
+    until("the first run's answer", async || (model.count() == 1 && !sink.posts().is_empty()).then_some(())).await;
+    let skipped = |runs: &Value| runs.as_array().unwrap().iter().filter(|run| run["outcome"] == "skipped").count();
+    until("runs that are skipped", async || {
+        (skipped(&gateway.json(&["cron", "history", "often"]).await) >= 2).then_some(())
+    })
+    .await;
+    for (name, kind) in [("once", "--prompt"), ("plain", "--message")] {
+        let line = ["cron", "add", "--name", name, "--at", "in 1s", kind, "tea time"];
+        gateway.json(&[line.as_slice(), &here].concat()).await;
+    }
+    let job = wait_job(&gateway, "once", |job| job["enabled"] == false).await;
+    assert!(job.to_string().contains("cron.tokens_per_day were used up"), "{job}");
+    until("the message", async || sink.posts().iter().any(|post| post.data("content") == "tea time").then_some(()))
+        .await;
+    assert_eq!(model.count(), 1);
+    let told = sink.posts().into_iter().filter(|post| post.data("chat_id") == "owner").collect::<Vec<_>>();
+    assert!(told.len() == 1 && told[0].data("content").contains("the 1 tokens of cron.tokens_per_day"), "{told:?}");
+    assert_eq!(gateway.run(&["cron", "run", "often"]).await.code, Some(0), "by hand it runs all the same");
+    until("the run by hand", async || (model.count() == 2).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prompt_repeats_no_more_often_than_the_owner_allows() {
+    let model = Model::start().await;
+    let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    for (schedule, interval) in [(["--every", "59s"], "59s"), (["--cron", "*/20 * * * * *"], "20s")] {
+        let line = [["cron", "add"].as_slice(), &schedule, &["--prompt", "x"]].concat();
+        let refused = gateway.run(&line).await;
+        let words =
+            format!("a prompt every {interval} asks the model more often than cron.min_interval = \"1m\" allows");
+        assert!(refused.code == Some(1) && refused.stderr.contains(&words), "{refused:?}");
+        let line = [["cron", "add"].as_slice(), &schedule, &["--message", "x"]].concat();
+        assert_eq!(gateway.run(&line).await.code, Some(0));
+    }
+    let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "echo: hello");
+}
