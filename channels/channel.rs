@@ -67,6 +67,10 @@ pub enum SendError {
     /// It may or may not have arrived.
     #[error("{reason}")]
     Unknown { reason: String },
+    /// Surely not delivered, and nothing would be now: the other side refuses the channel as a whole (a login). No try of the message;
+    /// `after` is when the next may be worth it.
+    #[error("{reason}")]
+    Held { after: Duration, reason: String },
     /// Nobody is there (a closed terminal). Kept, untried, until the channel is back; see [`Channel::present`].
     #[error("the channel is away")]
     Away,
@@ -100,6 +104,9 @@ pub trait Channel: Send + Sync + 'static {
     async fn present(&self) {
         std::future::pending::<()>().await;
     }
+
+    /// Somebody wants what was answered [`SendError::Held`] tried at once, whatever was to be waited for.
+    fn release(&self) {}
 
     /// What a channel that is reached by HTTP wants to be mounted on the gateway's server.
     fn routes(&self, _context: &ChannelContext) -> Option<axum::Router> {

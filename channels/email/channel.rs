@@ -210,6 +210,10 @@ impl Channel for EmailChannel {
         self.send_to(message, Recipients::Taken).await
     }
 
+    fn release(&self) {
+        self.mailer.release();
+    }
+
     async fn test(&self) -> Vec<Finding> {
         let (mut findings, sending) =
             tokio::join!(mailbox::probe(&self.account, self.config.mailbox.names()), self.mailer.probe());

@@ -24,6 +24,8 @@ pub struct Notices {
     pub chat_id: String,
     /// Says that a message could not be delivered; `{}` stands for its channel, its id and the reason.
     pub dead_letter: &'static str,
+    /// A channel that cannot send: its name, why.
+    pub held: &'static str,
     /// Says that something accepted is lost; `{}` stands for what.
     pub loss: &'static str,
 }

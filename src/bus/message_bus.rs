@@ -280,6 +280,16 @@ impl MessageBus {
         }
     }
 
+    /// Tells the owner that a channel cannot send anything, where he can be told otherwise.
+    pub async fn notify_held(&self, channel: &str, reason: &str) {
+        let Some(notices) = self.notices().filter(|notices| notices.channel != channel) else { return };
+        let content = notices.held.replacen("{}", channel, 1).replacen("{}", reason, 1);
+        let draft = notices.draft(daoyou_channels::new_id(), format!("notice:held:{channel}"), content);
+        if let Err(error) = self.publish_outbound(draft).await {
+            tracing::error!(channel, %error, "the owner could not be told that a channel cannot send");
+        }
+    }
+
     /// Tells the owner what is lost, each loss once, where he wants to be told.
     ///
     /// # Errors
@@ -322,6 +332,11 @@ impl MessageBus {
     /// Outbox rows were committed along with something else.
     pub fn outbound_written(&self, channel: &str, messages: usize) {
         self.ledger.add_outbound(channel, messages);
+        self.outbound.wake(channel.to_owned());
+    }
+
+    /// Outbox rows that waited for their next try are due.
+    pub fn outbound_hastened(&self, channel: &str) {
         self.outbound.wake(channel.to_owned());
     }
 
@@ -447,6 +462,7 @@ mod tests {
             channel: "email".to_owned(),
             chat_id: "me@example.org".to_owned(),
             dead_letter: "",
+            held: "",
             loss: "",
         };
         for (slot, channel, chat_id, expected) in [

@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::delivery::{Next, deliver, millis};
+use super::delivery::{Hold, Next, deliver, millis};
 use super::queue::ChatQueues;
-use crate::bus::MessageBus;
+use crate::bus::{ChannelHealth, MessageBus};
 use crate::metrics::Delivered;
 use crate::store::outbox::{self, Pending};
 use crate::store::{Commit, StoreError, now_ms};
@@ -36,6 +36,9 @@ pub struct Courier {
     /// How often somebody was there again.
     presences: u64,
     out: JoinSet<Try>,
+    hold: Arc<Hold>,
+    /// Something waits for its next try, or did a moment ago.
+    has_failed: bool,
 }
 
 /// A message that was out.
@@ -48,8 +51,9 @@ struct Try {
 
 impl Courier {
     /// A courier that looks at the outbox whenever `look` is notified.
-    pub fn new(channel: Arc<dyn Channel>, bus: Arc<MessageBus>, look: Arc<Notify>) -> Self {
-        Self { channel, bus, look, queues: ChatQueues::default(), taken_up_to: 0, presences: 0, out: JoinSet::new() }
+    pub fn new(channel: Arc<dyn Channel>, bus: Arc<MessageBus>, look: Arc<Notify>, health: Arc<ChannelHealth>) -> Self {
+        let (queues, hold) = (ChatQueues::default(), Arc::new(Hold::new(health)));
+        Self { channel, bus, look, queues, taken_up_to: 0, presences: 0, out: JoinSet::new(), hold, has_failed: false }
     }
 
     /// Delivers until `flush`, then what is due at that moment, and ends.
@@ -71,10 +75,13 @@ impl Courier {
             }
             let wait = self.until_next();
             tokio::select! {
-                () = self.look.notified() => {}
+                () = self.look.notified() => if self.has_failed { self.hasten() },
                 Some(ended) = self.out.join_next() => self.after(ended),
                 () = tokio::time::sleep(wait) => {}
-                _ = clock.tick() => self.queues.bound(now_ms() + millis(self.longest_wait())),
+                _ = clock.tick() => {
+                    self.queues.bound(now_ms() + millis(self.longest_wait()));
+                    self.has_failed &= self.queues.next_at().is_some();
+                }
                 () = &mut present => {
                     self.presences += 1;
                     self.queues.present();
@@ -92,6 +99,7 @@ impl Courier {
             let rows = store.read_here(|connection| outbox::pending_after(connection, &channel, after, BATCH))?;
             let count = rows.len();
             for row in rows {
+                self.has_failed |= row.next_at > now_ms();
                 self.taken_up_to = row.seq;
                 self.queues.push(row);
             }
@@ -101,14 +109,28 @@ impl Courier {
         }
     }
 
+    /// Takes what somebody wants to have tried at once.
+    fn hasten(&mut self) {
+        let name = self.channel.name().to_owned();
+        match self.bus.store().read_here(|connection| outbox::hastened(connection, &name)) {
+            Ok(hastened) if hastened.is_empty() => {}
+            Ok(hastened) => {
+                self.channel.release();
+                self.queues.hasten(&hastened);
+            }
+            Err(error) => tracing::error!(channel = name, %error, "the outbox could not be read"),
+        }
+    }
+
     fn send_due(&mut self) {
         let now = now_ms();
         while self.out.len() < OUT_LIMIT
             && let Some(pending) = self.queues.take_due(now)
         {
             let (channel, bus, presences) = (self.channel.clone(), self.bus.clone(), self.presences);
+            let hold = self.hold.clone();
             self.out.spawn(async move {
-                let next = try_once(channel.as_ref(), &bus, &pending).await.unwrap_or_else(|error| {
+                let next = try_once(channel.as_ref(), &bus, &hold, &pending).await.unwrap_or_else(|error| {
                     tracing::error!(channel = channel.name(), id = %pending.id, %error, "a delivery could not be recorded");
                     Next::Retry { tries: pending.tries, at: now_ms() + 1_000 }
                 });
@@ -131,7 +153,10 @@ impl Courier {
         };
         match next {
             Next::Ended | Next::Dropped => self.queues.finished(&pending.chat_id),
-            Next::Retry { tries, at } => self.queues.retry(Pending { tries, next_at: at, ..pending }),
+            Next::Retry { tries, at } => {
+                self.has_failed = true;
+                self.queues.retry(Pending { tries, next_at: at, ..pending });
+            }
             // Whoever came while this was on its way back has not seen it.
             Next::Away if presences != self.presences => self.queues.retry(pending),
             Next::Away => self.queues.away(pending),
@@ -150,8 +175,8 @@ impl Courier {
 }
 
 /// A delivery whose channel panics may have arrived or not; the chat goes on.
-async fn try_once(channel: &dyn Channel, bus: &MessageBus, pending: &Pending) -> Result<Next, StoreError> {
-    let delivered = AssertUnwindSafe(deliver(channel, bus, pending)).catch_unwind().await;
+async fn try_once(channel: &dyn Channel, bus: &MessageBus, hold: &Hold, pending: &Pending) -> Result<Next, StoreError> {
+    let delivered = AssertUnwindSafe(deliver(channel, bus, hold, pending)).catch_unwind().await;
     if let Ok(next) = delivered {
         return next;
     }
@@ -267,7 +292,7 @@ mod tests {
             until_noticed: std::sync::Mutex::new(Some(until_noticed)),
         });
         let flush = CancellationToken::new();
-        let courier = Courier::new(channel.clone(), bus, Arc::new(Notify::new())).run(flush.clone());
+        let courier = Courier::new(channel.clone(), bus, Arc::new(Notify::new()), Arc::default()).run(flush.clone());
         let courier = tokio::spawn(courier);
         let sent = async {
             loop {

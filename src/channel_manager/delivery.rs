@@ -1,12 +1,13 @@
 //! One try to deliver one message: `pending → sending → sent`, or what comes instead.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use daoyou_channels::backoff::Backoff;
 use daoyou_channels::{Channel, OutboundMessage, Receipt, Resend, SendError};
 use uuid::Uuid;
 
-use crate::bus::{DeadLetter, MessageBus, message_of};
+use crate::bus::{ChannelHealth, ChannelState, DeadLetter, MessageBus, message_of};
 use crate::crash;
 use crate::metrics::Delivered;
 use crate::store::outbox::{self, Pending};
@@ -24,8 +25,49 @@ pub(super) enum Next {
     Away,
 }
 
+/// Whether a channel can send at all, as far as its deliveries say: shown as its state, and the owner is told once.
+pub(super) struct Hold {
+    health: Arc<ChannelHealth>,
+    /// The state that is shown, and the one before.
+    shown: Mutex<Option<(ChannelState, ChannelState)>>,
+}
+
+impl Hold {
+    pub fn new(health: Arc<ChannelHealth>) -> Self {
+        Self { health, shown: Mutex::default() }
+    }
+
+    /// It cannot; answers whether that is news.
+    fn held(&self, channel: &str, reason: &str) -> bool {
+        let failed = ChannelState::Failed { error: format!("sending: {reason}") };
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.health.exchange(channel, failed.clone()).unwrap_or(ChannelState::Running);
+        let is_news = shown.is_none();
+        let before = match shown.take() {
+            Some((was, earlier)) if was == before => earlier,
+            _ => before,
+        };
+        *shown = Some((failed, before));
+        is_news
+    }
+
+    /// It can.
+    fn sends(&self, channel: &str) {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((failed, before)) = shown {
+            tracing::info!(channel, "the channel sends again");
+            self.health.change(channel, &failed, before);
+        }
+    }
+}
+
 /// `pending → sending → …`: one try.
-pub(super) async fn deliver(channel: &dyn Channel, bus: &MessageBus, pending: &Pending) -> Result<Next, StoreError> {
+pub(super) async fn deliver(
+    channel: &dyn Channel,
+    bus: &MessageBus,
+    hold: &Hold,
+    pending: &Pending,
+) -> Result<Next, StoreError> {
     let id = pending.id;
     let resend = match channel.capabilities().resend {
         Resend::SameId => "same_id",
@@ -36,7 +78,7 @@ pub(super) async fn deliver(channel: &dyn Channel, bus: &MessageBus, pending: &P
     let Some(row) = claimed else { return Ok(Next::Dropped) };
     let (turn, tries) = (row.turn, row.tries);
     let (slot, chat_id) = (row.slot.clone(), row.chat_id.clone());
-    let delivery = Delivery { channel, bus, id, turn, slot, chat_id, tries };
+    let delivery = Delivery { channel, bus, hold, id, turn, slot, chat_id, tries };
     match message_of(row) {
         Ok(message) => delivery.send(&message).await,
         Err(error) => delivery.end("dead", format!("the row cannot be read: {error}")).await,
@@ -47,6 +89,7 @@ pub(super) async fn deliver(channel: &dyn Channel, bus: &MessageBus, pending: &P
 struct Delivery<'a> {
     channel: &'a dyn Channel,
     bus: &'a MessageBus,
+    hold: &'a Hold,
     id: Uuid,
     turn: Uuid,
     slot: String,
@@ -72,6 +115,7 @@ impl Delivery<'_> {
                 tracing::info!(channel, %id, %turn, %session, slot, "sent");
                 let sent = move |connection: &_| outbox::mark_sent(connection, id, provider_id.as_deref());
                 self.record(Commit::Logged, sent).await?;
+                self.hold.sends(channel);
                 self.count(Delivered::Sent);
                 Ok(Next::Ended)
             }
@@ -79,6 +123,7 @@ impl Delivery<'_> {
                 self.record(Commit::Logged, move |connection| outbox::mark_away(connection, id)).await?;
                 Ok(Next::Away)
             }
+            Err(SendError::Held { after, reason }) => self.held(after, reason).await,
             Err(SendError::Permanent { reason }) => self.end("dead", reason).await,
             Err(SendError::Unknown { reason }) if self.channel.capabilities().resend == Resend::Never => {
                 self.end("unknown", reason).await
@@ -86,6 +131,20 @@ impl Delivery<'_> {
             Err(SendError::Unknown { reason }) => self.again(None, reason).await,
             Err(SendError::Retry { after, reason }) => self.again(after, reason).await,
         }
+    }
+
+    /// `sending → pending`, without a try: the channel cannot send, whatever the message.
+    async fn held(&self, after: Duration, reason: String) -> Result<Next, StoreError> {
+        let (id, channel) = (self.id, self.channel.name());
+        let at = now_ms() + millis(after.mul_f64(1.0 + jitter(id)));
+        let told = reason.clone();
+        self.record(Commit::Logged, move |connection: &_| outbox::mark_held(connection, id, at, &reason)).await?;
+        if self.hold.held(channel, &told) {
+            tracing::error!(channel, reason = told, "the channel cannot send; its messages wait");
+            self.bus.notify_held(channel, &told).await;
+        }
+        self.count(Delivered::Retry);
+        Ok(Next::Retry { tries: self.tries - 1, at })
     }
 
     /// `sending → pending`, or a dead letter when the channel's table is used up.

@@ -25,6 +25,8 @@ const UNKNOWN_BATCH: u32 = 1_000;
 /// The waits before something that failed is started again: the first and the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// To look whether the other side is back costs little, and people wait for what it has.
+const LONGEST_START_WAIT: Duration = Duration::from_secs(50);
 
 /// All channels of a gateway.
 pub struct ChannelManager {
@@ -151,7 +153,7 @@ impl ChannelManager {
 /// Keeps a channel receiving: a failed start is tried again, later each time, and takes no other channel down.
 async fn supervise(channel: Arc<dyn Channel>, context: ChannelContext, health: Arc<ChannelHealth>) {
     let name = channel.name().to_owned();
-    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_START_WAIT);
     loop {
         health.set(&name, ChannelState::Starting);
         let started = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -208,7 +210,7 @@ async fn carry(
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     loop {
         let since = Instant::now();
-        let courier = Courier::new(channel.clone(), bus.clone(), look.clone()).run(flush.clone());
+        let courier = Courier::new(channel.clone(), bus.clone(), look.clone(), health.clone()).run(flush.clone());
         let Err(panic) = AssertUnwindSafe(courier).catch_unwind().await else { return };
         if since.elapsed() >= LONGEST_WAIT {
             backoff.reset();

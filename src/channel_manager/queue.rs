@@ -91,6 +91,20 @@ impl ChatQueues {
         }
     }
 
+    /// Makes messages due at once, by their seqs.
+    pub fn hasten(&mut self, seqs: &[i64]) {
+        for chat_id in self.chats.keys().cloned().collect::<Vec<_>>() {
+            self.change(&chat_id, |chat| {
+                for pending in chat.in_order.iter_mut().filter(|pending| seqs.contains(&pending.seq)) {
+                    pending.next_at = 0;
+                }
+                let aside = std::mem::take(&mut chat.aside);
+                let sooner = |((at, seq), pending)| ((if seqs.contains(&seq) { 0 } else { at }, seq), pending);
+                chat.aside = aside.into_iter().map(sooner).collect();
+            });
+        }
+    }
+
     /// When something is due next.
     pub fn next_at(&self) -> Option<i64> {
         self.due.first().map(|(at, _)| *at)

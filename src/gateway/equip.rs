@@ -282,7 +282,14 @@ fn notices(config: &Config) -> Option<Notices> {
         return None;
     }
     let phrases = Phrases::of(config.agent.locale.resolve());
-    Some(Notices { on_terminals, channel, chat_id, dead_letter: phrases.dead_letter, loss: phrases.loss })
+    Some(Notices {
+        on_terminals,
+        channel,
+        chat_id,
+        dead_letter: phrases.dead_letter,
+        held: phrases.channel_held,
+        loss: phrases.loss,
+    })
 }
 
 /// The chat of the terminal.

@@ -100,6 +100,7 @@ fn follow(hub: &Hub, then: Then) {
     match then {
         Then::Nothing => {}
         Then::Deliver { channel } => hub.bus.outbound_written(&channel, 1),
+        Then::Hasten { channel } => hub.bus.outbound_hastened(&channel),
         Then::Run { session, messages } => hub.bus.inbound_revived(SessionKey::from(session), messages),
         Then::Forget { channel } => hub.bus.outbound_ended(&channel),
         Then::AskAgain => hub.bus.ask_services_again(),

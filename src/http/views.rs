@@ -50,6 +50,10 @@ pub enum Then {
         session: String,
         messages: usize,
     },
+    /// Deliveries of this channel that waited for their next try are due.
+    Hasten {
+        channel: String,
+    },
     /// A pending delivery of this channel is gone.
     Forget {
         channel: String,
@@ -142,6 +146,10 @@ fn retry_all(connection: &Connection, outcomes: &[Outcome]) -> Result<Changed, S
             Outcome::Waiting => {
                 waiting = inbox::waiting(connection)?;
                 then.push(Then::AskAgain);
+                for id in outbox::put_off(connection, RETRY_LIMIT)? {
+                    then.extend(outbox::hasten(connection, id)?.map(|channel| Then::Hasten { channel }));
+                    deliveries += 1;
+                }
             }
             Outcome::Unknown => {}
         }
@@ -172,6 +180,10 @@ fn retry(connection: &Connection, id: Uuid) -> Result<Option<Changed>, StoreErro
     if let Some(row) = outbox::retry(connection, id)? {
         let answer = json!({ "id": row.id, "state": "pending" });
         return Ok(Some(Changed { answer, then: Then::Deliver { channel: row.channel } }));
+    }
+    if let Some(channel) = outbox::hasten(connection, id)? {
+        let answer = json!({ "id": id, "state": "pending", "tried_again": true });
+        return Ok(Some(Changed { answer, then: Then::Hasten { channel } }));
     }
     if inbox::find(connection, id)?.is_some_and(|row| row.state == State::Waiting) {
         let answer = json!({ "id": id, "state": "waiting", "asked_again": true });

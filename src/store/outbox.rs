@@ -128,6 +128,39 @@ pub fn mark_away(connection: &Connection, id: Uuid) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// `sending → pending`, due at `next_at`, as if it had not been tried: its channel cannot send.
+pub fn mark_held(connection: &Connection, id: Uuid, next_at: i64, error: &str) -> Result<(), StoreError> {
+    connection
+        .prepare_cached(
+            "UPDATE outbox SET state = 'pending', tries = tries - 1, next_at = ?, last_error = ?
+             WHERE id = ? AND state = 'sending'",
+        )?
+        .execute(params![next_at, error, id.to_string()])?;
+    Ok(())
+}
+
+/// A row that waits for its next try is due at once; answers its channel, or `None` when it waits for none.
+pub fn hasten(connection: &Connection, id: Uuid) -> Result<Option<String>, StoreError> {
+    let sql = "UPDATE outbox SET next_at = 0 WHERE id = ? AND state = 'pending'";
+    let is_there = connection.prepare_cached(sql)?.execute([id.to_string()])? == 1;
+    Ok(if is_there { find(connection, id)?.map(|row| row.channel) } else { None })
+}
+
+/// The ids of rows that were tried and wait for the next try, the oldest first.
+pub fn put_off(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, StoreError> {
+    let tried = "state = 'pending' AND last_error IS NOT NULL ORDER BY seq LIMIT ?1";
+    Ok(many(connection, tried, params![limit])?.into_iter().map(|row| row.id).collect())
+}
+
+/// The seqs of a channel's rows that [`hasten`] made due and that were tried before.
+pub fn hastened(connection: &Connection, channel: &str) -> Result<Vec<i64>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq FROM outbox WHERE channel = ? AND state = 'pending' AND next_at = 0 AND last_error IS NOT NULL",
+    )?;
+    let rows = statement.query_map([channel], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// `sending → unknown` for good, or `→ dead`.
 pub fn mark_ended(connection: &Connection, id: Uuid, state: &str, error: &str) -> Result<(), StoreError> {
     connection

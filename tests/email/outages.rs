@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::desk::{Desk, wait_watching};
 use crate::support::invariants::wait_settled;
 use crate::support::mail::{ASSISTANT, Draft, Proxy};
+use crate::support::until;
 
 fn mail(n: usize) -> Draft {
     Draft::new("ada@example.test", &format!("mail {n}"), &format!("words {n}"))
@@ -33,6 +34,26 @@ async fn the_mailbox_goes_away_and_comes_back() {
     assert_eq!(subjects, ["Re: mail 1", "Re: mail 2", "Re: mail 3", "Re: mail 4"]);
     desk.dovecot.wait_seen(ASSISTANT, "INBOX", 4).await;
     assert_eq!(desk.model.count(), 4);
+    desk.check();
+}
+
+/// What comes between the first start and the first time that the mailbox can be opened is answered; what lay there before is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_before_the_first_login_is_answered() {
+    let Some(mut desk) = Desk::closed(|setup| setup).await else { return };
+    desk.receive(&mail(1).received(std::time::SystemTime::now() - Duration::from_secs(3_600)));
+    desk.dovecot.down().await;
+    desk.gateway.spawn();
+    until("the first login to fail", async || {
+        let listed = desk.gateway.run(&["channels", "list", "--json"]).await;
+        let channels: serde_json::Value = serde_json::from_str(&listed.stdout).ok()?;
+        channels.as_array()?.iter().any(|one| one["name"] == "email" && one["state"] == "failed").then_some(())
+    })
+    .await;
+    desk.receive(&mail(2));
+    desk.dovecot.up().await;
+    let sent = desk.sent(1).await;
+    assert_eq!(subjects(&sent), ["Re: mail 2"]);
     desk.check();
 }
 

@@ -26,6 +26,7 @@ async fn what_fails_for_now_is_sent_again() {
     println!("{waits}");
     assert!(waits.contains("535") && !waits.contains(PASSWORD), "{waits}");
     desk.smtp.refuse_login(false);
+    assert_eq!(desk.gateway.run(&["queue", "retry", "--all"]).await.code, Some(0));
     desk.sent(1).await;
 
     const LATER: &str = "451 4.3.0 in a moment";
@@ -36,6 +37,55 @@ async fn what_fails_for_now_is_sent_again() {
     assert_eq!((how, desk.smtp.asked()), (vec![Take::Data(LATER), Take::Drop, Take::Well], 5));
     assert!(sent.iter().all(|taken| taken.mail.raw == sent[0].mail.raw), "it is the same mail");
     assert_eq!(desk.model.count(), 2);
+    desk.check();
+}
+
+/// A login that is refused is no mail's fault: it shows as the channel's, the owner is told once, and no mail is given up for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_login_holds_all_mails() {
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let hook = Hook::bearer("notes").callback(&sink);
+    let more = |setup: Setup| {
+        let setup = setup.hook(hook).set("owner.notify", "webhook:notes:owner");
+        setup.set("channels.email.retry", vec!["1s"])
+    };
+    let Some(desk) = Desk::open(more).await else { return };
+    desk.smtp.refuse_login(true);
+    for n in 0..3 {
+        desk.receive(&Draft::new("ada@example.test", &format!("mail {n}"), "words"));
+    }
+    let queue = until("all of them to wait", async || {
+        let queue = desk.gateway.json(&["queue", "list"]).await;
+        let waits = |entry: &serde_json::Value| entry["last_error"].as_str().is_some_and(|error| error.contains("535"));
+        queue.as_array().filter(|queue| queue.len() == 3 && queue.iter().all(waits)).cloned()
+    })
+    .await;
+    assert!(queue.iter().all(|entry| entry["state"] == "pending" && entry["tries"] == 0), "{queue:?}");
+    let channels = desk.gateway.json(&["channels", "list"]).await;
+    let email = channels.as_array().unwrap().iter().find(|channel| channel["name"] == "email").unwrap();
+    assert!(email["state"] == "failed" && email["error"].as_str().unwrap().contains("sending: "), "{email}");
+    let status = desk.gateway.run(&["status"]).await.stdout;
+    assert!(status.contains("535"), "{status}");
+    let posts = sink.wait_posts(1).await;
+    assert!(posts[0].data("content").starts_with("The channel email cannot send anything: "), "{posts:?}");
+    assert!(desk.gateway.logs().contains("ERROR") && desk.gateway.logs().contains("the channel cannot send"));
+    let doctor = desk.gateway.run(&["doctor"]).await.stdout;
+    assert!(doctor.contains("535"), "{doctor}");
+
+    desk.smtp.refuse_login(false);
+    let one = queue[0]["id"].as_str().unwrap();
+    assert_eq!(desk.gateway.run(&["queue", "retry", one]).await.code, Some(0), "what the list shows can be retried");
+    desk.smtp.wait_taken(1).await;
+    assert_eq!(desk.gateway.run(&["queue", "retry", "--all"]).await.code, Some(0));
+    desk.sent(3).await;
+    until("the channel to be well", async || {
+        let channels = desk.gateway.json(&["channels", "list"]).await;
+        channels.as_array()?.iter().any(|one| one["name"] == "email" && one["state"] == "running").then_some(())
+    })
+    .await;
+    // What `doctor` tries is no message.
+    let told = sink.posts().into_iter().filter(|post| post.body["data"].is_object());
+    assert_eq!(told.count(), 1, "told once");
     desk.check();
 }
 

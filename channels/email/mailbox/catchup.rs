@@ -72,9 +72,32 @@ impl Reader {
         }
     }
 
-    fn first_start(&mut self, end: Place) -> Result<Option<Since>, Trouble> {
+    /// Notes when the mailbox was to be opened for the first time, where that failed: what comes until it is opened is answered.
+    pub fn note_first_start(&mut self, began: Timestamp) {
+        let note = || -> Result<(), Trouble> {
+            if self.kept_cursor()?.is_none() && self.kept_note(NOTE_SINCE)?.is_none() {
+                let notes = vec![self.note(NOTE_SINCE, self.backlog_before(began).to_string())];
+                let alongside = Alongside { notes, ..Alongside::default() };
+                let reason = "the mailbox could not be opened yet";
+                self.patiently(|| self.rest.handle.block_on(self.inbox.skip(alongside.clone(), reason)))?;
+            }
+            Ok(())
+        };
+        if let Err(trouble) = note() {
+            tracing::warn!(mailbox = %self.settings.mailbox, "when it was started first could not be noted: {trouble}");
+        }
+    }
+
+    fn backlog_before(&self, at: Timestamp) -> Timestamp {
         let backlog = SignedDuration::try_from(self.settings.backlog).unwrap_or(SignedDuration::MAX);
-        let since = Timestamp::now().checked_sub(backlog).unwrap_or(Timestamp::UNIX_EPOCH);
+        at.checked_sub(backlog).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+
+    fn first_start(&mut self, end: Place) -> Result<Option<Since>, Trouble> {
+        if self.kept_note(NOTE_SINCE)?.is_some() {
+            return self.go_through(end, Vec::new(), "the first start, which could not open the mailbox at once");
+        }
+        let since = self.backlog_before(Timestamp::now());
         let notes = vec![self.note(NOTE_SINCE, since.to_string())];
         if self.settings.backlog.is_zero() {
             self.keep(end, notes, "mails from before the first start are not answered")?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -120,6 +121,7 @@ impl Watcher {
         let (first, longest) = self.reader.settings.pace.reconnect;
         let mut backoff = Backoff::new(first, longest);
         let mut vain = Vain::default();
+        let began = Timestamp::now();
         loop {
             let (since, before) = (Instant::now(), self.opened);
             let end = self.connection();
@@ -130,6 +132,9 @@ impl Watcher {
             let server = &self.account.imap;
             let what = format!("IMAP {}:{}, {}: {trouble}", server.host, server.port, self.reader.settings.mailbox);
             let is_enough = vain.count(self.opened > before, since.elapsed());
+            if self.opened == 0 {
+                self.reader.note_first_start(began);
+            }
             if is_enough || self.opened == 0 || matches!(trouble, Trouble::Login(_)) {
                 return Err(StartError(what));
             }

@@ -12,12 +12,16 @@ use tokio::time::Instant;
 use super::compose::Mail;
 use super::connect::{self, Limits, Session, step};
 use super::failure::{Failure, Outcome, Stage};
+use crate::backoff::Backoff;
 use crate::email::account::Account;
 
 /// Connections at a time; providers grant few.
 const MAX_CONNECTIONS: usize = 4;
 /// Those that are kept for the next mail.
 const MAX_IDLE: usize = 2;
+/// After a refused login nobody logs in for so long, doubled with each refusal up to the longest: accounts are locked for less.
+const FIRST_HOLD: Duration = Duration::from_secs(30);
+const LONGEST_HOLD: Duration = Duration::from_secs(600);
 /// How slow a mail may go out: bytes a second.
 const MIN_SPEED: usize = 8 << 10;
 /// How long a server may take to say goodbye, or that it still listens.
@@ -38,12 +42,20 @@ pub struct Delivery {
     limits: Limits,
     places: Semaphore,
     idle: std::sync::Mutex<Vec<(Session, Instant)>>,
+    held: std::sync::Mutex<Option<Held>>,
+}
+
+/// The server has refused the login.
+struct Held {
+    until: Instant,
+    backoff: Backoff,
+    failure: Failure,
 }
 
 impl Delivery {
     pub fn new(account: Arc<Account>, limits: Limits) -> Arc<Self> {
         let places = Semaphore::new(MAX_CONNECTIONS);
-        Arc::new(Self { account, limits, places, idle: std::sync::Mutex::default() })
+        Arc::new(Self { account, limits, places, idle: std::sync::Mutex::default(), held: std::sync::Mutex::default() })
     }
 
     /// Hands over a mail, and says which recipients the server did not take. To decides: the mail is delivered if any
@@ -65,6 +77,11 @@ impl Delivery {
     async fn try_to(self: &Arc<Self>, mail: &Mail, which: Recipients) -> Result<Vec<String>, Failure> {
         let closed = |_| Failure::new(Stage::Connect, Outcome::Later, "the gateway is stopping");
         let _place = self.places.acquire().await.map_err(closed)?;
+        if self.held().is_some()
+            && let Some(held) = &*self.lock_held()
+        {
+            return Err(held.failure.clone());
+        }
         if let Some(session) = self.kept().await {
             match self.hand_over(session, mail, which).await {
                 Err(failure) if failure.is_of_connection() => {
@@ -77,8 +94,36 @@ impl Delivery {
         self.hand_over(session, mail, which).await
     }
 
+    /// How long nobody logs in, as the server has refused that.
+    pub fn held(&self) -> Option<Duration> {
+        let held = self.lock_held();
+        held.as_ref().map(|held| held.until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    }
+
+    /// The next mail logs in, whatever became of the last login.
+    pub fn release(&self) {
+        if let Some(held) = &mut *self.lock_held() {
+            held.until = Instant::now();
+        }
+    }
+
     async fn open(&self) -> Result<Session, Failure> {
-        connect::open(&self.account.smtp, &self.account.tls_config(), &self.limits).await
+        let opened = connect::open(&self.account.smtp, &self.account.tls_config(), &self.limits).await;
+        let mut held = self.lock_held();
+        match &opened {
+            Ok(_) => *held = None,
+            Err(failure) if failure.is_refused_login() => {
+                let before = held.take().map(|held| held.backoff);
+                let mut backoff = before.unwrap_or_else(|| Backoff::new(FIRST_HOLD, LONGEST_HOLD));
+                *held = Some(Held { until: Instant::now() + backoff.next_wait(), backoff, failure: failure.clone() });
+            }
+            Err(_) => {}
+        }
+        opened
+    }
+
+    fn lock_held(&self) -> std::sync::MutexGuard<'_, Option<Held>> {
+        self.held.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     async fn hand_over(

@@ -112,13 +112,26 @@ impl Mailer {
             }
             done => (mail, done),
         };
-        let refused = done?;
+        let refused = done.map_err(|failure| self.failed(failure))?;
         for refused in &refused {
             tracing::warn!(message = %message.id, refused, "a mail went out, but not to all of its recipients");
         }
         let receipt = Receipt { provider_id: Some(mail.id.clone()) };
         self.keep_copy(mail);
         Ok(Sent { receipt, refused })
+    }
+
+    /// Logs in with the next mail, though the last login was refused.
+    pub fn release(&self) {
+        self.delivery.release();
+    }
+
+    /// A refused login is no mail's fault, and holds all of them.
+    fn failed(&self, failure: Failure) -> SendError {
+        match self.delivery.held().filter(|_| failure.is_refused_login()) {
+            Some(after) => SendError::Held { after, reason: failure.reason },
+            None => failure.into(),
+        }
     }
 
     /// Sends a message as a mail of its own, with a field of the header, written out, above all others. No copy is kept.

@@ -79,6 +79,7 @@ fn word<T>(done: &Result<T, SendError>) -> &'static str {
         Err(SendError::Permanent { .. }) => "permanent",
         Err(SendError::Unknown { .. }) => "unknown",
         Err(SendError::Away) => "away",
+        Err(SendError::Held { .. }) => "held",
     }
 }
 
@@ -93,7 +94,7 @@ async fn what_the_server_does_decides_what_becomes_of_a_mail() {
         ("greeting", Drop, PATIENT, "retry", "no session"),
         ("greeting", Hang, hasty, "retry", "nothing came for 0.2 s"),
         ("greeting", Say("HTTP/1.1 400 Bad Request"), PATIENT, "retry", "no session"),
-        ("AUTH", Say("535 5.7.8 wrong password"), PATIENT, "retry", "login refused: 535 5.7.8 wrong password"),
+        ("AUTH", Say("535 5.7.8 wrong password"), PATIENT, "held", "login refused: 535 5.7.8 wrong password"),
         ("AUTH", Say("454 4.7.0 later"), PATIENT, "retry", "454 4.7.0 later"),
         ("MAIL", Say("451 later"), PATIENT, "retry", "sender refused: 451 later"),
         ("MAIL", Say("553 5.7.1 not yours"), PATIENT, "permanent", "sender refused: 553 5.7.1 not yours"),
@@ -209,7 +210,7 @@ async fn the_login_is_as_the_server_offers_it_and_a_refused_token_is_asked_for_a
     let count = folder.path().join("count");
     let command = format!("echo x >> {0}; echo token$(wc -l < {0})", count.display());
     let refusal = vec![("AUTH XOAUTH2", Say("334 eyJzdGF0dXMiOiI0MDAifQ==")), ("", Say("535 5.7.8 token expired"))];
-    for (scripts, expected, tokens) in [(vec![refusal.clone(), vec![]], "sent", 2), (vec![refusal], "retry", 4)] {
+    for (scripts, expected, tokens) in [(vec![refusal.clone(), vec![]], "sent", 2), (vec![refusal], "held", 4)] {
         let refusing: Vec<Script> =
             scripts.into_iter().map(|script| if script.is_empty() { script } else { with_ehlo(script) }).collect();
         let server = plain(refusing).await;
