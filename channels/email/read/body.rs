@@ -58,7 +58,7 @@ impl<'l> Reader<'l> {
     }
 
     /// The text of a mail.
-    pub fn text(&mut self, tree: &Tree<'_>, subject: &str) -> Cut {
+    pub fn text(&mut self, tree: &Tree<'_>, subject: &str, answers: bool) -> Cut {
         if tree.parts.is_empty() {
             return Cut::default();
         }
@@ -81,7 +81,7 @@ impl<'l> Reader<'l> {
         if cut_to(&mut text, max) {
             self.enclosures.remark(LONG);
         }
-        let mut found = cut(&text, is_forwarding_subject(subject));
+        let mut found = cut(&text, is_forwarding_subject(subject), answers);
         append(&mut found.text, &apart);
         found.is_forward |= self.has_mail;
         found
@@ -137,9 +137,44 @@ impl<'l> Reader<'l> {
             "text/html" if is_whole || !(is_attached || is_named) => vec![Block::Html(self.decoded(part))],
             "text/plain" if is_whole || !(is_attached || is_named) => self.plain(part),
             // Without a boundary that comes (RFC 2046, section 5.1), or too deep.
-            kind if kind.starts_with("multipart/") => self.plain(part),
+            kind if kind.starts_with("multipart/") => self.unbound(part, is_related),
             _ => {
                 self.enclosures.file(part, is_related);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Parts whose boundary the header does not tell: it is the first line that begins like one. Without it what looks like parts is
+    /// no text.
+    fn unbound(&mut self, part: &Part<'_>, is_related: bool) -> Vec<Block> {
+        const SAID: &str = "Parts of this mail could not be told from each other and were left out.";
+        let is_field = |line: &[u8]| line.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"content-"));
+        let mut lines = part.body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).peekable();
+        let mut found = lines.peek().is_some_and(|first| is_field(first)).then_some(None);
+        while found.is_none()
+            && let Some(line) = lines.next()
+        {
+            if lines.peek().is_some_and(|next| is_field(next)) {
+                found = Some(line.strip_prefix(b"--").filter(|boundary| (1..=200).contains(&boundary.len())));
+            }
+        }
+        match found {
+            None => self.plain(part),
+            Some(Some(boundary)) if self.parts_room > 0 && !boundary.contains(&b'"') => {
+                let head = [b"Content-Type: multipart/mixed; boundary=\"", boundary, b"\"\r\n\r\n"].concat();
+                let raw = [&head, part.body].concat();
+                let tree = self.tree(&raw);
+                match tree.parts.first() {
+                    Some(first) if !first.children.is_empty() => self.part(&tree, 0, is_related),
+                    _ => {
+                        self.enclosures.remark(SAID);
+                        Vec::new()
+                    }
+                }
+            }
+            Some(_) => {
+                self.enclosures.remark(SAID);
                 Vec::new()
             }
         }
@@ -207,7 +242,7 @@ impl<'l> Reader<'l> {
         }
         let subject = first.fields.first("subject").map(unstructured).unwrap_or_default();
         self.level += 1;
-        let found = self.text(&tree, &subject);
+        let found = self.text(&tree, &subject, true);
         self.level -= 1;
         self.has_mail = true;
         for text in [&found.text, &found.cut].into_iter().filter(|text| !text.is_empty()) {

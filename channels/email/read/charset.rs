@@ -18,6 +18,10 @@ pub fn decode(bytes: &[u8], label: Option<&str>) -> String {
     }
     match Encoding::for_label(label.as_bytes()) {
         Some(utf8) if utf8 == UTF_8 => guess(bytes),
+        // What is UTF-8 throughout is nothing else by accident: some programs put the wrong label on it.
+        Some(western) if western == WINDOWS_1252 && !bytes.is_ascii() && std::str::from_utf8(bytes).is_ok() => {
+            guess(bytes)
+        }
         Some(known) if known != REPLACEMENT => known.decode(bytes).0.into_owned(),
         Some(_) => guess(bytes),
         None => match charset_decoder(label.as_bytes()) {
@@ -112,6 +116,8 @@ mod tests {
             ("", WINDOWS_1252, "Grüße aus München"),
             ("", ISO_2022_JP, "会議は三時です"),
             ("utf-8", GBK, "声明有误的邮件"),
+            ("iso-8859-1", UTF_8, "Grüße, 会议"),
+            ("windows-1252", UTF_8, "déjà vu"),
         ];
         for (label, charset, text) in table {
             let (bytes, _, broken) = charset.encode(text);

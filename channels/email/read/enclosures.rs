@@ -44,6 +44,11 @@ impl<'l> Enclosures<'l> {
         let media_type = media_type(&part.content.value);
         let is_picture = media_type.starts_with("image/");
         if is_picture && is_related && part.fields.first("content-id").is_some() && size < MAX_LOGO {
+            let shown = clean_line(&self.name(part, &media_type));
+            self.remark(format!(
+                "A small picture in the text ({shown:?}, {}) was taken for decoration and left out.",
+                megabytes(size)
+            ));
             return;
         }
         let name = self.name(part, &media_type);

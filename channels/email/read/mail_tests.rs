@@ -59,6 +59,13 @@ fn texts_of_many_shapes() {
         (letter(&multipart("unknown", &["\r\none"])), "one"),
         (letter("Content-Type: multipart/mixed; boundary=no\r\n\r\ntext anyway"), "text anyway"),
         (
+            letter(
+                "Content-Type: multipart/alternative; boundary=lost\r\n\r\n--other\r\nContent-Type: text/plain\r\n\r\nthe words\r\n--other\r\nContent-Type: text/html\r\n\r\n<p>not these</p>\r\n--other--\r\n",
+            ),
+            "the words\n\nnot these",
+        ),
+        (letter("Content-Type: multipart/mixed\r\n\r\nContent-Type: text/plain\r\n\r\nx"), ""),
+        (
             letter(&multipart(
                 "signed; protocol=\"application/pgp-signature\"",
                 &["\r\none", "Content-Type: application/pgp-signature; name=s.asc\r\n\r\nx"],

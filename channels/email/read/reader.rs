@@ -8,6 +8,7 @@ use super::body::Reader;
 use super::clean::{clean_line, cut_to};
 use super::fields::{Fields, message_ids, unstructured};
 use super::limits::ReadLimits;
+use super::quote::is_answering_subject;
 use crate::email::letter::{Letter, Mailbox};
 
 /// A longer subject is cut.
@@ -20,7 +21,9 @@ pub fn read(raw: &[u8], limits: &ReadLimits) -> Letter {
     let mut tree = reader.tree(raw);
     let fields = tree.parts.first_mut().map(|part| part.fields.clone()).unwrap_or_default();
     let mut letter = header(fields, limits);
-    let found = reader.text(&tree, &letter.subject);
+    let answers =
+        !(letter.in_reply_to.is_empty() && letter.references.is_empty()) || is_answering_subject(&letter.subject);
+    let found = reader.text(&tree, &letter.subject, answers);
     letter.is_forward = found.is_forward;
     (letter.text, letter.cut) = (found.text, found.cut);
     let whole = letter.text.len();

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use ammonia::{Builder, UrlRelative};
-use pulldown_cmark::Event;
+use pulldown_cmark::{Event, Tag, TagEnd, TextMergeStream};
+
+use super::markdown::link;
 
 const TAGS: [&str; 25] = [
     "a",
@@ -46,8 +48,54 @@ const STYLES: [(&str, &str); 5] = [
 /// Makes HTML of the events, with nothing in it that would run, be fetched or look elsewhere for what it shows.
 pub fn body<'a>(events: impl Iterator<Item = Event<'a>>) -> String {
     let mut html = String::new();
-    pulldown_cmark::html::push_html(&mut html, events);
+    pulldown_cmark::html::push_html(&mut html, linked(TextMergeStream::new(events)).into_iter());
     styled(CLEANER.clean(&html).to_string())
+}
+
+/// The same, with a link for each address of the web that stands in a text.
+fn linked<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Event<'a>> {
+    let (mut all, mut depth) = (Vec::new(), 0_usize);
+    for event in events {
+        match &event {
+            Event::Start(Tag::Link { .. } | Tag::CodeBlock(_)) => depth += 1,
+            Event::End(TagEnd::Link | TagEnd::CodeBlock) => depth = depth.saturating_sub(1),
+            Event::Text(text) if depth == 0 && text.contains("://") => {
+                let mut rest = text.as_ref();
+                while let Some((start, end)) = address_in(rest) {
+                    let url = &rest[start..end];
+                    all.push(Event::Text(rest[..start].to_owned().into()));
+                    all.push(Event::Start(link(url.to_owned().into())));
+                    all.push(Event::Text(url.to_owned().into()));
+                    all.push(Event::End(TagEnd::Link));
+                    rest = &rest[end..];
+                }
+                all.push(Event::Text(rest.to_owned().into()));
+                continue;
+            }
+            _ => {}
+        }
+        all.push(event);
+    }
+    all
+}
+
+/// Where the first address stands in a text, without the marks that end its sentence.
+fn address_in(text: &str) -> Option<(usize, usize)> {
+    let start = ["https://", "http://"].iter().filter_map(|scheme| text.find(scheme)).min()?;
+    let is_part = |c: char| c.is_ascii_graphic() && !matches!(c, '<' | '>' | '"' | '`');
+    let url = &text[start..];
+    let mut url = &url[..url.find(|c| !is_part(c)).unwrap_or(url.len())];
+    loop {
+        let is_closed = url.ends_with(')') && url.matches(')').count() <= url.matches('(').count();
+        match url.strip_suffix(['.', ',', ';', ':', '!', '?', '\'', ')', ']', '}', '*', '_']) {
+            Some(shorter) if !is_closed => url = shorter,
+            _ => break,
+        }
+    }
+    let has_place = url
+        .split_once("://")
+        .is_some_and(|(_, place)| place.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '['));
+    has_place.then_some((start, start + url.len()))
 }
 
 /// A paragraph of plain text.
@@ -134,6 +182,19 @@ mod tests {
             ("- [x] done\n- [ ] not", "<li>☑ done</li>"),
             ("Dear <name>, use Vec<String>", "Dear &lt;name&gt;, use Vec&lt;String&gt;"),
             ("[x](https://example.org/<pre>)", "href=\"https://example.org/%3Cpre%3E\""),
+            ("2*3*4 is 24, x**2 + y**2", "<p>2*3*4 is 24, x**2 + y**2</p>"),
+            ("这是*重点*内容，*a*b", "这是<em>重点</em>内容，<em>a</em>b"),
+            (
+                "see https://example.org/a_b_c?x=(1)&y=2.",
+                "see <a href=\"https://example.org/a_b_c?x=(1)&amp;y=2\" rel=\"noopener noreferrer\">https://example.org/a_b_c?x=(1)&amp;y=2</a>.",
+            ),
+            ("见https://example.org/路径。", "见<a href=\"https://example.org/\""),
+            ("`https://example.org`", "font-family:monospace\">https://example.org</code>"),
+            (
+                "[https://a.example](https://b.example)",
+                "<p><a href=\"https://b.example\" rel=\"noopener noreferrer\">https://a.example</a></p>",
+            ),
+            ("http://", "<p>http://</p>"),
             ("***", "<hr style=\"border:0;"),
             ("> q", "<blockquote style=\"margin:0"),
             ("a<br>b", "a<br>\nb"),

@@ -1,5 +1,7 @@
 //! Markdown as mails use it: what both forms of a text are made from.
 
+use std::ops::Range;
+
 use pulldown_cmark::{CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
 
 /// What a link in a mail may be.
@@ -11,10 +13,23 @@ const SCHEMES: [&str; 5] = ["http", "https", "mailto", "tel", "ftp"];
 pub fn events<'a>(markdown: &'a str, image: &'a str) -> Vec<Event<'a>> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut made = Maker { image, ..Maker::default() };
-    for event in Parser::new_ext(markdown, options) {
-        made.take(event);
+    for (event, range) in Parser::new_ext(markdown, options).into_offset_iter() {
+        made.take(without_arithmetic(event, markdown, range));
     }
     made.events
+}
+
+/// Stars between letters or digits are no emphasis: `2*3*4`, `x**2 + y**2`.
+fn without_arithmetic<'a>(event: Event<'a>, markdown: &str, range: Range<usize>) -> Event<'a> {
+    let marks = match &event {
+        Event::Start(Tag::Emphasis) | Event::End(TagEnd::Emphasis) => "*",
+        Event::Start(Tag::Strong) | Event::End(TagEnd::Strong) => "**",
+        _ => return event,
+    };
+    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let Some(inner) = markdown[range.clone()].strip_prefix(marks) else { return event };
+    let before = markdown[..range.start].chars().next_back();
+    if is_part(before) && is_part(inner.chars().next()) { Event::Text(marks.into()) } else { event }
 }
 
 /// The first line of a text, without marks.
@@ -112,7 +127,7 @@ impl<'a> Maker<'a> {
     }
 }
 
-fn link(url: CowStr<'_>) -> Tag<'_> {
+pub fn link(url: CowStr<'_>) -> Tag<'_> {
     Tag::Link { link_type: LinkType::Inline, dest_url: url, title: "".into(), id: "".into() }
 }
 

@@ -3,7 +3,9 @@
 use crate::email::answering::Answering;
 
 /// The newest that are kept beside the first, which names the thread.
-const MAX_NEWEST: usize = 20;
+const MAX_NEWEST: usize = 199;
+/// The longest chain, in bytes: servers refuse headers that are much longer (Postfix: 102,400).
+const MAX_CHAIN: usize = 48_000;
 /// The longest Message-ID that is passed on; it stands on a line of its own, and lines have an end (section 2.1.1).
 const MAX_ID: usize = 400;
 
@@ -28,6 +30,12 @@ pub fn chain(answering: &Answering) -> Option<String> {
     }
     if ids.len() > MAX_NEWEST + 1 {
         ids.drain(1..ids.len() - MAX_NEWEST);
+    }
+    let mut room = MAX_CHAIN;
+    let fits =
+        ids.iter().rev().take_while(|id| room.checked_sub(id.len() + 1).map(|left| room = left).is_some()).count();
+    if fits < ids.len() {
+        ids.drain(1..=ids.len() - fits);
     }
     (!ids.is_empty()).then(|| ids.join(" "))
 }
@@ -71,7 +79,16 @@ mod tests {
         let ids: Vec<String> = (0..500).map(|n| format!("<{n}@x>")).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let chain = chain(&answering(&ids, "<last@x>")).unwrap();
-        assert!(chain.starts_with("<0@x> <481@x> ") && chain.ends_with(" <499@x> <last@x>"), "{chain}");
+        assert!(chain.starts_with("<0@x> <302@x> ") && chain.ends_with(" <499@x> <last@x>"), "{chain}");
         assert_eq!(chain.split(' ').count(), MAX_NEWEST + 1);
+        let long: Vec<String> = (0..200).map(|n| format!("<{n}-{}@x>", "y".repeat(380))).collect();
+        let long: Vec<&str> = long.iter().map(String::as_str).collect();
+        let chain = super::chain(&answering(&long, "<last@x>")).unwrap();
+        assert!(
+            chain.len() <= MAX_CHAIN && chain.starts_with("<0-y") && chain.ends_with(" <last@x>"),
+            "{}",
+            chain.len()
+        );
+        assert!(chain.split(' ').count() >= 100, "{}", chain.split(' ').count());
     }
 }

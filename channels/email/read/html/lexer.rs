@@ -3,8 +3,10 @@
 use super::entities;
 
 /// The attributes that say something of a text; no others are kept.
-const WANTED: &[&str] =
-    &["alt", "class", "colspan", "height", "hidden", "href", "id", "role", "src", "start", "style", "type", "width"];
+const WANTED: &[&str] = &[
+    "alt", "class", "colspan", "height", "hidden", "href", "id", "role", "rowspan", "src", "start", "style", "type",
+    "width",
+];
 /// A longer value is cut.
 const MAX_VALUE: usize = 2_000;
 /// Longer names nobody knows.

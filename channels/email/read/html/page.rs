@@ -93,6 +93,7 @@ impl<'a> Page<'a> {
             "b" | "strong" => self.emphasis(number, "**"),
             "i" | "em" => self.emphasis(number, "*"),
             "s" | "del" | "strike" => self.emphasis(number, "~~"),
+            "sup" => self.superscript(number),
             "code" | "tt" | "kbd" | "samp" => self.code(number),
             "pre" => self.preformatted(number),
             "a" => self.link(number, node),
@@ -126,6 +127,18 @@ impl<'a> Page<'a> {
         if is_new {
             self.out.close();
         }
+    }
+
+    /// A power is written so that it is not read as a digit of the number before it; `1st` and footnotes stay.
+    fn superscript(&mut self, number: usize) {
+        let text = clean_line(&self.raw_text(number));
+        let is_power = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '−'))
+            || text.chars().count() == 1 && text.starts_with(|c: char| c.is_ascii_alphabetic());
+        if !is_power {
+            return self.children(number);
+        }
+        let is_one = text.chars().all(|c| c.is_ascii_alphanumeric());
+        self.out.text(&if is_one { format!("^{text}") } else { format!("^({text})") });
     }
 
     fn heading(&mut self, number: usize, node: &Node) {
@@ -261,8 +274,16 @@ impl Role {
             "ntes-mailmaster-quote",
             "tutanota_quote",
         ];
-        const SIGNATURES: &[&str] =
-            &["gmail_signature", "moz-signature", "protonmail_signature_block", "apple-mail-signature"];
+        const SIGNATURES: &[&str] = &[
+            "gmail_signature",
+            "moz-signature",
+            "protonmail_signature_block",
+            "apple-mail-signature",
+            "xm_compose_sign",
+            "xmail_signature",
+            "foxmail_signature",
+            "ntes-mailmaster-signature",
+        ];
         let (id, class) = (node.attribute("id"), node.attribute("class"));
         let has_class = |names: &[&str]| class.split_whitespace().any(|name| names.contains(&name));
         // Outlook puts `x_` before the names of what it quotes.
@@ -275,14 +296,20 @@ impl Role {
             | "ntes-mailmaster-quote" => {
                 return Self::Quote;
             }
-            "Signature" | "ms-outlook-mobile-signature" | "ntes-pcmac-signature" | "ntes-pcmail-signature" => {
+            "Signature"
+            | "signature"
+            | "ms-outlook-mobile-signature"
+            | "ntes-pcmac-signature"
+            | "ntes-pcmail-signature"
+            | "xmailsign"
+            | "foxmail-signature" => {
                 return Self::Signature;
             }
             _ => {}
         }
         if has_class(QUOTES) || id.starts_with("yahoo_quoted") || node.name == "includetail" {
             Self::Quote
-        } else if has_class(SIGNATURES) {
+        } else if has_class(SIGNATURES) || matches!(node.name.as_str(), "sign" | "signature") {
             Self::Signature
         } else {
             Self::None

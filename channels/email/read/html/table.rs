@@ -1,5 +1,7 @@
 //! Tables: those that hold data stay tables, those that lay a page out are its blocks.
 
+use std::collections::BTreeMap;
+
 use super::page::Page;
 use super::style::is_hidden;
 use super::tree::Tree;
@@ -31,12 +33,15 @@ impl Data {
         let rows = rows(tree, table);
         let mut count = 0;
         let mut texts: Vec<Vec<String>> = Vec::new();
+        // Cells that reach down from rows above, by their column: their text, and for how many rows more.
+        let mut above: BTreeMap<usize, (String, usize)> = BTreeMap::new();
         for row in rows {
-            let mut cells = Vec::new();
+            let (mut cells, mut below) = (Vec::new(), Vec::new());
             for (cell, node) in tree.children(row).filter(|(_, node)| matches!(node.name.as_str(), "td" | "th")) {
                 if is_hidden(node) {
                     continue;
                 }
+                reach_down(&mut above, &mut cells);
                 if !is_line(tree, cell, &mut count) || cells.len() >= MAX_COLUMNS {
                     return None;
                 }
@@ -45,11 +50,17 @@ impl Data {
                     return None;
                 }
                 let text = text.replace('\n', " ").replace('|', "\\|");
+                let rows: usize = node.attribute("rowspan").trim().parse().unwrap_or(1);
+                if rows > 1 {
+                    below.push((cells.len(), (text.trim().to_owned(), rows.min(MAX_ROWS) - 1)));
+                }
                 cells.push(text.trim().to_owned());
                 let span: usize = node.attribute("colspan").trim().parse().unwrap_or(1);
                 let span = span.clamp(1, MAX_COLUMNS - cells.len().min(MAX_COLUMNS - 1));
                 cells.extend((1..span).map(|_| String::new()));
             }
+            reach_down(&mut above, &mut cells);
+            above.extend(below);
             if cells.iter().any(|cell| !cell.is_empty()) {
                 texts.push(cells);
             }
@@ -69,6 +80,20 @@ impl Data {
             }
         }
         page.out.line(2);
+    }
+}
+
+/// Adds the cells from above that stand at the next places.
+fn reach_down(above: &mut BTreeMap<usize, (String, usize)>, cells: &mut Vec<String>) {
+    while cells.len() < MAX_COLUMNS
+        && let Some((text, rows)) = above.get_mut(&cells.len())
+    {
+        let place = cells.len();
+        cells.push(text.clone());
+        *rows -= 1;
+        if *rows == 0 {
+            above.remove(&place);
+        }
     }
 }
 

@@ -26,6 +26,12 @@ fn pages_as_markdown() {
             "<table><tr><th>Item<th>Price</tr><tr><td>Tea | green<td>3 €</table>",
             "| Item | Price |\n| --- | --- |\n| Tea \\| green | 3 € |",
         ),
+        (
+            "<table><tr><th rowspan=2>Tea<td>green<td>3<tr><td>black<td>2<tr><td>Milk<td>-<td>1</table>",
+            "| Tea | green | 3 |\n| --- | --- | --- |\n| Tea | black | 2 |\n| Milk | - | 1 |",
+        ),
+        ("10<sup>6</sup> m<sup>2</sup>, x<sup>n</sup>, e<sup>-x+1</sup>", "10^6 m^2, x^n, e^(-x+1)"),
+        ("the 1<sup>st</sup> of May<sup>[2]</sup>, H<sub>2</sub>O", "the 1st of May[2], H2O"),
         ("<table><tr><td>left<td>right</table>", "left\nright"),
         ("<table role=presentation><tr><td>a<td>b<tr><td>c<td>d</table>", "a\nb\nc\nd"),
         (

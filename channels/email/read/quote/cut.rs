@@ -16,8 +16,9 @@ pub struct Cut {
 }
 
 /// Cuts quoted history and the signature from a text. What is answered piece by piece stays with its quotations, what is
-/// handed on stays, and so does all of a mail that says nothing else. `hands_on`: the subject says that it forwards.
-pub fn cut(text: &str, hands_on: bool) -> Cut {
+/// handed on stays, what the writer's last words ask for, and all of a mail that says nothing else or answers none. `hands_on`: the
+/// subject says that it forwards; `answers`: header or subject say that it answers a mail.
+pub fn cut(text: &str, hands_on: bool, answers: bool) -> Cut {
     let lines: Vec<&str> = text.split('\n').collect();
     let kinds = kinds(&lines, hands_on);
     let is_forward = kinds.contains(&Line::Forwarded);
@@ -28,9 +29,11 @@ pub fn cut(text: &str, hands_on: bool) -> Cut {
     let last = kinds.iter().rposition(|kind| *kind == Line::Own).unwrap_or(0);
     let answered = blocks(&kinds[..last]);
     let keep = answered.len() >= 2 || answered.iter().all(|block| block.len() <= SHORT_QUOTE);
+    // In the first mail of a thread nothing is history.
+    let is_asked_for = !answers || asks_for_quote(&lines, &kinds, last);
     let stays = |at: usize| match kinds[at] {
         Line::Own | Line::Forwarded | Line::Blank => true,
-        Line::Quoted => keep && at < last,
+        Line::Quoted => (keep && at < last) || (is_asked_for && (at > last || !answers)),
         Line::Signature | Line::Mark => false,
     };
     let part =
@@ -44,6 +47,14 @@ pub fn cut(text: &str, hands_on: bool) -> Cut {
         }
     }
     Cut { text, cut, is_forward }
+}
+
+/// Whether the writer's last words, which end at line `last`, ask for something to be done with the quotation right below them.
+fn asks_for_quote(lines: &[&str], kinds: &[Line], last: usize) -> bool {
+    let below = (last + 1..kinds.len()).find(|at| !matches!(kinds[*at], Line::Blank | Line::Mark));
+    // A line that says who wrote it, or fields, are a program's: so begins history.
+    let is_pasted = below.is_some_and(|at| kinds[at] == Line::Quoted && lines[at].starts_with('>'));
+    is_pasted && super::phrases::asks_for_text(lines[last])
 }
 
 /// The stretches of quoted lines.

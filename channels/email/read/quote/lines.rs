@@ -1,6 +1,8 @@
 //! What each line of a mail's text is.
 
-use super::phrases::{introduction, is_field_block, is_footer, is_forward, is_original, is_rule};
+use super::phrases::{
+    introduction, is_closing, is_contact, is_field_block, is_footer, is_forward, is_original, is_rule, is_sentence,
+};
 use crate::email::read::clean::mark;
 
 /// What a line is.
@@ -155,8 +157,11 @@ fn signature(lines: &[&str]) -> usize {
     let begins = |line: &str| line == "-- " || line == "--" || line == "\u{2014} " || line == "-- \u{a0}";
     let tail = lines.len().saturating_sub(MAX_SIGNATURE);
     if let Some(at) = lines[tail..].iter().position(|line| begins(line)) {
-        end = tail + at;
+        // Without the space it may be a rule in the middle of a text.
+        let is_rule = lines[tail + at] == "--" && lines[tail + at..].iter().any(|line| is_sentence(line));
+        end = if is_rule { end } else { tail + at };
     }
+    end = end.min(below_closing(&lines[..end]));
     for _ in 0..4 {
         let Some(last) = lines[..end].iter().rposition(|line| !line.trim().is_empty() && !is_frame(line)) else {
             break;
@@ -175,6 +180,19 @@ fn signature(lines: &[&str]) -> usize {
         end = lines[..end].iter().rposition(|line| !line.trim().is_empty() && !is_frame(line)).map_or(0, |at| at + 1);
     }
     end
+}
+
+/// Where what stands below a closing formula and a name begins, if that tells how somebody is reached.
+fn below_closing(lines: &[&str]) -> usize {
+    const MAX_LINES: usize = 12;
+    let tail = lines.len().saturating_sub(MAX_LINES);
+    let Some(closing) = lines[tail..].iter().rposition(|line| is_closing(line)).map(|at| tail + at) else {
+        return lines.len();
+    };
+    let Some(name) = (closing + 1..lines.len()).find(|at| !lines[*at].trim().is_empty()) else { return lines.len() };
+    let below = &lines[name + 1..];
+    let is_signature = below.iter().any(|line| is_contact(line)) && !below.iter().any(|line| is_sentence(line));
+    if is_signature && !is_contact(lines[name]) { name + 1 } else { lines.len() }
 }
 
 /// `| |` and the like.

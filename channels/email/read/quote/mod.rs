@@ -6,7 +6,7 @@ mod lines;
 mod phrases;
 
 pub use cut::{Cut, cut};
-pub use phrases::is_forwarding_subject;
+pub use phrases::{is_answering_subject, is_forwarding_subject};
 
 #[cfg(test)]
 mod tests;

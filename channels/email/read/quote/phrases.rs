@@ -98,6 +98,91 @@ pub fn is_forwarding_subject(subject: &str) -> bool {
     FORWARD_SUBJECTS.contains(&prefix.as_str())
 }
 
+/// Whether a subject says that the mail answers another.
+pub fn is_answering_subject(subject: &str) -> bool {
+    const ANSWERS: [&str; 12] = ["re", "aw", "antw", "sv", "vs", "odp", "rif", "回复", "答复", "回覆", "答覆", "回信"];
+    let Some((prefix, _)) = subject.split_once([':', '：']) else { return false };
+    let prefix: String = prefix.trim().to_lowercase();
+    let prefix = prefix.split(['[', '(', '（']).next().unwrap_or_default().trim();
+    ANSWERS.contains(&prefix)
+}
+
+/// Whether a line asks for something to be done with a text that follows it.
+pub fn asks_for_text(line: &str) -> bool {
+    const ACTS: [&str; 20] = [
+        "improve",
+        "translate",
+        "summari",
+        "rewrite",
+        "rephrase",
+        "proofread",
+        "correct",
+        "shorten",
+        "polish",
+        "check",
+        "explain",
+        "翻译",
+        "总结",
+        "润色",
+        "校对",
+        "修改",
+        "改写",
+        "改进",
+        "解释",
+        "缩短",
+    ];
+    let line = bare(line);
+    line.ends_with([':', '：']) && !WROTE.iter().any(|word| line.ends_with(word))
+        || ACTS.iter().any(|act| line.contains(act))
+}
+
+/// Whether a line is a closing formula: what stands below its name is a signature.
+pub fn is_closing(line: &str) -> bool {
+    const CLOSINGS: [&str; 22] = [
+        "best regards",
+        "kind regards",
+        "warm regards",
+        "regards",
+        "best wishes",
+        "best",
+        "cheers",
+        "sincerely",
+        "yours sincerely",
+        "yours truly",
+        "many thanks",
+        "with best regards",
+        "mit freundlichen grüßen",
+        "viele grüße",
+        "cordialement",
+        "祝好",
+        "顺祝商祺",
+        "此致敬礼",
+        "此致",
+        "敬礼",
+        "谢谢",
+        "致礼",
+    ];
+    let plain = bare(line);
+    CLOSINGS.contains(&plain.trim_end_matches([',', '，', '!', '！', '.', '。']).trim())
+}
+
+/// Whether a line tells how somebody is reached: an address, a page, a telephone number.
+pub fn is_contact(line: &str) -> bool {
+    let digits = line.chars().filter(char::is_ascii_digit).count();
+    let is_number = line.chars().all(|c| !c.is_alphabetic())
+        || ["tel", "phone", "mobile", "fax", "电话", "手机", "t:", "m:", "+"]
+            .iter()
+            .any(|word| bare(line).contains(word));
+    line.contains('@') || bare(line).contains("www.") || bare(line).starts_with("http") || (digits >= 7 && is_number)
+}
+
+/// Whether a line is a sentence, and no line of an address.
+pub fn is_sentence(line: &str) -> bool {
+    let line = line.trim();
+    let is_long = line.split_whitespace().count() >= 5 || line.chars().filter(|c| !c.is_ascii()).count() >= 10;
+    is_long && line.ends_with(['.', '?', '!', '。', '？', '！', ';', '；'])
+}
+
 /// Whether a line announces a forwarded mail.
 pub fn is_forward(line: &str) -> bool {
     let plain = bare(line);

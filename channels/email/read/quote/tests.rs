@@ -1,6 +1,11 @@
 use super::*;
 use crate::email::read::html;
 
+/// Of a mail that answers one.
+fn cut(text: &str, hands_on: bool) -> Cut {
+    super::cut(text, hands_on, true)
+}
+
 /// A mail's text, what is to be left of it, and a word that must be in what was cut.
 type Row<'a> = (&'a str, &'a str, &'a str);
 
@@ -96,6 +101,24 @@ fn what_stays() {
         ("It was sent.\nSent via DHL on Monday", "It was sent.\nSent via DHL on Monday", ""),
         ("好的\n从我的 iPhone 发送", "好的", "iPhone"),
         ("a\n--\n1\n2", "a", "1"),
+        (
+            "First this.\n--\nThen please look at the second part.",
+            "First this.\n--\nThen please look at the second part.",
+            "",
+        ),
+        ("Improve this text:\n\n> me like tea", "Improve this text:\n\n> me like tea", ""),
+        ("Please translate what follows\n> 你好", "Please translate what follows\n> 你好", ""),
+        (
+            "Ok, see you.\n\nBest regards,\nBob Lee\nACME Ltd.\n+49 30 1234567\nbob@acme.example",
+            "Ok, see you.\n\nBest regards,\nBob Lee",
+            "ACME",
+        ),
+        ("好的\n\n祝好\n李四\n某某公司\n手机：13800001234", "好的\n\n祝好\n李四", "13800001234"),
+        (
+            "Thanks,\nBob\nand call 555 12 34 567 please when you have the time.",
+            "Thanks,\nBob\nand call 555 12 34 567 please when you have the time.",
+            "",
+        ),
         ("", "", ""),
     ]);
     let long = "> line\n".repeat(40);
@@ -197,5 +220,23 @@ fn html_as_programs_write_it() {
         let found = cut(&text, false);
         assert_eq!(found.text, expected, "{program}:\n{text}\ncut: {}", found.cut);
         assert_eq!(found.is_forward, program.ends_with("forwarded"));
+    }
+}
+
+/// What answers no mail has no history: a pasted mail is what it is about.
+#[test]
+fn the_first_mail_of_a_thread_is_whole() {
+    for text in [
+        "What shall I answer?\n\nFrom: Ann <a@x.org>\nSent: today\nTo: Bob\nSubject: Lunch\n\nLunch?",
+        "Is this spam?\n\nOn 3 Mar 2026, Eve <e@x.org> wrote:\n> Buy now",
+        "请看看\n\n> 三点开会？",
+    ] {
+        assert_eq!(super::cut(text, false, false), Cut { text: text.to_owned(), ..Cut::default() });
+        assert_ne!(cut(text, false).cut, "");
+    }
+    for (subject, expected) in
+        [("Re: x", true), ("RE[2]: x", true), ("回复：x", true), ("AW: x", true), ("Report: x", false), ("x", false)]
+    {
+        assert_eq!(is_answering_subject(subject), expected, "{subject}");
     }
 }
