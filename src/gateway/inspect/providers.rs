@@ -184,7 +184,7 @@ impl Inspector {
             findings.push(if is_worse { finding.as_bad_as(Verdict::Warn) } else { finding });
             for call in calls.filter(|(_, result)| result.is_err()) {
                 let finding = service_check(name, answer, Some(call)).as_bad_as(Verdict::Warn);
-                findings.push(Finding { check: format!("model {}", call.0), ..finding });
+                findings.push(Finding { name: format!("model {}", call.0), ..finding });
             }
         }
         findings.extend(clock_check(&answers, Timestamp::now()));

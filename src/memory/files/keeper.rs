@@ -142,7 +142,7 @@ impl Desk {
         let kept = [
             self.keep_memory_file().await.map(drop),
             self.keep_history_file(false).await.map(drop),
-            self.remove_outputs().await.map(drop),
+            self.remove_outputs(&mut false).await.map(drop),
         ];
         kept.iter().filter_map(|kept| kept.as_ref().err()).for_each(tell);
     }
