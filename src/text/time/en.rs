@@ -59,12 +59,13 @@ fn length_part(c: &mut Cursor<'_>, is_every: bool) -> Option<(u64, u64)> {
 
 /// "an hour", "2.5 hours", "one and a half hours".
 fn counted(c: &mut Cursor<'_>) -> Option<(Amount, u64)> {
-    let count = if c.word("a") { Amount::of(1) } else { amount(c)? };
+    let is_one = c.word("a");
+    let count = if is_one { Amount::of(1) } else { amount(c)? };
     let count = if c.words(&["and", "a", "half"]) { count.and_a_half() } else { count };
     if matches!(c.peek(), Some(Tok::Word("month" | "year"))) {
         return c.blame(Why::Months);
     }
-    Some((count, unit(c, false)?))
+    Some((count, unit(c, is_one)?))
 }
 
 fn quarters_of_an_hour(c: &mut Cursor<'_>) -> Option<u64> {
@@ -98,6 +99,7 @@ fn every(c: &mut Cursor<'_>) -> Option<Vec<Piece>> {
     if c.word("hourly") {
         return Some(often(HOUR));
     }
+    c.word("on");
     if !c.word("every") {
         return None;
     }
@@ -118,7 +120,7 @@ fn every(c: &mut Cursor<'_>) -> Option<Vec<Piece>> {
         return Some(named(days));
     }
     for (seconds, each) in [(DAY, Each::Day), (WEEK, Each::Week)] {
-        if named_unit(c, seconds) == Some(false) {
+        if one_unit(c, seconds) {
             return Some(vec![Piece::Each(each)]);
         }
     }
@@ -128,20 +130,17 @@ fn every(c: &mut Cursor<'_>) -> Option<Vec<Piece>> {
     if let Some(days) = c.attempt(date) {
         return Some(named(days));
     }
-    let days = days_of_month(c)?;
+    let one = c.attempt(one_of_month).map(|days| vec![Piece::Each(Each::Month), Piece::Days(days)]);
+    let found = one.or_else(|| days_of_month(c).map(named))?;
     c.words(&["of", "the", "month"]);
-    Some(named(days))
+    Some(found)
 }
 
-/// Takes that unit, and tells whether it is plural.
-fn named_unit(c: &mut Cursor<'_>, meant: u64) -> Option<bool> {
-    c.attempt(|c| match c.peek()? {
-        Tok::Unit { seconds, plural } if seconds == meant => {
-            c.step();
-            Some(plural)
-        }
-        _ => None,
-    })
+/// Takes that unit in the singular.
+fn one_unit(c: &mut Cursor<'_>, seconds: u64) -> bool {
+    let is_next = c.peek() == Some(Tok::Unit { seconds, plural: false });
+    c.at += usize::from(is_next);
+    is_next
 }
 
 fn every_other(c: &mut Cursor<'_>) -> Option<Vec<Piece>> {
@@ -189,7 +188,7 @@ fn near_day(c: &mut Cursor<'_>) -> Option<Vec<Piece>> {
         return weekday(c, true).map(|day| vec![Piece::Days(Days::NextWeekday(day))]);
     }
     c.word("the");
-    let is_after = named_unit(c, DAY) == Some(false) && c.word("after") && c.peek() == Some(Tok::Day(1, None));
+    let is_after = one_unit(c, DAY) && c.word("after") && c.peek() == Some(Tok::Day(1, None));
     c.step();
     is_after.then(|| vec![Piece::Days(Days::Ahead(2))])
 }
@@ -221,7 +220,7 @@ fn one_of_month(c: &mut Cursor<'_>) -> Option<Days> {
         let nth = ordinal(c).and_then(|nth| i8::try_from(nth).ok()).filter(|nth| (1..=5).contains(nth))?;
         return weekday(c, true).map(|day| Days::Nth(Some(nth), day));
     }
-    if named_unit(c, DAY) == Some(false) {
+    if one_unit(c, DAY) {
         return Some(Days::Month { set: 0, last: true });
     }
     weekday(c, true).map(|day| Days::Nth(None, day))
@@ -231,8 +230,9 @@ fn one_of_month(c: &mut Cursor<'_>) -> Option<Days> {
 fn days_of_month(c: &mut Cursor<'_>) -> Option<Days> {
     let one = |c: &mut Cursor<'_>| {
         c.word("on");
-        c.word("the");
-        ordinal(c)
+        // Without it, "second" is no day.
+        let may_be_spelled = c.word("the") || matches!(c.peek(), Some(Tok::Number { .. }));
+        may_be_spelled.then(|| ordinal(c))?
     };
     let days = c.list(one, joint)?;
     month_days(c, &days)
@@ -319,10 +319,12 @@ fn some_weekdays(c: &mut Cursor<'_>) -> Option<(u8, bool)> {
             return Some((set, plural));
         }
     }
-    if !c.word("working") {
-        named_unit(c, WEEK).filter(|plural| !plural)?;
+    if !c.word("working") && !one_unit(c, WEEK) {
+        return None;
     }
-    named_unit(c, DAY).map(|plural| (MONDAY_TO_FRIDAY, plural))
+    let Tok::Unit { seconds: DAY, plural } = c.peek()? else { return None };
+    c.step();
+    Some((MONDAY_TO_FRIDAY, plural))
 }
 
 fn weekday(c: &mut Cursor<'_>, is_one: bool) -> Option<Weekday> {
@@ -362,10 +364,14 @@ fn clocks(c: &mut Cursor<'_>) -> Option<Vec<Piece>> {
 /// A clock time with its part of the day. A bare `9` is one only where `is_led`; "ten to nine" may be a stretch.
 fn clock(c: &mut Cursor<'_>, is_led: bool, may_be_before: bool) -> Option<Clock> {
     for (word, clock) in [("noon", NOON_CLOCK), ("midnight", MIDNIGHT_CLOCK)] {
-        if c.word(word) {
+        // "12 noon".
+        if c.word(word) || c.attempt(|c| c.number().filter(|(hour, _)| *hour == 12 && c.word(word))).is_some() {
             return Some(clock);
         }
     }
+    // "9 in the morning".
+    let has_part = c.ahead(1) == Some(Tok::Word("in")) && matches!(c.ahead(3), Some(Tok::Part(_)));
+    let is_led = is_led || has_part;
     let clock = c.attempt(|c| clock_beside(c, may_be_before)).or_else(|| c.attempt(|c| plain_clock(c, is_led)))?;
     Some(Clock { part: c.attempt(led_part), ..clock })
 }

@@ -141,7 +141,7 @@ fn is_joint(c: &mut Cursor<'_>) -> bool {
 }
 
 fn is_stop(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '.' | '。' | '!' | '！')
+    c.is_whitespace() || matches!(c, '.' | '。' | '!' | '！' | '?' | '？')
 }
 
 fn misread(understood: &str, rest: &str, why: Option<Why>) -> Misread {

@@ -58,3 +58,42 @@ fn phrases_mean_what_the_tables_say() {
     }
     assert!(faults.is_empty(), "{}", faults.join("; "));
 }
+
+/// What was read wrongly at some time, or nearly.
+#[test]
+fn phrases_that_were_misread() {
+    for (phrase, expected) in [
+        ("every first Monday of the month", "cron 0 9 * * 1#1"),
+        ("every days first", "refused"),
+        ("second night", "refused"),
+        ("nine to five", "refused"),
+        ("quarter to 12 pm", "refused"),
+        ("quarter to one pm", "at 2026-11-22 12:45"),
+        ("at 2 at night", "at 2026-11-22 02:00"),
+        ("tomorrow at 2 at night", "refused"),
+        ("every day at 9 and 10 in the evening", "refused"),
+        ("every hour from 22:00 to 6:00", "cron 0 0-6,22,23 * * *"),
+        ("every 45 minutes on mondays", "refused"),
+        ("Thursday, December 24 at 9", "at 2026-12-24 09:00"),
+        ("Friday, December 24 at 9", "refused"),
+        ("9 in the evening", "at 2026-11-21 21:00"),
+        ("tomorrow at 12 noon", "at 2026-11-22 12:00"),
+        ("at seven thirty in the evening", "at 2026-11-21 19:30"),
+        ("三点五", "refused"),
+        ("三点零五", "at 2026-11-22 03:05"),
+        ("工作日三", "refused"),
+        ("周一一一", "refused"),
+        ("每周一次", "refused"),
+        ("每周三十点", "cron 0 10 * * 3"),
+        ("每2小时一次", "every 7200"),
+        ("隔小时", "refused"),
+        ("今晚午夜", "at 2026-11-22 00:00"),
+        ("上午12点", "refused"),
+        ("上午9点和3点", "refused"),
+        ("周日晚上1点", "at 2026-11-23 01:00"),
+        ("12月24日周五", "refused"),
+        ("9点前", "refused"),
+    ] {
+        assert_eq!(shown(phrase), expected, "{phrase}");
+    }
+}

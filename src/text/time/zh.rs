@@ -74,14 +74,22 @@ fn unit(c: &mut Cursor<'_>) -> Option<u64> {
     Some(seconds)
 }
 
-/// What begins with 每 or 隔.
+/// What begins with 每 or 隔; “每2小时一次” is no more than “每2小时”.
 fn every(c: &mut Cursor<'_>) -> Option<Vec<Piece>> {
+    let pieces = every_so(c)?;
+    if matches!(pieces[..], [Piece::Often(_)]) {
+        c.attempt(|c| c.number().filter(|(count, _)| *count == 1 && c.word("次")));
+    }
+    Some(pieces)
+}
+
+fn every_so(c: &mut Cursor<'_>) -> Option<Vec<Piece>> {
     let often = |seconds| vec![Piece::Often(Often { seconds, from_clock: false })];
     let is_each = c.word("每");
     if c.word("隔") {
         return c.attempt(every_other).or_else(|| {
             // 每隔两天 is each third day to some.
-            let seconds = length(c, true)?;
+            let seconds = length(c, false).filter(|_| is_each)?;
             if seconds >= DAY { c.blame(Why::Gap) } else { Some(often(seconds)) }
         });
     }
@@ -206,13 +214,19 @@ fn joint(c: &mut Cursor<'_>) -> bool {
 /// “周一”, “周一、三、五”, “周一三五”, “周一到周五”, “工作日”, “周末”.
 fn weekdays(c: &mut Cursor<'_>) -> Option<Days> {
     let (mut set, mut each) = some_weekdays(c)?;
+    // A numeral alone goes on with a day: 工作日三 says nothing.
+    let mut is_named = !each && set != WEEKEND;
     while let Some((more, is_each)) = c.attempt(|c| {
-        if joint(c) {
-            return c.attempt(some_weekdays).or_else(|| numeral(c, true).map(|day| (bit(day), false)));
-        }
-        numeral(c, set & bit(Weekday::Saturday) != 0).map(|day| (bit(day), false))
+        let is_joined = joint(c);
+        let several = if is_joined { c.attempt(some_weekdays) } else { None };
+        let may_be_sunday = is_joined || set & bit(Weekday::Saturday) != 0;
+        let one = |c: &mut Cursor<'_>| {
+            numeral(c, may_be_sunday).map(|day| (bit(day), false)).filter(|one| is_named && set & one.0 == 0)
+        };
+        several.or_else(|| one(c))
     }) {
         (set, each) = (set | more, each | is_each);
+        is_named = !is_each && more != WEEKEND;
     }
     Some(Days::Week { set, each })
 }
@@ -344,11 +358,13 @@ fn plain_clock(c: &mut Cursor<'_>) -> Option<Clock> {
 
 /// What stands behind 点: “三十分”, “零五”, “一刻”.
 fn minutes(c: &mut Cursor<'_>) -> Option<u64> {
-    let (count, _) = c.number()?;
+    let (count, digits) = c.number()?;
     if c.word("刻") {
         return (1..=3).contains(&count).then_some(count * 15);
     }
-    (c.word("分") || !is_counted(c)).then_some(count)
+    // 三点五 may be half past three.
+    let is_written = digits > 0 || count >= 10;
+    (c.word("分") || is_written && !is_counted(c)).then_some(count)
 }
 
 fn part(c: &mut Cursor<'_>) -> Option<Vec<Piece>> {

@@ -145,13 +145,14 @@ fn number(text: &str) -> Option<(Tok, usize)> {
         Some((ones, tail)) => (value, rest, is_found) = (value + ones, tail, true),
         None => {
             if let Some(tail) = rest.strip_prefix(['零', '〇']).filter(|_| !is_found) {
-                // 零五 is five, with its zero.
                 let (ones, tail) = numeral(tail).unwrap_or((0, tail));
                 (value, rest, is_found) = (ones, tail, true);
             }
         }
     }
-    is_found.then_some((Tok::Number { value, digits: 0 }, text.len() - rest.len()))
+    // 零五 is written as minutes are.
+    let digits = if value > 0 && text.starts_with('零') { 2 } else { 0 };
+    is_found.then_some((Tok::Number { value, digits }, text.len() - rest.len()))
 }
 
 fn numeral(text: &str) -> Option<(u64, &str)> {
