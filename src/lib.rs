@@ -30,6 +30,8 @@ pub mod store;
 
 pub mod metrics;
 
+pub mod text;
+
 pub mod cache;
 pub mod crash;
 pub mod live;

@@ -82,7 +82,7 @@ pub struct CronAdd {
     /// What the job is called [default: the beginning of its text]
     #[arg(long)]
     pub name: Option<String>,
-    /// Once: 'in 20m', '9:00', 'tomorrow 9:00', 2026-03-08T09:00:00+01:00
+    /// Once: 'in 20m', '9:00', 'tomorrow 9:00', 'December 24 at 18:00', 2026-03-08T09:00:00+01:00
     #[arg(long, value_name = "WHEN")]
     pub at: Option<String>,
     /// Again and again after this long, e.g. 2h
@@ -91,7 +91,7 @@ pub struct CronAdd {
     /// By a cron expression: 5 or 6 fields, @daily and the like
     #[arg(long, value_name = "EXPR")]
     pub cron: Option<String>,
-    /// The IANA time zone of its times, e.g. Europe/Berlin [default: agent.timezone]
+    /// The time zone of its times: an IANA name, e.g. Europe/Berlin, or an offset, e.g. UTC+8 [default: agent.timezone]
     #[arg(long, value_name = "ZONE")]
     pub tz: Option<String>,
     /// Where --every counts from [default: now]

@@ -70,8 +70,12 @@ impl Checks<'_> {
             }
         }
         if !agent.timezone.is_empty() && jiff::tz::TimeZone::get(&agent.timezone).is_err() {
-            let spaces = || format!("{} has spaces around it", quoted(&agent.timezone));
-            let wrong = time_zone(&agent.timezone).map_or_else(|wrong| wrong.to_string(), |_| spaces());
+            let name = quoted(&agent.timezone);
+            let wrong = match time_zone(&agent.timezone) {
+                Err(wrong) => wrong.to_string(),
+                Ok(zone) if zone.iana_name().is_some() => format!("{name} has spaces around it"),
+                Ok(_) => format!("{name} is an offset, by which no clock is ever changed"),
+            };
             self.fault(&["agent.timezone"], wrong, "an IANA name such as \"Asia/Shanghai\", or \"\" for the system's");
         }
         self.not_zero("agent.turn_timeout", agent.turn_timeout);

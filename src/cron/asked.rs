@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::terms::zone_name;
+use super::schedule::{instant, zone_name};
 use super::{Deliver, JobBody, JobError, Maker, Misfire, NewJob, Schedule, ScheduleError, Target, Task, Terms};
 
 /// The longest prompt or message, in characters.
@@ -20,7 +20,8 @@ const MAX_KEY: usize = 300;
 /// The words that stand for the conversation in which a job is made.
 const HERE: [&str; 3] = ["this", "here", "current"];
 
-/// What is asked for. Exactly one of `prompt` and `message` is set, and exactly one of `at`, `every` and `cron`.
+/// What is asked for. Exactly one of `prompt` and `message` is set, and exactly one of `at`, `every` and `cron`; beside
+/// `every`, `at` is its first time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AskedJob {
@@ -168,12 +169,17 @@ impl AskedJob {
         }
         let schedule = match (&self.at, &self.every, &self.cron) {
             (Some(at), None, None) => Schedule::at(at, now, &zone),
-            (None, Some(every), None) => {
-                let every = every.parse().map_err(|error| JobError::Wrong(format!("every: {error}")))?;
-                let anchor = self.anchor.as_deref().map(|words| anchor(words, now, &zone)).transpose()?;
-                Schedule::every(every, anchor.unwrap_or(now))
+            (first, Some(every), None) => {
+                let every: Span = every.parse().map_err(|error| JobError::Wrong(format!("every: {error}")))?;
+                let anchor = match (first, &self.anchor) {
+                    (Some(_), Some(_)) => return wrong("at and anchor: beside every, give one of them".to_owned()),
+                    (Some(at), None) => first_of(every, at, now, &zone)?,
+                    (None, Some(words)) => anchor(words, now, &zone)?,
+                    (None, None) => now,
+                };
+                Schedule::every(every, anchor)
             }
-            (None, None, Some(cron)) => Schedule::cron(cron, self.tz.as_deref().unwrap_or(zone_name(&zone))),
+            (None, None, Some(cron)) => Schedule::cron(cron, self.tz.as_deref().unwrap_or(&zone_name(&zone))),
             (None, None, None) => {
                 return wrong(
                     "say when: at (\"in 20m\", \"tomorrow 9:00\", 2026-03-08T09:00:00Z), every (\"2h\") or a cron \
@@ -261,9 +267,26 @@ fn is_no_key(text: &str) -> bool {
     text.chars().count() > MAX_KEY || text.contains(char::is_control)
 }
 
+/// Slots count from it both ways, so it has to be the next of them.
+fn first_of(every: Span, at: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
+    let first = match Schedule::at(at, now, zone) {
+        Ok(Schedule::At { at }) => to_millisecond(at),
+        Ok(_) => return wrong(format!("at: {at:?} is no time")),
+        Err(ScheduleError(words)) => return wrong(words),
+    };
+    let wait = Duration::try_from(first.duration_since(now)).unwrap_or_default();
+    if wait > every.0 {
+        return wrong(format!(
+            "at: beside every it is the first time, and {at:?} is more than {every} away; make the job then, or use a cron \
+             expression"
+        ));
+    }
+    Ok(first)
+}
+
 /// It may lie behind us: slots count from it both ways.
 fn anchor(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
-    if let Ok(anchor) = words.parse() {
+    if let Some(anchor) = instant(words, zone) {
         return Ok(to_millisecond(anchor));
     }
     match Schedule::at(words, now, zone) {
@@ -309,6 +332,10 @@ mod tests {
 
         let job = plan(json!({"prompt": "x", "cron": "0 9 * * *"}), Trust::Owner).unwrap();
         assert!(matches!(job.body.schedule, Schedule::Cron { tz, .. } if tz == "Asia/Shanghai"));
+        let job = plan(json!({"prompt": "x", "every": "2d", "at": "tomorrow at 9"}), Trust::Owner).unwrap();
+        let first = "2026-11-22T01:00:00Z".parse().unwrap();
+        assert_eq!(job.body.schedule, Schedule::Every { every: Span::from_secs(172_800), anchor: first });
+        assert!(!job.body.delete_after_run);
         let anchored = json!({"prompt": "x", "every": "1d", "anchor": "2020-01-01T00:00:00Z"});
         assert!(matches!(plan(anchored, Trust::Owner).unwrap().body.schedule,
             Schedule::Every { anchor, .. } if anchor.as_second() == 1_577_836_800));
@@ -322,7 +349,15 @@ mod tests {
             (json!({"prompt": "x", "message": "y", "every": "2h"}), Trust::Owner, "give one of them"),
             (json!({"prompt": "x"}), Trust::Owner, "say when"),
             (json!({"prompt": "x", "at": " "}), Trust::Owner, "say when"),
-            (json!({"prompt": "x", "at": "2027-01-01T00:00:00Z", "every": "1h"}), Trust::Owner, "exactly one"),
+            (json!({"prompt": "x", "cron": "0 9 * * *", "every": "1h"}), Trust::Owner, "exactly one"),
+            (json!({"prompt": "x", "at": "2027-01-01T00:00:00Z", "every": "1h"}), Trust::Owner, "more than 1h away"),
+            (json!({"prompt": "x", "at": "every day at 9", "every": "1d"}), Trust::Owner, "says how often, not when"),
+            (json!({"prompt": "x", "at": "18:00", "every": "1d", "anchor": "18:00"}), Trust::Owner, "one of them"),
+            (
+                json!({"prompt": "x", "every": "1d", "anchor": "2020-01-01T00:00:00+25:00"}),
+                Trust::Owner,
+                "-14:00 to +14:00",
+            ),
             (json!({"prompt": "x", "every": "soon"}), Trust::Owner, "every: \"soon\" is not a duration"),
             (json!({"prompt": "x", "every": "1ms"}), Trust::Owner, "too short"),
             (json!({"prompt": "x", "every": "59s"}), Trust::Owner, "cron.min_interval = \"1m\""),

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::terms::zone_name;
+use super::schedule::zone_name;
 use super::{
     Deliver, Job, JobBody, JobError, Maker, Misfire, NewJob, Place, Schedule, ScheduleError, Scope, Target, Task,
     Terms, Unreadable, add, list, set_enabled,
@@ -275,7 +275,7 @@ impl FileSchedule {
             }
             Self::Cron { expr, tz } => {
                 let zone = terms.zone_of(tz.as_deref())?;
-                Schedule::cron(&expr, tz.as_deref().unwrap_or(zone_name(&zone)))
+                Schedule::cron(&expr, &tz.unwrap_or_else(|| zone_name(&zone)))
             }
         };
         read.map_err(|ScheduleError(words)| JobError::Wrong(format!("schedule: {words}")))

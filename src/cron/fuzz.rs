@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::{Language, Schedule};
-use crate::llm::{When, read_when};
+use crate::text::time::{self, Due};
 
 const ZONES: [&str; 5] = ["UTC", "Asia/Shanghai", "America/New_York", "Europe/Lisbon", "Australia/Lord_Howe"];
-/// Ten years and a day, the furthest that a schedule goes.
-const FURTHEST: Duration = Duration::from_secs(3_654 * 86_400);
+/// 100 years, the furthest that a schedule goes.
+const FURTHEST: Duration = Duration::from_secs(time::LONGEST);
 
 /// Takes a byte for zone and hour, and any text as a time, an interval and a cron expression. Asserts that what is accepted
 /// comes true after now, reads the same after it was stored, and can be described.
@@ -22,11 +22,7 @@ pub fn words(data: &[u8]) {
     // Around a change of the clock in Lisbon; hours are those of the first byte.
     let now = Timestamp::from_second(1_774_656_000 + i64::from(*first) * 3_600).expect("a time in 2026");
     let text = String::from_utf8_lossy(rest);
-    if let Some(When::At { day, clock }) = read_when(&text)
-        && let Some(at) = day.at(clock, now.to_zoned(zone.clone()).datetime())
-    {
-        assert_eq!(at.time(), clock);
-    }
+    words_of_time(&text, now, &zone);
     let schedules = [
         Schedule::at(&text, now, &zone).ok(),
         Schedule::cron(&text, name).ok(),
@@ -34,6 +30,24 @@ pub fn words(data: &[u8]) {
     ];
     for schedule in schedules.into_iter().flatten() {
         check(&schedule, now, &zone);
+    }
+}
+
+/// What is read comes true, is read whole, and is seen where it stands beside another time.
+fn words_of_time(text: &str, now: Timestamp, zone: &TimeZone) {
+    let language = time::Language::of(text);
+    assert_eq!(time::unclear(text, language).is_some(), time::begins(text, language) || time::ends(text, language));
+    match time::read(text) {
+        Err(wrong) => assert!(!wrong.to_string().is_empty() && !wrong.chinese().is_empty()),
+        Ok(when) => {
+            assert!(time::read(&format!("{text} banana")).is_err());
+            let now = now.to_zoned(zone.clone()).datetime();
+            match when.due(Some(now)) {
+                Some(Due::Cron(expression)) => assert!(Schedule::cron(&expression, "UTC").is_ok(), "{expression}"),
+                Some(Due::Every { first, .. }) => assert!(first.is_none_or(|first| first > now)),
+                Some(Due::In(_) | Due::At(_)) | None => {}
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::prompt::{self, Names};
 use super::words::called;
-use super::{Deliver, Job, Rules, Schedule, Task};
+use super::{Deliver, Job, Rules, Schedule, Task, time_zone};
 use crate::bus::{Errand, InboundDraft, JobErrand};
 use crate::store::{Connection, StoreError, job_runs};
 
@@ -151,7 +151,7 @@ fn names(connection: &Connection, job: &Job, rules: &Rules, now: Timestamp) -> R
 /// The job's own zone, or the owner's.
 fn zone_of(job: &Job, rules: &Rules) -> TimeZone {
     let own = match &job.body.schedule {
-        Schedule::Cron { tz, .. } => TimeZone::get(tz).ok(),
+        Schedule::Cron { tz, .. } => time_zone(tz).ok(),
         Schedule::At { .. } | Schedule::Every { .. } => None,
     };
     own.unwrap_or_else(|| rules.zone.clone())

@@ -69,11 +69,6 @@ impl Terms {
     }
 }
 
-/// The name of a zone, for a schedule that keeps it.
-pub(super) fn zone_name(zone: &TimeZone) -> &str {
-    zone.iana_name().unwrap_or("UTC")
-}
-
 /// A moment by the clock of `zone`, with seconds where there are any.
 pub(super) fn clock(at: Timestamp, zone: &TimeZone) -> String {
     let at = at.to_zoned(zone.clone());

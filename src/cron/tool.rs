@@ -39,14 +39,14 @@ struct Args {
     /// prompt (default): you get it as a task then. message: sent as it stands, right for plain reminders.
     kind: Option<Kind>,
     name: Option<String>,
-    /// Once: "in 20m", "tomorrow 9:00", RFC 3339.
+    /// Once: "in 20m", "tomorrow 9:00", RFC 3339. With every: its first time.
     at: Option<String>,
     /// "2h"
     every: Option<String>,
     every_seconds: Option<u64>,
     /// 5 or 6 fields.
     cron_expr: Option<String>,
-    /// IANA zone, if not the user's.
+    /// IANA zone or "+08:00", if not the user's.
     tz: Option<String>,
     /// Id or name.
     job_id: Option<String>,

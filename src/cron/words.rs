@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::terms::clock;
-use super::{Job, Language, Listed, Schedule, Terms, Unreadable};
+use super::{Job, Language, Listed, Schedule, Terms, Unreadable, time_zone};
 use crate::store::jobs::JobRow;
 
 /// Of a reason, in characters.
@@ -19,7 +19,7 @@ impl Job {
     /// By which clock it is told when it is due next.
     fn zone(&self, terms: &Terms) -> TimeZone {
         let own = match &self.body.schedule {
-            Schedule::Cron { tz, .. } => TimeZone::get(tz).ok(),
+            Schedule::Cron { tz, .. } => time_zone(tz).ok(),
             Schedule::At { .. } | Schedule::Every { .. } => None,
         };
         own.unwrap_or_else(|| terms.zone().clone())

@@ -65,8 +65,7 @@ impl Gateway {
         let stop_turns = CancellationToken::new();
         let parts = Parts { bus: self.bus.clone(), agent: self.agent.probe(), stopping: self.context.shutdown.clone() };
         let mut agent = tokio::spawn(self.agent.run(stop_turns.clone()));
-        let flush = CancellationToken::new();
-        let receiving = self.context.shutdown.clone();
+        let (flush, receiving) = (CancellationToken::new(), self.context.shutdown.clone());
         let mut manager = tokio::spawn(self.manager.run(self.context, flush.clone()));
         let jobs = tokio::spawn(fire_jobs(self.cron.take(), receiving.clone()));
         let remembering = Remembering::start(&self.equipment, self.alone.take(), &receiving);

@@ -47,7 +47,7 @@ pub use limit_words::limit_in_words;
 pub use measured::Measured;
 pub use model_names::{ModelError, is_same_model, nearest};
 pub use models::{ModelChoice, Models, OFFLINE};
-pub use offline::{Day, OfflineProvider, When, read_when};
+pub use offline::OfflineProvider;
 #[cfg(test)]
 pub(crate) use openai::sent as openai_request;
 pub use prices::{Cost, Price, costs_in_words};

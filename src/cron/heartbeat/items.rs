@@ -1,17 +1,23 @@
 //! Reads HEARTBEAT.md: its list entries and paragraphs, each perhaps with its own time in front.
 
+use daoyou_channels::settings::Span;
+use jiff::Timestamp;
+use jiff::civil::{DateTime, date};
 use jiff::tz::TimeZone;
 use sha2::{Digest, Sha256};
 
 use crate::cron::Schedule;
-use crate::cron::schedule::instant;
-use crate::llm::{When, read_when};
+use crate::cron::schedule::{instant, moment, zone_name};
+use crate::text::time::{self, Due};
 
 /// The most of an entry that is read, in characters.
 const MAX_ITEM: usize = 2_000;
 
 /// The longest time in front of an entry, in bytes.
 const MAX_HEAD: usize = 80;
+
+/// Where intervals with a day or a clock time count from: the file does not say when an entry was written. A Monday.
+const COUNTED_FROM: DateTime = date(2024, 1, 1).at(0, 0, 0, 0);
 
 /// An entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,26 +137,20 @@ fn schedule(text: &str, zone: &TimeZone) -> Option<Schedule> {
 
 fn read_head(head: &str, zone: &TimeZone) -> Option<Schedule> {
     let head = head.to_lowercase();
-    let tz = zone.iana_name().unwrap_or("UTC");
+    let cron = |expr: &str| Schedule::cron(expr, &zone_name(zone)).ok();
     if let Some(expr) = head.strip_prefix("cron ") {
-        return Schedule::cron(expr, tz).ok();
+        return cron(expr);
     }
     if let Some(time) = head.strip_prefix("at ") {
         return instant(time, zone).map(|at| Schedule::At { at });
     }
-    let each = [("weekdays", "every weekday"), ("工作日", "每个工作日")];
-    let whole = each.into_iter().find_map(|(word, each)| Some(format!("{each}{}", head.strip_prefix(word)?)));
-    match read_when(whole.as_deref().unwrap_or(&head))? {
-        When::Working { clock } => Schedule::cron(&format!("{} {} * * 1-5", clock.minute(), clock.hour()), tz).ok(),
-        When::Every(seconds) => {
-            let every = daoyou_channels::settings::Span::from_secs(seconds);
-            Schedule::every(every, jiff::Timestamp::UNIX_EPOCH).ok()
+    match time::read(&head).ok()?.due(Some(COUNTED_FROM))? {
+        Due::Cron(expr) => cron(&expr),
+        Due::Every { seconds, first } => {
+            let anchor = first.map_or(Some(Timestamp::UNIX_EPOCH), |first| moment(first, zone))?;
+            Schedule::every(Span::from_secs(seconds), anchor).ok()
         }
-        When::Weekly { weekday, clock } => {
-            let day = weekday.map_or_else(|| "*".to_owned(), |day| day.to_sunday_zero_offset().to_string());
-            Schedule::cron(&format!("{} {} * * {day}", clock.minute(), clock.hour()), tz).ok()
-        }
-        When::In(_) | When::At { .. } => None,
+        Due::In(_) | Due::At(_) => None,
     }
 }
 
@@ -189,7 +189,8 @@ mod tests {
     fn times_in_front() {
         let zone = TimeZone::get("Asia/Shanghai").unwrap();
         let cron = |expr: &str| Some(Schedule::cron(expr, "Asia/Shanghai").unwrap());
-        let every = |span: &str| Some(Schedule::every(span.parse().unwrap(), jiff::Timestamp::UNIX_EPOCH).unwrap());
+        let from = |span: &str, at: &str| Some(Schedule::every(span.parse().unwrap(), at.parse().unwrap()).unwrap());
+        let every = |span: &str| from(span, "1970-01-01T00:00:00Z");
         for (text, expected) in [
             ("every 2h: look", every("2h")),
             ("Every 30 minutes: look", every("30m")),
@@ -200,6 +201,14 @@ mod tests {
             ("weekdays 9:30: look", cron("30 9 * * 1-5")),
             ("工作日9:30：看", cron("30 9 * * 1-5")),
             ("every monday at 8:00: look", cron("0 8 * * 1")),
+            ("every Monday and Thursday at 9: look", cron("0 9 * * 1,4")),
+            ("每周一和周四9点：看", cron("0 9 * * 1,4")),
+            ("every hour from 9 to 17 on weekdays: look", cron("0 9-17 * * 1-5")),
+            ("on the 1st of every month: look", cron("0 9 1 * *")),
+            ("every other day at 9: look", from("2d", "2024-01-01T01:00:00Z")),
+            ("每两周的周三9点：看", from("14d", "2024-01-03T01:00:00Z")),
+            ("every Monday and the day before Easter: look", None),
+            ("in 10 minutes: look", None),
             ("cron 0 9 * * 1: look", cron("0 9 * * 1")),
             ("at 2026-12-24 18:00: look", Some(Schedule::At { at: "2026-12-24T10:00:00Z".parse().unwrap() })),
             ("at 2026-12-24T18:00:00Z: look", Some(Schedule::At { at: "2026-12-24T18:00:00Z".parse().unwrap() })),

@@ -11,9 +11,10 @@ use super::describe::{self, Language};
 use super::pattern::Pattern;
 use super::timeline::Timeline;
 use super::{words, zone};
+use crate::text::time;
 
-/// The longest time between two slots, and until the first: ten years.
-pub(super) const LONGEST: Duration = Duration::from_secs(3_653 * 86_400);
+/// The longest time between two slots, and until the first: 100 years.
+pub(super) const LONGEST: Duration = Duration::from_secs(time::LONGEST);
 
 /// When a job is due.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +24,7 @@ pub enum Schedule {
     At { at: Timestamp },
     /// At `anchor` and every `every` before and after it.
     Every { every: Span, anchor: Timestamp },
-    /// By the clock of the IANA zone `tz`.
+    /// By the clock of the zone `tz`: an IANA name, or an offset such as `+08:00`.
     Cron { expr: String, tz: String },
 }
 
@@ -42,11 +43,12 @@ pub struct Slots {
 }
 
 impl Schedule {
-    /// Reads a time: RFC 3339, or by the clock of `zone` `2026-03-08 9:00`, `in 20m`, `tomorrow 9:00`, `9:00`, `明天9点`. A
-    /// time that the clock skips is the moment right after; of one that it shows twice, the first counts.
+    /// Reads a time: RFC 3339, or by the clock of `zone` `2026-03-08 9:00`, `in 20m`, `tomorrow 9:00`, `on the 1st at noon`,
+    /// `明天9点` and more, see [`time::read`]. A time that the clock skips is the moment right after; of one that it shows
+    /// twice, the first counts.
     ///
     /// # Errors
-    /// It is none, it is not after `now`, or it is further off than ten years.
+    /// It is none, not read whole, not after `now`, or further off than 100 years.
     pub fn at(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Self, ScheduleError> {
         words::read(words, now, zone).map(|at| Self::At { at })
     }
@@ -54,18 +56,19 @@ impl Schedule {
     /// Every `every` from `anchor` on.
     ///
     /// # Errors
-    /// `every` is shorter than a second, or longer than ten years.
+    /// `every` is shorter than a second, or longer than 100 years.
     pub fn every(every: Span, anchor: Timestamp) -> Result<Self, ScheduleError> {
         if every < Span::from_secs(1) {
             return Err(ScheduleError(format!("an interval of {every} is too short; the shortest is 1s")));
         }
         if every.0 > LONGEST {
-            return Err(ScheduleError(format!("an interval of {every} is too long; the longest is ten years")));
+            return Err(ScheduleError(format!("an interval of {every} is too long; the longest is 100 years")));
         }
         Ok(Self::Every { every, anchor })
     }
 
-    /// Five or six fields (seconds first), or `@daily` and the like, by the clock of the IANA zone `tz`.
+    /// Five or six fields (seconds first), or `@daily` and the like, by the clock of the zone `tz`: an IANA name, or an
+    /// offset such as `UTC+8`, kept as `+08:00`.
     ///
     /// # Errors
     /// The expression or the zone is wrong, or the expression never comes true.
@@ -76,8 +79,7 @@ impl Schedule {
         }
         let zone = zone::time_zone(tz)?;
         // The name as the database spells it, so that it reads the same everywhere.
-        let tz = zone.iana_name().unwrap_or(tz).to_owned();
-        Ok(Self::Cron { expr: expr.split_whitespace().collect::<Vec<_>>().join(" "), tz })
+        Ok(Self::Cron { expr: expr.split_whitespace().collect::<Vec<_>>().join(" "), tz: zone::name(&zone) })
     }
 
     /// The first slot after `after`; `None` when there is no more, or the schedule cannot be read.
@@ -132,7 +134,7 @@ impl Schedule {
 }
 
 fn timeline(expr: &str, tz: &str) -> Option<Timeline> {
-    Some(Timeline { pattern: expr.parse().ok()?, zone: TimeZone::get(tz).ok()? })
+    Some(Timeline { pattern: expr.parse().ok()?, zone: zone::time_zone(tz).ok()? })
 }
 
 /// In milliseconds, more than none.

@@ -22,4 +22,5 @@ pub use describe::Language;
 pub use kinds::{Schedule, ScheduleError, Slots};
 pub(super) use words::instant;
 pub(super) use zone::moment;
+pub(super) use zone::name as zone_name;
 pub use zone::time_zone;

@@ -4,40 +4,36 @@ use std::time::Duration;
 
 use daoyou_channels::settings::Span;
 use jiff::civil::DateTime;
+use jiff::fmt::temporal::Pieces;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 
 use super::kinds::LONGEST;
 use super::{ScheduleError, zone};
-use crate::llm::{Day, When, read_when};
+use crate::text::time::{self, Due, When};
 
 /// The longest text that is looked at, in bytes.
-const MAX_LENGTH: usize = 100;
+const MAX_LENGTH: usize = 200;
 
 /// The time that `words` mean.
 ///
 /// # Errors
-/// They mean none, one that is not after `now`, or one further off than ten years.
+/// They mean none, or more than one, one that is not after `now`, or one further off than 100 years.
 pub(super) fn read(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, ScheduleError> {
     let text = words.trim();
     let shown = |at: Timestamp| show(at, zone);
+    let unreadable = |why: &str| unreadable(text, why, &shown(now));
     if text.is_empty() || text.len() > MAX_LENGTH {
-        return Err(unreadable(text, &shown(now)));
+        return Err(unreadable(if text.is_empty() { "it is empty" } else { "it is too long" }));
     }
-    let at = match stamp(text, zone).or_else(|| wait(text, now)) {
+    let at = match stamp(text, zone)? {
         Some(at) => at,
-        None => match read_when(text) {
-            Some(When::In(seconds)) => later(now, Duration::from_secs(seconds)),
-            Some(When::At { day, clock }) => day
-                .at(clock, now.to_zoned(zone.clone()).datetime())
-                .and_then(|clock| zone::moment(clock, zone))
-                .ok_or_else(|| unreadable(text, &shown(now)))?,
-            Some(When::Every(_) | When::Weekly { .. } | When::Working { .. }) => {
-                let why =
-                    format!("{text:?} says how often, not when; for a schedule that repeats use `every` or `cron`");
-                return Err(ScheduleError(why));
+        None => match wait(text) {
+            Some(wait) => later(now, wait),
+            None => {
+                let when = time::read(text).map_err(|wrong| unreadable(&wrong.to_string()))?;
+                in_words(text, &when, now, zone)?.ok_or_else(|| unreadable("there is no such date"))?
             }
-            None => return Err(unreadable(text, &shown(now))),
         },
     };
     if at <= now {
@@ -48,40 +44,58 @@ pub(super) fn read(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Times
         )));
     }
     if at > later(now, LONGEST) {
-        return Err(ScheduleError(format!("{text:?} is further off than ten years: it is {} now", shown(now))));
+        return Err(ScheduleError(format!("{text:?} is further off than 100 years: it is {} now", shown(now))));
     }
     Ok(at)
+}
+
+/// The moment that the words mean; `None` where there is no such date.
+fn in_words(text: &str, when: &When, now: Timestamp, zone: &TimeZone) -> Result<Option<Timestamp>, ScheduleError> {
+    let often = |how: String| {
+        Err(ScheduleError(format!(
+            "{text:?} says how often, not when; for a schedule that repeats use `every` or `cron`: {how}"
+        )))
+    };
+    match when.due(Some(now.to_zoned(zone.clone()).datetime())) {
+        None => Ok(None),
+        Some(Due::In(seconds)) => Ok(Some(later(now, Duration::from_secs(seconds)))),
+        Some(Due::At(clock)) => Ok(zone::moment(clock, zone)),
+        Some(Due::Every { seconds, first: None }) => often(format!("every \"{}\"", Span::from_secs(seconds))),
+        Some(Due::Every { seconds, first: Some(first) }) => {
+            let first = first.strftime("%Y-%m-%d %H:%M");
+            often(format!("every \"{}\", the first time \"{first}\"", Span::from_secs(seconds)))
+        }
+        Some(Due::Cron(expression)) => often(format!("the cron expression \"{expression}\"")),
+    }
 }
 
 /// A time with its date, which may be past.
 pub(in crate::cron) fn instant(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     let text = text.to_uppercase();
-    stamp(&text, zone).or_else(|| match read_when(&text)? {
-        When::At { day: Day::On(date), clock } => zone::moment(date.to_datetime(clock), zone),
+    stamp(&text, zone).ok()?.or_else(|| match time::read(&text).ok()? {
+        When::At(moment) => zone::moment(moment.dated()?, zone),
         _ => None,
     })
 }
 
 /// RFC 3339, the same with a zone in brackets, or a date and a time by the clock of `zone`.
-fn stamp(text: &str, zone: &TimeZone) -> Option<Timestamp> {
+fn stamp(text: &str, zone: &TimeZone) -> Result<Option<Timestamp>, ScheduleError> {
     if !text.contains(':') || !text.starts_with(|c: char| c.is_ascii_digit()) {
-        return None;
+        return Ok(None);
+    }
+    let offset = Pieces::parse(text).ok().and_then(|pieces| pieces.to_numeric_offset());
+    if offset.is_some_and(|offset| !zone::is_offset(offset)) {
+        return Err(ScheduleError(format!("{text:?} is no time: offsets go from -14:00 to +14:00")));
     }
     let exact = text.parse::<Timestamp>().or_else(|_| text.parse::<Zoned>().map(|zoned| zoned.timestamp()));
-    exact.ok().or_else(|| zone::moment(text.parse::<DateTime>().ok()?, zone))
+    Ok(exact.ok().or_else(|| zone::moment(text.parse::<DateTime>().ok()?, zone)))
 }
 
-/// `20m`, `in 1h 30m`, `2 days`, `20分钟`.
-fn wait(text: &str, now: Timestamp) -> Option<Timestamp> {
-    let lower = text.to_ascii_lowercase();
-    let length = lower.strip_prefix("in ").unwrap_or(&lower);
-    if let Ok(span) = length.parse::<Span>() {
-        return Some(later(now, span.0));
-    }
-    [format!("in {length}"), format!("{length}后")].iter().find_map(|words| match read_when(words) {
-        Some(When::In(seconds)) => Some(later(now, Duration::from_secs(seconds))),
-        _ => None,
-    })
+/// `20m`, `1h 30m`, `2 days`, `20分钟`.
+fn wait(text: &str) -> Option<Duration> {
+    let length = text.get(..3).filter(|head| head.eq_ignore_ascii_case("in ")).map_or(text, |_| &text[3..]);
+    let span = length.to_ascii_lowercase().parse::<Span>().ok();
+    span.map(|span| span.0).or_else(|| time::length(length).map(Duration::from_secs))
 }
 
 /// As late as times go, where that is later.
@@ -98,11 +112,11 @@ fn show(at: Timestamp, zone: &TimeZone) -> String {
     }
 }
 
-fn unreadable(text: &str, now: &str) -> ScheduleError {
+fn unreadable(text: &str, why: &str, now: &str) -> ScheduleError {
     let text: String = text.chars().take(MAX_LENGTH).collect();
     ScheduleError(format!(
-        "{text:?} is no time that can be read; it is {now} now. Times are written as \"in 20m\", \"in 2 days\", \"18:30\", \
-         \"tomorrow 9:00\", \"monday 9:00\", \"2026-03-08 09:00\" or \"2026-03-08T09:00:00+08:00\""
+        "{text:?} is no time that can be read: {why}. It is {now} now. Times are written as \"in 20m\", \"in 2 days\", \"18:30\", \
+         \"tomorrow 9:00\", \"monday 9:00\", \"December 24 at 18:00\", \"2026-03-08 09:00\" or \"2026-03-08T09:00:00+08:00\""
     ))
 }
 
@@ -155,6 +169,12 @@ mod tests {
             ("今晚8点", "2026-11-21 20:00:00"),
             ("周一9点", "2026-11-23 09:00:00"),
             ("下周五14:00", "2026-11-27 14:00:00"),
+            ("tonight at 12", "2026-11-22 00:00:00"),
+            ("今晚12点", "2026-11-22 00:00:00"),
+            ("December 24 at 18:00", "2026-12-24 18:00:00"),
+            ("in an hour and a half", "2026-11-21 15:35:30"),
+            ("2036-01-01 00:00", "2036-01-01 00:00:00"),
+            ("2026-12-24T18:00:00+14:00", "2026-12-24 12:00:00"),
         ] {
             let at = read(words, now, &zone).unwrap_or_else(|error| panic!("{words}: {error}"));
             assert_eq!(at.to_zoned(zone.clone()).strftime("%F %T").to_string(), expected, "{words}");
@@ -169,12 +189,29 @@ mod tests {
             ("today 9:00", "is past: it would be 2026-11-21 09:00 (Asia/Shanghai), and it is 2026-11-21 14:05"),
             ("2020-01-01T00:00:00Z", "is past"),
             ("2026-11-21 14:05", "is past"),
-            ("2037-01-01 00:00", "further off than ten years"),
-            ("in 99999 days", "no time that can be read"),
-            ("in 90000h", "further off than ten years"),
-            ("every 2 hours", "use `every` or `cron`"),
-            ("每天9点", "use `every` or `cron`"),
-            ("1767225600", "no time that can be read; it is 2026-11-21 14:05 (Asia/Shanghai) now. Times are"),
+            ("2127-01-01 00:00", "further off than 100 years"),
+            ("in 99999 days", "longer than 100 years"),
+            ("in 900000h", "further off than 100 years"),
+            ("every 2 hours", "use `every` or `cron`: every \"2h\""),
+            ("every other day", "every \"2d\", the first time \"2026-11-22 09:00\""),
+            ("每天9点", "use `every` or `cron`: the cron expression \"0 9 * * *\""),
+            (
+                "every Monday and the day before Easter",
+                "understood \"every Monday\"; not understood: \"and the day before Easter\"",
+            ),
+            ("in 10 minutes and in 20 minutes", "two times are named; one job takes one"),
+            ("tomorrow at 25:00", "understood \"tomorrow\"; not understood: \"at 25:00\" (the clock never shows that"),
+            ("12/24", "day and month cannot be told apart"),
+            ("this month on the 31st", "there is no such date"),
+            ("Friday, December 24", "there is no such date"),
+            ("2026-12-24T18:00:00+25:00", "offsets go from -14:00 to +14:00"),
+            ("2026-12-24T18:00:00-14:30", "offsets go from -14:00 to +14:00"),
+            ("2026-12-24T24:00", "no time that can be read"),
+            ("2026-12-24 24:00", "no time that can be read"),
+            (
+                "1767225600",
+                "no time that can be read: not understood: \"1767225600\". It is 2026-11-21 14:05 (Asia/Shanghai) now. Times are",
+            ),
             ("soon", "no time that can be read"),
             ("25:00", "no time that can be read"),
             ("", "no time that can be read"),

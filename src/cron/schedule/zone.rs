@@ -1,7 +1,7 @@
-//! Time zones by name, and the moment that a clock time of one is.
+//! Time zones by name or offset, and the moment that a clock time of one is.
 
 use jiff::civil::DateTime;
-use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{Timestamp, tz};
 
 use super::ScheduleError;
@@ -21,10 +21,14 @@ const MEANT: &[(&str, &str)] = &[
     ("cest", "Europe/Berlin"),
 ];
 
-/// The IANA time zone of this name.
+/// The furthest that a clock is from UTC, in seconds: 14 hours.
+const FURTHEST: i32 = 14 * 3_600;
+
+/// The IANA time zone of this name, or the one of an offset: `UTC+8`, `GMT-3:30`, `+08:00`. `Etc/GMT+8` is a name, and lies
+/// west of Greenwich.
 ///
 /// # Errors
-/// There is none; the error names the nearest.
+/// There is none; the error names the nearest. Offsets go from -14:00 to +14:00.
 pub fn time_zone(name: &str) -> Result<TimeZone, ScheduleError> {
     let name = name.trim();
     let shown: String = name.chars().take(60).collect();
@@ -33,12 +37,61 @@ pub fn time_zone(name: &str) -> Result<TimeZone, ScheduleError> {
             "the time zone is empty; give an IANA name such as \"Asia/Shanghai\" or \"UTC\"".to_owned(),
         ));
     }
-    TimeZone::get(name).map_err(|_| {
-        ScheduleError(match nearest(name) {
+    if let Ok(zone) = TimeZone::get(name) {
+        return Ok(zone);
+    }
+    Err(ScheduleError(match offset(name) {
+        Some(offset) if is_offset(offset) => return Ok(TimeZone::fixed(offset)),
+        Some(_) => format!("{shown:?} is no time zone: offsets go from -14:00 to +14:00"),
+        None => match nearest(name) {
             Some(meant) => format!("{shown:?} is no known time zone; did you mean {meant:?}?"),
-            None => format!("{shown:?} is no known time zone; give an IANA name such as \"Asia/Shanghai\" or \"UTC\""),
-        })
-    })
+            None => format!(
+                "{shown:?} is no known time zone; give an IANA name such as \"Asia/Shanghai\", \"UTC\", or an offset such \
+                 as \"+08:00\""
+            ),
+        },
+    }))
+}
+
+/// What [`time_zone`] reads as the same zone again; `UTC` for one of this machine's own that has no name.
+pub(in crate::cron) fn name(zone: &TimeZone) -> String {
+    match (zone.iana_name(), zone.to_fixed_offset()) {
+        (Some(name), _) => name.to_owned(),
+        (None, Ok(offset)) => {
+            let minutes = offset.seconds().abs() / 60;
+            format!("{}{:02}:{:02}", if offset.is_negative() { '-' } else { '+' }, minutes / 60, minutes % 60)
+        }
+        (None, Err(_)) => "UTC".to_owned(),
+    }
+}
+
+/// Whether a clock can be that far from UTC.
+pub(super) fn is_offset(offset: Offset) -> bool {
+    offset.seconds().abs() <= FURTHEST
+}
+
+/// `UTC+8`, `GMT-3:30`, `+0800`, positive east of Greenwich.
+fn offset(name: &str) -> Option<Offset> {
+    let upper = name.to_ascii_uppercase();
+    let signed = upper.strip_prefix("UTC").or_else(|| upper.strip_prefix("GMT")).unwrap_or(&upper).trim_start();
+    let (sign, digits) = match signed.strip_prefix('+') {
+        Some(digits) => (1, digits),
+        None => (-1, signed.strip_prefix(['-', '−'])?),
+    };
+    let (hours, minutes) = match digits.split_once(':') {
+        Some((hours, minutes)) if minutes.len() == 2 => (hours, minutes),
+        None if digits.len() == 4 => digits.split_at_checked(2)?,
+        None => (digits, "0"),
+        Some(_) => return None,
+    };
+    let is_number = |text: &str| (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(hours) || !is_number(minutes) {
+        return None;
+    }
+    let minutes = minutes.parse().ok().filter(|minutes: &i32| *minutes < 60)?;
+    // What is too far is told from what is none.
+    let seconds = (hours.parse::<i32>().ok()? * 3_600 + minutes * 60).min(Offset::MAX.seconds());
+    Offset::from_seconds(sign * seconds).ok()
 }
 
 /// The name that was meant, if one is near enough.
@@ -81,5 +134,47 @@ pub(in crate::cron) fn moment(clock: DateTime, zone: &TimeZone) -> Option<Timest
             let before = found.earlier().ok()?;
             zone.following(before).next().map(|change| change.timestamp())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_by_offset() {
+        for (written, expected) in [
+            ("UTC+8", Ok("+08:00")),
+            ("utc+08:00", Ok("+08:00")),
+            ("GMT+8", Ok("+08:00")),
+            ("GMT -3:30", Ok("-03:30")),
+            ("+0545", Ok("+05:45")),
+            ("-11", Ok("-11:00")),
+            ("UTC+14", Ok("+14:00")),
+            ("UTC+0", Ok("UTC")),
+            ("+08:00", Ok("+08:00")),
+            // West of Greenwich, by the database's own rule.
+            ("Etc/GMT+8", Ok("Etc/GMT+8")),
+            ("asia/shanghai", Ok("Asia/Shanghai")),
+            ("UTC+14:01", Err("offsets go from -14:00 to +14:00")),
+            ("+25:00", Err("offsets go from -14:00 to +14:00")),
+            ("GMT-99", Err("offsets go from -14:00 to +14:00")),
+            ("UTC+8:5", Err("is no known time zone")),
+            ("UTC+8:60", Err("is no known time zone")),
+            ("UTC8", Err("is no known time zone")),
+            ("+", Err("is no known time zone")),
+        ] {
+            let found = time_zone(written);
+            match (&found, expected) {
+                (Ok(zone), Ok(name)) => assert_eq!(super::name(zone), name, "{written}"),
+                (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{written}: {error}"),
+                _ => panic!("{written}: {found:?}"),
+            }
+            if let Ok(zone) = found {
+                assert_eq!(time_zone(&name(&zone)).as_ref(), Ok(&zone), "{written}: the name makes the zone again");
+            }
+        }
+        let west = time_zone("Etc/GMT+8").unwrap().to_offset(Timestamp::UNIX_EPOCH);
+        assert_eq!(west.seconds(), -8 * 3_600);
     }
 }

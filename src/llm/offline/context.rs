@@ -45,9 +45,9 @@ impl Now {
         TimeZone::get(&self.zone).ok()
     }
 
-    /// Whether the zone is a name that a scheduler can take.
-    pub fn has_named_zone(&self) -> bool {
-        !self.zone.starts_with(['+', '-']) && self.time_zone().is_some()
+    /// Whether the zone is one that a scheduler can take.
+    pub fn has_zone(&self) -> bool {
+        self.time_zone().is_some()
     }
 
     /// RFC 3339 with the zone's offset; without an offset where the zone is not known.

@@ -14,9 +14,5 @@ mod respond;
 mod rules;
 mod slots;
 mod understand;
-mod when;
-mod when_en;
-mod when_zh;
 
 pub use provider::OfflineProvider;
-pub use when::{Day, When, read as read_when};

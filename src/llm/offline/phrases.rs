@@ -38,6 +38,8 @@ pub(super) struct Phrases {
     pub nothing_named: &'static str,
     pub when: &'static str,
     pub past: &'static str,
+    /// A reminder whose time is not understood whole.
+    pub unclear: &'static str,
     pub write_what: &'static str,
     pub forget_which: &'static str,
     pub failed: &'static str,
@@ -151,6 +153,8 @@ static EN: Phrases = Phrases {
     nothing_named: "the time you asked for has come",
     when: "When? For example: remind me in 10 minutes to {text}; remind me at 15:00 to {text}.",
     past: "That time has already passed. When should I remind you?",
+    unclear: "I have set no reminder, for I cannot read the whole time: {wrong}. Say one time, for example: remind me every \
+              Monday and Thursday at 9:00 to plan.",
     write_what: "What should {path} hold? For example: write some text to {path}",
     forget_which: "This is what I found. To forget one, say \"forget\" and its id:\n\n{result}",
     failed: "That did not work. `{tool}` says: {error}",
@@ -232,6 +236,7 @@ static ZH: Phrases = Phrases {
     nothing_named: "时间到了",
     when: "什么时候？例如：10分钟后提醒我{text}；下午3点提醒我{text}。",
     past: "这个时间已经过去了。要什么时候提醒你？",
+    unclear: "没有设提醒，因为时间没有全听懂：{wrong}。请说一个时间，例如：每周一和周四9点提醒我写计划。",
     write_what: "{path} 里写什么？例如：把 一些文字 写到 {path}",
     forget_which: "找到了这些。要忘记哪一条，请说“忘记”加上它的编号：\n\n{result}",
     failed: "没有成功。`{tool}` 报错：{error}",

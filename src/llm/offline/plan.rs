@@ -91,6 +91,7 @@ pub(super) fn plan(wish: &Wish, tools: Tools<'_>, now: Option<&Now>) -> Step {
         Intent::ListReminders => call(&[reminder::CRON], json!({ "action": "list" })),
         Intent::CancelReminder => reminder::remove(wish, tools),
         Intent::Remind => reminder::add(wish, tools, now),
+        Intent::RemindUnclear => reminder::tell_unclear(wish),
         Intent::RemindWhen => reminder::ask_when(wish),
         Intent::Message => call(&["message"], json!({ "content": text })),
         Intent::Run => call(&["exec"], json!({ "command": text })),

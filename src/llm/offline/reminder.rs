@@ -1,13 +1,14 @@
 //! Reminders as calls of the `cron` tool, and what it answered in words for the user.
 
 use daoyou_channels::settings::Span;
+use jiff::civil::DateTime;
 use serde_json::{Map, Value, json};
 
 use super::context::Now;
 use super::phrases::{Phrases, fill};
 use super::plan::{Step, Tools};
 use super::understand::{Language, Wish};
-use super::when::Due;
+use crate::text::time::{Due, Why};
 
 pub(super) const CRON: &str = "cron";
 /// What a reminder is called, in characters of its text.
@@ -17,29 +18,51 @@ const NAME_CHARS: usize = 30;
 pub(super) fn add(wish: &Wish, tools: Tools<'_>, now: Option<&Now>) -> Step {
     let phrases = wish.language.phrases();
     let text = wish.slots.text.as_deref().unwrap_or(phrases.nothing_named);
-    let Some(when) = wish.slots.when else {
+    let Some(when) = &wish.slots.when else {
         return ask_when(wish);
     };
-    let (key, value) = match when.due(now) {
+    let stamp = |at: DateTime| now.map_or_else(|| at.to_string(), |now| now.stamp(at));
+    let times = match when.due(now.map(|now| now.at)) {
+        Some(Due::At(at)) if now.is_some_and(|now| at <= now.at) => return Step::Say(phrases.past.to_owned()),
+        Some(Due::At(at)) => vec![("at", stamp(at))],
         // To the second, which the message's own clock does not know.
-        Some(Due::In(seconds)) => ("at", format!("in {}", Span::from_secs(seconds))),
-        Some(Due::At(at)) => ("at", now.map_or_else(|| at.to_string(), |now| now.stamp(at))),
-        Some(Due::Every(seconds)) => ("every", Span::from_secs(seconds).to_string()),
-        Some(Due::Cron(expression)) => ("cron_expr", expression),
-        Some(Due::Past) => return Step::Say(phrases.past.to_owned()),
-        None => return Step::Say(phrases.no_clock.to_owned()),
+        Some(Due::In(seconds)) => vec![("at", format!("in {}", Span::from_secs(seconds)))],
+        Some(Due::Every { seconds, first }) => {
+            let every = ("every", Span::from_secs(seconds).to_string());
+            first.map(|first| ("at", stamp(first))).into_iter().chain([every]).collect()
+        }
+        Some(Due::Cron(expression)) => {
+            let zone = now.filter(|now| now.has_zone()).map(|now| ("tz", now.zone.clone()));
+            zone.into_iter().chain([("cron_expr", expression)]).collect()
+        }
+        None if now.is_none() => return Step::Say(phrases.no_clock.to_owned()),
+        None => return no_such_date(wish),
     };
-    let mut arguments = Map::new();
-    if let Some(now) = now.filter(|now| key == "cron_expr" && now.has_named_zone()) {
-        arguments.insert("tz".to_owned(), json!(now.zone));
-    }
     let message = fill(phrases.due, &[("text", text)]);
-    for (key, value) in
-        [("action", "add"), ("kind", "message"), ("message", &message), ("name", &name(text)), (key, &value)]
-    {
-        arguments.insert(key.to_owned(), json!(value));
-    }
+    let what = [("action", "add"), ("kind", "message"), ("message", &message), ("name", &name(text))];
+    let what = what.into_iter().map(|(key, value)| (key, value.to_owned()));
+    let arguments: Map<_, _> = what.chain(times).map(|(key, value)| (key.to_owned(), json!(value))).collect();
     tools.call(wish.language, &[CRON], |_| Value::Object(arguments.clone()))
+}
+
+/// Says what of the time was understood, and what was not.
+pub(super) fn tell_unclear(wish: &Wish) -> Step {
+    let Some(wrong) = &wish.slots.unclear else { return ask_when(wish) };
+    match wish.language {
+        Language::En => say_unclear(wish, &wrong.to_string()),
+        Language::Zh => say_unclear(wish, &wrong.chinese()),
+    }
+}
+
+fn no_such_date(wish: &Wish) -> Step {
+    match wish.language {
+        Language::En => say_unclear(wish, &Why::NoSuchDate.to_string()),
+        Language::Zh => say_unclear(wish, Why::NoSuchDate.chinese()),
+    }
+}
+
+fn say_unclear(wish: &Wish, wrong: &str) -> Step {
+    Step::Say(fill(wish.language.phrases().unclear, &[("wrong", wrong)]))
 }
 
 /// Asks for the time that a reminder lacks.
@@ -63,7 +86,8 @@ pub(super) fn tell(arguments: &Value, result: &str, phrases: &Phrases) -> String
     let argument = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default();
     let (template, values) = match argument("action") {
         "add" => {
-            let template = if argument("at").is_empty() { phrases.cron_repeats } else { phrases.cron_add };
+            let repeats = ["every", "cron_expr"].into_iter().any(|key| !argument(key).is_empty());
+            let template = if repeats { phrases.cron_repeats } else { phrases.cron_add };
             let prefix = phrases.due.split('{').next().unwrap_or_default();
             let message = argument("message");
             let text = message.strip_prefix(prefix).unwrap_or(message);

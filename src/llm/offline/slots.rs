@@ -2,13 +2,12 @@
 
 use super::arithmetic;
 use super::understand::Language;
-use super::when::When;
-use super::{when_en, when_zh};
+use crate::text::time::{self, Misread, When};
 
 /// The longest file name, address, id or question that is taken out of a message, in bytes.
 const MAX_TOKEN: usize = 512;
 /// The longest time in words, in bytes.
-const MAX_WHEN: usize = 64;
+const MAX_WHEN: usize = 150;
 /// What `*` may stand for, in bytes: a rule about small talk must not take hold of a long text.
 const MAX_ANY: usize = 30;
 
@@ -106,6 +105,12 @@ pub(super) enum Slot {
     PlainSum,
     /// `{when}`: a time.
     When,
+    /// `{after}`: a note that does not go on with the time before it.
+    After,
+    /// `{before}`: a text that does not end with words of time.
+    Before,
+    /// `{unclear}`: a text that begins or ends with words of time.
+    Unclear,
 }
 
 const NAMES: &[(&str, Slot)] = &[
@@ -125,6 +130,9 @@ const NAMES: &[(&str, Slot)] = &[
     ("sum", Slot::Sum),
     ("plainsum", Slot::PlainSum),
     ("when", Slot::When),
+    ("after", Slot::After),
+    ("before", Slot::Before),
+    ("unclear", Slot::Unclear),
 ];
 
 /// The arguments found in a message.
@@ -135,6 +143,8 @@ pub(super) struct Slots {
     /// What is to be written, noted, looked for, run or worked out; or an id.
     pub text: Option<String>,
     pub when: Option<When>,
+    /// What of a time was not understood.
+    pub unclear: Option<Misread>,
 }
 
 impl Slot {
@@ -147,7 +157,7 @@ impl Slot {
         match self {
             Self::Any => MAX_ANY,
             Self::When => MAX_WHEN,
-            Self::Text | Self::Note | Self::Command | Self::Shell => usize::MAX,
+            Self::Text | Self::Note | Self::After | Self::Before | Self::Command | Self::Shell => usize::MAX,
             _ => MAX_TOKEN,
         }
     }
@@ -163,11 +173,18 @@ impl Slot {
         let found = match self {
             Self::Any => return true,
             Self::When => {
-                slots.when = match language {
-                    Language::En => when_en::read(trimmed),
-                    Language::Zh => when_zh::read(trimmed),
-                };
+                slots.when = time::read(trimmed).ok();
                 return slots.when.is_some();
+            }
+            Self::After => {
+                return !time::begins(trimmed, language.of_time()) && Self::Note.accept(text, language, slots);
+            }
+            Self::Before => {
+                return !time::ends(trimmed, language.of_time()) && Self::Text.accept(text, language, slots);
+            }
+            Self::Unclear => {
+                slots.unclear = time::unclear(trimmed, language.of_time());
+                return slots.unclear.is_some();
             }
             Self::Path => path(trimmed).filter(|(name, quoted)| *quoted || name.contains(['.', '/'])),
             Self::File => path(trimmed).filter(|(name, quoted)| *quoted || has_ending(name)),

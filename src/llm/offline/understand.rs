@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use super::pattern::Pattern;
 use super::rules::{Intent, POLITE, POLITE_END, RULES};
 use super::slots::Slots;
+use crate::text::time;
 
 /// The most requests that are read out of one message, a line each.
 const MAX_LINES: usize = 8;
@@ -14,6 +15,15 @@ const MAX_LINES: usize = 8;
 pub(super) enum Language {
     En,
     Zh,
+}
+
+impl Language {
+    pub fn of_time(self) -> time::Language {
+        match self {
+            Self::En => time::Language::En,
+            Self::Zh => time::Language::Zh,
+        }
+    }
 }
 
 /// One request of the user.
@@ -36,8 +46,10 @@ static PATTERNS: LazyLock<Vec<(Intent, Language, Pattern)>> = LazyLock::new(|| {
 
 /// The language that a text is written in.
 pub(super) fn language_of(text: &str) -> Language {
-    let is_chinese = |c: char| matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}');
-    if text.contains(is_chinese) { Language::Zh } else { Language::En }
+    match time::Language::of(text) {
+        time::Language::En => Language::En,
+        time::Language::Zh => Language::Zh,
+    }
 }
 
 /// What the message asks for, at least one wish. Several lines are several wishes when each one is understood by
@@ -157,6 +169,28 @@ mod tests {
         ("10分钟后提醒我喝水", Intent::Remind, "", "喝水"),
         ("提醒我明天下午三点半开会", Intent::Remind, "", "开会"),
         ("提醒我开会", Intent::RemindWhen, "", "开会"),
+        ("remind me every Monday and Thursday at 9 to water the plants", Intent::Remind, "", "water the plants"),
+        ("remind me tomorrow about Friday's party", Intent::Remind, "", "Friday's party"),
+        ("remind me tomorrow: at 9 the train leaves", Intent::Remind, "", "at 9 the train leaves"),
+        ("remind me to read the Sunday paper", Intent::RemindWhen, "", "read the Sunday paper"),
+        ("remind me in 10 minutes and in 20 minutes to stretch", Intent::RemindUnclear, "", ""),
+        ("in 10 minutes and in 20 minutes remind me to stretch", Intent::RemindUnclear, "", "stretch"),
+        ("remind me to call Ann at 3pm tomorrow and on Friday", Intent::RemindUnclear, "", ""),
+        ("remind me to call Ann at 25:00 tomorrow", Intent::RemindUnclear, "", ""),
+        ("remind me at 9 to 17 to stretch", Intent::RemindUnclear, "", ""),
+        ("remind me every day at 9 except Sunday to stretch", Intent::RemindUnclear, "", ""),
+        ("remind me twice a day to stretch", Intent::RemindUnclear, "", ""),
+        ("set a reminder for Monday and Thursday to rest", Intent::RemindUnclear, "", ""),
+        ("提醒我每周一和周四9点浇花", Intent::Remind, "", "浇花"),
+        ("提醒我明天9点和小王开会", Intent::Remind, "", "和小王开会"),
+        ("提醒我明天9点到公司", Intent::Remind, "", "到公司"),
+        ("提醒我浇花，每周一9点", Intent::Remind, "", "浇花"),
+        ("提醒我明天7点起床", Intent::Remind, "", "起床"),
+        ("提醒我明天9点到10点开会", Intent::RemindUnclear, "", ""),
+        ("提醒我10分钟后和20分钟后喝水", Intent::RemindUnclear, "", ""),
+        ("10分钟后和20分钟后提醒我喝水", Intent::RemindUnclear, "", "喝水"),
+        ("提醒我9点前交作业", Intent::RemindUnclear, "", ""),
+        ("每天9点到17点提醒我喝水", Intent::RemindUnclear, "", "喝水"),
         ("list my reminders", Intent::ListReminders, "", ""),
         ("查看提醒", Intent::ListReminders, "", ""),
         ("cancel reminder 3f2a", Intent::CancelReminder, "", "3f2a"),
