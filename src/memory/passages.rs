@@ -4,6 +4,7 @@
 //! The index of words in the store serves whoever searches. It costs too much for every turn: each of its words is a query over
 //! all segments of the index, and each candidate a text that is cut into terms again.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -329,11 +330,20 @@ struct Sums<'a> {
     of: Vec<(f64, f64)>,
     /// Those that hold any of the words so far and can still hold enough of them.
     candidates: Vec<usize>,
+    /// Those that anything was counted for.
+    touched: Vec<usize>,
+}
+
+thread_local! {
+    /// Kept from one look to the next, as zeros: new memory for each has the system find pages for it, which costs more than the look.
+    static ZEROS: Cell<Vec<(f64, f64)>> = const { Cell::new(Vec::new()) };
 }
 
 impl<'a> Sums<'a> {
     fn of(index: &'a Index) -> Self {
-        Self { index, of: vec![(0.0, 0.0); index.passages.len()], candidates: Vec::new() }
+        let mut of = ZEROS.take();
+        of.resize(index.passages.len().max(of.len()), (0.0, 0.0));
+        Self { index, of, candidates: Vec::new(), touched: Vec::new() }
     }
 
     /// Counts a word that is in the passages of `list`; it and all words after it have the share `left` of the weight. A
@@ -341,7 +351,7 @@ impl<'a> Sums<'a> {
     /// all of them, the list is merely looked up for each candidate (the "MaxScore" of Turtle and Flood, 1995): the words
     /// that come last are in most passages.
     fn count(&mut self, list: &[u32], left: f64, mut add: impl FnMut(&mut (f64, f64), usize, f64)) {
-        let Self { index, of, candidates } = self;
+        let Self { index, of, candidates, touched } = self;
         if left >= LEAST {
             for (passage, count) in list.iter().map(|entry| unpacked(*entry)) {
                 if of[passage].1 <= 0.0 {
@@ -349,6 +359,7 @@ impl<'a> Sums<'a> {
                         continue;
                     }
                     candidates.push(passage);
+                    touched.push(passage);
                 }
                 add(&mut of[passage], passage, count);
             }
@@ -368,6 +379,13 @@ impl<'a> Sums<'a> {
             let is_asked = !passage.is_gone && kinds.contains(&passage.kind);
             (is_asked && similarity >= passage.least()).then_some((passage, similarity, score))
         })
+    }
+}
+
+impl Drop for Sums<'_> {
+    fn drop(&mut self) {
+        self.touched.iter().for_each(|passage| self.of[*passage] = (0.0, 0.0));
+        ZEROS.set(std::mem::take(&mut self.of));
     }
 }
 
