@@ -235,7 +235,8 @@ async fn a_very_long_answer_is_read_or_refused_in_little_memory() {
     let refused = gateway.ask("in", "c", "fifty").await;
     assert!(refused.contains("longer than 16777216 bytes"), "{refused}");
     let grown = peak_bytes(gateway.pid()).saturating_sub(before);
-    assert!(grown < 48 << 20, "an answer without end took {grown} bytes");
+    // 16 MiB are held twice (the answer, and what a stop would show of it), each beside the half that it grew out of.
+    assert!(grown < 64 << 20, "an answer without end took {grown} bytes");
     let reply = gateway.ask("in", "d", "long").await;
     assert!(reply.len() == LONG && reply.bytes().all(|byte| byte == b'y'), "{} bytes", reply.len());
     for chat in ["c", "d"] {
