@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::{Message, binary};
 use crate::support::invariants::{Witness, check, open, wait_settled};
+use crate::support::needs::{lacks_bubblewrap, left_out};
 use crate::support::sink::Post;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
@@ -317,9 +318,11 @@ async fn what_is_detached_outlives_the_gateway() {
 /// Nobody waits for it, and it is held all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sandbox_holds_there_too() {
-    if !daoyou::guard::status().is_enough() {
-        println!("left out: {}", daoyou::guard::status());
+    if lacks_bubblewrap() {
         return;
+    }
+    if !daoyou::guard::status().is_enough() {
+        return left_out(&daoyou::guard::status().to_string());
     }
     let world = World::start(|setup| setup.set("tools.exec.sandbox", "auto")).await;
     let command = "cat ../token; echo x > ../escaped; echo kept > inside; cat inside; echo end";
@@ -338,9 +341,13 @@ async fn the_sandbox_holds_there_too() {
 
 /// Whether this machine lets commands have namespaces, without which others than the owner have none.
 fn has_namespaces() -> bool {
-    let found = daoyou::guard::namespaces(&binary());
-    println!("{found:?}");
-    matches!(found, daoyou::guard::Namespaces::Work { .. })
+    match daoyou::guard::namespaces(&binary()) {
+        daoyou::guard::Namespaces::Work { .. } => true,
+        daoyou::guard::Namespaces::Missing(reason) => {
+            left_out(&reason);
+            false
+        }
+    }
 }
 
 /// Somebody who is known sees what his own conversation started; the owner sees all of it.

@@ -5,6 +5,7 @@ use tokio::task::block_in_place;
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::needs::lacks_bubblewrap;
 use crate::support::pty::Terminal;
 use crate::support::{Answer, Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
@@ -223,6 +224,9 @@ fn converse(terminal: &mut Terminal) {
 /// The gateway's own terminal; Ctrl-D ends the gateway, in order.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gateways_own_terminal() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let (model, _gate) = talkative().await;
     let gateway = Gateway::new(Setup::new().model(&model).env("NO_COLOR", "1"));
     gateway.write_config();
@@ -244,6 +248,9 @@ async fn the_gateways_own_terminal() {
 /// Ctrl-D leaves, and the gateway stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn chat_beside_a_running_gateway() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let (model, _gate) = talkative().await;
     let gateway = Gateway::start(Setup::new().model(&model).env("NO_COLOR", "1")).await;
     block_in_place(|| {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::needs::lacks_bubblewrap;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 fn setup(model: &Model) -> Setup {
@@ -184,6 +185,9 @@ fn is_running(mark: &str) -> bool {
 /// `/stop` while a command runs: its processes are gone, and the history says that it was stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_ends_a_running_command() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let model = Model::start().await;
     let seconds = format!("{}", 100_000 + std::process::id());
     let command = json!({"command": format!("echo halfway; touch started.txt; sleep {seconds}")});
@@ -212,6 +216,9 @@ async fn stop_ends_a_running_command() {
 /// A turn that was told to stop does not go on after a kill: it ends as stopped, and the model is not asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_outlives_a_kill() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let model = Model::start().await;
     model.on("work", [Reply::tool("exec", &json!({"command": "touch started.txt; sleep 1000"}))]);
     let mut gateway = Gateway::new(setup(&model));

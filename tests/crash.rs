@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::model::user_text;
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config};
+use crate::support::needs::lacks_bubblewrap;
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
 /// One row of the table: where the process dies, and what must be seen in the end.
 struct Row {
@@ -81,6 +82,9 @@ async fn survive(row: &Row) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dying_while_a_message_is_accepted_loses_nothing() {
+    if lacks_bubblewrap() {
+        return;
+    }
     for row in &TABLE[..2] {
         survive(row).await;
     }
@@ -88,6 +92,9 @@ async fn dying_while_a_message_is_accepted_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dying_in_a_turn_goes_on_from_its_journal() {
+    if lacks_bubblewrap() {
+        return;
+    }
     for row in &TABLE[2..8] {
         survive(row).await;
     }
@@ -95,6 +102,9 @@ async fn dying_in_a_turn_goes_on_from_its_journal() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dying_around_the_delivery_sends_again_under_the_same_id() {
+    if lacks_bubblewrap() {
+        return;
+    }
     for row in &TABLE[8..] {
         survive(row).await;
     }
@@ -184,4 +194,42 @@ async fn who_only_waits_is_not_given_up() {
     gate.open();
     let state = gateway.wait_done("in", &id).await;
     assert_eq!((state.text("status"), state.text("reply")), ("done", "at last"), "{state:?}");
+}
+
+/// Killed while a command runs: nothing of the command goes on, it is not run again, and the model is told that nobody knows what
+/// it did.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_in_the_middle_of_a_command() {
+    if lacks_bubblewrap() {
+        return;
+    }
+    let model = Model::start().await;
+    // No other process sleeps for so long.
+    let long = format!("7{:07}", std::process::id());
+    let command = format!("echo begun >> effects.txt; (sleep {long} &) ; sleep {long}; echo ended >> effects.txt");
+    model.on("work", [Reply::tool("exec", &json!({"command": command})), Reply::text("finished")]);
+    let mut gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
+    let id = gateway.accept("in", &Message::new("work").chat("c")).await;
+    let sleeping = format!("sleep\0{long}\0");
+    until("the command to run", async || (count_running(&sleeping) >= 2).then_some(())).await;
+    gateway.kill9().await;
+    until("all of the command to end", async || (count_running(&sleeping) == 0).then_some(())).await;
+    gateway.up().await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "finished");
+    let effects = std::fs::read_to_string(gateway.workspace().join("effects.txt")).unwrap();
+    assert_eq!(effects, "begun\n", "the command ran once, and not to its end");
+    let requests = model.requests();
+    let told = requests[1]["messages"].as_array().and_then(|messages| messages.last()).unwrap();
+    assert!(told["content"].as_str().is_some_and(|told| told.contains(UNKNOWN)), "{told}");
+    assert_eq!((requests.len(), model.refused()), (2, Vec::new()));
+    wait_settled(&gateway.database()).await;
+    check(&gateway.database(), &Witness { accepted: &[id], ..Witness::default() });
+}
+
+/// Processes whose command line, its words ended by zero bytes, is this.
+fn count_running(line: &str) -> usize {
+    let is_it = |entry: &std::fs::DirEntry| {
+        std::fs::read(entry.path().join("cmdline")).is_ok_and(|words| words == line.as_bytes())
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().filter(is_it).count()
 }

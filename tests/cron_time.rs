@@ -1,8 +1,10 @@
 //! Jobs and the clock: the whole process lives at another time, by libfaketime.
 
+use std::time::Duration;
+
 use serde_json::json;
 
-use crate::support::clock::{faketime, live_at};
+use crate::support::clock::{faketime, live_at, live_by, set_clock};
 use crate::support::{Gateway, Hook, Model, Setup, Sink, config, until};
 
 async fn runs(gateway: &Gateway, job: &str) -> Vec<String> {
@@ -18,10 +20,7 @@ async fn runs(gateway: &Gateway, job: &str) -> Vec<String> {
 /// again; a job at 01:30 runs once on the day that has two of them. A clock that is set back runs nothing twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daily_job_over_the_changes_of_the_clock() {
-    let Some(library) = faketime() else {
-        println!("left out: jobs over changes of the clock, as there is no libfaketime (package faketime)");
-        return;
-    };
+    let Some(library) = faketime() else { return };
     let model = Model::start().await;
     let sink = Sink::start(Some(&config::callback_secret())).await;
     let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
@@ -65,4 +64,52 @@ async fn a_daily_job_over_the_changes_of_the_clock() {
     };
     until("the slot to pass", async || next().await.filter(|next| next.starts_with("2027-11-01"))).await;
     assert_eq!(runs(&gateway, &autumn).await, autumn_run, "a slot that is taken is not taken again");
+}
+
+/// Somebody sets the clock while the gateway runs, by an hour and by a year, forth and back: a slot is run once however often it comes,
+/// what was missed is made up for once, and afterwards jobs go by what the clock says.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_clock_is_set_while_it_runs() {
+    const HOUR: i64 = 3_600;
+    const YEAR: i64 = 365 * 24 * HOUR;
+    let Some(library) = faketime() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let clock = folder.path().join("clock");
+    set_clock(&clock, 0);
+    let model = Model::start().await;
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let mut gateway = Gateway::new(Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink)));
+    live_by(&mut gateway, &library, &clock);
+    gateway.up().await;
+    let add = async |when: [&str; 2], what: &str| {
+        let to = ["--tz", "UTC", "--channel", "webhook:in", "--chat", "c"];
+        let job = gateway.json(&[&["cron", "add", "--message", what][..], &when, &to].concat()).await;
+        job["id"].as_str().unwrap().to_owned()
+    };
+    let in_half_an_hour = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC) + Duration::from_secs(1_800);
+    let daily = add(["--cron", &in_half_an_hour.strftime("%M %H * * *").to_string()], "daily").await;
+    add(["--at", "in 40m"], "once").await;
+    // Looks at the clock every second, and shows by its runs that the others had their turn.
+    let ticking = add(["--every", "1s"], "tick").await;
+    let ticks = async || runs(&gateway, &ticking).await.len();
+    let two_ticks = async || {
+        let before = ticks().await;
+        until("two ticks", async || (ticks().await >= before + 2).then_some(())).await;
+    };
+    let counts =
+        || ["daily", "once"].map(|what| sink.posts().iter().filter(|post| post.data("content") == what).count());
+    for (ahead, expected) in [(0, [0, 0]), (HOUR, [1, 1]), (0, [1, 1]), (YEAR, [2, 1]), (0, [2, 1]), (-YEAR, [2, 1])] {
+        set_clock(&clock, ahead);
+        two_ticks().await;
+        until(&format!("{expected:?}, the clock {ahead} s ahead"), async || (counts() == expected).then_some(())).await;
+        two_ticks().await;
+        assert_eq!(counts(), expected, "the clock {ahead} s ahead: {:?}", runs(&gateway, &daily).await);
+        let now = jiff::Timestamp::now().as_second() + ahead;
+        let listed = gateway.json(&["cron", "list"]).await;
+        let job = listed.as_array().unwrap().iter().find(|job| job["id"] == json!(daily)).unwrap();
+        let next: jiff::civil::DateTime = job["next"].as_str().unwrap().parse().unwrap();
+        let next = next.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp();
+        assert!((0..=24 * HOUR).contains(&(next.as_second() - now)), "the clock {ahead} s ahead: next {next}");
+        assert_eq!(gateway.ask("in", "x", "hello").await, "echo: hello");
+    }
 }

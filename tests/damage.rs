@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{open, wait_settled};
+use crate::support::needs::left_out;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
 const MESSAGES: usize = 40;
@@ -198,11 +199,15 @@ async fn a_command_leaves_a_damaged_file_as_it_is() {
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// `None` where nothing may be mounted.
+    /// `None` where nothing may be mounted, which is said aloud.
     pub fn mount(at: &Path) -> Option<Self> {
         let mut mount = Command::new("mount");
         let mounted = mount.args(["-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs"]).arg(at).output().ok()?;
-        mounted.status.success().then(|| Self(at.to_owned()))
+        if !mounted.status.success() {
+            left_out("nothing may be mounted here (needs root)");
+            return None;
+        }
+        Some(Self(at.to_owned()))
     }
 
     /// Changes how it is mounted.
@@ -251,10 +256,7 @@ async fn a_full_disk_refuses_what_is_new_and_keeps_what_was_accepted() {
         let setup = Setup::new().model(&model).hook(Hook::bearer("in")).set("store.reserve", reserve);
         let mut gateway = Gateway::new(setup);
         gateway.write_config();
-        let Some(disk) = SmallDisk::mount(&gateway.home()) else {
-            println!("left out: nothing may be mounted here (needs root)");
-            return;
-        };
+        let Some(disk) = SmallDisk::mount(&gateway.home()) else { return };
         gateway.up().await;
         gateway.ask("in", "a", "before").await;
         let held = gateway.accept("in", &Message::new("held").chat("b")).await;

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::block_in_place;
 
 use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::needs::lacks_bubblewrap;
 use crate::support::pty::Terminal;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, deadline};
 
@@ -158,6 +159,9 @@ fn rows(drawn: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_shows_one_row_for_each_call() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let (model, gate) = (Model::start().await, Gate::new());
     let wait = json!({"command": "while ! test -e go; do sleep 0.02; done; echo went"});
     let both = Reply::tool("exec", &wait).and_tool("list_dir", &json!({"path": "empty"}));

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::support::gateway::{Message, peak_bytes, resident_bytes};
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::model::Asked;
+use crate::support::needs::lacks_bubblewrap;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
 
 const PING: &str = ": ping\n\n";
@@ -283,6 +284,9 @@ fn phases(never: &Gate) -> Vec<Phase> {
 /// `/stop` in each phase of a turn reaches the service: it sees the connection close, and is asked no more.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_reaches_the_service_in_each_phase() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let (model, never) = (Model::start().await, Gate::new());
     let phases = phases(&never);
     for phase in &phases {

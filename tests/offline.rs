@@ -7,13 +7,14 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::support::deadline;
-use crate::support::gateway::{Ran, binary};
+use crate::support::gateway::{NO_OLLAMA, Ran, binary};
 use crate::support::invariants::{Witness, check, wait_settled};
 
 /// Runs the program in an empty environment; the home is made by the first run.
 async fn daoyou(folder: &Path, args: &[&str]) -> Ran {
     let mut command = Command::new(binary());
     command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", folder).env("LANG", "C.UTF-8");
+    command.env("OLLAMA_HOST", NO_OLLAMA);
     command.current_dir(folder).args(args).stdin(Stdio::null()).kill_on_drop(true);
     let output = deadline(&format!("daoyou {args:?}"), command.output()).await.expect("the program starts");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();

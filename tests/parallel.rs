@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::gateway::Message;
 use crate::support::invariants::{Journal, Witness, check, wait_settled};
 use crate::support::model::Asked;
+use crate::support::needs::lacks_bubblewrap;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
 fn setup(model: &Model) -> Setup {
@@ -75,6 +76,9 @@ async fn looks_run_together_and_are_told_in_the_order_asked() {
 /// What changes something runs alone and in its place: a look before it does not see it, a look behind it does.
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_run_in_their_place() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let model = Model::start().await;
     let edit = ("edit_file", json!({"path": "a.txt", "old_text": "one", "new_text": "two"}));
     let mixed = [
@@ -102,6 +106,9 @@ async fn changes_run_in_their_place() {
 /// begun is "interrupted".
 #[tokio::test(flavor = "multi_thread")]
 async fn dying_among_calls_goes_on_with_the_rest() {
+    if lacks_bubblewrap() {
+        return;
+    }
     for (point, ran, told_of_exec) in [
         ("tool_result_committed:2", 1, "ran"),
         ("tool_started=exec", 0, "interrupted"),
@@ -163,6 +170,9 @@ async fn a_hundred_looks_are_answered_in_order() {
 /// needs a failed call is skipped; a plan in a circle is not begun.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_runs_at_once_what_can_and_skips_what_cannot() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let model = Model::start().await;
     let meet = |own: &str, other: &str| {
         exec(&format!("touch {own}; for i in $(seq 2000); do [ -e {other} ] && exit 0; sleep 0.01; done; exit 1"))
@@ -204,6 +214,9 @@ async fn a_plan_runs_at_once_what_can_and_skips_what_cannot() {
 /// A plan in which a command had begun is not run twice: its outcome is unknown, as a command's is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_is_as_careful_as_the_most_careful_tool_in_it() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let command = || exec("echo x >>effects.txt");
     for (point, ran, told, calls) in [
         ("tool_finished=parallel", 1, "interrupted", [("a", command(), &[][..]), ("b", read("a.txt"), &["a"][..])]),
@@ -234,6 +247,9 @@ async fn a_plan_is_as_careful_as_the_most_careful_tool_in_it() {
 /// `/stop` ends all that runs; each says what it had done, and what had not begun is closed with the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_ends_all_that_runs() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let model = Model::start().await;
     let sleep = |name: &str| exec(&format!("echo begun-{name}; touch {name}; sleep 1000"));
     let never = write("never.txt", "{{one}}");

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
+use crate::support::needs::lacks_bubblewrap;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, until};
 
 /// Both signals drain: what runs is finished, what comes is turned away for now, and the exit code is 0.
@@ -128,6 +129,9 @@ fn files(folder: &Path, all: &mut Vec<(String, Vec<u8>)>) {
 /// and session as fields.
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_stay_where_they_are() {
+    if lacks_bubblewrap() {
+        return;
+    }
     const WORD: &str = "canary";
     let model = Model::start().await;
     let look = "env; set; cat /proc/*/environ ../config.toml ../token $HOME/home/config.toml; ls /proc/self/fd; true";

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::model::{RUNTIME_CONTEXT, user_text};
+use crate::support::needs::lacks_bubblewrap;
 use crate::support::{Gateway, Hook, Model, Reply, Setup};
 
 fn setup(model: &Model) -> Setup {
@@ -188,6 +189,9 @@ async fn chinese_markers_are_read() {
 /// A process that dies between a ReAct step and the next goes on where it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_react_turn_goes_on_after_the_process_died() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let model = Model::start().await;
     let add = "Thought: I add a line.\nAction: exec\nAction Input: echo x >> effects.txt && echo it-is-done";
     writes(&model, "work", &[add, "Final Answer: finished"]);

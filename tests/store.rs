@@ -8,6 +8,7 @@ use tokio::process::{Child, Command};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, open, wait_settled};
+use crate::support::needs::left_out;
 use crate::support::{Gateway, Hook, Setup, deadline, until};
 
 /// `strace` on a running gateway, its lines in a file. One line a call, or two where another thread came in between.
@@ -98,8 +99,7 @@ fn seen(lines: &[String]) -> Vec<Seen> {
 async fn a_message_is_on_the_disk_before_its_202_is_written() {
     let gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
     let Some(trace) = Trace::attach(&gateway).await else {
-        println!("left out: strace cannot be run here (apt-get install strace)");
-        return;
+        return left_out("strace cannot be run here (package strace)");
     };
     for n in 0..5 {
         gateway.accept("in", &Message::new("/help").chat(&n.to_string())).await;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
 use crate::support::model::Asked;
+use crate::support::needs::lacks_bubblewrap;
 use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup};
 
 fn setup(model: &Model) -> Setup {
@@ -162,6 +163,9 @@ fn memory(gateway: &Gateway, field: &str) -> u64 {
 /// A flood of output: the model gets head and tail and can page through the rest; the gateway does not grow.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_output_is_cut_kept_and_paged() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let model = Model::start().await;
     model.script(|asked| {
         let path = || asked.results.first()?.split("the whole output: ").nth(1)?.split(' ').next().map(str::to_owned);
@@ -242,6 +246,9 @@ async fn an_empty_answer_is_told() {
 /// A turn whose time is up says so, ends what it ran, and lets the next one go.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_ends_when_its_time_is_up() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let model = Model::start().await;
     model.on("hang", [Reply::hang()]);
     model.on("sleep", [Reply::tool("exec", &json!({"command": "echo begun; sleep 1000"}))]);

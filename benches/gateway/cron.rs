@@ -8,17 +8,19 @@ use rusqlite::{Connection, params};
 use serde_json::json;
 
 use super::load::cpu_time;
-use super::report::Report;
+use super::report::{Figure, Unit};
 use super::support::until;
-use super::{Bench, Size, ms};
+use super::{Bench, Bencher};
 
 /// How long the idle gateway is watched.
 const WATCHED: Duration = Duration::from_secs(10);
 
 /// Both, with as many jobs as `size` says.
-pub async fn cron(size: &Size, report: &mut Report) {
-    lateness(size, report).await;
-    idle(size, report).await;
+pub async fn cron(bencher: &mut Bencher) {
+    for _ in 0..bencher.size.runs {
+        lateness(bencher).await;
+        idle(bencher).await;
+    }
 }
 
 /// A gateway at rest with `jobs` jobs, the n-th of them due at what `due` answers.
@@ -31,14 +33,15 @@ async fn with_jobs(jobs: usize, due: impl Fn(usize) -> Timestamp) -> Bench {
 
 /// Jobs spread evenly over a minute (a tenth of it with `--quick`), each a message to one of a hundred chats: from when each
 /// was due until its slot was taken, as the store has it.
-async fn lateness(size: &Size, report: &mut Report) {
-    let span = Duration::from_millis(u64::try_from(size.jobs * 6).unwrap_or(u64::MAX));
+async fn lateness(bencher: &mut Bencher) {
+    let jobs = bencher.size.jobs;
+    let span = Duration::from_millis(u64::try_from(jobs * 6).unwrap_or(u64::MAX));
     let begin = Timestamp::now() + Duration::from_secs(5);
-    let step = span / u32::try_from(size.jobs).unwrap_or(u32::MAX);
-    let mut bench = with_jobs(size.jobs, |n| begin + step * u32::try_from(n).unwrap_or(u32::MAX)).await;
+    let step = span / u32::try_from(jobs).unwrap_or(u32::MAX);
+    let mut bench = with_jobs(jobs, |n| begin + step * u32::try_from(n).unwrap_or(u32::MAX)).await;
     bench.gateway.up().await;
     tokio::time::sleep(span + Duration::from_secs(5)).await;
-    let wanted = i64::try_from(size.jobs).unwrap_or(i64::MAX);
+    let wanted = i64::try_from(jobs).unwrap_or(i64::MAX);
     let database = bench.gateway.database();
     until("all jobs to have run", async || {
         let store = Connection::open(&database).ok()?;
@@ -48,16 +51,17 @@ async fn lateness(size: &Size, report: &mut Report) {
     .await;
     let mut late = lates(&database).expect("the runs can be read");
     late.sort_unstable();
-    let at = |percent: usize| ms(Duration::from_millis(late[(late.len() - 1) * percent / 100]));
-    let what = format!("cron: {} jobs over {} s, lateness", size.jobs, span.as_secs());
-    report.add(what, format!("p50 {}, p99 {}, worst {}", at(50), at(99), at(100)), "p99 <= 100 ms");
+    let at = |percent: usize| Duration::from_millis(late[(late.len() - 1) * percent / 100]);
+    let figures = [("p50", 50), ("p99", 99), ("worst", 100)].map(|(name, percent)| Figure::time(name, at(percent)));
+    bencher.add(format!("cron: {jobs} jobs over {} s, lateness", span.as_secs()), figures.to_vec(), "p99 <= 100 ms");
     bench.gateway.stop().await;
 }
 
 /// Jobs that are not due for an hour.
-async fn idle(size: &Size, report: &mut Report) {
+async fn idle(bencher: &mut Bencher) {
+    let jobs = bencher.size.jobs;
     let later = Timestamp::now() + Duration::from_secs(3_600);
-    let mut bench = with_jobs(size.jobs, |n| later + Duration::from_millis(u64::try_from(n).unwrap_or(0))).await;
+    let mut bench = with_jobs(jobs, |n| later + Duration::from_millis(u64::try_from(n).unwrap_or(0))).await;
     bench.gateway.up().await;
     // What the start does is not idling.
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -65,8 +69,9 @@ async fn idle(size: &Size, report: &mut Report) {
     tokio::time::sleep(WATCHED).await;
     let used = cpu_time(bench.gateway.pid()).saturating_sub(before);
     let share = used.as_secs_f64() / WATCHED.as_secs_f64() * 100.0;
-    report.add(format!("cron: idle CPU with {} jobs", size.jobs), format!("{share:.2} % of a core"), "<= 1 %");
-    report.add(format!("cron: memory with {} jobs", size.jobs), bench.resident(), "");
+    let share = vec![Figure::new("", share, Unit::Percent)];
+    bencher.add(format!("cron: idle CPU with {jobs} jobs, of a core"), share, "<= 1 %");
+    bencher.add(format!("cron: memory with {jobs} jobs"), bench.resident(), "");
 }
 
 /// How late each run was, in milliseconds.

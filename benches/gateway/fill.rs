@@ -2,56 +2,77 @@
 
 use std::path::Path;
 
+use daoyou::memory::{Identities, words};
+use daoyou::store::StoreError;
 use rusqlite::{Connection, params};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::talk::Talk;
+
+/// 2026-01-01 in UTC milliseconds, the time of the first message; one follows the other a second later.
+const BEGIN: i64 = 1_767_225_600_000;
+
+/// Messages of a session that no summary tells of, the newest.
+const UNTOLD: usize = 30;
 
 /// Writes `sessions` sessions of `each` messages into the store at `database`, which a gateway has created and left.
 /// Session `n` is that of chat `past-n` on the webhook `in`. Two messages, an inbox row and an outbox row are one turn.
 ///
-/// What was said is told by a summary but for the newest, and can be found: so nothing else is to be done about it while turns
-/// are measured.
+/// What was said is told by a summary but for the newest, and stands in the index of words: so nothing else is to be done about
+/// it while turns are measured.
 ///
-/// This knows the store's tables (migrations 1, 2, 8 and 9) and changes with them.
-pub fn fill(database: &Path, sessions: usize, each: usize) -> rusqlite::Result<()> {
-    const TURN: &str = "printf('%08x-0000-7000-8000-%012x', s.n, t.n)";
-    const NUMBERS: &str = "WITH RECURSIVE
-        s(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n + 1 < ?1),
-        t(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM t WHERE n + 1 < ?2)";
-    // 2026-01-01, and one message a second.
-    const AT: &str = "1767225600000 + (s.n * ?2 + t.n) * 1000";
+/// This knows the store's tables and changes with them.
+pub fn fill(database: &Path, sessions: usize, each: usize) -> Result<(), StoreError> {
     let store = Connection::open(database)?;
     store.execute_batch("PRAGMA synchronous = OFF; BEGIN")?;
-    let number = |n: usize| i64::try_from(n).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()));
-    let (sessions, turns) = (number(sessions)?, number(each / 2)?);
-    let fill = |sql: String| store.execute(&sql, params![sessions, turns]);
-    store.execute(
-        "WITH RECURSIVE s(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n + 1 < ?1)
-         INSERT INTO sessions (session, epoch, first_seq, next_seq, created_at, updated_at)
-         SELECT 'webhook:in:past-' || s.n, 0, 0, ?2, 1767225600000, 1767225600000 + s.n FROM s",
-        params![sessions, turns * 2],
-    )?;
-    for (role, offset) in [("user", 0), ("assistant", 1)] {
-        fill(format!(
-            "{NUMBERS} INSERT INTO messages (session, epoch, seq, role, body, turn, at)
-             SELECT 'webhook:in:past-' || s.n, 0, t.n * 2 + {offset}, '{role}',
-                json_object('role', '{role}', 'content', 'What was said in message ' || t.n || ' of the past, which is
-                neither very short nor very long.'), {TURN}, {AT} FROM s, t"
-        ))?;
+    let mut talk = Talk::default();
+    for session in 0..sessions {
+        tell(&store, session, each / 2, &mut talk)?;
     }
-    fill(format!(
-        "{NUMBERS} INSERT INTO inbox (id, channel, external_id, session, chat_id, sender, trust, content, attachments,
-            metadata, received_at, turn, state)
-         SELECT {TURN}, 'webhook:in', 'past-' || s.n || '-' || t.n, 'webhook:in:past-' || s.n, 'past-' || s.n, '',
-            'known', 'What was said', '[]', '{{}}', {AT}, {TURN}, 'done' FROM s, t"
-    ))?;
-    fill(format!(
-        "{NUMBERS} INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, tries, created_at)
-         SELECT {TURN}, {TURN}, 'reply', 0, 'webhook:in', 'past-' || s.n, '{{}}', 'sent', 1, {AT} FROM s, t"
-    ))?;
-    store.execute_batch(
-        "INSERT OR IGNORE INTO indexed (session, seq) SELECT session, next_seq FROM sessions;
-         INSERT OR IGNORE INTO session_memory (session, epoch, cursor, updated_at)
-         SELECT session, epoch, max(0, next_seq - 30), updated_at FROM sessions;",
-    )?;
+    words::rebuild(&store, &Identities::default())?;
     store.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")?;
+    Ok(())
+}
+
+fn tell(store: &Connection, number: usize, turns: usize, talk: &mut Talk) -> Result<(), StoreError> {
+    let (chat, session) = (format!("past-{number}"), format!("webhook:in:past-{number}"));
+    let whole = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let at = |turn: usize| BEGIN + whole(number * turns + turn) * 1_000;
+    store
+        .prepare_cached(
+            "INSERT INTO sessions (session, epoch, first_seq, next_seq, created_at, updated_at) VALUES (?1, 0, 0, ?2, ?3, ?4)",
+        )?
+        .execute(params![session, whole(turns * 2), BEGIN, at(turns)])?;
+    for turn in 0..turns {
+        let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{number} {turn}").as_bytes()).to_string();
+        let said = talk.sentence();
+        for (offset, role, text) in [(0, "user", said.as_str()), (1, "assistant", "It is noted.")] {
+            let body = json!({"role": role, "content": text}).to_string();
+            store
+                .prepare_cached(
+                    "INSERT INTO messages (session, epoch, seq, role, body, turn, at) VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6)",
+                )?
+                .execute(params![session, whole(turn * 2) + offset, role, body, id, at(turn)])?;
+        }
+        store
+            .prepare_cached(
+                "INSERT INTO inbox (id, channel, external_id, session, chat_id, sender, trust, content, attachments, metadata,
+                    received_at, turn, state)
+                 VALUES (?1, 'webhook:in', ?1, ?2, ?3, '', 'known', ?4, '[]', '{}', ?5, ?1, 'done')",
+            )?
+            .execute(params![id, session, chat, said, at(turn)])?;
+        store
+            .prepare_cached(
+                "INSERT INTO outbox (id, turn, slot, attempt, channel, chat_id, body, state, tries, created_at)
+                 VALUES (?1, ?1, 'reply', 0, 'webhook:in', ?2, '{}', 'sent', 1, ?3)",
+            )?
+            .execute(params![id, chat, at(turn)])?;
+    }
+    store
+        .prepare_cached(
+            "INSERT OR IGNORE INTO session_memory (session, epoch, cursor, updated_at) VALUES (?1, 0, ?2, ?3)",
+        )?
+        .execute(params![session, whole((turns * 2).saturating_sub(UNTOLD)), at(turns)])?;
     Ok(())
 }

@@ -11,12 +11,10 @@ use super::Bench;
 use super::load::{Client, cpu_time};
 use super::support::gateway::resident_bytes;
 use super::support::{Reply, Setup};
+use super::talk::{Talk, VOCABULARY, WORDS};
 
 const CONVERSATIONS: usize = 200;
 const IN_FLIGHT: usize = 20;
-/// Words that there are; how often each comes follows Zipf's law, as in any language.
-const VOCABULARY: u64 = 6_000;
-const WORDS: usize = 12;
 /// The first checkpoint; each one after it is this many times as far.
 const FIRST: usize = 1_000;
 const STEP: usize = 6;
@@ -103,7 +101,7 @@ fn stored(bench: &Bench) -> u64 {
 struct Offered {
     client: Arc<Client>,
     replies: tokio::sync::watch::Receiver<usize>,
-    dice: u64,
+    talk: Talk,
     next: usize,
     posts: JoinSet<u16>,
 }
@@ -113,7 +111,7 @@ impl Offered {
         Self {
             client: Arc::new(Client::new(bench.gateway.address())),
             replies: bench.sink.counter(),
-            dice: 0x9e37_79b9_7f4a_7c15,
+            talk: Talk::default(),
             next: 0,
             posts: JoinSet::new(),
         }
@@ -126,7 +124,7 @@ impl Offered {
             let (client, n) = (Arc::clone(&self.client), self.next);
             let body = format!(
                 r#"{{"content":"{}","chat_id":"chat-{}","sender":"me","id":"growth-{n}"}}"#,
-                self.sentence(),
+                self.talk.sentence(),
                 n % CONVERSATIONS
             );
             self.posts.spawn(async move {
@@ -149,32 +147,4 @@ impl Offered {
         let seen = tokio::time::timeout(SILENCE, self.replies.wait_for(|seen| *seen >= count)).await;
         assert!(seen.is_ok(), "{count} messages were not answered: {}", bench.gateway.logs());
     }
-
-    fn sentence(&mut self) -> String {
-        let words: Vec<String> = (0..WORDS).map(|_| spelled(self.word())).collect();
-        words.join(" ")
-    }
-
-    /// A word; the one of the least number comes most often.
-    fn word(&mut self) -> u64 {
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 7;
-        self.dice ^= self.dice << 17;
-        let part = (self.dice >> 11) as f64 / (1_u64 << 53) as f64;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and the vocabulary")]
-        let word = (VOCABULARY as f64).powf(part) as u64;
-        word
-    }
-}
-
-/// A word as one could say it, each number another one.
-fn spelled(mut number: u64) -> String {
-    const SYLLABLES: [&str; 16] =
-        ["ba", "do", "ki", "lu", "me", "na", "po", "ra", "su", "ti", "vo", "wa", "xe", "zo", "fu", "ga"];
-    let mut word = String::from("k");
-    while number > 0 {
-        word += SYLLABLES[usize::try_from(number % 16).unwrap_or(0)];
-        number /= 16;
-    }
-    word + "x"
 }

@@ -61,7 +61,7 @@ pub struct Load<'a> {
     pub sink: &'a Sink,
     pub model_latency: Duration,
     /// The `chat_id` of message `n` of `sessions`.
-    pub chat: fn(usize) -> String,
+    pub chat: &'a dyn Fn(usize) -> String,
 }
 
 /// Numbers every message of this process, so that replies are told apart across runs.

@@ -1,8 +1,9 @@
 //! Measures the release build from outside: webhook in, callback out. `cargo xtask bench` prints the table and writes
-//! `docs/benchmarks.md`; with `--quick` there are few turns, the numbers are rough, and nothing is written. With `--walk`
-//! nothing is measured: the gateway is only led through what it does all day. `--only PART` measures one part, `--set KEY=VALUE`
-//! measures with a key of the configuration set; both write nothing. `--growth MESSAGES` lets one owner say that much and prints a
-//! section of its own.
+//! `docs/benchmarks.md`; with `--quick` there are few turns and one run, the numbers are rough, and nothing is written. With
+//! `--walk` nothing is measured: the gateway is only led through what it does all day. `--only PART` measures one part, `--set
+//! KEY=VALUE` measures with a key of the configuration set; both write nothing. `--beside PROGRAM --beside-name NAME` measures
+//! starts, idling and speeds of another build, too, the two by turns. `--growth MESSAGES` lets one owner say that much and prints
+//! a section of its own.
 
 #[expect(clippy::allow_attributes, reason = "the stories use the rest")]
 #[allow(dead_code, unused_imports, clippy::print_stdout, reason = "a tool box: the bench uses a part of it")]
@@ -14,13 +15,15 @@ mod fill;
 mod growth;
 mod load;
 mod report;
+mod talk;
 mod walk;
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use load::{Load, Measured, Offer};
-use report::Report;
+use report::{Figure, Program, Report, Unit};
 use support::gateway::resident_bytes;
 use support::model::ModelOptions;
 use support::{Gateway, Hook, Model, Setup, Sink, config, until};
@@ -29,6 +32,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 /// How much is done in each part.
 struct Size {
     quick: bool,
+    runs: usize,
     alone: usize,
     in_flight: usize,
     offered_secs: usize,
@@ -46,6 +50,7 @@ impl Size {
         if quick {
             return Self {
                 quick,
+                runs: 1,
                 alone: 50,
                 in_flight: 500,
                 offered_secs: 3,
@@ -59,6 +64,7 @@ impl Size {
         }
         Self {
             quick,
+            runs: 3,
             alone: 500,
             in_flight: 5_000,
             offered_secs: 10,
@@ -102,28 +108,59 @@ impl Bench {
         self.run_in(turns, sessions, offer, |n| format!("chat-{n}")).await
     }
 
-    async fn run_in(&self, turns: usize, sessions: usize, offer: Offer, chat: fn(usize) -> String) -> Measured {
-        let load = Load { gateway: &self.gateway, sink: &self.sink, model_latency: self.latency, chat };
+    async fn run_in(&self, turns: usize, sessions: usize, offer: Offer, chat: impl Fn(usize) -> String) -> Measured {
+        let load = Load { gateway: &self.gateway, sink: &self.sink, model_latency: self.latency, chat: &chat };
         load.run(turns, sessions, offer).await
     }
 
-    fn resident(&self) -> String {
-        format!("{:.1} MB", resident_bytes(self.gateway.pid()) as f64 / 1e6)
+    fn resident(&self) -> Vec<Figure> {
+        vec![Figure::bytes(resident_bytes(self.gateway.pid()))]
     }
 }
 
-fn ms(duration: Duration) -> String {
-    format!("{:.2} ms", duration.as_secs_f64() * 1_000.0)
+/// What is measured, how much of it, and what came of it.
+struct Bencher {
+    size: Size,
+    /// The program of `--beside`.
+    before: Option<PathBuf>,
+    report: Report,
+    faults: Faults,
 }
 
-fn speed(measured: &Measured) -> String {
-    let (p50, p99) = (ms(measured.percentile(50)), ms(measured.percentile(99)));
-    let (rate, cpu) = (measured.turns_a_second(), measured.cpu_ms_a_turn());
-    let faults = match (measured.refused, measured.lost, measured.duplicate) {
-        (0, 0, 0) => String::new(),
-        (refused, lost, twice) => format!(" (refused {refused}, lost {lost}, twice {twice})"),
-    };
-    format!("p50 {p50}, p99 {p99}, {rate:.0} turns/s, CPU {cpu:.2} ms{faults}")
+impl Bencher {
+    /// The programs to measure one after the other.
+    fn programs(&self) -> Vec<(Program, Option<PathBuf>)> {
+        let before = self.before.clone().map(|program| (Program::Before, Some(program)));
+        [(Program::This, None)].into_iter().chain(before).collect()
+    }
+
+    /// Adds a row of this program's.
+    fn add(&mut self, what: impl Into<String>, figures: Vec<Figure>, goal: &'static str) {
+        self.report.add(Program::This, what, figures, goal);
+    }
+
+    fn add_speed(&mut self, program: Program, what: impl Into<String>, measured: &Measured, goal: &'static str) {
+        // The other program's faults are its own.
+        if program == Program::This {
+            self.faults.count(measured);
+        }
+        self.report.add(program, what, speed(measured), goal);
+    }
+}
+
+fn speed(measured: &Measured) -> Vec<Figure> {
+    let mut figures = vec![
+        Figure::time("p50", measured.percentile(50)),
+        Figure::time("p99", measured.percentile(99)),
+        Figure::new("", measured.turns_a_second(), Unit::TurnsASecond),
+        Figure::new("CPU", measured.cpu_ms_a_turn(), Unit::Milliseconds),
+    ];
+    for (name, count) in [("refused", measured.refused), ("lost", measured.lost), ("twice", measured.duplicate)] {
+        if count > 0 {
+            figures.push(Figure::new(name, count as f64, Unit::Count));
+        }
+    }
+    figures
 }
 
 #[tokio::main]
@@ -137,37 +174,52 @@ async fn main() {
     let size = Size::of(std::env::args().any(|arg| arg == "--quick"));
     let only = arguments("--only").next();
     let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
-    let mut report = Report::default();
-    let mut faults = Faults::default();
+    let before = arguments("--beside").next().map(PathBuf::from);
+    let mut bencher = Bencher { size, before, report: Report::default(), faults: Faults::default() };
     if wanted("starts") {
-        starts(&size, &mut report).await;
+        starts(&mut bencher).await;
     }
-    for latency in [Duration::ZERO, Duration::from_millis(50)] {
-        if wanted("speeds") {
-            speeds(&size, latency, &mut report, &mut faults).await;
+    if wanted("speeds") {
+        for latency in [Duration::ZERO, Duration::from_millis(50)] {
+            speeds(&mut bencher, latency).await;
         }
     }
     if wanted("sessions") {
-        sessions(&size, &mut report, &mut faults).await;
+        sessions(&mut bencher).await;
     }
     if wanted("history") {
-        history(&size, &mut report, &mut faults).await;
+        history(&mut bencher).await;
     }
     if wanted("fsyncs") {
-        fsyncs(&size, &mut report).await;
+        fsyncs(&mut bencher).await;
     }
     if wanted("cron") {
-        cron::cron(&size, &mut report).await;
+        cron::cron(&mut bencher).await;
     }
-    report.add("messages refused, in all runs", faults.refused.to_string(), "0");
-    report.add("accepted messages lost, in all runs", faults.lost.to_string(), "0");
-    report.add("replies that came twice, in all runs", faults.duplicate.to_string(), "0");
-    if !size.quick && only.is_none() && settings().next().is_none() {
+    finish(bencher, only.is_none());
+}
+
+/// Prints the table and writes the page, where all was measured as it is by default.
+#[expect(clippy::print_stdout, reason = "the bench's output")]
+fn finish(mut bencher: Bencher, is_all: bool) {
+    let Faults { refused, lost, duplicate } = bencher.faults;
+    for (what, count) in [
+        ("messages refused, in all runs", refused),
+        ("accepted messages lost, in all runs", lost),
+        ("replies that came twice, in all runs", duplicate),
+    ] {
+        bencher.add(what, vec![Figure::new("", count as f64, Unit::Count)], "0");
+    }
+    let name = arguments("--beside-name").next().unwrap_or_else(|| "another build".to_owned());
+    let name = bencher.before.as_ref().map(|_| name.as_str());
+    println!("\n{}", bencher.report.table(name));
+    if is_all && !bencher.size.quick && settings().next().is_none() {
         let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
         std::fs::create_dir_all(&docs).expect("the project's folder can be written");
-        std::fs::write(docs.join("benchmarks.md"), report.page()).expect("the project's folder can be written");
+        let page = bencher.report.page(bencher.size.runs, name);
+        std::fs::write(docs.join("benchmarks.md"), page).expect("the project's folder can be written");
     }
-    assert_eq!((faults.lost, faults.duplicate), (0, 0), "messages were lost or answered twice");
+    assert_eq!((lost, duplicate), (0, 0), "messages were lost or answered twice");
 }
 
 /// What follows each `name` on the command line.
@@ -184,7 +236,7 @@ fn settings() -> impl Iterator<Item = (String, toml::Value)> {
 }
 
 /// What must not happen, over all runs.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Faults {
     refused: usize,
     lost: usize,
@@ -212,83 +264,125 @@ async fn start_time(bench: &mut Bench, times: usize) -> Duration {
     taken[taken.len() / 2]
 }
 
-/// Start to ready, with an empty store and with a full one.
-async fn starts(size: &Size, report: &mut Report) {
-    let mut bench = Bench::start(Duration::ZERO, |setup| setup).await;
-    report.add("memory, idle", bench.resident(), "< 20 MB");
-    bench.gateway.stop().await;
-    let taken = start_time(&mut bench, size.starts).await;
-    report.add("start to ready, an empty store", ms(taken), "< 100 ms");
-    fill::fill(&bench.gateway.database(), 1_000, size.stored_messages / 1_000).expect("the store can be filled");
-    let taken = start_time(&mut bench, size.starts).await;
-    report.add(format!("start to ready, {} stored messages", size.stored_messages), ms(taken), "< 100 ms");
+/// Start to ready, with an empty store and with a full one, and what is held when there is nothing to do.
+async fn starts(bencher: &mut Bencher) {
+    let (times, stored) = (bencher.size.starts, bencher.size.stored_messages);
+    let mut benches = Vec::new();
+    for (program, path) in bencher.programs() {
+        let bench = Bench::stopped(Duration::ZERO, |setup| setup.program(path)).await;
+        benches.push((program, bench));
+    }
+    for _ in 0..bencher.size.runs {
+        for (program, bench) in &mut benches {
+            bench.gateway.up().await;
+            bencher.report.add(*program, "memory, idle", bench.resident(), "< 20 MB");
+            bench.gateway.stop().await;
+            let taken = start_time(bench, times).await;
+            let row = "start to ready, an empty store";
+            bencher.report.add(*program, row, vec![Figure::time("", taken)], "< 100 ms");
+        }
+    }
+    for (_, bench) in &benches {
+        fill::fill(&bench.gateway.database(), 1_000, stored / 1_000).expect("the store can be filled");
+    }
+    for _ in 0..bencher.size.runs {
+        for (program, bench) in &mut benches {
+            let taken = start_time(bench, times).await;
+            let row = format!("start to ready, {stored} stored messages");
+            bencher.report.add(*program, row, vec![Figure::time("", taken)], "< 100 ms");
+        }
+    }
 }
 
 /// One at a time, 64 at a time, and a thousand a second.
-async fn speeds(size: &Size, latency: Duration, report: &mut Report, faults: &mut Faults) {
-    let bench = Bench::start(latency, |setup| setup).await;
+async fn speeds(bencher: &mut Bencher, latency: Duration) {
     let model = format!("model {} ms", latency.as_millis());
-    bench.run(20, 20, Offer::InFlight(4)).await;
-    let alone = bench.run(size.alone, size.alone, Offer::InFlight(1)).await;
-    report.add(format!("{model}: 1 in flight"), speed(&alone), "p50 <= 2 ms, CPU <= 1 ms");
-    let many = bench.run_in(size.in_flight, 1_000, Offer::InFlight(64), |n| format!("many-{n}")).await;
-    report.add(format!("{model}: 64 in flight"), speed(&many), "p99 <= 15 ms, CPU <= 1 ms");
-    let turns = 1_000 * size.offered_secs;
-    let offered = bench.run_in(turns, 100, Offer::Rate(1_000), |n| format!("offered-{n}")).await;
-    report.add(format!("{model}: 1,000 turns/s offered over 100 sessions"), speed(&offered), "1,000 turns/s");
-    report.add(format!("{model}: memory after {} turns", bench.model.count()), bench.resident(), "");
-    for measured in [&alone, &many, &offered] {
-        faults.count(measured);
+    let Size { alone, in_flight, offered_secs, runs, .. } = bencher.size;
+    for _ in 0..runs {
+        for (program, path) in bencher.programs() {
+            let bench = Bench::start(latency, |setup| setup.program(path)).await;
+            bench.run(20, 20, Offer::InFlight(4)).await;
+            let measured = bench.run(alone, alone, Offer::InFlight(1)).await;
+            let row = format!("{model}: 1 in flight");
+            bencher.add_speed(program, row, &measured, "p50 <= 2 ms, CPU <= 1 ms");
+            let measured = bench.run_in(in_flight, 1_000, Offer::InFlight(64), |n| format!("many-{n}")).await;
+            let row = format!("{model}: 64 in flight");
+            bencher.add_speed(program, row, &measured, "p99 <= 15 ms, CPU <= 1 ms");
+            let turns = 1_000 * offered_secs;
+            let measured = bench.run_in(turns, 100, Offer::Rate(1_000), |n| format!("offered-{n}")).await;
+            let row = format!("{model}: 1,000 turns/s offered over 100 sessions");
+            bencher.add_speed(program, row, &measured, "1,000 turns/s");
+            let row = format!("{model}: memory after {} turns", alone + in_flight + turns);
+            bencher.report.add(program, row, bench.resident(), "");
+        }
     }
 }
 
-/// The cost of a turn with few sessions and with many. The window is small, so that few sessions have no longer
-/// history than many.
-async fn sessions(size: &Size, report: &mut Report, faults: &mut Faults) {
-    let mut costs = Vec::new();
-    for sessions in [10, size.sessions] {
-        let bench = Bench::start(Duration::ZERO, |setup| setup.set("agent.memory_window", 2)).await;
-        // Every session has been used before the turns that count.
-        bench.run(sessions, sessions, Offer::InFlight(64)).await;
-        let measured = bench.run(size.in_flight, sessions, Offer::InFlight(10)).await;
-        faults.count(&measured);
-        costs.push(measured.cpu_ms_a_turn());
-        report.add(format!("{sessions} sessions: 10 in flight"), speed(&measured), "");
-        report.add(format!("{sessions} sessions: memory"), bench.resident(), "<= 2 KB a session");
+/// The cost of a turn with few sessions and with many, each with the same past: longer than the window, and all of it in the
+/// index. No session gets so many turns that it is summarised.
+async fn sessions(bencher: &mut Bencher) {
+    const FEW: usize = 100;
+    const PAST: usize = 60;
+    const TURNS: usize = 1_000;
+    for _ in 0..bencher.size.runs {
+        let mut costs = Vec::new();
+        for sessions in [FEW, bencher.size.sessions] {
+            let mut bench = Bench::start(Duration::ZERO, |setup| setup).await;
+            bench.gateway.stop().await;
+            fill::fill(&bench.gateway.database(), sessions, PAST).expect("the store can be filled");
+            bench.gateway.up().await;
+            // What is done once after a start is not what a turn costs.
+            bench.run(FEW, FEW, Offer::InFlight(10)).await;
+            let used = sessions.min(TURNS);
+            let measured = bench.run_in(TURNS, used, Offer::InFlight(10), |n| format!("past-{n}")).await;
+            costs.push(measured.cpu_ms_a_turn());
+            bencher.add_speed(Program::This, format!("{sessions} sessions: 10 in flight"), &measured, "");
+            let row = format!("{sessions} sessions: memory");
+            bencher.add(row, bench.resident(), "<= 2 KB a session");
+        }
+        let factor = Figure::new("", costs[1] / costs[0].max(1e-9), Unit::Times);
+        bencher.add(format!("CPU a turn, many sessions against {FEW}"), vec![factor], "<= 1.2 x");
     }
-    report.add("CPU a turn, many sessions against 10", format!("{:.2} x", costs[1] / costs[0].max(1e-9)), "<= 1.2 x");
 }
 
-/// The cost of a turn in sessions of the window's length and in long ones.
-async fn history(size: &Size, report: &mut Report, faults: &mut Faults) {
+/// The cost of a turn in sessions of the window's length and in long ones, all of them in the index.
+async fn history(bencher: &mut Bencher) {
     const SESSIONS: usize = 10;
-    let mut costs = Vec::new();
-    for &messages in size.histories {
+    let mut benches = Vec::new();
+    for &messages in bencher.size.histories {
         let mut bench = Bench::start(Duration::ZERO, |setup| setup).await;
         bench.gateway.stop().await;
         fill::fill(&bench.gateway.database(), SESSIONS, messages).expect("the store can be filled");
-        bench.gateway.up().await;
-        let turns = size.in_flight / 5;
-        // What is read for the first time after a start is not what a turn costs.
-        bench.run_in(turns / 5, SESSIONS, Offer::InFlight(4), |n| format!("past-{n}")).await;
-        let measured = bench.run_in(turns, SESSIONS, Offer::InFlight(4), |n| format!("past-{n}")).await;
-        faults.count(&measured);
-        costs.push(measured.cpu_ms_a_turn());
-        report.add(format!("history of {messages} messages: 4 in flight"), speed(&measured), "");
+        benches.push((messages, bench));
     }
-    let (first, last) = (costs.first().copied().unwrap_or(0.0), costs.last().copied().unwrap_or(0.0));
-    report.add("CPU a turn, the longest history against 100", format!("{:.2} x", last / first.max(1e-9)), "<= 1.1 x");
+    let turns = bencher.size.in_flight / 5;
+    for _ in 0..bencher.size.runs {
+        let mut costs = Vec::new();
+        for (messages, bench) in &mut benches {
+            bench.gateway.up().await;
+            // What is read for the first time after a start is not what a turn costs.
+            bench.run_in(turns / 5, SESSIONS, Offer::InFlight(4), |n| format!("past-{n}")).await;
+            let measured = bench.run_in(turns, SESSIONS, Offer::InFlight(4), |n| format!("past-{n}")).await;
+            costs.push(measured.cpu_ms_a_turn());
+            bencher.add_speed(Program::This, format!("history of {messages} messages: 4 in flight"), &measured, "");
+            bench.gateway.stop().await;
+        }
+        let (first, last) = (costs.first().copied().unwrap_or(0.0), costs.last().copied().unwrap_or(0.0));
+        let factor = Figure::new("", last / first.max(1e-9), Unit::Times);
+        bencher.add("CPU a turn, the longest history against 100", vec![factor], "<= 1.1 x");
+    }
 }
 
 /// How often a turn waits for the disk: strace counts while turns run.
-async fn fsyncs(size: &Size, report: &mut Report) {
-    for in_flight in [1, 64] {
-        let bench = Bench::start(Duration::ZERO, |setup| setup).await;
-        let what = format!("fsyncs a turn, {in_flight} in flight");
-        let turns = size.traced * if in_flight == 1 { 1 } else { 10 };
-        match counted(&bench, turns, in_flight).await {
-            Some(count) => report.add(what, format!("{:.2}", count as f64 / turns as f64), "<= 4 alone"),
-            None => report.add(what, "not measured: strace is not there or may not attach", ""),
+async fn fsyncs(bencher: &mut Bencher) {
+    for _ in 0..bencher.size.runs {
+        for in_flight in [1, 64] {
+            let bench = Bench::start(Duration::ZERO, |setup| setup).await;
+            let turns = bencher.size.traced * if in_flight == 1 { 1 } else { 10 };
+            let count = counted(&bench, turns, in_flight).await;
+            let figure = count.map(|count| Figure::new("", count as f64 / turns as f64, Unit::Count));
+            let row = format!("fsyncs a turn, {in_flight} in flight");
+            bencher.add(row, figure.into_iter().collect(), "<= 4 alone");
         }
     }
 }

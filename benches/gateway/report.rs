@@ -3,12 +3,78 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-/// One line of the table.
-pub struct Row {
-    pub what: String,
-    pub measured: String,
-    pub goal: &'static str,
+/// What a number counts.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Unit {
+    Milliseconds,
+    Megabytes,
+    TurnsASecond,
+    Times,
+    Percent,
+    Count,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Milliseconds => " ms",
+            Self::Megabytes => " MB",
+            Self::TurnsASecond => " turns/s",
+            Self::Times => " x",
+            Self::Percent => " %",
+            Self::Count => "",
+        }
+    }
+
+    fn number(self, value: f64) -> String {
+        match self {
+            Self::Megabytes => format!("{value:.1}"),
+            Self::TurnsASecond => format!("{value:.0}"),
+            Self::Count if value.fract() == 0.0 => format!("{value:.0}"),
+            Self::Milliseconds | Self::Times | Self::Percent | Self::Count => format!("{value:.2}"),
+        }
+    }
+}
+
+/// One number of a row.
+#[derive(Clone, Copy)]
+pub struct Figure {
+    /// Empty where it is the only one.
+    pub name: &'static str,
+    pub value: f64,
+    pub unit: Unit,
+}
+
+impl Figure {
+    pub fn new(name: &'static str, value: f64, unit: Unit) -> Self {
+        Self { name, value, unit }
+    }
+
+    pub fn time(name: &'static str, time: Duration) -> Self {
+        Self::new(name, time.as_secs_f64() * 1_000.0, Unit::Milliseconds)
+    }
+
+    pub fn bytes(bytes: u64) -> Self {
+        Self::new("", bytes as f64 / 1e6, Unit::Megabytes)
+    }
+}
+
+/// The programs that are measured.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Program {
+    This,
+    /// The one of `--beside`.
+    Before,
+}
+
+/// A line of the table: its figures of each run.
+struct Row {
+    what: String,
+    this: Vec<Vec<Figure>>,
+    before: Vec<Vec<Figure>>,
+    goal: &'static str,
 }
 
 /// What the numbers are bound by, found by profiling.
@@ -22,9 +88,7 @@ const BOUNDS: &str = "
 - **At 64 in flight** the machine is full: driver, model server, sink and gateway share its cores, and the overhead is 64 turns
   divided by the turns a second.
 - **At 1,000 turns a second offered** there is little room left for the same reason, and on a slow day of the machine none: what was
-  accepted waits on disk until it is its turn. Measured side by side on such a day, the program before memory took 1.6 to 1.8 ms of CPU a
-  turn there, the one with memory switched off 2.0, and with it 2.4: a conversation of two hundred messages in ten seconds is
-  consolidated and searched all the time.
+  accepted waits on disk until it is its turn.
 ";
 
 /// Everything that was measured.
@@ -34,31 +98,69 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds what one run came to; rows of the same name are runs of the same.
     #[expect(clippy::print_stdout, reason = "the bench's output")]
-    pub fn add(&mut self, what: impl Into<String>, measured: impl Into<String>, goal: &'static str) {
-        let row = Row { what: what.into(), measured: measured.into(), goal };
-        println!("{:<58} {:<48} {}", row.what, row.measured, row.goal);
-        self.rows.push(row);
+    pub fn add(&mut self, program: Program, what: impl Into<String>, figures: Vec<Figure>, goal: &'static str) {
+        let what = what.into();
+        let before = if program == Program::Before { " (before)" } else { "" };
+        println!("{:<66} {:<58} {goal}", format!("{what}{before}"), shown(std::slice::from_ref(&figures)));
+        let at = self.rows.iter().position(|row| row.what == what).unwrap_or_else(|| {
+            self.rows.push(Row { what, this: Vec::new(), before: Vec::new(), goal });
+            self.rows.len() - 1
+        });
+        match program {
+            Program::This => self.rows[at].this.push(figures),
+            Program::Before => self.rows[at].before.push(figures),
+        }
+    }
+
+    /// The table, in Markdown; `before` names the program of the second column.
+    pub fn table(&self, before: Option<&str>) -> String {
+        let (title, line) = match before {
+            Some(before) => (format!(" before ({before}) |"), "---|"),
+            None => (String::new(), ""),
+        };
+        let mut table = format!("| what | measured |{title} goal |\n|---|---|{line}---|\n");
+        for row in &self.rows {
+            let old = before.map_or_else(String::new, |_| format!(" {} |", shown(&row.before)));
+            table += &format!("| {} | {} |{old} {} |\n", row.what, shown(&row.this), row.goal);
+        }
+        table
     }
 
     /// The page, in Markdown.
-    pub fn page(&self) -> String {
+    pub fn page(&self, runs: usize, before: Option<&str>) -> String {
         let mut page = String::from("# Benchmarks\n\nWritten by `cargo xtask bench`");
         page += ".\n\nThe driver posts messages to a webhook and reads the signed callbacks; a scripted model server answers \
                  after 0 or 50 ms.\nDriver, model server and gateway share the machine. *Overhead* is the time from when a \
                  message was due to be posted until its\ncallback was read, less the model's time. *CPU* is the gateway's \
-                 alone. A turn is one message, one model call, one callback.\n\n";
+                 alone. A turn is one message, one model call, one callback.\n";
+        // A page in memory takes every line.
+        let _ = writeln!(page, "Each figure is the median of {runs} runs, with the least and the most of them.\n");
         for (name, value) in machine() {
-            // A page in memory takes every line.
             let _ = writeln!(page, "- {name}: {value}");
         }
-        page += "\n| what | measured | goal |\n|---|---|---|\n";
-        for row in &self.rows {
-            let _ = writeln!(page, "| {} | {} | {} |", row.what, row.measured, row.goal);
-        }
+        page += &format!("\n{}", self.table(before));
         page += BOUNDS;
         page
     }
+}
+
+/// The figures of some runs: the median of each, and where there are several the least and the most.
+fn shown(runs: &[Vec<Figure>]) -> String {
+    let Some(first) = runs.first() else { return String::new() };
+    if first.is_empty() {
+        return "not measured: strace is not there or may not attach".to_owned();
+    }
+    let figures = first.iter().enumerate().map(|(at, Figure { name, unit, .. })| {
+        let mut values: Vec<f64> = runs.iter().filter_map(|run| run.get(at)).map(|figure| figure.value).collect();
+        values.sort_by(f64::total_cmp);
+        let middle = unit.number(values[values.len() / 2]);
+        let (least, most) = (unit.number(values[0]), unit.number(values[values.len() - 1]));
+        let spread = if least == most { String::new() } else { format!(" ({least}–{most})") };
+        format!("{name} {middle}{}{spread}", unit.name()).trim().to_owned()
+    });
+    figures.collect::<Vec<_>>().join(", ")
 }
 
 fn first_line(path: &str, key: &str) -> String {

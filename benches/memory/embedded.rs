@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use daoyou::llm::{Embedder, Models, OfflineProvider, Patience, ProviderConfig};
 use daoyou::memory::vectors::VectorKeeper;
-use daoyou::memory::{Ask, Desk, Hit, Identities, MemoryConfig, Terms};
+use daoyou::memory::{Desk, Identities, MemoryConfig, Terms};
 use daoyou::store::vectors;
 use daoyou::store::words::Shelf;
 use daoyou_channels::cli::Language;
@@ -26,9 +26,12 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn of(arguments: &Arguments) -> Option<Self> {
-        let model = arguments.embeddings_model.clone().unwrap_or_else(|| "text-embedding-3-small".to_owned());
-        Some(Self { url: arguments.embeddings.clone()?, model })
+    pub fn of(arguments: &Arguments) -> Result<Option<Self>> {
+        let Some(url) = arguments.embeddings.clone() else { return Ok(None) };
+        let model = arguments.embeddings_model.clone();
+        let model =
+            model.context("--embeddings wants --embeddings-model NAME beside it: the name of what serves there")?;
+        Ok(Some(Self { url, model }))
     }
 
     pub fn model(&self) -> &str {
@@ -77,10 +80,4 @@ impl Service {
         let models = models.map_err(|faults| anyhow::anyhow!("{faults:?}"))?;
         models.embedder(&format!("openai/{}", self.model), 0).context("no vectors can be had")
     }
-}
-
-/// What `desk` finds by words and vectors.
-pub async fn find(desk: &Desk, ask: Ask) -> Result<Vec<Hit>> {
-    desk.vector_of(&ask.text).await.context("the service made no vector of a question in time")?;
-    Ok(desk.find(ask).await?)
 }

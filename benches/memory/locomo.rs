@@ -1,17 +1,21 @@
 //! LoCoMo (Maharana et al., 2024): long conversations of two people, and questions with the turns that answer them.
+//!
+//! The weights of recall were chosen on the first, third, fifth … conversation alone, so those are told apart from the others.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use daoyou::llm::ChatMessage;
-use daoyou::memory::{Ask, Found, Hit, Identities, Owner, recall, words};
+use daoyou::memory::{Ask, Desk, Found, Hit, Identities, Owner, Weights, recall_weighted, words};
 use daoyou::store::inbox::{self, NewMessage, State};
 use daoyou::store::{Connection, StoreError, messages};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::embedded::{Service, find};
+use super::embedded::Service;
 use super::{World, as_f64, ask, tokens};
 
 const CHANNEL: &str = "webhook:locomo";
@@ -28,6 +32,16 @@ struct Turn {
 struct Question {
     text: String,
     evidence: HashSet<String>,
+    vector: Option<Arc<[f32]>>,
+}
+
+/// How turns are found.
+#[derive(Clone, Copy)]
+enum Way {
+    /// The baseline: SQLite's full-text search with its own BM25, Porter's stemmer and no more.
+    Bm25,
+    Words(Weights),
+    WordsAndVectors(Weights),
 }
 
 /// What was measured of one way to find.
@@ -40,62 +54,124 @@ struct Sum {
 
 /// The tables: recall and tokens, a mean over all questions of all conversations, by words and with vectors of `service`.
 pub async fn measure(file: &Path, service: Option<&Service>, is_quick: bool) -> Result<String> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
-    let samples: Vec<Value> = serde_json::from_str(&text).context("not the form of locomo10.json")?;
-    let (mut by_words, mut by_both) = (Sum::default(), Sum::default());
-    for sample in samples.iter().take(if is_quick { 1 } else { usize::MAX }) {
-        let (world, told) = Told::of(sample).await?;
-        for question in &told.questions {
-            let ask = told.ask(question);
-            by_words.add(&told, question, &world.store.read(move |connection| recall(connection, &ask, None)).await?);
-        }
-        let Some(service) = service else { continue };
-        let desk = service.embed(&world).await?;
-        for question in &told.questions {
-            by_both.add(&told, question, &find(&desk, told.ask(question)).await?);
-        }
-    }
-    let mut table = format!(
+    let halves = read(file, service, if is_quick { 2 } else { usize::MAX }).await?;
+    let counts = halves.each_ref().map(|half| half.iter().map(|told| told.questions.len()).sum::<usize>());
+    let mut page = format!(
         "**LoCoMo**, {} questions. Each conversation is one session, each of its turns one message of its speaker. *Recall* is the share of \
          a question's evidence turns among the first hits, mean over the questions that name evidence which is there; \
-         *tokens* are those of the hits, a quarter of their characters. Plain BM25 by turn is given for comparison.\n\n{}",
-        by_words.questions,
-        by_words.table()
+         *tokens* are those of the hits, a quarter of their characters. All columns are of one run over the same questions. *BM25* is that \
+         of SQLite's FTS5 with Porter's stemmer, a turn with its speaker's name an entry. Weights were chosen on one half \
+         of the conversations, {} questions; the other half, {}, had no part in it.\n",
+        counts[0] + counts[1],
+        counts[0],
+        counts[1]
     );
+    let alone = Weights { neighbour_words: 0.0, neighbour_likeness: 0.0, ..Weights::default() };
+    let mut ways =
+        vec![("BM25", Way::Bm25), ("words", Way::Words(alone)), ("words, neighbours", Way::Words(Weights::default()))];
     if let Some(service) = service {
-        table += &format!("\nThe same with the vectors of `{}`, too.\n\n{}", service.model(), by_both.table());
+        write!(page, "\nVectors are those of `{}`.\n", service.model())?;
+        ways.push(("words, vectors", Way::WordsAndVectors(alone)));
+        ways.push(("words, vectors, neighbours", Way::WordsAndVectors(Weights::default())));
     }
-    Ok(table)
+    let [chosen, other] = &halves;
+    for (name, half) in [("The half the weights were chosen on", chosen), ("The other half", other)] {
+        let mut sums = Vec::new();
+        for (_, way) in &ways {
+            sums.push(sum(half.iter(), *way).await?);
+        }
+        page += &table(name, &ways, &sums);
+    }
+    let mut sums = Vec::new();
+    for (_, way) in &ways {
+        sums.push(sum(chosen.iter().chain(other), *way).await?);
+    }
+    page += &table("All", &ways, &sums);
+    Ok(page)
+}
+
+/// Tries weights on the first half: first how much neighbours count by words, then, with the best of that, the two of likeness. Prints
+/// what each finds, a mean of the recall at all numbers of hits, the best of each last.
+pub async fn choose(file: &Path, service: Option<&Service>) -> Result<String> {
+    const SHARES: [f64; 10] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+    let [half, _] = read(file, service, usize::MAX).await?;
+    let mut tried = Vec::new();
+    for neighbour_words in SHARES {
+        let weights = Weights { neighbour_words, ..Weights::default() };
+        tried.push((sum(half.iter(), Way::Words(weights)).await?.mean(), "words", weights));
+    }
+    tried.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let best = tried.last().map_or_else(Weights::default, |(_, _, weights)| *weights);
+    let mut with_vectors = Vec::new();
+    for likeness in [0.5, 1.0, 1.5, 2.0, 2.5, 3.0].into_iter().filter(|_| service.is_some()) {
+        for neighbour_likeness in SHARES.into_iter().skip(3) {
+            let weights = Weights { likeness, neighbour_likeness, ..best };
+            with_vectors.push((sum(half.iter(), Way::WordsAndVectors(weights)).await?.mean(), "with vectors", weights));
+        }
+    }
+    with_vectors.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let tried = tried.iter().chain(&with_vectors);
+    Ok(tried.map(|(mean, way, weights)| format!("{mean:.4} {way} {weights:?}\n")).collect())
+}
+
+async fn read(file: &Path, service: Option<&Service>, most: usize) -> Result<[Vec<Told>; 2]> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    let samples: Vec<Value> = serde_json::from_str(&text).context("not the form of locomo10.json")?;
+    let mut halves = [Vec::new(), Vec::new()];
+    for (at, sample) in samples.iter().take(most).enumerate() {
+        halves[at % 2].push(Told::of(sample, service).await?);
+    }
+    Ok(halves)
+}
+
+async fn sum(half: impl Iterator<Item = &Told>, way: Way) -> Result<Sum> {
+    let mut sum = Sum::default();
+    for told in half {
+        for question in &told.questions {
+            sum.add(question, &told.find(question, way).await?);
+        }
+    }
+    Ok(sum)
+}
+
+fn table(name: &str, ways: &[(&str, Way)], sums: &[Sum]) -> String {
+    let titles: String = ways.iter().map(|(name, _)| format!(" {name} |")).collect();
+    let mut table =
+        format!("\n{name}: recall, and (tokens).\n\n| hits |{titles}\n|---|{}\n", "---|".repeat(ways.len()));
+    for (at, hits) in HITS.iter().enumerate() {
+        let each = sums.iter().map(|sum| {
+            let count = as_f64(sum.questions.max(1));
+            format!(" {:.3} ({:.0}) |", sum.recall[at] / count, sum.tokens[at] / count)
+        });
+        table += &format!("| {hits} |{}\n", each.collect::<String>());
+    }
+    table
 }
 
 impl Sum {
-    fn add(&mut self, told: &Told, question: &Question, hits: &[Hit]) {
+    /// `found` are the turns that were found, the best first: the name of each, and its text.
+    fn add(&mut self, question: &Question, found: &[(&str, String)]) {
         self.questions += 1;
         for (at, most) in HITS.iter().enumerate() {
-            let first = &hits[..hits.len().min(*most)];
-            let is_evidence = |found: &Found| matches!(found, Found::Message { seq, .. } if question.evidence.contains(&told.ids[seq]));
-            let found = first.iter().filter(|hit| is_evidence(&hit.found)).count();
-            self.recall[at] += as_f64(found) / as_f64(question.evidence.len());
-            self.tokens[at] += first.iter().map(|hit| tokens(&hit.text)).sum::<f64>();
+            let first = &found[..found.len().min(*most)];
+            let evidence = first.iter().filter(|(id, _)| question.evidence.contains(*id)).count();
+            self.recall[at] += as_f64(evidence) / as_f64(question.evidence.len());
+            self.tokens[at] += first.iter().map(|(_, text)| tokens(text)).sum::<f64>();
         }
     }
 
-    fn table(&self) -> String {
-        const PLAIN: [(&str, &str); HITS.len()] =
-            [("0.517", "192"), ("0.590", "375"), ("0.662", "737"), ("0.740", "1,767")];
-        let mut table = "| hits | recall | tokens | BM25: recall | BM25: tokens |\n|---|---|---|---|---|\n".to_owned();
-        for (at, hits) in HITS.iter().enumerate() {
-            let count = as_f64(self.questions.max(1));
-            let (recall, tokens) = (self.recall[at] / count, self.tokens[at] / count);
-            let (plain, plain_tokens) = PLAIN[at];
-            table += &format!("| {hits} | {recall:.3} | {tokens:.0} | {plain} | {plain_tokens} |\n");
-        }
-        table
+    fn mean(&self) -> f64 {
+        self.recall.iter().sum::<f64>() / as_f64(HITS.len() * self.questions.max(1))
     }
 }
 
 /// One conversation, and what is asked of it.
 struct Told {
+    world: World,
+    /// Keeps the vectors of what was said, where there are any.
+    _desk: Option<Arc<Desk>>,
+    /// The turns in an index of SQLite's own.
+    plain: Connection,
     /// The name of each turn, by its place in the session.
     ids: HashMap<i64, String>,
     owners: Vec<Owner>,
@@ -103,20 +179,63 @@ struct Told {
 }
 
 impl Told {
-    async fn of(sample: &Value) -> Result<(World, Self)> {
+    async fn of(sample: &Value, service: Option<&Service>) -> Result<Self> {
         let turns = turns(&sample["conversation"]);
         let ids: HashMap<i64, String> = (0..).zip(turns.iter().map(|turn| turn.id.clone())).collect();
         let speakers: HashSet<String> = turns.iter().map(|turn| turn.speaker.clone()).collect();
         let owners = speakers.iter().map(|speaker| Owner::sender(CHANNEL, speaker)).collect();
-        let questions = questions(&sample["qa"], &ids.values().collect());
+        let mut questions = questions(&sample["qa"], &ids.values().collect());
+        let plain = plain(&turns)?;
         let world = World::new()?;
         world.fill(move |connection| tell(connection, &turns)).await?;
-        Ok((world, Self { ids, owners, questions }))
+        let desk = match service {
+            Some(service) => Some(service.embed(&world).await?),
+            None => None,
+        };
+        if let Some(desk) = &desk {
+            for question in &mut questions {
+                let vector = desk.vector_of(&question.text).await;
+                question.vector = Some(vector.context("the service made no vector of a question in time")?);
+            }
+        }
+        Ok(Self { world, _desk: desk, plain, ids, owners, questions })
     }
 
-    fn ask(&self, question: &Question) -> Ask {
-        ask(&question.text, self.owners.clone(), HITS[HITS.len() - 1])
+    async fn find(&self, question: &Question, way: Way) -> Result<Vec<(&str, String)>> {
+        let (weights, vector) = match way {
+            Way::Bm25 => return self.find_plainly(question),
+            Way::Words(weights) => (weights, None),
+            Way::WordsAndVectors(weights) => (weights, question.vector.clone()),
+        };
+        let ask: Ask = ask(&question.text, self.owners.clone(), HITS[HITS.len() - 1]);
+        let find = move |connection: &Connection| recall_weighted(connection, &ask, vector.as_deref(), &weights);
+        let hits: Vec<Hit> = self.world.store.read(find).await?;
+        let named = hits.into_iter().filter_map(|hit| match hit.found {
+            Found::Message { seq, .. } => Some((self.ids[&seq].as_str(), hit.text)),
+            Found::Memory(_) => None,
+        });
+        Ok(named.collect())
     }
+
+    fn find_plainly(&self, question: &Question) -> Result<Vec<(&str, String)>> {
+        let words = question.text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+        let any = words.map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" OR ");
+        let sql = "SELECT rowid, text FROM turns WHERE turns MATCH ?1 ORDER BY bm25(turns), rowid LIMIT ?2";
+        let mut statement = self.plain.prepare_cached(sql)?;
+        let most = i64::try_from(HITS[HITS.len() - 1])?;
+        let rows = statement.query_map((any, most), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+        rows.map(|row| row.map(|(seq, text)| (self.ids[&seq].as_str(), text)).map_err(Into::into)).collect()
+    }
+}
+
+fn plain(turns: &[Turn]) -> Result<Connection> {
+    let store = Connection::open_in_memory()?;
+    store.execute_batch("CREATE VIRTUAL TABLE turns USING fts5(speaker, text, tokenize = 'porter unicode61')")?;
+    for (seq, turn) in (0_i64..).zip(turns) {
+        let row = (seq, &turn.speaker, &turn.text);
+        store.execute("INSERT INTO turns (rowid, speaker, text) VALUES (?1, ?2, ?3)", row)?;
+    }
+    Ok(store)
 }
 
 fn turns(conversation: &Value) -> Vec<Turn> {
@@ -138,7 +257,7 @@ fn questions(qa: &Value, known: &HashSet<&String>) -> Vec<Question> {
     let all = qa.as_array().into_iter().flatten().map(|entry| {
         let evidence = entry["evidence"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
         let evidence = evidence.filter(|id| known.contains(id)).collect();
-        Question { text: entry["question"].as_str().unwrap_or_default().to_owned(), evidence }
+        Question { text: entry["question"].as_str().unwrap_or_default().to_owned(), evidence, vector: None }
     });
     all.filter(|question| !question.evidence.is_empty()).collect()
 }

@@ -1,6 +1,6 @@
 //! Measures how well and how fast memory finds: `cargo xtask bench memory [--locomo FILE [--embeddings URL
-//! [--embeddings-model NAME]]] [--quick]`. Prints the section of `docs/benchmarks.md`. Index and vectors are the real ones, made
-//! as a gateway makes them.
+//! --embeddings-model NAME]] [--quick | --choose]`. Prints the section of `docs/benchmarks.md`. Index and vectors are the real
+//! ones, made as a gateway makes them. With `--choose` it prints instead what other weights of recall would find.
 #![expect(clippy::print_stdout, reason = "the bench's output")]
 
 #[expect(clippy::allow_attributes, reason = "the stories use the rest")]
@@ -30,6 +30,7 @@ struct Arguments {
     embeddings: Option<String>,
     embeddings_model: Option<String>,
     is_quick: bool,
+    is_choosing: bool,
 }
 
 impl Arguments {
@@ -50,11 +51,12 @@ impl Arguments {
                     arguments.embeddings_model = Some(model);
                 }
                 "--quick" => arguments.is_quick = true,
+                "--choose" => arguments.is_choosing = true,
                 // cargo bench says so to every bench.
                 "--bench" => {}
                 other => {
                     bail!(
-                        "the memory bench knows --locomo FILE, --embeddings URL, --embeddings-model NAME and --quick, not {other}"
+                        "the memory bench knows --locomo FILE, --embeddings URL, --embeddings-model NAME, --quick and --choose, not {other}"
                     )
                 }
             }
@@ -66,7 +68,12 @@ impl Arguments {
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::read(std::env::args().skip(1))?;
-    let service = Service::of(&arguments);
+    let service = Service::of(&arguments)?;
+    if arguments.is_choosing {
+        let file = arguments.locomo.as_deref().context("--choose wants --locomo FILE beside it")?;
+        println!("{}", locomo::choose(file, service.as_ref()).await?);
+        return Ok(());
+    }
     println!("Found by words alone, with neither vectors nor a model, where nothing else is said.\n");
     if let Some(file) = &arguments.locomo {
         println!("{}", locomo::measure(file, service.as_ref(), arguments.is_quick).await?);

@@ -123,7 +123,7 @@ impl Subject for CliSubject {
         Arc::clone(&self.channel) as _
     }
 
-    async fn open(&self, context: &ChannelContext) {
+    async fn open(&self, context: &ChannelContext, _inbox: &Arc<ScriptedInbox>) {
         *self.inbox.lock().unwrap() = Some(context.clone());
     }
 

@@ -26,6 +26,16 @@ pub enum Answer {
     Refuse(Refusal),
 }
 
+/// What the inbox said to one hand-over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Accepted,
+    Duplicate,
+    Refused,
+    /// The channel itself passed it over.
+    Skipped,
+}
+
 type Script = Box<dyn Fn(&InboundMessage) -> Answer + Send + Sync>;
 
 /// Keeps messages in memory, as the real inbox does on disk, and answers them by a script.
@@ -43,6 +53,7 @@ struct Book {
     notes: Vec<(Note, Timestamp)>,
     notices: Vec<String>,
     skipped: Vec<String>,
+    verdicts: Vec<Verdict>,
     sent: Vec<(String, Uuid, SentMessage)>,
     listeners: Vec<(String, async_channel::Sender<SessionEvent>)>,
 }
@@ -83,6 +94,28 @@ impl ScriptedInbox {
                 return;
             }
         }
+    }
+
+    /// What was said to each hand-over, in order.
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        self.book().verdicts.clone()
+    }
+
+    /// What was said to the hand-over after `count` of them, once there is one.
+    pub async fn verdict_after(&self, count: usize) -> Verdict {
+        let mut changed = self.changed.subscribe();
+        loop {
+            if let Some(verdict) = self.book().verdicts.get(count) {
+                return *verdict;
+            }
+            // The sender lives as long as this.
+            let _ = changed.changed().await;
+        }
+    }
+
+    fn say(&self, verdict: Verdict) {
+        self.book().verdicts.push(verdict);
+        self.changed.send_replace(());
     }
 
     /// Ends the turn of a held message.
@@ -178,10 +211,12 @@ impl Inbox for ScriptedInbox {
         });
         if let Some(MessageState { id, session, reply, .. }) = known {
             self.book().keep(alongside);
+            self.say(Verdict::Duplicate);
             return Ok(Acceptance::Duplicate { id, session, reply });
         }
         let answer = (self.script)(&message);
         if let Answer::Refuse(refusal) = answer {
+            self.say(Verdict::Refused);
             return Err(refusal);
         }
         let (id, session) = (crate::new_id(), message.session_key());
@@ -192,7 +227,7 @@ impl Inbox for ScriptedInbox {
             book.messages.push((state, message));
             book.keep(alongside);
         }
-        self.changed.send_replace(());
+        self.say(Verdict::Accepted);
         match answer {
             Answer::Reply(content) => self.finish(id, Reply { content, error: None }),
             Answer::Fail(error, content) => self.finish(id, Reply { content, error: Some(error) }),
@@ -227,7 +262,7 @@ impl Inbox for ScriptedInbox {
         book.skipped.push(reason.to_owned());
         book.keep(alongside);
         drop(book);
-        self.changed.send_replace(());
+        self.say(Verdict::Skipped);
         Ok(())
     }
 

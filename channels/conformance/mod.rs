@@ -3,5 +3,5 @@
 mod inbox;
 mod suite;
 
-pub use inbox::{Answer, ScriptedInbox};
+pub use inbox::{Answer, ScriptedInbox, Verdict};
 pub use suite::{OtherSide, Subject, Told, outbound, run, started};

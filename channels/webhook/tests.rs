@@ -123,7 +123,7 @@ impl Subject for WebhookSubject {
         Arc::clone(&self.webhook) as _
     }
 
-    async fn open(&self, context: &ChannelContext) {
+    async fn open(&self, context: &ChannelContext, _inbox: &Arc<ScriptedInbox>) {
         self.url.set(serve(&self.webhook, context).await).unwrap();
     }
 

@@ -12,7 +12,7 @@ use super::local_server::LOCAL_HOLDS;
 use super::model_names::{ModelError, is_same_model};
 use super::models::OFFLINE;
 use super::remote::{HttpClients, RemoteProvider};
-use super::services::{OLLAMA, SERVICES, Service};
+use super::services::{OLLAMA, OLLAMA_HOST, SERVICES, Service, ollama_base};
 use super::{Price, ProviderConfig, ProviderKind};
 
 /// How long a server may take to list its models.
@@ -225,7 +225,8 @@ pub(super) fn configured(
 /// The variable that says where a service is, and what it says.
 fn base_in_environment(service: &Service, env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
     let variable = service.base_variable?;
-    env(variable).filter(|url| !url.trim().is_empty()).map(|url| (variable, url))
+    let given = env(variable).filter(|url| !url.trim().is_empty())?;
+    Some((variable, if variable == OLLAMA_HOST { ollama_base(&given) } else { given }))
 }
 
 pub(super) fn fault(name: &str, key: &str, message: &str) -> ProviderFault {

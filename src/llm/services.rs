@@ -96,7 +96,7 @@ pub const SERVICES: &[Service] = &[
     // Their models change faster than this table: the first that they list.
     hosted("hunyuan", "https://api.hunyuan.cloud.tencent.com/v1", &["HUNYUAN_API_KEY"], ""),
     hosted("baichuan", "https://api.baichuan-ai.com/v1", &["BAICHUAN_API_KEY"], ""),
-    local(OLLAMA, "http://127.0.0.1:11434/v1"),
+    local(OLLAMA, "http://127.0.0.1:11434/v1").moved_by(OLLAMA_HOST),
     local("vllm", "http://127.0.0.1:8000/v1"),
     local("llamacpp", "http://127.0.0.1:8080/v1"),
     local("lmstudio", "http://127.0.0.1:1234/v1"),
@@ -104,6 +104,31 @@ pub const SERVICES: &[Service] = &[
 
 /// The model server that `auto` looks for on this machine.
 pub const OLLAMA: &str = "ollama";
+
+/// Where Ollama listens, and its own clients ask: a host, with or without scheme and port.
+pub const OLLAMA_HOST: &str = "OLLAMA_HOST";
+
+/// The base of what `OLLAMA_HOST` names, read as Ollama's own clients read it: 11434 is the port where no scheme stands before
+/// it, and a server that listens everywhere is asked here.
+pub fn ollama_base(given: &str) -> String {
+    let given = given.trim().trim_end_matches('/');
+    let (scheme, rest, port) = match given.split_once("://") {
+        Some((scheme, rest)) => (scheme, rest, ""),
+        None => ("http", given, ":11434"),
+    };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    // A colon within brackets is the address's own (RFC 3986, section 3.2.2).
+    let (name, own_port) = match host.rfind(':').filter(|at| !host[*at..].contains(']')) {
+        Some(at) => host.split_at(at),
+        None => (host, port),
+    };
+    let name = match name {
+        "" | "0.0.0.0" => "127.0.0.1",
+        "[::]" => "[::1]",
+        name => name,
+    };
+    format!("{scheme}://{name}{own_port}{path}")
+}
 
 impl Service {
     pub fn find(name: &str) -> Option<&'static Self> {
@@ -167,6 +192,22 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn ollama_is_asked_where_its_own_variable_says() {
+        for (given, base) in [
+            ("127.0.0.1:9", "http://127.0.0.1:9"),
+            ("box", "http://box:11434"),
+            (" 0.0.0.0 ", "http://127.0.0.1:11434"),
+            (":8000", "http://127.0.0.1:8000"),
+            ("[::]:8000", "http://[::1]:8000"),
+            ("[::1]", "http://[::1]:11434"),
+            ("https://box.example/", "https://box.example"),
+            ("http://box:80/ollama", "http://box:80/ollama"),
+        ] {
+            assert_eq!(ollama_base(given), base, "{given}");
+        }
+    }
 
     #[test]
     fn the_table_holds_together() {

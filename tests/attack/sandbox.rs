@@ -11,10 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::gateway::{Answered, binary};
+use crate::support::needs::{NOBODY, is_root, left_out, open_to_all};
 use crate::support::{Gateway, Hook, Model, Reply, Setup, until};
 
-/// Of a user that every machine has, for gateways that do not run as root.
-pub(super) const NOBODY: u32 = 65_534;
 /// For commands of a gateway whose own PATH has no program.
 const COMMAND_PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin; export PATH; ";
 
@@ -81,38 +80,23 @@ pub(super) fn has_namespaces() -> bool {
     match guard::namespaces(&binary()) {
         guard::Namespaces::Work { .. } => true,
         guard::Namespaces::Missing(reason) => {
-            println!("left out: {reason}");
+            left_out(&reason);
             false
         }
     }
 }
 
-pub(super) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 /// A user who can start the program: this one, and as root another one, too.
 pub(super) fn users() -> Vec<Option<u32>> {
-    if !is_root() {
-        return vec![None];
-    }
-    let other = std::process::Command::new("setpriv")
-        .args(["--reuid", &NOBODY.to_string(), "--regid", &NOBODY.to_string(), "--clear-groups"])
-        .arg(binary())
-        .arg("--version")
-        .output();
-    match other {
-        Ok(ran) if ran.status.success() => vec![None, Some(NOBODY)],
-        _ => {
-            println!("left out: another user cannot start the program where it lies");
-            vec![None]
-        }
+    match is_root() {
+        true => vec![None, Some(NOBODY)],
+        false => vec![None],
     }
 }
 
 fn as_user(setup: Setup, user: Option<u32>) -> Setup {
     match user {
-        Some(user) => setup.user(user),
+        Some(user) => setup.user(user).program(Some(open_to_all(binary()))),
         None => setup,
     }
 }
@@ -298,7 +282,7 @@ async fn no_socket_of_others_is_reached() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_system_call_leads_out() {
     if std::env::consts::ARCH != "x86_64" {
-        return println!("left out: the numbers of system calls are those of x86-64");
+        return left_out("the numbers of system calls are those of x86-64");
     }
     // By syscalls(2): the number, and arguments with which root could make the call.
     let script = "import ctypes\n\
@@ -431,7 +415,7 @@ async fn the_memory_is_hidden_from_commands_of_others() {
 async fn without_namespaces_only_the_owner_runs_commands() {
     let user = if is_root() { users().into_iter().flatten().next() } else { None };
     if !guard::status().is_enough() || (is_root() && user.is_none()) {
-        return println!("left out: {}", guard::status());
+        return left_out(&guard::status().to_string());
     }
     let world = World::start(|setup| without_bwrap(as_user(setup, user))).await;
     let told = world.exec("known", "echo ran > ran; echo ran").await;
@@ -515,8 +499,11 @@ async fn namespaces_have_nothing_but_what_was_given() {
 /// As root, commands are nobody's, and what the gateway's tools and commands write can be used by both.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_of_root_are_not_roots() {
-    if !is_root() || !has_namespaces() {
-        return println!("left out: the tests do not run as root");
+    if !is_root() {
+        return left_out("the tests do not run as root");
+    }
+    if !has_namespaces() {
+        return;
     }
     let world = World::start(|setup| setup).await;
     assert!(world.gateway.logs().contains("the gateway runs as root"), "{}", world.gateway.logs());

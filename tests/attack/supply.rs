@@ -11,6 +11,7 @@ use tokio::net::UnixStream;
 
 use crate::support::gateway::Answered;
 use crate::support::model::user_text;
+use crate::support::needs::lacks_bubblewrap;
 use crate::support::{Gateway, Hook, Model, Reply, Setup, deadline, until};
 
 const PAGE: &str = "docs/trust.md";
@@ -404,6 +405,9 @@ async fn check_tools(world: &World) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_of_trust_says_what_the_program_does() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
     let page = page().await;
     if std::env::var_os(WRITE).is_some() {

@@ -1,5 +1,6 @@
 //! The e-mail channel against real servers, and against scripted ones where a server must misbehave.
 
+mod conformance;
 mod conversation;
 mod deaths;
 pub mod desk;

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::desk::{Desk, passed_over};
 use crate::support::mail::{ASSISTANT, AUTHSERV, Draft};
+use crate::support::needs::lacks_bubblewrap;
 use crate::support::{Reply, until};
 
 fn spoofed(results: &str) -> Draft {
@@ -61,6 +62,9 @@ async fn a_stranger_is_refused_once() {
 /// who is trusted.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_words_of_strangers_are_data() {
+    if lacks_bubblewrap() {
+        return;
+    }
     let Some(desk) = Desk::open(|setup| setup.mail("trusted_from", vec!["ada@example.test"])).await else { return };
     let elsewhere = json!({"content": "the owner's secrets", "channel": "email", "chat_id": "eve@example.test"});
     desk.model.script(move |asked| {

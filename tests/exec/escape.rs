@@ -10,7 +10,7 @@ use super::*;
 async fn has_python(world: &World) -> bool {
     let found = world.run("python3 -c 'import ctypes; print(1)'").await == "1\n";
     if !found {
-        println!("left out: no python3 that runs in the sandbox");
+        left_out("no python3 that runs in the sandbox");
     }
     found
 }

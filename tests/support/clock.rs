@@ -3,14 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use super::Gateway;
+use super::needs::left_out;
 
-/// Where libfaketime lies, if it is there.
+/// Where libfaketime lies. `None` where there is none, which is said aloud.
 pub fn faketime() -> Option<PathBuf> {
     let lies = |folder: std::fs::DirEntry| {
         let library = folder.path().join("faketime/libfaketimeMT.so.1");
         library.exists().then_some(library)
     };
-    std::fs::read_dir("/usr/lib").ok()?.flatten().find_map(lies)
+    let found = std::fs::read_dir("/usr/lib").ok()?.flatten().find_map(lies);
+    if found.is_none() {
+        left_out("there is no libfaketime (package faketime)");
+    }
+    found
 }
 
 /// The gateway, and every command, begins at `time` (UTC) when it is started.
@@ -27,4 +32,27 @@ pub fn live_at(gateway: &mut Gateway, library: &Path, time: &str) {
         setup = setup.env(name, value);
     }
     *gateway.setup() = setup;
+}
+
+/// The clock of the gateway, and of every command, goes by what [`set_clock`] writes into `file`, also while they run.
+pub fn live_by(gateway: &mut Gateway, library: &Path, file: &Path) {
+    let mut setup = gateway.setup().clone();
+    for (name, value) in [
+        ("LD_PRELOAD", library),
+        ("FAKETIME_TIMESTAMP_FILE", file),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", Path::new("1")),
+        ("DONT_FAKE_MONOTONIC", Path::new("1")),
+        ("FAKETIME_NO_CACHE", Path::new("1")),
+    ] {
+        setup = setup.env(name, value.to_str().expect("a plain path"));
+    }
+    *gateway.setup() = setup;
+}
+
+/// Sets the clock `ahead` seconds before the true one, or behind it.
+pub fn set_clock(file: &Path, ahead: i64) {
+    // The library reads it at every look: it must never be seen half written.
+    let new = file.with_extension("new");
+    std::fs::write(&new, format!("{ahead:+}")).expect("the story's own folder");
+    std::fs::rename(new, file).expect("the story's own folder");
 }

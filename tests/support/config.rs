@@ -1,6 +1,7 @@
 //! The configuration that a test's gateway runs with.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use toml::{Table, Value};
 
@@ -94,12 +95,20 @@ pub struct Setup {
     pub args: Vec<String>,
     /// Whose processes and files these are, where the tests run as root.
     pub user: Option<u32>,
+    /// Another program than the one under test.
+    pub program: Option<PathBuf>,
 }
 
 impl Setup {
     /// The defaults: the offline responder, no hooks. No model is asked for summaries, so that a story counts its own requests.
     pub fn new() -> Self {
         Self::default().set("agent.model", "offline/offline").set("memory.model", "offline/offline")
+    }
+
+    /// Runs this program, where there is one, in place of the one under test.
+    pub fn program(mut self, program: Option<PathBuf>) -> Self {
+        self.program = program;
+        self
     }
 
     /// Answers come from `model`; failed requests are tried once more, quickly given up.

@@ -114,6 +114,9 @@ impl Drop for Gateway {
     }
 }
 
+/// Where no model server is, for `OLLAMA_HOST`: one that happens to run on this machine is not asked.
+pub const NO_OLLAMA: &str = "127.0.0.1:9";
+
 /// The program under test: `DAOYOU_BIN`, else the one that cargo built with this test.
 pub fn binary() -> PathBuf {
     std::env::var_os("DAOYOU_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_daoyou")), PathBuf::from)
@@ -160,10 +163,10 @@ impl Gateway {
 
     /// The program with this home and a bare environment.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(binary());
+        let mut command = Command::new(self.setup.program.clone().unwrap_or_else(binary));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.directory.path()).env("TZ", "UTC").env("LANG", "C.UTF-8").env("RUST_BACKTRACE", "1");
-        command.env("DAOYOU_HOME", self.home()).envs(&self.setup.env).args(args);
+        command.env("OLLAMA_HOST", NO_OLLAMA).env("DAOYOU_HOME", self.home()).envs(&self.setup.env).args(args);
         command.current_dir(self.directory.path()).kill_on_drop(true);
         if let Some(user) = self.setup.user {
             command.uid(user).gid(user);

@@ -10,6 +10,7 @@ pub mod gateway;
 pub mod invariants;
 pub mod mail;
 pub mod model;
+pub mod needs;
 pub mod port;
 pub mod pty;
 pub mod reply;

@@ -22,10 +22,12 @@ usage: cargo xtask CHORE
   audit                          checks the dependencies; writes docs/audit.md
   sbom                           writes a bill of materials for each package to target/sbom (CycloneDX)
   trust                          writes docs/trust.md: what each trust may do, as the program itself does it
-  bench [--quick]                builds the release and measures it and its parts; writes docs/benchmarks.md, unless quick
-  bench memory [--locomo FILE [--embeddings URL [--embeddings-model NAME]]] [--quick]
+  bench [--quick | --beside COMMIT]
+                                 builds the release and measures it and the model side, three times, and the program as it was
+                                 at COMMIT beside it; writes docs/benchmarks.md, unless quick
+  bench memory [--locomo FILE [--embeddings URL --embeddings-model NAME]] [--quick | --choose]
                                  measures how well and how fast memory finds, by words and with the vectors of a service;
-                                 writes that section alone, unless quick
+                                 writes that section alone, unless quick. --choose tries other weights and writes nothing
   bench growth [--messages N]    what a turn costs as one owner's messages add up to N (default 1,000,000; the longest takes
                                  hours); writes that section alone, where N is 36,000 or more
   man                            writes the manual pages to target/man, one for each command
@@ -196,18 +198,39 @@ fn test(args: &[&str]) -> Result<()> {
     run_tests(args)
 }
 
-/// The tests; the runner's own summary is the last thing on the screen.
+/// The tests. What they leave out on this machine is the last thing on the screen, by name.
 fn run_tests(args: &[&str]) -> Result<()> {
     provide();
-    if succeeds("cargo-nextest", &["nextest", "--version"]) {
-        let mut command = cargo(&["nextest", "run", "--workspace", "--locked"]);
-        // A test that fails must not hide the others, and a hang must end.
-        command.arg("--no-fail-fast").args(args);
-        return run(command);
+    let left_out = root().join("target/left-out");
+    if left_out.exists() {
+        fs::remove_dir_all(&left_out).context("target/left-out")?;
     }
-    let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--tests"]);
-    command.args(args);
-    run(command)
+    fs::create_dir_all(&left_out).context("target/left-out")?;
+    let mut command = if succeeds("cargo-nextest", &["nextest", "--version"]) {
+        cargo(&["nextest", "run", "--workspace", "--locked"])
+    } else {
+        cargo(&["test", "--workspace", "--locked", "--tests"])
+    };
+    // A test that fails must not hide the others.
+    command.arg("--no-fail-fast").args(args).env("DAOYOU_LEFT_OUT", &left_out);
+    let outcome = run(command);
+    say_left_out(&left_out)?;
+    outcome
+}
+
+/// Says which stories were left out, each with the reason that it gave.
+fn say_left_out(folder: &Path) -> Result<()> {
+    let mut stories = Vec::new();
+    for file in fs::read_dir(folder).context("target/left-out")? {
+        let path = file.context("target/left-out")?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().replace('.', "::");
+        stories.push(format!("  {name}: {}", fs::read_to_string(&path).context("target/left-out")?));
+    }
+    stories.sort();
+    if !stories.is_empty() {
+        say(&format!("xtask: left out, {} in all:\n{}", stories.len(), stories.join("\n")));
+    }
+    Ok(())
 }
 
 /// Has the story that asks a running gateway write the page that it otherwise compares.
@@ -242,23 +265,61 @@ fn one_tls_provider() -> Result<()> {
 }
 
 fn bench(args: &[&str]) -> Result<()> {
-    if let Some(wrong) = args.iter().find(|arg| **arg != "--quick") {
-        bail!("bench knows --quick, not {wrong}");
-    }
+    let (is_quick, beside) = match args {
+        [] => (false, None),
+        ["--quick"] => (true, None),
+        ["--beside", commit] => (false, Some(*commit)),
+        _ => bail!("bench knows --quick, or --beside COMMIT"),
+    };
     provide();
+    let before = beside.map(build_of).transpose()?;
     // `cargo bench` builds the program in release form too and tells the driver where it is.
     let mut command = cargo(&["bench", "--locked", "--bench", "gateway", "--"]);
-    command.args(args);
-    run(command)?;
-    let is_quick = !args.is_empty();
-    let table = micro_bench(is_quick)?;
-    if !is_quick {
-        let page = root().join("docs/benchmarks.md");
-        let mut text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
-        text += &format!("\n## The model side, without a network\n\n```text\n{}\n```\n", table.trim_end());
-        fs::write(&page, text).context("docs/benchmarks.md")?;
+    if is_quick {
+        command.arg("--quick");
     }
-    bench_memory(args)
+    if let (Some(commit), Some(program)) = (beside, &before) {
+        command.arg("--beside").arg(program).args(["--beside-name", commit]);
+    }
+    let kept = kept_sections()?;
+    run(command)?;
+    let table = micro_bench(is_quick)?;
+    if is_quick {
+        return Ok(());
+    }
+    let page = root().join("docs/benchmarks.md");
+    let mut text = fs::read_to_string(&page).context("docs/benchmarks.md")?;
+    text += &format!("\n## The model side, without a network\n\n```text\n{}\n```\n", table.trim_end());
+    fs::write(&page, text + &kept).context("docs/benchmarks.md")
+}
+
+/// The sections of the page that chores of their own write: the last ones.
+fn kept_sections() -> Result<String> {
+    let page = fs::read_to_string(root().join("docs/benchmarks.md")).context("docs/benchmarks.md")?;
+    Ok([MEMORY, GROWTH]
+        .iter()
+        .filter_map(|heading| page.find(heading))
+        .min()
+        .map_or_else(String::new, |at| format!("\n{}", &page[at..])))
+}
+
+/// Builds the program as it was at a commit; answers where it is.
+fn build_of(commit: &str) -> Result<PathBuf> {
+    let (source, target) = (root().join("target/beside/source"), root().join("target/beside/target"));
+    let git = |args: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(args).current_dir(root());
+        command
+    };
+    if source.exists() {
+        run(git(&["worktree", "remove", "--force", "target/beside/source"]))?;
+    }
+    run(git(&["worktree", "add", "--force", "--detach", "target/beside/source", commit]))?;
+    let mut build = cargo(&["build", "--release", "--locked", "--bin", "daoyou", "--target-dir"]);
+    build.arg(&target).current_dir(&source);
+    run(build)?;
+    run(git(&["worktree", "remove", "--force", "target/beside/source"]))?;
+    Ok(target.join("release/daoyou"))
 }
 
 /// The heading of what [`bench_memory`] writes; it goes on to the next heading.
@@ -269,7 +330,7 @@ fn bench_memory(args: &[&str]) -> Result<()> {
     let mut command = cargo(&["bench", "--locked", "--bench", "memory", "--"]);
     command.args(args);
     let section = output_of(command)?;
-    if args.contains(&"--quick") {
+    if args.contains(&"--quick") || args.contains(&"--choose") {
         return Ok(());
     }
     let page = root().join("docs/benchmarks.md");

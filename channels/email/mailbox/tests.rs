@@ -213,6 +213,21 @@ async fn a_server_that_is_only_half_there_is_noticed() {
     }
 }
 
+/// RFC 2177, section 3: a client that idles begins anew before half an hour is over, or is logged out.
+#[tokio::test]
+async fn idling_is_begun_anew_in_time() {
+    let server = Server::start(usual);
+    let mut watched = Watched::new(&server);
+    assert!(watched.pace.longest_idle < Duration::from_secs(29 * 60));
+    (watched.pace.quiet, watched.pace.longest_idle) = (Duration::from_secs(60), Duration::from_millis(50));
+    let watched = Arc::new(watched);
+    let _running = watched.start();
+    watched.log.until(4, "IDLE").await;
+    assert_eq!(watched.log.of(&["SELECT"]).len(), 1, "on the same connection");
+    server.deliver("new");
+    watched.log.until(1, "take 1:").await;
+}
+
 #[tokio::test]
 async fn a_server_that_does_not_idle_is_asked() {
     for no_idle in ["{} NO not now\r\n", "{} BAD what\r\n", "* 1 EXISTS\r\n{} OK done already\r\n"] {

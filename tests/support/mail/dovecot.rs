@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
 use super::certificates::NAMES;
-use super::process::{Process, find, is_root, left_out, wait_listening};
+use super::process::{Process, wait_listening};
 use super::{Authority, Draft, Mail};
+use crate::support::needs::{find, is_root, left_out};
 use crate::support::port::Port;
 use crate::support::until;
 
@@ -91,8 +92,44 @@ impl Dovecot {
         let (imap, imaps) = (self.imap.number, self.imaps.number);
         let (protocols, delivery) =
             if has_delivery() { ("imap lmtp", self.delivery()) } else { ("imap", String::new()) };
+        let by_version = if is_new() {
+            format!(
+                "ssl_server_cert_file = {folder}/server.pem
+ssl_server_key_file = {folder}/server.key
+auth_allow_cleartext = yes
+mail_driver = maildir
+mail_path = ~/Maildir
+passdb static {{
+  password = {PASSWORD}
+}}
+userdb static {{
+  fields {{
+    uid = {uid}
+    gid = {gid}
+    home = {folder}/mail/%{{user}}
+  }}
+  allow_all_users = yes
+}}"
+            )
+        } else {
+            format!(
+                "ssl_cert = <{folder}/server.pem
+ssl_key = <{folder}/server.key
+disable_plaintext_auth = no
+mail_location = maildir:~/Maildir
+passdb {{
+  driver = static
+  args = password={PASSWORD}
+}}
+userdb {{
+  driver = static
+  args = uid={uid} gid={gid} home={folder}/mail/%u allow_all_users=yes
+}}"
+            )
+        };
+        let version = if is_new() { "dovecot_config_version = 2.4.0\ndovecot_storage_version = 2.4.0\n" } else { "" };
         format!(
-            "base_dir = {folder}/run
+            "{version}base_dir = {folder}/run
 state_dir = {folder}/run
 instance_name = story-{imap}
 log_path = {folder}/dovecot.log
@@ -101,13 +138,9 @@ listen = 127.0.0.1
 {user}first_valid_uid = 0
 first_valid_gid = 0
 ssl = yes
-ssl_cert = <{folder}/server.pem
-ssl_key = <{folder}/server.key
-disable_plaintext_auth = no
 auth_mechanisms = plain login
 auth_username_chars =
 auth_failure_delay = 0
-mail_location = maildir:~/Maildir
 mail_max_userip_connections = 100
 namespace inbox {{
   inbox = yes
@@ -116,14 +149,7 @@ namespace inbox {{
     special_use = \\Sent
   }}
 }}
-passdb {{
-  driver = static
-  args = password={PASSWORD}
-}}
-userdb {{
-  driver = static
-  args = uid={uid} gid={gid} home={folder}/mail/%u allow_all_users=yes
-}}
+{by_version}
 service imap-login {{
   chroot =
   inet_listener imap {{
@@ -252,6 +278,17 @@ protocol lmtp {{
         fs::rename(&written, folder.join("new").join(&name)).expect("the same folder");
     }
 
+    /// Removes the mail of this Message-ID from the account's INBOX.
+    pub fn remove(&self, account: &str, message_id: &str) {
+        let folder = self.maildir(account, "INBOX");
+        for file in ["new", "cur"].iter().flat_map(|part| files_of(&folder.join(part))) {
+            if Mail::open(&file).is_some_and(|mail| mail.header("message-id") == message_id) {
+                // Whoever marks it at this moment has renamed it.
+                fs::remove_file(&file).ok();
+            }
+        }
+    }
+
     /// The mails of a mailbox, the oldest first.
     pub fn mails(&self, account: &str, mailbox: &str) -> Vec<Mail> {
         let folder = self.maildir(account, mailbox);
@@ -328,6 +365,14 @@ impl Drop for Dovecot {
             eprintln!("---- Dovecot\n{}", self.log());
         }
     }
+}
+
+/// Whether it is 2.4 or newer, which calls many settings otherwise (https://doc.dovecot.org/2.4.0/installation/upgrade/2.3-to-2.4.html).
+fn is_new() -> bool {
+    let ran = Command::new(find("dovecot").expect("it was there")).arg("--version").output().expect("dovecot starts");
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let mut numbers = said.split(['.', '-', ' ']).map_while(|part| part.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(2), Some(4))
 }
 
 /// Whether it can be handed mail by LMTP, which is a package of its own.

@@ -10,9 +10,10 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use super::dovecot::has_delivery;
-use super::process::{Process, find, is_root, left_out, wait_listening};
+use super::process::{Process, wait_listening};
 use super::{AUTHSERV, Dovecot, Draft};
 use crate::support::deadline;
+use crate::support::needs::{find, is_root, left_out};
 use crate::support::port::Port;
 
 /// Takes mail for `example.test` and `other.test` and hands it to Dovecot by LMTP: from anybody on its port for other

@@ -61,24 +61,6 @@ impl Drop for Process {
     }
 }
 
-/// Says aloud what a story leaves out, and why.
-#[expect(clippy::print_stdout, reason = "whoever runs the stories is to see it")]
-pub fn left_out(why: &str) {
-    println!("left out: {why}; see `cargo xtask test`");
-}
-
-/// Where a program of the system is, if it is there.
-pub fn find(name: &str) -> Option<std::path::PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let usual = ["/usr/sbin", "/usr/lib/postfix/sbin", "/usr/libexec/postfix"].map(Into::into);
-    std::env::split_paths(&path).chain(usual).map(|folder| folder.join(name)).find(|file| file.is_file())
-}
-
-/// Whether this is the superuser, who alone can start Postfix.
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 /// Returns when somebody listens on `port` of loopback.
 pub async fn wait_listening(what: &str, port: u16) {
     until(what, async || tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()).await;

@@ -1,0 +1,122 @@
+//! The suite that every channel must pass, with a real Dovecot on one side and a scripted server of outgoing mail on the other.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use daoyou_channels::allow::AllowList;
+use daoyou_channels::channel::{Channel, ChannelContext};
+use daoyou_channels::conformance::{self, OtherSide, ScriptedInbox, Subject, Told, Verdict};
+use daoyou_channels::email::{EmailChannel, EmailConfig, MailLanguage, Surroundings, Tls};
+use daoyou_channels::outgoing::OutgoingFiles;
+use daoyou_channels::settings::Secret;
+use daoyou_channels::trust::TrustLists;
+
+use crate::support::mail::{ASSISTANT, AUTHSERV, Dovecot, Draft, PASSWORD, Smtp, Take};
+
+const ADA: &str = "ada@example.test";
+/// A channel that has stopped takes nothing however long one waits.
+const NOTHING: Duration = Duration::from_secs(1);
+
+struct Mailbox {
+    channel: Arc<EmailChannel>,
+    dovecot: Dovecot,
+    smtp: Smtp,
+    inbox: OnceLock<Arc<ScriptedInbox>>,
+}
+
+impl Mailbox {
+    /// Lays a mail down, and waits until the channel has handed it over or passed it over.
+    async fn deliver(&self, draft: &Draft) -> Told {
+        let inbox = self.inbox.get().expect("it was opened");
+        // The first look into the mailbox is one, and settles what is old.
+        inbox.verdict_after(0).await;
+        let before = inbox.verdicts().len();
+        self.dovecot.deliver(ASSISTANT, draft);
+        match tokio::time::timeout(NOTHING * 9, inbox.verdict_after(before)).await {
+            Ok(Verdict::Accepted | Verdict::Duplicate) => Told::Taken,
+            Ok(Verdict::Refused) => {
+                // It would be handed over again, and hold up those behind it: its sender takes it back.
+                self.dovecot.remove(ASSISTANT, draft.message_id());
+                Told::Refused
+            }
+            // A second copy is known without asking.
+            Ok(Verdict::Skipped) if inbox.skipped().last().is_some_and(|why| why == "it was taken before") => {
+                Told::Taken
+            }
+            Ok(Verdict::Skipped) => Told::Refused,
+            Err(_) => Told::Nothing,
+        }
+    }
+}
+
+#[async_trait]
+impl Subject for Mailbox {
+    fn channel(&self) -> Arc<dyn Channel> {
+        Arc::clone(&self.channel) as _
+    }
+
+    async fn open(&self, _context: &ChannelContext, inbox: &Arc<ScriptedInbox>) {
+        assert!(self.inbox.set(Arc::clone(inbox)).is_ok(), "opened once");
+    }
+
+    async fn write(&self, text: &str, id: Option<&str>) -> Told {
+        let draft = Draft::new(ADA, "a word", text);
+        match id {
+            Some(id) => self.deliver(&draft.header("Message-ID", &format!("<{id}@people.test>"))).await,
+            None => self.deliver(&draft).await,
+        }
+    }
+
+    async fn write_as_stranger(&self, text: &str) -> Option<Told> {
+        Some(self.deliver(&Draft::new("mallory@other.test", "a word", text)).await)
+    }
+
+    fn has_ids(&self) -> bool {
+        true
+    }
+
+    async fn meet(&self, side: OtherSide) -> Option<String> {
+        match side {
+            OtherSide::Takes => {}
+            OtherSide::RefusesForNow => self.smtp.then([Take::Recipient("450 4.2.0 greylisted")]),
+            OtherSide::RefusesForGood => self.smtp.then([Take::Recipient("550 5.1.1 no such user")]),
+            OtherSide::BreaksOff => self.smtp.then([Take::Drop]),
+            OtherSide::Away => return None,
+        }
+        Some(ADA.to_owned())
+    }
+
+    async fn received(&self) -> Vec<String> {
+        self.smtp.taken().iter().map(|taken| taken.mail.text()).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_channel_keeps_what_every_channel_promises() {
+    let Some(dovecot) = Dovecot::start().await else { return };
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let smtp = Smtp::start().await;
+    let config = EmailConfig {
+        address: ASSISTANT.to_owned(),
+        allow_from: AllowList::new(vec!["@example.test".to_owned()]),
+        imap_host: "127.0.0.1".to_owned(),
+        imap_port: Some(dovecot.imaps_port()),
+        imap_password: Some(Secret::new(PASSWORD)),
+        ca_file: Some(dovecot.ca_file().to_owned()),
+        authserv_id: AUTHSERV.to_owned(),
+        smtp_host: "127.0.0.1".to_owned(),
+        smtp_port: Some(smtp.port()),
+        smtp_tls: Tls::None,
+        ..EmailConfig::default()
+    };
+    let workspace = tempfile::tempdir().unwrap();
+    let around = Surroundings {
+        workspace: workspace.path(),
+        outgoing: OutgoingFiles::of_home(workspace.path()),
+        lists: TrustLists::default(),
+        language: MailLanguage::English,
+    };
+    let channel = Arc::new(EmailChannel::new(config, around).unwrap());
+    conformance::run(&Mailbox { channel, dovecot, smtp, inbox: OnceLock::new() }).await;
+}
