@@ -218,6 +218,27 @@ async fn the_token_cannot_be_tried_out() {
     }
 }
 
+/// Fault 36: an address is the same one however it is written, and tries that come at once are counted before any of them is
+/// answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn tries_at_a_token_are_counted_by_address_before_they_are_answered() {
+    const ONE: [&str; 5] =
+        ["192.0.2.7", "::ffff:192.0.2.7", "::FFFF:c000:0207", "192.0.2.7:4711", "[::ffff:192.0.2.7]:99"];
+    let gateway = Gateway::start(Setup::new().set("gateway.trusted_proxies", vec!["127.0.0.0/8"])).await;
+    let ask = |token: &str, from: &str| {
+        let request = gateway.client.get(gateway.url("/api/status")).bearer_auth(token);
+        status(request.header("x-forwarded-for", from))
+    };
+    let tries = (0..100).map(|n| ask(&format!("wrong{n}"), ONE[n % ONE.len()]));
+    let statuses: Vec<u16> =
+        futures_util::future::join_all(tries).await.iter().map(|answered| answered.status).collect();
+    let refused = statuses.iter().filter(|status| **status == 401).count();
+    // One more may be let through while the others come.
+    assert!((10..=11).contains(&refused) && statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");
+    assert_eq!(ask("wrong", "192.0.2.8").await.status, 401, "another address is another one");
+    assert_eq!(ask(&gateway.token(), ONE[1]).await.status, 200, "the right one does not wait");
+}
+
 /// A new token in the file shuts out the old one at once; what it opens is the whole API.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotated_token_counts_at_once() {

@@ -1,10 +1,13 @@
-//! Random messages, random deaths, and a model service that fails now and then. Short here, long by `cargo xtask soak`; a failure names the seed that repeats it.
+//! Random messages, random deaths, and a model service that fails now and then. Short here, long by `cargo xtask soak`; a failure names
+//! the seed that repeats it: the same messages, the same deaths in the same order, and the same faults at the same requests. How the
+//! threads interleave is the machine's affair.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
 use crate::support::invariants::{Witness, check};
@@ -44,17 +47,71 @@ fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
+/// One life of the gateway, and how it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Life {
+    /// The fail point that ends it, if it is passed so often.
+    point: Option<String>,
+    /// Otherwise it is killed after so many requests to the model.
+    requests: usize,
+}
+
+/// What a round does; everything in it follows from its seed.
+struct Plan {
+    seed: u64,
+}
+
+impl Plan {
+    /// Decides `what`, each thing by itself: in whatever order things are asked for, the answers are the same.
+    fn random(&self, what: &str) -> Random {
+        let hash = Sha256::digest(format!("{} {what}", self.seed));
+        Random(hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    fn life(&self, number: usize) -> Life {
+        let mut random = self.random(&format!("life {number}"));
+        let point = format!("{}:{}", POINTS[random.below(POINTS.len())], 1 + random.below(12));
+        Life { point: (random.below(4) > 0).then_some(point), requests: 1 + random.below(8) }
+    }
+
+    /// Which of the messages of a chat have a command run.
+    fn commands(&self, chat: usize) -> Vec<bool> {
+        let mut random = self.random(&format!("chat {chat}"));
+        (0..MESSAGES).map(|_| random.below(3) == 0).collect()
+    }
+
+    /// What goes wrong with the `time`-th try of a request about `text`, if anything does.
+    fn fault(&self, text: &str, step: usize, time: usize) -> Option<usize> {
+        let mut random = self.random(&format!("request {text} {step} {time}"));
+        (random.below(8) == 0).then(|| random.below(5))
+    }
+}
+
+#[test]
+fn a_seed_says_all_that_a_round_does() {
+    let lives = |seed| (0..50).map(|number| Plan { seed }.life(number)).collect::<Vec<_>>();
+    let commands = |seed| (0..CHATS).map(|chat| Plan { seed }.commands(chat)).collect::<Vec<_>>();
+    let faults = |seed| (0..200).map(|n| Plan { seed }.fault(&format!("say w-{n}"), 0, 1)).collect::<Vec<_>>();
+    assert_eq!((lives(7), commands(7), faults(7)), (lives(7), commands(7), faults(7)));
+    assert_ne!(lives(7), lives(8));
+    assert_ne!(commands(7), commands(8));
+    assert_ne!(faults(7), faults(8));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn soak() {
     let first = env_number("DAOYOU_SOAK_SEED")
         .unwrap_or_else(|| u64::try_from(jiff::Timestamp::now().as_millisecond()).expect("a time after 1970"));
     let minutes = env_number("DAOYOU_SOAK_MINUTES").unwrap_or(0);
+    let wanted = usize::try_from(env_number("DAOYOU_SOAK_KILLS").unwrap_or(0)).expect("a small number");
     let begun = Instant::now();
+    let mut kills = 0;
     for round in 0.. {
         let seed = first.wrapping_add(round);
         println!("soak: seed {seed}; repeat with `cargo xtask soak --minutes 0 --seed {seed}`");
-        one_round(Random(seed)).await;
-        if begun.elapsed() >= Duration::from_secs(minutes * 60) {
+        kills += one_round(Plan { seed }).await;
+        println!("soak: killed {kills} times, nothing lost, nothing twice");
+        if begun.elapsed() >= Duration::from_secs(minutes * 60) && kills >= wanted {
             break;
         }
     }
@@ -62,8 +119,8 @@ async fn soak() {
 
 /// What a service does that fails now and then. The second try mostly helps; where it does not, the turn ends with an
 /// error, and all else holds.
-fn fault(random: &mut Random, never: &Gate, answer: Reply) -> Reply {
-    match random.below(5) {
+fn fault(kind: usize, never: &Gate, answer: Reply) -> Reply {
+    match kind {
         0 => Reply::status(429).retry_after("0"),
         1 => Reply::status(500),
         2 => Reply::hang(),
@@ -73,10 +130,10 @@ fn fault(random: &mut Random, never: &Gate, answer: Reply) -> Reply {
 }
 
 /// Senders who send until they are told "accepted", a service that fails, a gateway that is killed again and again, and in the end a look at
-/// everything.
-async fn one_round(mut random: Random) {
+/// everything. Answers how often it was killed.
+async fn one_round(plan: Plan) -> usize {
     let (model, never) = (Model::start().await, Gate::new());
-    let faults = Mutex::new(Random(random.0 ^ 1));
+    let (of_requests, tries) = (Plan { seed: plan.seed }, Mutex::new(BTreeMap::<(String, usize), usize>::new()));
     model.script(move |asked| {
         let answer = match asked.user.strip_prefix("run ") {
             Some(word) if asked.step == 0 => {
@@ -86,8 +143,13 @@ async fn one_round(mut random: Random) {
             Some(word) => Reply::text(format!("ran {word}")),
             None => Reply::text(format!("echo: {}", asked.user)),
         };
-        let mut faults = faults.lock().expect("no script panicked");
-        Some(if faults.below(8) == 0 { fault(&mut faults, &never, answer) } else { answer })
+        let mut tries = tries.lock().expect("no script panicked");
+        let time = tries.entry((asked.user.clone(), asked.step)).or_default();
+        *time += 1;
+        Some(match of_requests.fault(&asked.user, asked.step, *time) {
+            Some(kind) => fault(kind, &never, answer),
+            None => answer,
+        })
     });
     let sink = Sink::start(Some(&config::callback_secret())).await;
     let hook = Hook::bearer("in").callback(&sink).set("retry", vec!["50ms"; 200]);
@@ -96,7 +158,7 @@ async fn one_round(mut random: Random) {
     let accepted = Arc::new(Mutex::new(Vec::new()));
     let mut senders = JoinSet::new();
     for chat in 0..CHATS {
-        let tools: Vec<bool> = (0..MESSAGES).map(|_| random.below(3) == 0).collect();
+        let tools = plan.commands(chat);
         let sender = sender(gateway.client.clone(), gateway.url("/webhook/in"), chat, tools, Arc::clone(&accepted));
         senders.spawn(sender);
     }
@@ -104,12 +166,12 @@ async fn one_round(mut random: Random) {
     let mut deaths = 0;
     while !senders.is_empty() {
         assert!(begun.elapsed() < Duration::from_secs(180), "the gateway makes no headway between its deaths");
-        let point = format!("{}:{}", POINTS[random.below(POINTS.len())], 1 + random.below(12));
-        if random.below(4) > 0 {
-            gateway.crash_at(&point);
+        let Life { point, requests } = plan.life(deaths);
+        if let Some(point) = &point {
+            gateway.crash_at(point);
         }
         gateway.spawn();
-        let kill_at = model.count() + 1 + random.below(8);
+        let kill_at = model.count() + requests;
         let deadline = Instant::now() + Duration::from_secs(5);
         while gateway.try_exit().is_none() {
             while let Some(sender) = senders.try_join_next() {
@@ -134,6 +196,7 @@ async fn one_round(mut random: Random) {
         *ran.entry(word).or_default() += 1;
     }
     assert!(ran.values().all(|times| *times == 1), "a command ran twice: {ran:?}");
+    deaths
 }
 
 /// Sends the messages of one chat in order, each until it is accepted.

@@ -388,6 +388,28 @@ fn everything_is_printed_through_one_place() {
     }
 }
 
+/// Fault 36: what a caller shows is compared with a secret in a time that does not tell how much of it was right.
+#[test]
+fn secrets_are_compared_in_constant_time() {
+    const COMPARE: [&str; 5] = ["==", "!=", ".eq(", ".ne(", "matches!"];
+    let mut faults = Vec::new();
+    let mut compared = 0;
+    for file in ["src/http", "channels/webhook"].iter().flat_map(|folder| rust_files(&root().join(folder))) {
+        if is_test_file(&file) {
+            continue;
+        }
+        let code = without_tests(&strip(&std::fs::read_to_string(&file).unwrap()));
+        compared += code.matches(".ct_eq(").count();
+        for (number, line) in code.lines().enumerate() {
+            if line.contains("expose()") && COMPARE.iter().any(|compare| line.contains(compare)) {
+                faults.push(format!("{}:{}: compares a secret; use ct_eq", shown(&file), number + 1));
+            }
+        }
+    }
+    assert!(compared >= 3, "tokens, and two kinds of webhooks: {compared}");
+    report(&faults);
+}
+
 #[test]
 fn the_reader_of_these_rules_reads_right() {
     let code = r##"

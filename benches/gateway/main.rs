@@ -24,9 +24,10 @@ use std::time::{Duration, Instant};
 
 use load::{Load, Measured, Offer};
 use report::{Figure, Program, Report, Unit};
-use support::gateway::resident_bytes;
+use serde_json::json;
+use support::gateway::{Message, resident_bytes};
 use support::model::ModelOptions;
-use support::{Gateway, Hook, Model, Setup, Sink, config, until};
+use support::{Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 /// How much is done in each part.
@@ -189,6 +190,9 @@ async fn main() {
     }
     if wanted("history") {
         history(&mut bencher).await;
+    }
+    if wanted("isolation") {
+        isolation(&mut bencher).await;
     }
     if wanted("fsyncs") {
         fsyncs(&mut bencher).await;
@@ -370,6 +374,26 @@ async fn history(bencher: &mut Bencher) {
         let (first, last) = (costs.first().copied().unwrap_or(0.0), costs.last().copied().unwrap_or(0.0));
         let factor = Figure::new("", last / first.max(1e-9), Unit::Times);
         bencher.add("CPU a turn, the longest history against 100", vec![factor], "<= 1.1 x");
+    }
+}
+
+/// What turns of others take while a session's command runs for five minutes, against the same without it (fault 29).
+async fn isolation(bencher: &mut Bencher) {
+    let turns = bencher.size.in_flight / 5;
+    for _ in 0..bencher.size.runs {
+        let bench = Bench::start(Duration::ZERO, |setup| setup).await;
+        let folder = bench.gateway.workspace();
+        bench.model.on("wait long", [Reply::tool("exec", &json!({"command": "touch begun; sleep 300"}))]);
+        bench.run(100, 100, Offer::InFlight(10)).await;
+        let alone = bench.run(turns, 100, Offer::InFlight(10)).await;
+        bench.gateway.accept("in", &Message::new("wait long").chat("long")).await;
+        until("the command to run", async || folder.join("begun").exists().then_some(())).await;
+        let beside = bench.run(turns, 100, Offer::InFlight(10)).await;
+        bencher.add_speed(Program::This, "no command runs: 10 in flight", &alone, "");
+        bencher.add_speed(Program::This, "a command of 5 minutes runs: 10 in flight", &beside, "");
+        let [beside, alone] = [&beside, &alone].map(|measured| measured.percentile(99).as_secs_f64());
+        let factor = Figure::new("", beside / alone.max(1e-9), Unit::Times);
+        bencher.add("p99 beside a command of 5 minutes against alone", vec![factor], "<= 1.1 x");
     }
 }
 

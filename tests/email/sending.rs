@@ -40,6 +40,30 @@ async fn what_fails_for_now_is_sent_again() {
     desk.check();
 }
 
+/// A server that says nothing to the login: the test of the channel and the log say so soon, the mail waits as for any
+/// condition of the service, and goes out when the server speaks again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_silent_at_the_login_is_told() {
+    const SILENT: &str = "the server does not answer the login: nothing came for 20 s";
+    let Some(desk) = Desk::open(|setup| setup.set("channels.email.retry", vec!["1s"])).await else { return };
+    desk.smtp.be_silent(true);
+    desk.receive(&question());
+    let (tested, doctor) =
+        tokio::join!(desk.gateway.run(&["channels", "test", "email"]), desk.gateway.run(&["doctor"]));
+    for ran in [&tested, &doctor] {
+        assert!(ran.code == Some(1) && ran.stdout.contains(SILENT), "{ran:?}");
+    }
+    let told = async || desk.gateway.logs().lines().find(|line| line.contains(SILENT)).map(str::to_owned);
+    let line = until("the log to tell of it", told).await;
+    assert!(line.contains("ERROR"), "{line}");
+    let queue = desk.gateway.json(&["queue", "list"]).await;
+    assert_eq!((queue[0]["state"].as_str(), queue[0]["tries"].as_u64()), (Some("pending"), Some(0)), "{queue}");
+    desk.smtp.be_silent(false);
+    assert_eq!(desk.gateway.run(&["queue", "retry", "--all"]).await.code, Some(0));
+    desk.sent(1).await;
+    desk.check();
+}
+
 /// A login that is refused is no mail's fault: it shows as the channel's, the owner is told once, and no mail is given up for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_login_holds_all_mails() {

@@ -16,8 +16,8 @@ const HELP: &str = "\
 usage: cargo xtask CHORE
 
   test [ARGS…]                   everything that must pass; with CI=true the checks of `ci` first. ARGS go to the runner
-  ci                             formatting, lints, the dependencies, fuzz targets for DAOYOU_FUZZ_SECONDS each (60 if not
-                                 set), then the tests
+  ci [--release]                 formatting, lints, the dependencies, fuzz targets for DAOYOU_FUZZ_SECONDS each (60 if not
+                                 set), then the tests; with --release the stories of dying again, built as a release
   fuzz [--seconds N] [TARGET…]   runs the fuzz targets, two side by side, for N seconds each (default 60)
   audit                          checks the dependencies; writes docs/audit.md
   sbom                           writes a bill of materials for each package to target/sbom (CycloneDX)
@@ -32,7 +32,9 @@ usage: cargo xtask CHORE
                                  hours); writes that section alone, where N is 36,000 or more
   man                            writes the manual pages to target/man, one for each command
   order                          writes link/order.ld: which code lies together in the program. Needs valgrind
-  soak [--minutes N] [--seed S]  random messages and kills for N minutes (default 10), from seed S
+  soak [--minutes N] [--kills N] [--seed S]
+                                 random messages and kills for so many minutes and kills at least (default 200 kills), from
+                                 seed S
 ";
 
 const TRUST_STORY: &str = "attack::supply::the_page_of_trust_says_what_the_program_does";
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
     let outcome = match args.as_slice() {
         ["test", rest @ ..] => test(rest),
         ["ci"] => checks().and_then(|()| run_tests(&[])),
+        ["ci", "--release"] => checks().and_then(|()| run_tests(&[])).and_then(|()| die_as_released()),
         ["fuzz", rest @ ..] => fuzz::fuzz(rest),
         ["audit"] => supply::audit(),
         ["sbom"] => supply::sbom(),
@@ -216,6 +219,13 @@ fn run_tests(args: &[&str]) -> Result<()> {
     let outcome = run(command);
     say_left_out(&left_out)?;
     outcome
+}
+
+/// The stories of dying once more, with the optimisations of a release: fail points are all that such a build has beside it.
+fn die_as_released() -> Result<()> {
+    let profile = ["--config", "profile.release.debug-assertions=true", "--target-dir", "target/release-with-points"];
+    let stories = ["test", "--release", "--locked", "--test", "stories", "--", "crash::"];
+    run(cargo(&[&stories[..1], &profile, &stories[1..]].concat()))
 }
 
 /// Says which stories were left out, each with the reason that it gave.
@@ -394,19 +404,24 @@ fn output_of(mut command: Command) -> Result<String> {
 }
 
 fn soak(args: &[&str]) -> Result<()> {
-    let (mut minutes, mut seed) = ("10", None);
-    for pair in args.chunks(2) {
-        match pair {
-            ["--minutes", value] if value.parse::<u64>().is_ok() => minutes = *value,
-            ["--seed", value] if value.parse::<u64>().is_ok() => seed = Some(*value),
-            _ => bail!("soak knows --minutes N and --seed S, whole numbers"),
-        }
-    }
     let mut command =
-        cargo(&["test", "--locked", "--test", "stories", "--", "soak", "--nocapture", "--test-threads=1"]);
-    command.env("DAOYOU_SOAK_MINUTES", minutes);
-    if let Some(seed) = seed {
-        command.env("DAOYOU_SOAK_SEED", seed);
+        cargo(&["test", "--locked", "--test", "stories", "--", "soak::soak", "--nocapture", "--test-threads=1"]);
+    // Without a limit until it was killed so often (fault 7).
+    let limits = ["--minutes", "--kills"];
+    if !args.iter().any(|arg| limits.contains(arg)) {
+        command.env("DAOYOU_SOAK_KILLS", "200");
+    }
+    for pair in args.chunks(2) {
+        let (variable, value) = match pair {
+            ["--minutes", value] => ("DAOYOU_SOAK_MINUTES", value),
+            ["--kills", value] => ("DAOYOU_SOAK_KILLS", value),
+            ["--seed", value] => ("DAOYOU_SOAK_SEED", value),
+            _ => bail!("soak knows --minutes N, --kills N and --seed S"),
+        };
+        if value.parse::<u64>().is_err() {
+            bail!("soak takes whole numbers, not {value}");
+        }
+        command.env(variable, value);
     }
     run(command)
 }

@@ -31,6 +31,8 @@ pub struct Limits {
     pub connect: Duration,
     /// For the greeting, which some servers hold back against spammers, and each command.
     pub command: Duration,
+    /// For the login, behind which stands no mail that would need time.
+    pub login: Duration,
     /// From the end of the mail to the reply to it.
     pub reply: Duration,
     /// How long a connection is kept for the next mail.
@@ -40,7 +42,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let secs = Duration::from_secs;
-        Self { connect: secs(30), command: secs(120), reply: secs(300), idle: secs(30) }
+        Self { connect: secs(30), command: secs(120), login: secs(20), reply: secs(300), idle: secs(30) }
     }
 }
 
@@ -200,14 +202,14 @@ async fn log_in(smtp: &mut AsyncSmtpConnection, server: &Server, limits: &Limits
             }
             let credentials = Credentials::new(server.username.clone(), secret.expose().to_owned());
             let asked = smtp.auth(&MECHANISMS, &credentials);
-            step(Stage::Login, limits.command, &nothing_sent, asked).await.map(|_| ())
+            step(Stage::Login, limits.login, &nothing_sent, asked).await.map(|_| ())
         }
         Login::Token(command) => {
             if !smtp.server_info().supports_auth_mechanism(Mechanism::Xoauth2) {
                 return Err(no_mechanism("XOAUTH2"));
             }
             let token = command.token().await.map_err(|words| Failure::new(Stage::Login, Outcome::Later, words))?;
-            step(Stage::Login, limits.command, &nothing_sent, present(smtp, &server.username, &token)).await
+            step(Stage::Login, limits.login, &nothing_sent, present(smtp, &server.username, &token)).await
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct Delivery {
     held: std::sync::Mutex<Option<Held>>,
 }
 
-/// The server has refused the login.
+/// The server has refused the login, or says nothing to it.
 struct Held {
     until: Instant,
     backoff: Backoff,
@@ -94,7 +94,7 @@ impl Delivery {
         self.hand_over(session, mail, which).await
     }
 
-    /// How long nobody logs in, as the server has refused that.
+    /// How long nobody logs in, as the server has refused that or says nothing to it.
     pub fn held(&self) -> Option<Duration> {
         let held = self.lock_held();
         held.as_ref().map(|held| held.until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
@@ -112,7 +112,7 @@ impl Delivery {
         let mut held = self.lock_held();
         match &opened {
             Ok(_) => *held = None,
-            Err(failure) if failure.is_refused_login() => {
+            Err(failure) if failure.is_of_every_mail() => {
                 let before = held.take().map(|held| held.backoff);
                 let mut backoff = before.unwrap_or_else(|| Backoff::new(FIRST_HOLD, LONGEST_HOLD));
                 *held = Some(Held { until: Instant::now() + backoff.next_wait(), backoff, failure: failure.clone() });

@@ -48,13 +48,15 @@ pub struct Failure {
     pub code: Option<u16>,
     /// The mail was too large: how many bytes would do.
     pub room: Option<u64>,
+    /// The server said nothing for too long.
+    pub is_silence: bool,
 }
 
 impl Failure {
     /// Something else than the server's reply.
     pub fn new(stage: Stage, outcome: Outcome, reason: impl AsRef<str>) -> Self {
         let reason: String = one_line(reason.as_ref()).chars().take(MAX_WORDS + 200).collect();
-        Self { stage, outcome, reason, code: None, room: None }
+        Self { stage, outcome, reason, code: None, room: None, is_silence: false }
     }
 
     /// The connection failed, or the server said no. `is_data_ended`: the whole mail had been written.
@@ -82,12 +84,18 @@ impl Failure {
     /// Nothing came within a time. `is_data_ended`: the whole mail had been written.
     pub fn of_silence(stage: Stage, seconds: f64, is_data_ended: bool) -> Self {
         let outcome = if is_data_ended { Outcome::Unknown } else { Outcome::Later };
-        Self::new(stage, outcome, format!("{}: nothing came for {seconds} s", doing(stage)))
+        let doing = if stage == Stage::Login { "the server does not answer the login" } else { doing(stage) };
+        Self { is_silence: true, ..Self::new(stage, outcome, format!("{doing}: nothing came for {seconds} s")) }
     }
 
     /// Whether a connection that had been kept may just have ended: that says nothing of the mail.
     pub fn is_of_connection(&self) -> bool {
         self.outcome == Outcome::Later && matches!(self.code, None | Some(421))
+    }
+
+    /// No mail can be sent, whichever it is: the login was refused, or nothing was said to it.
+    pub fn is_of_every_mail(&self) -> bool {
+        self.is_refused_login() || (self.stage == Stage::Login && self.is_silence)
     }
 
     /// The login was refused.

@@ -128,7 +128,7 @@ impl Mailer {
 
     /// A refused login is no mail's fault, and holds all of them.
     fn failed(&self, failure: Failure) -> SendError {
-        match self.delivery.held().filter(|_| failure.is_refused_login()) {
+        match self.delivery.held().filter(|_| failure.is_of_every_mail()) {
             Some(after) => SendError::Held { after, reason: failure.reason },
             None => failure.into(),
         }
@@ -165,7 +165,7 @@ impl Mailer {
                     size_limit.map(|bytes| format!("; mails up to {} MB", bytes / 1_000_000)).unwrap_or_default();
                 Finding::ok(NAME, format!("{place} ({privacy}), {login}{size}"))
             }
-            Err(failure) => Finding::fail(NAME, format!("{place}: {}", failure.reason), mend(failure.stage)),
+            Err(failure) => Finding::fail(NAME, format!("{place}: {}", failure.reason), mend(&failure)),
         }]
     }
 
@@ -200,12 +200,15 @@ impl Mailer {
     }
 }
 
-fn mend(stage: Stage) -> String {
-    match stage {
+fn mend(failure: &Failure) -> String {
+    match failure.stage {
         Stage::Connect => "set smtp_host and smtp_port to the provider's, or start the server; mails wait meanwhile",
         Stage::Tls => {
             "set smtp_tls to what the port speaks (\"implicit\" on 465, \"starttls\" on 587), smtp_host to the name in \
              the server's certificate, and ca_file to your own CA's certificate"
+        }
+        Stage::Login if failure.is_silence => {
+            "ask the provider: the server can be reached and does not answer; mails wait meanwhile"
         }
         Stage::Login => {
             "set smtp_username and smtp_password (most providers want an app password), or token_command for OAuth 2"

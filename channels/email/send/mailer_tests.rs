@@ -27,7 +27,7 @@ use crate::settings::Secret;
 const ROOT: &str = "<root@example.org>";
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(200);
-const PATIENT: Limits = Limits { connect: LONG, command: LONG, reply: LONG, idle: LONG };
+const PATIENT: Limits = Limits { connect: LONG, command: LONG, login: LONG, reply: LONG, idle: LONG };
 
 fn config(server: &ScriptedServer, change: impl FnOnce(&mut EmailConfig)) -> EmailConfig {
     let mut config = EmailConfig {
@@ -85,7 +85,7 @@ fn word<T>(done: &Result<T, SendError>) -> &'static str {
 
 #[tokio::test]
 async fn what_the_server_does_decides_what_becomes_of_a_mail() {
-    let hasty = Limits { command: SHORT, ..PATIENT };
+    let hasty = Limits { command: SHORT, login: SHORT, ..PATIENT };
     let no_reply = Limits { reply: SHORT, ..PATIENT };
     let table: &[(&str, _, Limits, &str, &str)] = &[
         ("nothing", Say(""), PATIENT, "sent", ""),
@@ -95,6 +95,7 @@ async fn what_the_server_does_decides_what_becomes_of_a_mail() {
         ("greeting", Hang, hasty, "retry", "nothing came for 0.2 s"),
         ("greeting", Say("HTTP/1.1 400 Bad Request"), PATIENT, "retry", "no session"),
         ("AUTH", Say("535 5.7.8 wrong password"), PATIENT, "held", "login refused: 535 5.7.8 wrong password"),
+        ("AUTH", Hang, hasty, "held", "the server does not answer the login: nothing came for 0.2 s"),
         ("AUTH", Say("454 4.7.0 later"), PATIENT, "retry", "454 4.7.0 later"),
         ("MAIL", Say("451 later"), PATIENT, "retry", "sender refused: 451 later"),
         ("MAIL", Say("553 5.7.1 not yours"), PATIENT, "permanent", "sender refused: 553 5.7.1 not yours"),

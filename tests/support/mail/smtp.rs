@@ -46,6 +46,7 @@ struct Record {
     /// RCPT commands, refused ones too.
     asked: usize,
     refuses_login: bool,
+    is_silent: bool,
 }
 
 struct Shared {
@@ -117,6 +118,11 @@ impl Smtp {
         self.shared.record().refuses_login = refuses;
     }
 
+    /// From now on nothing is said to a login, or all is again.
+    pub fn be_silent(&self, silent: bool) {
+        self.shared.record().is_silent = silent;
+    }
+
     /// Every mail whose last line was read.
     pub fn taken(&self) -> Vec<Taken> {
         self.shared.record().taken.clone()
@@ -178,6 +184,7 @@ async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shared) -> 
         let (verb, rest) = command.split_once(' ').unwrap_or((command, ""));
         match verb.to_ascii_uppercase().as_str() {
             "EHLO" => say(&mut stream, EXTENSIONS).await?,
+            "AUTH" if shared.record().is_silent => {}
             "AUTH" => {
                 let answer = login(&mut stream, rest, shared).await?;
                 say(&mut stream, answer).await?;
