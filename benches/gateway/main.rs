@@ -1,7 +1,7 @@
 //! Measures the release build from outside: webhook in, callback out. `cargo xtask bench` prints the table and writes
 //! `docs/benchmarks.md`; with `--quick` there are few turns and one run, the numbers are rough, and nothing is written. With
 //! `--walk` nothing is measured: the gateway is only led through what it does all day. `--only PART` measures one part, `--set
-//! KEY=VALUE` measures with a key of the configuration set; both write nothing. `--beside PROGRAM --beside-name NAME` measures
+//! KEY=VALUE` measures with a key of the configuration set; both write nothing. `--against PROGRAM --against-name NAME` measures
 //! starts, idling and speeds of another build, too, the two by turns. `--growth MESSAGES` lets one owner say that much and prints
 //! a section of its own.
 
@@ -122,7 +122,7 @@ impl Bench {
 /// What is measured, how much of it, and what came of it.
 struct Bencher {
     size: Size,
-    /// The program of `--beside`.
+    /// The program of `--against`.
     before: Option<PathBuf>,
     report: Report,
     faults: Faults,
@@ -175,7 +175,7 @@ async fn main() {
     let size = Size::of(std::env::args().any(|arg| arg == "--quick"));
     let only = arguments("--only").next();
     let wanted = |part: &str| only.as_deref().is_none_or(|only| only == part);
-    let before = arguments("--beside").next().map(PathBuf::from);
+    let before = arguments("--against").next().map(PathBuf::from);
     let mut bencher = Bencher { size, before, report: Report::default(), faults: Faults::default() };
     if wanted("starts") {
         starts(&mut bencher).await;
@@ -214,7 +214,7 @@ fn finish(mut bencher: Bencher, is_all: bool) {
     ] {
         bencher.add(what, vec![Figure::new("", count as f64, Unit::Count)], "0");
     }
-    let name = arguments("--beside-name").next().unwrap_or_else(|| "another build".to_owned());
+    let name = arguments("--against-name").next().unwrap_or_else(|| "another build".to_owned());
     let name = bencher.before.as_ref().map(|_| name.as_str());
     println!("\n{}", bencher.report.table(name));
     if is_all && !bencher.size.quick && settings().next().is_none() {

@@ -65,7 +65,7 @@ impl Figure {
 #[derive(Clone, Copy, PartialEq)]
 pub enum Program {
     This,
-    /// The one of `--beside`.
+    /// The one of `--against`.
     Before,
 }
 
@@ -78,18 +78,7 @@ struct Row {
 }
 
 /// What the numbers are bound by, found by profiling.
-const BOUNDS: &str = "
-## What bounds it
-
-- **Alone**, a message waits for four synced commits one after the other, and for some fifteen hand-overs between threads
-  (accept, start, journal, end, sending). On a virtual machine a hand-over to a sleeping thread costs more than the work that is
-  handed over: more than half of the CPU time of a turn alone is the kernel's, for switching and waking. Under load the threads
-  do not sleep and callers share commits, so a turn costs a fraction of that.
-- **At 64 in flight** the machine is full: driver, model server, sink and gateway share its cores, and the overhead is 64 turns
-  divided by the turns a second.
-- **At 1,000 turns a second offered** there is little room left for the same reason, and on a slow day of the machine none: what was
-  accepted waits on disk until it is its turn.
-";
+const FINDINGS: &str = include_str!("findings.md");
 
 /// Everything that was measured.
 #[derive(Default)]
@@ -141,8 +130,7 @@ impl Report {
             let _ = writeln!(page, "- {name}: {value}");
         }
         page += &format!("\n{}", self.table(before));
-        page += BOUNDS;
-        page
+        page + "\n" + FINDINGS
     }
 }
 

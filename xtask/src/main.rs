@@ -22,9 +22,9 @@ usage: cargo xtask CHORE
   audit                          checks the dependencies; writes docs/audit.md
   sbom                           writes a bill of materials for each package to target/sbom (CycloneDX)
   trust                          writes docs/trust.md: what each trust may do, as the program itself does it
-  bench [--quick | --beside COMMIT]
-                                 builds the release and measures it and the model side, three times, and the program as it was
-                                 at COMMIT beside it; writes docs/benchmarks.md, unless quick
+  bench [--quick | --against PROGRAM|COMMIT]
+                                 builds the release and measures it and the model side, three times, and by turns another build
+                                 of it or the one of a commit; writes docs/benchmarks.md, unless quick
   bench memory [--locomo FILE [--embeddings URL --embeddings-model NAME]] [--quick | --choose]
                                  measures how well and how fast memory finds, by words and with the vectors of a service;
                                  writes that section alone, unless quick. --choose tries other weights and writes nothing
@@ -275,21 +275,25 @@ fn one_tls_provider() -> Result<()> {
 }
 
 fn bench(args: &[&str]) -> Result<()> {
-    let (is_quick, beside) = match args {
+    let (is_quick, against) = match args {
         [] => (false, None),
         ["--quick"] => (true, None),
-        ["--beside", commit] => (false, Some(*commit)),
-        _ => bail!("bench knows --quick, or --beside COMMIT"),
+        ["--against", other] => (false, Some(*other)),
+        _ => bail!("bench knows --quick, or --against PROGRAM|COMMIT"),
     };
     provide();
-    let before = beside.map(build_of).transpose()?;
+    let program = match against {
+        Some(file) if Path::new(file).is_file() => Some(fs::canonicalize(file).context("the other program")?),
+        Some(commit) => Some(build_of(commit)?),
+        None => None,
+    };
     // `cargo bench` builds the program in release form too and tells the driver where it is.
     let mut command = cargo(&["bench", "--locked", "--bench", "gateway", "--"]);
     if is_quick {
         command.arg("--quick");
     }
-    if let (Some(commit), Some(program)) = (beside, &before) {
-        command.arg("--beside").arg(program).args(["--beside-name", commit]);
+    if let (Some(name), Some(program)) = (against, &program) {
+        command.arg("--against").arg(program).args(["--against-name", name]);
     }
     let kept = kept_sections()?;
     run(command)?;
@@ -315,20 +319,20 @@ fn kept_sections() -> Result<String> {
 
 /// Builds the program as it was at a commit; answers where it is.
 fn build_of(commit: &str) -> Result<PathBuf> {
-    let (source, target) = (root().join("target/beside/source"), root().join("target/beside/target"));
+    let (source, target) = (root().join("target/against/source"), root().join("target/against/target"));
     let git = |args: &[&str]| {
         let mut command = Command::new("git");
         command.args(args).current_dir(root());
         command
     };
     if source.exists() {
-        run(git(&["worktree", "remove", "--force", "target/beside/source"]))?;
+        run(git(&["worktree", "remove", "--force", "target/against/source"]))?;
     }
-    run(git(&["worktree", "add", "--force", "--detach", "target/beside/source", commit]))?;
+    run(git(&["worktree", "add", "--force", "--detach", "target/against/source", commit]))?;
     let mut build = cargo(&["build", "--release", "--locked", "--bin", "daoyou", "--target-dir"]);
     build.arg(&target).current_dir(&source);
     run(build)?;
-    run(git(&["worktree", "remove", "--force", "target/beside/source"]))?;
+    run(git(&["worktree", "remove", "--force", "target/against/source"]))?;
     Ok(target.join("release/daoyou"))
 }
 

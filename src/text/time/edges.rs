@@ -13,6 +13,9 @@ const LEADS: &[&str] = &[
     "and", "or", "to", "about", "at", "by", "on", "in", "from", "between", "every", "the", "和", "或", "到", "在",
     "从", "每",
 ];
+/// Days that have no fixed date, or none that is known here: behind 和 they belong to the time before it.
+const OTHER_DAYS: &str = "春节 除夕 大年 正月 腊月 农历 阴历 初一 元旦 元宵 清明 端午 七夕 中秋 重阳 国庆 劳动节 五一 十一假 情人节 妇女节 儿童节 \
+    教师节 母亲节 父亲节 感恩节 万圣节 复活节 圣诞 平安夜 节假日 假日 假期 放假 节日 生日 月初 月中 月底 月末 年初 年底 年末 季度";
 const MARKS: &[char] = &[',', '、', ';', '&', '-', '.', ':'];
 /// The most words at the end that are looked at.
 const LAST: usize = 12;
@@ -26,6 +29,10 @@ pub fn begins(text: &str, language: Language) -> bool {
         return true;
     }
     while c.any(JOINTS) || c.mark(MARKS) {}
+    let joined = text.trim_start().strip_prefix(['和', '与', '跟', '及', '、', '，']).map(str::trim_start);
+    if joined.is_some_and(|joined| OTHER_DAYS.split(' ').any(|day| joined.starts_with(day))) {
+        return true;
+    }
     // A bare number belongs to the time before it.
     let is_number = language == Language::En && matches!(c.peek(), Some(Tok::Number { .. }));
     is_number || is_time(&c, language).is_some()
@@ -129,7 +136,10 @@ mod tests {
             ("for the meeting", Language::En, false),
             ("25点开会", Language::Zh, true),
             ("到公司", Language::Zh, false),
+            ("和复活节前一天浇花", Language::Zh, true),
+            ("、春节浇花", Language::Zh, true),
             ("和小王开会", Language::Zh, false),
+            ("和初中同学吃饭", Language::Zh, false),
             ("和三个人吃饭", Language::Zh, false),
             ("前往机场", Language::Zh, false),
             ("三次喝水", Language::Zh, true),
