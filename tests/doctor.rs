@@ -41,6 +41,17 @@ impl Examined {
     }
 }
 
+/// What doctor says in English words, also to people who are told everything in Chinese.
+async fn left_in_english(gateway: &Gateway, checks: &[Value]) -> Vec<String> {
+    // In a path, a command or a service's name stand none of these.
+    const ENGLISH: [&str; 10] = [" the ", " is ", " are ", " and ", " or ", " to ", " it ", " not ", " of ", " no "];
+    let output = gateway.command(&["doctor"]).env("LANG", "zh_CN.UTF-8").output().await.unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    let said = checks.iter().flat_map(|check| [&check["message"], &check["mend"]]).filter_map(Value::as_str);
+    let is_english = |text: &&str| ENGLISH.iter().any(|word| format!(" {text} ").contains(word));
+    said.filter(is_english).filter(|text| told.contains(*text)).map(str::to_owned).collect()
+}
+
 /// Runs doctor in this home as it stands; the configuration is not written anew.
 async fn examine(gateway: &Gateway, more: &[&str]) -> Examined {
     let output = gateway.command(&[&["doctor", "--json"], more].concat()).output().await.unwrap();
@@ -54,6 +65,13 @@ async fn examine(gateway: &Gateway, more: &[&str]) -> Examined {
     for check in examined.checks() {
         assert_eq!(check["state"] == "ok", check["mend"].is_null(), "what is wrong says how to mend it: {check}");
         assert!(check["message"].as_str().is_some_and(|text| !text.is_empty() && !text.contains('\n')), "{check}");
+    }
+    if more.is_empty() {
+        assert_eq!(
+            left_in_english(gateway, examined.checks()).await,
+            Vec::<String>::new(),
+            "src/commands/chinese.txt lacks these"
+        );
     }
     examined
 }
@@ -99,7 +117,7 @@ async fn a_home_that_is_well() {
         assert!(message.contains(&words), "{name}: {message}");
     }
     assert_eq!(sink.replies_to(&id).len(), 1, "nobody is sent anything");
-    assert_eq!(model.count(), 2, "the model was asked for one word");
+    assert_eq!(model.count(), 3, "each of the two examinations asked the model for one word");
 
     gateway.stop().await;
     let before = fs::read(gateway.database()).unwrap();
