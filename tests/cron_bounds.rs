@@ -104,6 +104,14 @@ async fn jobs_stop_at_the_tokens_of_the_day() {
     assert!(told.len() == 1 && told[0].data("content").contains("the 1 tokens of cron.tokens_per_day"), "{told:?}");
     assert_eq!(gateway.run(&["cron", "run", "often"]).await.code, Some(0), "by hand it runs all the same");
     until("the run by hand", async || (model.count() == 2).then_some(())).await;
+    // The model does not get round it: a job's turn could run the next job.
+    let run = json!({"action": "run", "job_id": "often"});
+    model.on("run it", [Reply::tool("cron", &run), Reply::text("it does not run")]);
+    let id = gateway.accept("in", &Message::new("run it").sender("me").chat("c")).await;
+    assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "it does not run");
+    let asked = model.requests_about("run it").pop().unwrap().to_string();
+    assert!(asked.contains("have used the tokens of this day (cron.tokens_per_day = 1)"), "{asked}");
+    assert_eq!(model.count(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,6 +127,11 @@ async fn a_prompt_repeats_no_more_often_than_the_owner_allows() {
         let line = [["cron", "add"].as_slice(), &schedule, &["--message", "x"]].concat();
         assert_eq!(gateway.run(&line).await.code, Some(0));
     }
+    let target = json!({"kind": "agent_turn", "message": "x", "channel": "cli", "to": "direct"});
+    let every = json!({"kind": "every", "everyMs": 1_000});
+    let file = json!({"version": 1, "jobs": [{"id": "a", "name": "a", "schedule": every, "payload": target}]});
+    let refused = gateway.run_with_input(&["cron", "import", "-"], &file.to_string()).await;
+    assert!(refused.code == Some(1) && refused.stdout.contains("a prompt every 1s asks the model"), "{refused:?}");
     let id = gateway.accept("in", &Message::new("hello").chat("c")).await;
     assert_eq!(gateway.wait_done("in", &id).await.text("reply"), "echo: hello");
 }

@@ -202,8 +202,8 @@ impl SmallDisk {
     /// `None` where nothing may be mounted, which is said aloud.
     pub fn mount(at: &Path) -> Option<Self> {
         let mut mount = Command::new("mount");
-        let mounted = mount.args(["-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs"]).arg(at).output().ok()?;
-        if !mounted.status.success() {
+        let mounted = mount.args(["-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs"]).arg(at).output();
+        if !mounted.is_ok_and(|mounted| mounted.status.success()) {
             left_out("nothing may be mounted here (needs root)");
             return None;
         }

@@ -218,7 +218,7 @@ async fn the_token_cannot_be_tried_out() {
     }
 }
 
-/// Fault 36: an address is the same one however it is written, and tries that come at once are counted before any of them is
+/// An address is the same one however it is written, and tries that come at once are counted before any of them is
 /// answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn tries_at_a_token_are_counted_by_address_before_they_are_answered() {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::gateway::Message;
 use crate::support::invariants::{Witness, check, wait_settled};
-use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, until};
+use crate::support::{Gate, Gateway, Hook, Model, Reply, Setup, Sink, config, until};
 
 /// Two channels, of which one person uses both.
 fn linked() -> Setup {
@@ -290,6 +290,45 @@ async fn forgetting_reaches_what_rests_and_leaves_alone_what_tells_something_els
     assert!(!model.requests_about("look up").pop().unwrap().to_string().contains("called Momo"));
     wait_settled(&gateway.database()).await;
     check(&gateway.database(), &Witness::default());
+}
+
+/// A turn that was given up has done what must not be done twice, and what it read is forgotten: it is not begun anew, and its sender is
+/// told of that.
+#[tokio::test(flavor = "multi_thread")]
+async fn forgetting_has_nothing_done_again() {
+    let model = Model::start().await;
+    let is_down = Arc::new(AtomicBool::new(true));
+    let down = is_down.clone();
+    model.script(move |asked| match (asked.user.as_str(), asked.step) {
+        (user, 0) if user.contains("note") => Some(Reply::tool("search_memory", &json!({"query": "Momo"}))),
+        (user, 1) if user.contains("note") => {
+            Some(Reply::tool("message", &json!({"content": "to be said once", "chat_id": "other"})))
+        }
+        (user, _) if user.contains("note") && down.load(Ordering::SeqCst) => Some(Reply::status(503)),
+        _ => None,
+    });
+    let sink = Sink::start(Some(&config::callback_secret())).await;
+    let setup = Setup::new().model(&model).hook(Hook::bearer("in").callback(&sink));
+    let setup = setup.set("owner.identities", vec!["webhook:in:me"]);
+    let setup = setup.set("providers.scripted.retries", 0).set("agent.wait_for_model", "1s");
+    let gateway = Gateway::start(setup).await;
+    assert_eq!(gateway.run(&["memory", "add", "My cat is called Momo"]).await.code, Some(0));
+    let dead = gateway.accept("in", &Message::new("note it for me").sender("me").chat("d")).await;
+    assert_eq!(gateway.wait_done("in", &dead).await.text("status"), "dead");
+    let said = || sink.posts().iter().filter(|post| post.data("content") == "to be said once").count();
+    until("the message to be said", async || (said() == 1).then_some(())).await;
+    assert_eq!(gateway.run(&["memory", "forget", "1"]).await.code, Some(0));
+    assert!(!stands_in_database(&gateway.database(), "called Momo"));
+    is_down.store(false, Ordering::SeqCst);
+    let asked = model.count();
+    assert_eq!(gateway.run(&["queue", "retry", &dead]).await.code, Some(0));
+    let state = until("the turn to end", async || {
+        let state = gateway.state("in", &dead).await;
+        (!state.body["error"]["code"].is_null() && state.text("status") == "done").then_some(state)
+    });
+    let state = state.await;
+    wait_settled(&gateway.database()).await;
+    assert_eq!((said(), model.count()), (1, asked), "{state:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

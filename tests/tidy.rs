@@ -388,7 +388,7 @@ fn everything_is_printed_through_one_place() {
     }
 }
 
-/// Fault 36: what a caller shows is compared with a secret in a time that does not tell how much of it was right.
+/// What a caller shows is compared with a secret in a time that does not tell how much of it was right.
 #[test]
 fn secrets_are_compared_in_constant_time() {
     const COMPARE: [&str; 5] = ["==", "!=", ".eq(", ".ne(", "matches!"];

@@ -150,18 +150,15 @@ impl Bencher {
 }
 
 fn speed(measured: &Measured) -> Vec<Figure> {
-    let mut figures = vec![
+    vec![
         Figure::time("p50", measured.percentile(50)),
         Figure::time("p99", measured.percentile(99)),
         Figure::new("", measured.turns_a_second(), Unit::TurnsASecond),
         Figure::new("CPU", measured.cpu_ms_a_turn(), Unit::Milliseconds),
-    ];
-    for (name, count) in [("refused", measured.refused), ("lost", measured.lost), ("twice", measured.duplicate)] {
-        if count > 0 {
-            figures.push(Figure::new(name, count as f64, Unit::Count));
-        }
-    }
-    figures
+        Figure::new("refused", measured.refused as f64, Unit::Fault),
+        Figure::new("lost", measured.lost as f64, Unit::Fault),
+        Figure::new("twice", measured.duplicate as f64, Unit::Fault),
+    ]
 }
 
 #[tokio::main]
@@ -217,13 +214,13 @@ fn finish(mut bencher: Bencher, is_all: bool) {
     let name = arguments("--against-name").next().unwrap_or_else(|| "another build".to_owned());
     let name = bencher.before.as_ref().map(|_| name.as_str());
     println!("\n{}", bencher.report.table(name));
+    assert_eq!((lost, duplicate), (0, 0), "messages were lost or answered twice");
     if is_all && !bencher.size.quick && settings().next().is_none() {
         let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
         std::fs::create_dir_all(&docs).expect("the project's folder can be written");
         let page = bencher.report.page(bencher.size.runs, name);
         std::fs::write(docs.join("benchmarks.md"), page).expect("the project's folder can be written");
     }
-    assert_eq!((lost, duplicate), (0, 0), "messages were lost or answered twice");
 }
 
 /// What follows each `name` on the command line.
@@ -377,7 +374,7 @@ async fn history(bencher: &mut Bencher) {
     }
 }
 
-/// What turns of others take while a session's command runs for five minutes, against the same without it (fault 29).
+/// What turns of others take while a session's command runs for five minutes, against the same without it.
 async fn isolation(bencher: &mut Bencher) {
     let turns = bencher.size.in_flight / 5;
     for _ in 0..bencher.size.runs {

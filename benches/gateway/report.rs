@@ -14,6 +14,8 @@ pub enum Unit {
     Times,
     Percent,
     Count,
+    /// A count of what must not be: shown only where there is one.
+    Fault,
 }
 
 impl Unit {
@@ -24,7 +26,7 @@ impl Unit {
             Self::TurnsASecond => " turns/s",
             Self::Times => " x",
             Self::Percent => " %",
-            Self::Count => "",
+            Self::Count | Self::Fault => "",
         }
     }
 
@@ -32,8 +34,8 @@ impl Unit {
         match self {
             Self::Megabytes => format!("{value:.1}"),
             Self::TurnsASecond => format!("{value:.0}"),
-            Self::Count if value.fract() == 0.0 => format!("{value:.0}"),
-            Self::Milliseconds | Self::Times | Self::Percent | Self::Count => format!("{value:.2}"),
+            Self::Count | Self::Fault if value.fract() == 0.0 => format!("{value:.0}"),
+            Self::Milliseconds | Self::Times | Self::Percent | Self::Count | Self::Fault => format!("{value:.2}"),
         }
     }
 }
@@ -140,13 +142,16 @@ fn shown(runs: &[Vec<Figure>]) -> String {
     if first.is_empty() {
         return "not measured: strace is not there or may not attach".to_owned();
     }
-    let figures = first.iter().enumerate().map(|(at, Figure { name, unit, .. })| {
+    let figures = first.iter().enumerate().filter_map(|(at, Figure { name, unit, .. })| {
         let mut values: Vec<f64> = runs.iter().filter_map(|run| run.get(at)).map(|figure| figure.value).collect();
         values.sort_by(f64::total_cmp);
+        if *unit == Unit::Fault && values.iter().all(|value| *value == 0.0) {
+            return None;
+        }
         let middle = unit.number(values[values.len() / 2]);
         let (least, most) = (unit.number(values[0]), unit.number(values[values.len() - 1]));
         let spread = if least == most { String::new() } else { format!(" ({least}–{most})") };
-        format!("{name} {middle}{}{spread}", unit.name()).trim().to_owned()
+        Some(format!("{name} {middle}{}{spread}", unit.name()).trim().to_owned())
     });
     figures.collect::<Vec<_>>().join(", ")
 }

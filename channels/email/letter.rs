@@ -37,11 +37,11 @@ pub struct Letter {
     /// Every header field of the mail itself: its name in lower case, its value unfolded and else as it came; the topmost
     /// first.
     pub headers: Vec<(String, String)>,
-    /// What its writer says, as Markdown, without the quoted history and the signature.
+    /// What its writer says, as Markdown, without the signature and the quoted history; a quotation that it asks about stays.
     pub text: String,
     /// What was cut off: quoted history, signature.
     pub cut: String,
-    /// It hands on somebody else's mail: what is in [`Letter::text`] is not its sender's own word alone.
+    /// It hands on or asks about somebody else's words: what is in [`Letter::text`] is not its sender's own word alone.
     pub is_forward: bool,
     pub enclosed: Vec<Enclosed>,
     /// What could not be read or was left out, each in a sentence: "encrypted, unreadable".

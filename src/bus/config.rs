@@ -24,7 +24,7 @@ pub struct Notices {
     pub chat_id: String,
     /// Says that a message could not be delivered; `{}` stands for its channel, its id and the reason.
     pub dead_letter: &'static str,
-    /// A channel that cannot send: its name, why.
+    /// Says that a channel cannot send; `{}` stands for its name and the reason.
     pub held: &'static str,
     /// Says that something accepted is lost; `{}` stands for what.
     pub loss: &'static str,

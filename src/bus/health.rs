@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{Connection, StoreError, meta};
 
-/// Where a channel's receiving stands.
+/// Where a channel's receiving and sending stand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum ChannelState {

@@ -124,7 +124,11 @@ impl Delivery<'_> {
                 Ok(Next::Away)
             }
             Err(SendError::Held { after, reason }) => self.held(after, reason).await,
-            Err(SendError::Permanent { reason }) => self.end("dead", reason).await,
+            // Whoever judges a message has let the channel in.
+            Err(SendError::Permanent { reason }) => {
+                self.hold.sends(self.channel.name());
+                self.end("dead", reason).await
+            }
             Err(SendError::Unknown { reason }) if self.channel.capabilities().resend == Resend::Never => {
                 self.end("unknown", reason).await
             }

@@ -238,7 +238,10 @@ impl AskedJob {
 }
 
 /// Refuses a prompt that repeats more often than the owner allows.
-fn check_interval(schedule: &Schedule, least: Duration, now: Timestamp) -> Result<(), JobError> {
+///
+/// # Errors
+/// Says how often it would and how often it may.
+pub(super) fn check_interval(schedule: &Schedule, least: Duration, now: Timestamp) -> Result<(), JobError> {
     /// By so many slots the shortest interval of an expression shows.
     const LOOKED_AT: usize = 200;
     let slots = schedule.upcoming(now, LOOKED_AT);

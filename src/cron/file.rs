@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::asked::check_interval;
 use super::schedule::zone_name;
 use super::{
     Deliver, Job, JobBody, JobError, Maker, Misfire, NewJob, Place, Schedule, ScheduleError, Scope, Target, Task,
@@ -205,6 +206,9 @@ fn import_row(connection: &Connection, value: Value, terms: &Terms, now: Timesta
     let schedule = schedule.read(anchored, here.as_ref(), terms, now)?;
     let (id, name, is_enabled) = (file.id.clone(), file.name.clone().unwrap_or_default(), file.enabled.unwrap_or(true));
     let (body, note) = file.body(schedule, payload, terms)?;
+    if matches!(body.task, Task::Prompt(_)) {
+        check_interval(&body.schedule, terms.rules.min_interval, now)?;
+    }
     let new = NewJob { id, name, body };
     if let Some(job) = here {
         let same_name = new.name.trim().is_empty() || new.name.trim() == job.row.name;

@@ -12,7 +12,7 @@ use super::moments::Moments;
 use super::rules::fill;
 use super::run_message::{self, Slot, Work};
 use super::words::{called, called_in_shell};
-use super::{Job, JobError, Misfire, Rules, Schedule};
+use super::{Job, JobError, Misfire, Rules, Schedule, Task};
 use crate::bus::{InboundDraft, MessageBus, WhatFollows};
 use crate::store::inbox::Inserted;
 use crate::store::job_runs::{self, NewRun, RunOutcome};
@@ -165,6 +165,24 @@ pub fn commit(connection: &Connection, rules: &Rules, due: &[Due], now: Timestam
         }
     }
     Ok(fired)
+}
+
+/// Refuses a run by the model that would reach nobody, or that spends what jobs may no longer spend today. A person who runs a
+/// job by hand is not held by the latter.
+///
+/// # Errors
+/// Why it does not run.
+pub(super) fn check_run(connection: &Connection, job: &Job, rules: &Rules, now: Timestamp) -> Result<(), JobError> {
+    if let Some(reason) = rules.why_unreachable(&job.body.target.channel) {
+        return Err(JobError::Wrong(reason));
+    }
+    if matches!(job.body.task, Task::Prompt(_)) && brake(connection, rules, now)?.is_some() {
+        return Err(JobError::Wrong(format!(
+            "scheduled prompts have used the tokens of this day (cron.tokens_per_day = {}); it can run after midnight",
+            rules.tokens_per_day
+        )));
+    }
+    Ok(())
 }
 
 /// Runs a job now, beside its schedule, within the caller's commit; who has something to do is then woken by what is

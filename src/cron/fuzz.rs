@@ -36,7 +36,9 @@ pub fn words(data: &[u8]) {
 /// What is read comes true, is read whole, and is seen where it stands beside another time.
 fn words_of_time(text: &str, now: Timestamp, zone: &TimeZone) {
     let language = time::Language::of(text);
-    assert_eq!(time::unclear(text, language).is_some(), time::begins(text, language) || time::ends(text, language));
+    if let Some(wrong) = time::unclear(text, language) {
+        assert!(!wrong.to_string().is_empty() && !wrong.chinese().is_empty());
+    }
     match time::read(text) {
         Err(wrong) => assert!(!wrong.to_string().is_empty() && !wrong.chinese().is_empty()),
         Ok(when) => {

@@ -34,7 +34,7 @@ pub struct Rules {
     pub pause_after: u32,
     /// Runs that are kept of each job.
     pub keep_runs: u32,
-    /// The shortest time between two runs of a prompt.
+    /// The shortest time between two slots of a prompt; a job that would repeat sooner is refused when it is made or imported.
     pub min_interval: Duration,
     /// Tokens that jobs may use a day; 0 is no limit.
     pub tokens_per_day: u64,

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::asked::{AskedJob, Place};
+use super::firing::check_run;
 use super::jobs::{self, id_from, next_slot};
 use super::moments::Moments;
 use super::words::lines;
@@ -209,6 +210,7 @@ fn prepare(
             if job_runs::unfinished(connection, &job.row.id)?.is_some() {
                 return Err(JobError::Wrong(format!("the last run of job {} is not done yet", job.row.id)));
             }
+            check_run(connection, &job, &terms.rules, now)?;
             Ok((format!("Job {} runs now", job.row.id), Some(Change::Run(job.row.id))))
         }
     }

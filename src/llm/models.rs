@@ -80,6 +80,10 @@ impl Models {
             }
             match configured(service.name, &ProviderConfig::default(), &env, &clients) {
                 Ok(entry) => drop(entries.insert(service.name.to_owned(), entry)),
+                // Nobody asked for a server of this machine.
+                Err(fault) if !has_key => {
+                    tracing::warn!("{}: {}; {} is not asked", fault.key, fault.message, service.name);
+                }
                 Err(fault) => faults.push(fault),
             }
         }

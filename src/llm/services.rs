@@ -111,12 +111,17 @@ pub const OLLAMA_HOST: &str = "OLLAMA_HOST";
 /// The base of what `OLLAMA_HOST` names, read as Ollama's own clients read it: 11434 is the port where no scheme stands before
 /// it, and a server that listens everywhere is asked here.
 pub fn ollama_base(given: &str) -> String {
-    let given = given.trim().trim_end_matches('/');
+    let given = given.trim().trim_matches(['"', '\'']).trim_end_matches('/');
     let (scheme, rest, port) = match given.split_once("://") {
         Some((scheme, rest)) => (scheme, rest, ""),
         None => ("http", given, ":11434"),
     };
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    // An address as Ollama takes it, too, without brackets.
+    let host = match host.parse::<std::net::Ipv6Addr>() {
+        Ok(address) => &format!("[{address}]"),
+        Err(_) => host,
+    };
     // A colon within brackets is the address's own (RFC 3986, section 3.2.2).
     let (name, own_port) = match host.rfind(':').filter(|at| !host[*at..].contains(']')) {
         Some(at) => host.split_at(at),
@@ -202,6 +207,9 @@ mod tests {
             (":8000", "http://127.0.0.1:8000"),
             ("[::]:8000", "http://[::1]:8000"),
             ("[::1]", "http://[::1]:11434"),
+            ("::1", "http://[::1]:11434"),
+            ("::", "http://[::1]:11434"),
+            ("\"box\"", "http://box:11434"),
             ("https://box.example/", "https://box.example"),
             ("http://box:80/ollama", "http://box:80/ollama"),
         ] {

@@ -148,14 +148,17 @@ pub fn hasten(connection: &Connection, id: Uuid) -> Result<Option<String>, Store
 
 /// The ids of rows that were tried and wait for the next try, the oldest first.
 pub fn put_off(connection: &Connection, limit: u32) -> Result<Vec<Uuid>, StoreError> {
-    let tried = "state = 'pending' AND last_error IS NOT NULL ORDER BY seq LIMIT ?1";
+    // The first condition is that of the index of what is open, the sign keeps the order from choosing another one.
+    let tried =
+        "state IN ('pending', 'sending') AND state = 'pending' AND last_error IS NOT NULL ORDER BY +seq LIMIT ?1";
     Ok(many(connection, tried, params![limit])?.into_iter().map(|row| row.id).collect())
 }
 
 /// The seqs of a channel's rows that [`hasten`] made due and that were tried before.
 pub fn hastened(connection: &Connection, channel: &str) -> Result<Vec<i64>, StoreError> {
     let mut statement = connection.prepare_cached(
-        "SELECT seq FROM outbox WHERE channel = ? AND state = 'pending' AND next_at = 0 AND last_error IS NOT NULL",
+        "SELECT seq FROM outbox WHERE channel = ? AND state IN ('pending', 'sending') AND state = 'pending'
+            AND next_at = 0 AND last_error IS NOT NULL",
     )?;
     let rows = statement.query_map([channel], |row| row.get(0))?;
     Ok(rows.collect::<Result<_, _>>()?)

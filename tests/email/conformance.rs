@@ -76,6 +76,10 @@ impl Subject for Mailbox {
         true
     }
 
+    fn kept_id(&self, id: &str) -> String {
+        format!("<{id}@people.test> {ADA}")
+    }
+
     async fn meet(&self, side: OtherSide) -> Option<String> {
         match side {
             OtherSide::Takes => {}

@@ -11,7 +11,7 @@ pub fn faketime() -> Option<PathBuf> {
         let library = folder.path().join("faketime/libfaketimeMT.so.1");
         library.exists().then_some(library)
     };
-    let found = std::fs::read_dir("/usr/lib").ok()?.flatten().find_map(lies);
+    let found = std::fs::read_dir("/usr/lib").ok().and_then(|folders| folders.flatten().find_map(lies));
     if found.is_none() {
         left_out("there is no libfaketime (package faketime)");
     }

@@ -67,9 +67,11 @@ pub fn open_to_all(program: PathBuf) -> PathBuf {
         return program;
     }
     let built = fs::metadata(&program).expect("it is there");
-    let folder = std::env::temp_dir().join(format!("daoyou-stories-{}-{}", built.len(), built.mtime()));
+    // One folder for all builds: the last one replaces what was there.
+    let folder = std::env::temp_dir().join("daoyou-stories");
     let copy = folder.join(program.file_name().expect("a file"));
-    if !copy.exists() {
+    let is_current = fs::metadata(&copy).is_ok_and(|copy| copy.len() == built.len() && copy.mtime() >= built.mtime());
+    if !is_current {
         fs::create_dir_all(&folder).expect("the temporary folder is ours");
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("the temporary folder is ours");
         let mine = folder.join(std::process::id().to_string());

@@ -410,7 +410,7 @@ fn output_of(mut command: Command) -> Result<String> {
 fn soak(args: &[&str]) -> Result<()> {
     let mut command =
         cargo(&["test", "--locked", "--test", "stories", "--", "soak::soak", "--nocapture", "--test-threads=1"]);
-    // Without a limit until it was killed so often (fault 7).
+    // Without a limit until it was killed so often.
     let limits = ["--minutes", "--kills"];
     if !args.iter().any(|arg| limits.contains(arg)) {
         command.env("DAOYOU_SOAK_KILLS", "200");

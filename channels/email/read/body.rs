@@ -30,10 +30,12 @@ pub struct Reader<'l> {
     text_room: usize,
     /// Parts that may still be looked at.
     parts_room: usize,
-    /// How many mails are open around the one that is read.
+    /// How many mails, and parts without a boundary, are open around what is read: each holds a copy.
     level: usize,
     has_mail: bool,
 }
+
+const SAID: &str = "Parts of this mail could not be told from each other and were left out.";
 
 impl<'l> Reader<'l> {
     pub fn new(limits: &'l ReadLimits) -> Self {
@@ -137,7 +139,16 @@ impl<'l> Reader<'l> {
             "text/html" if is_whole || !(is_attached || is_named) => vec![Block::Html(self.decoded(part))],
             "text/plain" if is_whole || !(is_attached || is_named) => self.plain(part),
             // Without a boundary that comes (RFC 2046, section 5.1), or too deep.
-            kind if kind.starts_with("multipart/") => self.unbound(part, is_related),
+            kind if kind.starts_with("multipart/") && self.level < self.limits.mails => {
+                self.level += 1;
+                let blocks = self.unbound(part, is_related);
+                self.level -= 1;
+                blocks
+            }
+            kind if kind.starts_with("multipart/") => {
+                self.enclosures.remark(SAID);
+                Vec::new()
+            }
             _ => {
                 self.enclosures.file(part, is_related);
                 Vec::new()
@@ -148,7 +159,6 @@ impl<'l> Reader<'l> {
     /// Parts whose boundary the header does not tell: it is the first line that begins like one. Without it what looks like parts is
     /// no text.
     fn unbound(&mut self, part: &Part<'_>, is_related: bool) -> Vec<Block> {
-        const SAID: &str = "Parts of this mail could not be told from each other and were left out.";
         let is_field = |line: &[u8]| line.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"content-"));
         let mut lines = part.body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).peekable();
         let mut found = lines.peek().is_some_and(|first| is_field(first)).then_some(None);

@@ -141,6 +141,12 @@ fn monsters_are_read_soon() {
                 "--b\r\nContent-Type: multipart/mixed; boundary=never\r\n\r\nx\r\n".repeat(50_000)
             ),
         ),
+        (
+            "no boundaries in each other",
+            "Content-Type: multipart/mixed\r\n\r\n".to_owned()
+                + &(0..400).map(|n| format!("--b{n}\r\nContent-Type: multipart/mixed\r\n\r\n")).collect::<String>()
+                + &"x".repeat(1_000_000),
+        ),
         ("dashes", format!("Content-Type: multipart/mixed; boundary=b\r\n\r\n{}", "--\r\n".repeat(500_000))),
         ("deep html", format!("Content-Type: text/html\r\n\r\n{}", "<div>".repeat(100_000))),
         (

@@ -52,6 +52,12 @@ struct Held {
     failure: Failure,
 }
 
+impl Held {
+    fn is_on(&self) -> bool {
+        self.until > Instant::now()
+    }
+}
+
 impl Delivery {
     pub fn new(account: Arc<Account>, limits: Limits) -> Arc<Self> {
         let places = Semaphore::new(MAX_CONNECTIONS);
@@ -112,6 +118,10 @@ impl Delivery {
         let mut held = self.lock_held();
         match &opened {
             Ok(_) => *held = None,
+            // Mails that tried at the same time say no more than one of them.
+            Err(failure) if failure.is_of_every_mail() && held.as_ref().is_some_and(Held::is_on) => {
+                tracing::debug!(reason = failure.reason, "the server lets nobody in");
+            }
             Err(failure) if failure.is_of_every_mail() => {
                 let before = held.take().map(|held| held.backoff);
                 let mut backoff = before.unwrap_or_else(|| Backoff::new(FIRST_HOLD, LONGEST_HOLD));

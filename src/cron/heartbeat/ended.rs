@@ -48,14 +48,16 @@ fn says_nothing(reply: &str) -> bool {
 
 /// An answer without the marker at its beginning or end, which is not for people.
 fn without_marker(reply: &str) -> &str {
-    let is_around = |c: char| c.is_whitespace() || matches!(c, '`' | '*' | '"' | '“' | '”');
+    // Marks that touch it are its own; those beyond a space are the answer's.
+    let is_mark = |c: char| matches!(c, '`' | '*' | '"' | '“' | '”');
+    let is_end = |c: char| is_mark(c) || matches!(c, '.' | ':' | '。' | '：');
     let said = reply.trim();
     let said = said
-        .trim_start_matches(is_around)
+        .trim_start_matches(is_mark)
         .strip_prefix(OK)
-        .map_or(said, |rest| rest.trim_start_matches(|c| is_around(c) || matches!(c, '.' | ':' | '。' | '：')));
-    let end = said.trim_end_matches(|c| is_around(c) || matches!(c, '.' | '。'));
-    end.strip_suffix(OK).map_or(said, |rest| rest.trim_end_matches(is_around))
+        .map_or(said, |rest| rest.trim_start_matches(is_end).trim_start());
+    let before = said.trim_end_matches(is_end).strip_suffix(OK);
+    before.map_or(said, |rest| rest.trim_end_matches(is_mark).trim_end())
 }
 
 #[cfg(test)]
@@ -86,6 +88,9 @@ mod tests {
                 "I was to answer HEARTBEAT_OK, but the disk is full.",
             ),
             ("The *disk* is `full`", "The *disk* is `full`"),
+            ("HEARTBEAT_OK\n\n**Disk** is full", "**Disk** is full"),
+            ("The disk is **full**\n\nHEARTBEAT_OK", "The disk is **full**"),
+            ("```\nfull\n```\n`HEARTBEAT_OK`", "```\nfull\n```"),
         ] {
             assert_eq!(without_marker(reply), said);
         }

@@ -8,11 +8,10 @@ use super::{All, Language, misread, pieces};
 const JOINTS: &[&str] = &["and", "or", "to", "about", "for", "starting", "和", "或", "到", "开始"];
 /// Words that change a time before them, or go on with it, whatever follows.
 const CHANGES: &[&str] = &["except", "twice", "after", "and", "or", "前", "后", "除", "或"];
-/// What may stand at the end of a text that goes on with a time.
-const LEADS: &[&str] = &[
-    "and", "or", "to", "about", "at", "by", "on", "in", "from", "between", "every", "the", "和", "或", "到", "在",
-    "从", "每",
-];
+/// What else may stand at the end of a text that goes on with a time.
+const LEADS: &[&str] = &["at", "by", "on", "in", "from", "between", "every", "the", "在", "从", "每"];
+/// Of what Chinese words are made that join: 和, 以及, 还有, ….
+const JOINT_LETTERS: &str = "和与跟及以还有、，,";
 /// Days that have no fixed date, or none that is known here: behind 和 they belong to the time before it.
 const OTHER_DAYS: &str = "春节 除夕 大年 正月 腊月 农历 阴历 初一 元旦 元宵 清明 端午 七夕 中秋 重阳 国庆 劳动节 五一 十一假 情人节 妇女节 儿童节 \
     教师节 母亲节 父亲节 感恩节 万圣节 复活节 圣诞 平安夜 节假日 假日 假期 放假 节日 生日 月初 月中 月底 月末 年初 年底 年末 季度";
@@ -29,8 +28,8 @@ pub fn begins(text: &str, language: Language) -> bool {
         return true;
     }
     while c.any(JOINTS) || c.mark(MARKS) {}
-    let joined = text.trim_start().strip_prefix(['和', '与', '跟', '及', '、', '，']).map(str::trim_start);
-    if joined.is_some_and(|joined| OTHER_DAYS.split(' ').any(|day| joined.starts_with(day))) {
+    let joined = text.trim_start_matches(|c: char| c.is_whitespace() || JOINT_LETTERS.contains(c));
+    if joined.len() < text.trim_start().len() && OTHER_DAYS.split(' ').any(|day| joined.starts_with(day)) {
         return true;
     }
     // A bare number belongs to the time before it.
@@ -42,7 +41,7 @@ pub fn begins(text: &str, language: Language) -> bool {
 pub fn ends(text: &str, language: Language) -> bool {
     let mut tokens = language.tokens(text);
     let is_lead = |token: &Token| {
-        matches!(token.tok, Tok::Word(word) if LEADS.contains(&word))
+        matches!(token.tok, Tok::Word(word) if LEADS.contains(&word) || JOINTS.contains(&word))
             || matches!(token.tok, Tok::Mark(mark) if MARKS.contains(&mark))
     };
     while tokens.last().is_some_and(is_lead) {
@@ -138,6 +137,8 @@ mod tests {
             ("到公司", Language::Zh, false),
             ("和复活节前一天浇花", Language::Zh, true),
             ("、春节浇花", Language::Zh, true),
+            ("以及春节浇花", Language::Zh, true),
+            ("，还有春节浇花", Language::Zh, true),
             ("和小王开会", Language::Zh, false),
             ("和初中同学吃饭", Language::Zh, false),
             ("和三个人吃饭", Language::Zh, false),

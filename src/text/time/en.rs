@@ -403,7 +403,7 @@ fn clock_beside(c: &mut Cursor<'_>, may_be_before: bool) -> Option<Clock> {
         return c.blame(Why::WhichHalf);
     }
     let clock = if is_before { clock_before(c, minutes, hour) } else { common::clock(c, hour, minutes) }?;
-    Some(said.map_or(clock, |later| Clock { hour: clock.hour % 12 + later, said: Said::Sure, ..clock }))
+    Some(in_half(clock, said))
 }
 
 /// "9", "9:05", "9.30am", "9 o'clock".
@@ -424,13 +424,18 @@ fn plain_clock(c: &mut Cursor<'_>, is_led: bool) -> Option<Clock> {
         return None;
     }
     let clock = common::clock(c, hour, minutes.or(dotted).or(spelled).unwrap_or(0))?;
-    Some(half.map_or(clock, |later| Clock { hour: clock.hour % 12 + later, said: Said::Sure, ..clock }))
+    Some(in_half(clock, half))
 }
 
 /// The thirty of "seven thirty".
 fn spelled_minutes(c: &mut Cursor<'_>) -> Option<u64> {
     let (minutes, _) = c.number().filter(|(minutes, digits)| *digits == 0 && (10..60).contains(minutes))?;
     (!matches!(c.peek(), Some(Tok::Unit { .. } | Tok::Word("past" | "to")))).then_some(minutes)
+}
+
+/// The clock time with what "am" or "pm" adds to it, where either was said.
+fn in_half(clock: Clock, half: Option<i8>) -> Clock {
+    half.map_or(clock, |later| Clock { hour: clock.hour % 12 + later, said: Said::Sure, ..clock })
 }
 
 /// The hours that "am" or "pm" adds; `None` when the hour cannot have one.

@@ -42,7 +42,7 @@ pub(super) const MORNING: Part = Part::new(1, 11, Some(9));
 pub(super) const AROUND_NOON: Part = Part::new(11, 14, Some(12));
 pub(super) const AFTERNOON: Part = Part::new(12, 19, Some(15));
 /// 下午, which is written for PM as well.
-pub(super) const AFTER_NOON: Part = Part::new(12, 23, Some(15));
+pub(super) const NOON_TO_MIDNIGHT: Part = Part::new(12, 23, Some(15));
 pub(super) const DUSK: Part = Part::new(16, 20, Some(18));
 pub(super) const EVENING: Part = Part::new(16, 23, Some(20));
 pub(super) const NIGHT: Part = Part::new(17, 3, Some(20));
@@ -152,7 +152,7 @@ mod tests {
             (AROUND_NOON, 3, Err(Why::NotInPart)),
             (AFTERNOON, 12, Ok((12, false))),
             (AFTERNOON, 9, Err(Why::NotInPart)),
-            (AFTER_NOON, 9, Ok((21, false))),
+            (NOON_TO_MIDNIGHT, 9, Ok((21, false))),
             (MORNING, 12, Err(Why::NotInPart)),
             (EVENING, 20, Ok((20, false))),
             (LATE, 2, Ok((2, true))),

@@ -263,7 +263,7 @@ impl All {
         if self.clocks.is_some() || self.part.is_some() || days.months != "*" || days.days != "*" {
             return Err(Why::Clash);
         }
-        let (minutes, hours) = grid::times(seconds, self.stretch, days.week == EACH_WEEKDAY)?;
+        let (minutes, hours) = grid::times(seconds, self.stretch, days.week == EACH_WEEKDAY && days.nth.is_none())?;
         Ok(When::Cron(days.at(&minutes, &hours)))
     }
 
@@ -278,7 +278,7 @@ impl All {
         if clocks.iter().any(|clock| clock.time.minute() != minute) {
             return Err(Why::MinutesDiffer);
         }
-        let is_each = days.week == EACH_WEEKDAY && days.days == "*";
+        let is_each = days.week == EACH_WEEKDAY && days.days == "*" && days.nth.is_none();
         if !is_each && clocks.iter().any(|clock| clock.vague) {
             return Err(Why::WhichMidnight);
         }

@@ -2,7 +2,7 @@
 
 use jiff::civil::Weekday;
 
-use super::part::{AFTER_NOON, AROUND_NOON, DAWN, DUSK, EARLY, LATE, MORNING, NIGHT, Part};
+use super::part::{AROUND_NOON, DAWN, DUSK, EARLY, LATE, MORNING, NIGHT, NOON_TO_MIDNIGHT, Part};
 use super::token::{MOST, Tok, Token};
 use super::when::{HOUR, MINUTE};
 
@@ -23,7 +23,7 @@ const WORDS: &[(&[&str], Tok)] = &[
     (&["早", "早上", "早晨", "清晨", "清早"], part(EARLY)),
     (&["上午"], part(MORNING)),
     (&["中午"], part(AROUND_NOON)),
-    (&["下午"], part(AFTER_NOON)),
+    (&["下午"], part(NOON_TO_MIDNIGHT)),
     (&["傍晚"], part(DUSK)),
     (&["晚", "晚上", "晚间", "夜里", "夜晚"], part(NIGHT)),
     (&["半夜", "深夜"], part(LATE)),

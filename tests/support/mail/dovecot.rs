@@ -92,41 +92,7 @@ impl Dovecot {
         let (imap, imaps) = (self.imap.number, self.imaps.number);
         let (protocols, delivery) =
             if has_delivery() { ("imap lmtp", self.delivery()) } else { ("imap", String::new()) };
-        let by_version = if is_new() {
-            format!(
-                "ssl_server_cert_file = {folder}/server.pem
-ssl_server_key_file = {folder}/server.key
-auth_allow_cleartext = yes
-mail_driver = maildir
-mail_path = ~/Maildir
-passdb static {{
-  password = {PASSWORD}
-}}
-userdb static {{
-  fields {{
-    uid = {uid}
-    gid = {gid}
-    home = {folder}/mail/%{{user}}
-  }}
-  allow_all_users = yes
-}}"
-            )
-        } else {
-            format!(
-                "ssl_cert = <{folder}/server.pem
-ssl_key = <{folder}/server.key
-disable_plaintext_auth = no
-mail_location = maildir:~/Maildir
-passdb {{
-  driver = static
-  args = password={PASSWORD}
-}}
-userdb {{
-  driver = static
-  args = uid={uid} gid={gid} home={folder}/mail/%u allow_all_users=yes
-}}"
-            )
-        };
+        let by_version = self.by_version(uid, gid);
         let version = if is_new() { "dovecot_config_version = 2.4.0\ndovecot_storage_version = 2.4.0\n" } else { "" };
         format!(
             "{version}base_dir = {folder}/run
@@ -173,6 +139,46 @@ service auth {{
 }}
 {delivery}"
         )
+    }
+
+    /// What 2.3 and 2.4 call by other names: certificates, mailboxes and accounts.
+    fn by_version(&self, uid: u32, gid: u32) -> String {
+        let folder = self.folder.path().display();
+        if is_new() {
+            format!(
+                "ssl_server_cert_file = {folder}/server.pem
+ssl_server_key_file = {folder}/server.key
+auth_allow_cleartext = yes
+mail_driver = maildir
+mail_path = ~/Maildir
+passdb static {{
+  password = {PASSWORD}
+}}
+userdb static {{
+  fields {{
+    uid = {uid}
+    gid = {gid}
+    home = {folder}/mail/%{{user}}
+  }}
+  allow_all_users = yes
+}}"
+            )
+        } else {
+            format!(
+                "ssl_cert = <{folder}/server.pem
+ssl_key = <{folder}/server.key
+disable_plaintext_auth = no
+mail_location = maildir:~/Maildir
+passdb {{
+  driver = static
+  args = password={PASSWORD}
+}}
+userdb {{
+  driver = static
+  args = uid={uid} gid={gid} home={folder}/mail/%u allow_all_users=yes
+}}"
+            )
+        }
     }
 
     fn delivery(&self) -> String {

@@ -12,6 +12,7 @@ pub struct Cut {
     pub text: String,
     /// Quoted history and signature.
     pub cut: String,
+    /// Somebody else's words stand in the text: it hands them on, or asks for something to be done with them.
     pub is_forward: bool,
 }
 
@@ -31,9 +32,12 @@ pub fn cut(text: &str, hands_on: bool, answers: bool) -> Cut {
     let keep = answered.len() >= 2 || answered.iter().all(|block| block.len() <= SHORT_QUOTE);
     // In the first mail of a thread nothing is history.
     let is_asked_for = !answers || asks_for_quote(&lines, &kinds, last);
+    // Who quotes a stranger gives no order in the stranger's words.
+    let asks_about = |at: usize| kinds[at] == Line::Quoted && is_asked_for && (at > last || !answers);
+    let is_forward = is_forward || (0..lines.len()).any(asks_about);
     let stays = |at: usize| match kinds[at] {
         Line::Own | Line::Forwarded | Line::Blank => true,
-        Line::Quoted => (keep && at < last) || (is_asked_for && (at > last || !answers)),
+        Line::Quoted => (keep && at < last) || asks_about(at),
         Line::Signature | Line::Mark => false,
     };
     let part =

@@ -14,7 +14,10 @@ fn check(table: &[Row<'_>]) {
         let found = cut(text, false);
         assert_eq!(found.text, *expected, "{text}");
         assert!(found.cut.contains(gone) && found.cut.is_empty() == gone.is_empty(), "{text}\ncut: {}", found.cut);
-        assert!(!found.is_forward, "{text}");
+        // What stands at the end of the writer's own words is asked about, and somebody else's.
+        let quotes = |line: &str| line.starts_with('>');
+        let asks = found.text.lines().last().is_some_and(quotes) && !found.text.lines().all(quotes);
+        assert_eq!(found.is_forward, asks, "{text}");
     }
 }
 
@@ -231,7 +234,8 @@ fn the_first_mail_of_a_thread_is_whole() {
         "Is this spam?\n\nOn 3 Mar 2026, Eve <e@x.org> wrote:\n> Buy now",
         "请看看\n\n> 三点开会？",
     ] {
-        assert_eq!(super::cut(text, false, false), Cut { text: text.to_owned(), ..Cut::default() });
+        let whole = Cut { text: text.to_owned(), is_forward: true, ..Cut::default() };
+        assert_eq!(super::cut(text, false, false), whole);
         assert_ne!(cut(text, false).cut, "");
     }
     for (subject, expected) in
