@@ -81,6 +81,8 @@ impl Subject for Mailbox {
     }
 
     async fn meet(&self, side: OtherSide) -> Option<String> {
+        // The replies to what was written come first, and take no part in this.
+        self.smtp.wait_taken(self.inbox.get().expect("it was opened").accepted().len()).await;
         match side {
             OtherSide::Takes => {}
             OtherSide::RefusesForNow => self.smtp.then([Take::Recipient("450 4.2.0 greylisted")]),
