@@ -120,25 +120,20 @@ pub fn resting_steps(
     Ok(())
 }
 
-/// Tools that only look, as JSON names them in a step: a turn that called no others may call them again.
-const LOOKS: &str = "'recall', 'search_memory', 'search_history', 'read_file', 'list_dir'";
+/// Tools that only look, by their names in a step: a turn that called no others may call them again.
+const LOOKS: &str = "'recall', 'search_history', 'read_file', 'list_dir'";
 
-/// Has a turn that is tried once more begin anew. One that has done more than look ends instead, or it would do that again: the
-/// step that is left has no valid hash, so that its sender is told of an error.
+/// Has a turn that is tried once more begin anew. One that has done more than look, or was broken for that before, ends with an
+/// error instead, or it would do that again.
 pub fn begin_anew(connection: &Connection, turn: &str) -> Result<(), StoreError> {
-    const LEFT: &str = r#"{"step":"note","text":"what this turn had read and done was forgotten"}"#;
     let has_acted = format!(
-        "SELECT EXISTS (SELECT 1 FROM turn_steps WHERE turn = ? AND (kind = 'tool_started' OR (kind = 'tool_result'
-             AND (NOT json_valid(body) OR coalesce(json_extract(body, '$.name'), '') NOT IN ({LOOKS})))))"
+        "SELECT EXISTS (SELECT 1 FROM turn_steps WHERE turn = ? AND (kind = 'tool_started' OR hash = ''
+             OR (kind = 'tool_result' AND (NOT json_valid(body) OR ifnull(json_extract(body, '$.name'), '') NOT IN ({LOOKS})))))"
     );
     let has_acted: bool = connection.prepare_cached(&has_acted)?.query_row([turn], |row| row.get(0))?;
     connection.prepare_cached("DELETE FROM turn_steps WHERE turn = ?")?.execute([turn])?;
     if has_acted {
-        connection
-            .prepare_cached(
-                "INSERT INTO turn_steps (turn, seq, kind, v, body, hash, at) VALUES (?1, 0, 'note', ?2, ?3, '', ?4)",
-            )?
-            .execute(params![turn, super::turn_steps::VERSION, LEFT, super::now_ms()])?;
+        super::turn_steps::append_break(connection, turn, "what this turn had read and done was forgotten")?;
     }
     note_output(connection, turn)
 }

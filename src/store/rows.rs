@@ -7,7 +7,6 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row, Statement, params_from_iter};
 use uuid::Uuid;
 
-use super::turn_steps::StepRow;
 use super::{StoreError, database, meta, migrations, turn_steps, words};
 
 /// The tables that matter most, in the order in which they are read; others follow.
@@ -366,17 +365,7 @@ fn cut_turns(fresh: &Connection, cut: &BTreeSet<String>, is_doubtful: bool) -> R
         if !is_doubtful && !cut.contains(&turn) && turn_steps::chain_holds(&steps) {
             continue;
         }
-        let seq = steps.last().map_or(0, |StepRow { seq, .. }| seq + 1);
-        fresh.execute(
-            "INSERT INTO turn_steps (turn, seq, kind, v, body, hash, at) VALUES (?1, ?2, 'note', ?3, ?4, '', ?5)",
-            rusqlite::params![
-                turn,
-                seq,
-                turn_steps::VERSION,
-                r#"{"step":"note","text":"the steps of this turn were in a damaged part of the database"}"#,
-                super::now_ms(),
-            ],
-        )?;
+        turn_steps::append_break(fresh, &turn, "the steps of this turn were in a damaged part of the database")?;
         count += 1;
     }
     Ok(count)

@@ -38,6 +38,19 @@ pub fn append(connection: &Connection, turn: Uuid, kind: &str, body: &str) -> Re
     Ok(seq)
 }
 
+/// Adds a note that breaks the chain: the turn ends with an error that its sender is told, and does nothing again. `text` is plain,
+/// and stands for what is missing.
+pub fn append_break(connection: &Connection, turn: &str, text: &str) -> Result<(), StoreError> {
+    let body = serde_json::json!({ "step": "note", "text": text }).to_string();
+    connection
+        .prepare_cached(
+            "INSERT INTO turn_steps (turn, seq, kind, v, body, hash, at)
+             SELECT ?1, ifnull(max(seq) + 1, 0), 'note', ?2, ?3, '', ?4 FROM turn_steps WHERE turn = ?1",
+        )?
+        .execute(params![turn, VERSION, body, now_ms()])?;
+    Ok(())
+}
+
 /// The body of the note that has a failed turn go on.
 pub const RETRIED: &str = r#"{"step":"retried"}"#;
 
