@@ -14,9 +14,9 @@ use super::ages::NOTE_AGES;
 use super::answering::Answering;
 use super::config::{EmailConfig, NAME, TrustBy};
 use super::files::MailFiles;
+use super::imap::{self, SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
 use super::intake::{MailIntake, code};
 use super::judge::Pin;
-use super::mailbox::{self, SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
 use super::probe::{forged_field, forged_to_oneself, not_tried, results, round_trip, to_oneself, with_advice};
 use super::send::{MailWords, Mailer, Recipients, Sent, SentCopy};
 use super::source::Intake;
@@ -143,7 +143,7 @@ struct SentFolder {
 #[async_trait]
 impl SentCopy for SentFolder {
     async fn keep(&self, mail: Vec<u8>) -> Result<(), String> {
-        mailbox::append(&self.account, &self.mailbox, mail).await
+        imap::append(&self.account, &self.mailbox, mail).await
     }
 }
 
@@ -190,7 +190,7 @@ impl Channel for EmailChannel {
             let mut settings = WatchSettings::new(&self.config, NAME, name);
             settings.skipped = skipped;
             let (account, intake, inbox) = (self.account.clone(), intake.clone(), inbox.clone());
-            watches.spawn(mailbox::watch(account, settings, intake, inbox, ended.clone(), started.clone()));
+            watches.spawn(imap::watch(account, settings, intake, inbox, ended.clone(), started.clone()));
         }
         let mut outcome = Ok(());
         while let Some(watched) = watches.join_next().await {
@@ -216,7 +216,7 @@ impl Channel for EmailChannel {
 
     async fn test(&self) -> Vec<Finding> {
         let (mut findings, sending) =
-            tokio::join!(mailbox::probe(&self.account, self.config.mailbox.names()), self.mailer.probe());
+            tokio::join!(imap::probe(&self.account, self.config.mailbox.names()), self.mailer.probe());
         findings.extend(sending);
         findings.extend(self.account.certificates.findings(Timestamp::now()));
         with_advice(findings, self.config.preset())
@@ -227,7 +227,7 @@ impl Channel for EmailChannel {
             self.mailer.send(&mail, None, Recipients::All).await.map(|sent| sent.receipt)
         };
         let mailboxes = self.config.mailbox.names();
-        let find = |id: String| async move { mailbox::find(&self.account, mailboxes, &id).await };
+        let find = |id: String| async move { imap::find(&self.account, mailboxes, &id).await };
         let address = &self.account.address;
         let (finding, header) = round_trip(to_oneself(NAME, address), send, find).await;
         let mut findings = vec![finding];

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
 
 use super::letter::Letter;
-use super::read::clean_line;
+use super::parse::clean_line;
 use crate::message::{Attachment, SessionKey};
 
 /// The folder in the workspace.

@@ -17,9 +17,9 @@ mod letter;
 mod source;
 mod words;
 
-mod mailbox;
+mod imap;
 
-pub mod read;
+pub mod parse;
 
 pub mod files;
 mod judge;

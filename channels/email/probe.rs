@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::judge::{Pin, Topmost, topmost, vouches};
+use super::parse::{ReadLimits, read};
 use super::presets::Preset;
-use super::read::{ReadLimits, read};
 use crate::channel::{Receipt, SendError};
 use crate::finding::{Finding, Verdict};
 use crate::message::OutboundMessage;

@@ -1,7 +1,7 @@
 //! A mail as anybody may send it: any bytes are a letter, within its limits, and nothing in a field leaves it.
 #![no_main]
 
-use daoyou_channels::email::read::{ReadLimits, read};
+use daoyou_channels::email::parse::{ReadLimits, read};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -22,7 +22,7 @@ use crate::email::config::EmailConfig;
 use crate::email::files::MailFiles;
 use crate::email::judge::{Address, Judge, Verdict, bounce};
 use crate::email::letter::Letter;
-use crate::email::read::{ReadLimits, read};
+use crate::email::parse::{ReadLimits, read};
 use crate::email::source::{Intake, RawContent, RawMail, Taken};
 use crate::email::threads::{Named, Place, Subject, hash, place};
 use crate::email::words::{Words, fill};

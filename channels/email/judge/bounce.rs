@@ -106,7 +106,7 @@ fn behind_type(value: &str) -> String {
 mod tests {
     use super::*;
     use crate::email::ids::message_id;
-    use crate::email::read::{ReadLimits, read};
+    use crate::email::parse::{ReadLimits, read};
 
     const OUTBOX: Uuid = Uuid::from_u128(0x0192_f0c1_2345_7abc_8def_0123_4567_89ab);
     const FAILED: &str = "Final-Recipient: rfc822; bob@example.org\r\nAction: failed\r\nStatus: 5.1.1\r\n\

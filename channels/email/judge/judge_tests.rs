@@ -6,7 +6,7 @@ use super::verify::Verifier;
 use crate::allow::AllowList;
 use crate::email::config::{EmailConfig, Strangers, TrustBy};
 use crate::email::letter::Letter;
-use crate::email::read::{ReadLimits, read};
+use crate::email::parse::{ReadLimits, read};
 use crate::message::Trust;
 use crate::trust::{SenderLists, TrustLists};
 

@@ -17,7 +17,7 @@ use super::address::Address;
 use super::judge::Judge;
 use super::verify::{Proof, Verifier};
 use crate::email::config::EmailConfig;
-use crate::email::read::{ReadLimits, read};
+use crate::email::parse::{ReadLimits, read};
 use crate::trust::TrustLists;
 
 /// RFC 8032, section 7.1, test 1.

@@ -7,12 +7,12 @@ use imap::types::{Fetch, Flag};
 use imap::{Client, Session};
 use jiff::Timestamp;
 
-use super::dial::{dial, lost};
+use super::connect::{dial, lost};
+use super::error::Trouble;
+use super::fetch_part::{self, End};
 use super::login::Access;
-use super::names::{encode, escape};
-use super::part::{self, End};
-use super::trouble::Trouble;
-use super::wire::{Closer, Limit, Stream};
+use super::mailbox_name::{encode, escape};
+use super::stream::{Closer, Limit, Stream};
 
 /// As much of a mail as is asked for at once. What the parser holds, and what an answer may weigh, follows from it.
 const PART: u32 = 512 * 1_024;
@@ -226,7 +226,7 @@ impl Link {
         self.stream.arm(Limit { bytes: most, silence: self.silence, total: TOTAL });
         let command = format!("UID FETCH {uid} (UID BODY.PEEK[]<{}.{PART}>)", mail.len());
         self.session.run_command(&command).map_err(|error| trouble(&error, &self.stream))?;
-        part::read(&self.stream, uid, most, mail).map_err(|error| self.lost(&error))
+        fetch_part::read(&self.stream, uid, most, mail).map_err(|error| self.lost(&error))
     }
 
     /// Marks a mail as read.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::enter::enter;
+use super::error::Trouble;
 use super::settings::Pace;
-use super::trouble::Trouble;
-use super::wire::Closer;
+use super::stream::Closer;
 use crate::email::account::Account;
 use crate::finding::Finding;
 

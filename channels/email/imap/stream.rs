@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use super::trouble::shown;
+use super::error::shown;
 
 /// As much as is read at once.
 const BUFFER: usize = 16 * 1_024;

@@ -3,8 +3,8 @@
 
 use std::io;
 
-use super::trouble::shown;
-use super::wire::{Stream, literal};
+use super::error::shown;
+use super::stream::{Stream, literal};
 
 /// The longest answer, without what it carries.
 const MOST_FRAME: usize = 64 * 1_024;
@@ -104,7 +104,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::email::mailbox::wire::Limit;
+    use crate::email::imap::stream::Limit;
 
     fn answer(text: &str) -> (Result<End, String>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

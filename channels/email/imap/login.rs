@@ -7,8 +7,8 @@ use imap::types::Capabilities;
 use imap::{Authenticator, Client, Session};
 use rustls::ClientConfig;
 
-use super::trouble::{Trouble, shown};
-use super::wire::Stream;
+use super::error::{Trouble, shown};
+use super::stream::Stream;
 use crate::email::account::{Account, Login, Server};
 use crate::settings::Secret;
 
@@ -98,7 +98,7 @@ impl Access {
             imap::Error::Bad(_) => {
                 Trouble::Login(format!("the login of {} was not understood: {said}", self.server.username))
             }
-            other => super::link::trouble(other, stream),
+            other => super::session::trouble(other, stream),
         }
     }
 

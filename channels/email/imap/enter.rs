@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::link::Link;
+use super::error::Trouble;
 use super::login::Access;
-use super::trouble::Trouble;
-use super::wire::Closer;
+use super::session::Link;
+use super::stream::Closer;
 use crate::email::account::{Account, Login};
 
 /// Connects and logs in; for a thread that may block. A token that was good until now may be good no more, so the refusal of

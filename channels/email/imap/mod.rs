@@ -1,16 +1,16 @@
 //! Mailboxes by IMAP. In reading order: bytes and their bounds, a connection, what is asked on it, then what is done with a
 //! mailbox's mails.
 
-mod trouble;
+mod error;
 
-mod dial;
-mod wire;
+mod connect;
+mod stream;
 
 mod enter;
-mod link;
+mod fetch_part;
 mod login;
-mod names;
-mod part;
+mod mailbox_name;
+mod session;
 
 mod settings;
 

@@ -3,7 +3,7 @@
 use super::phrases::{
     introduction, is_closing, is_contact, is_field_block, is_footer, is_forward, is_original, is_rule, is_sentence,
 };
-use crate::email::read::clean::mark;
+use crate::email::parse::clean::mark;
 
 /// What a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

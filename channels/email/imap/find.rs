@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::enter::enter;
-use super::names::escape;
+use super::error::Trouble;
+use super::mailbox_name::escape;
 use super::settings::Pace;
-use super::trouble::Trouble;
-use super::wire::Closer;
+use super::stream::Closer;
 use crate::email::account::Account;
 
 /// The header of the mail with this Message-ID, if it lies in one of `mailboxes`. Over a connection of its own; nothing is

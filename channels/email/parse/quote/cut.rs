@@ -1,7 +1,7 @@
 //! Decides what of a mail is cut.
 
 use super::lines::{Line, kinds};
-use crate::email::read::clean::mark;
+use crate::email::parse::clean::mark;
 
 /// A quotation of at most so many lines with an answer below it stays: the answer may not be understood without it.
 const SHORT_QUOTE: usize = 12;

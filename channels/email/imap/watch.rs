@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::enter::enter;
+use super::error::Trouble;
 use super::reader::{MOST_LOSSES, Reader, Rest};
 use super::settings::WatchSettings;
-use super::trouble::Trouble;
-use super::wire::Closer;
+use super::stream::Closer;
 use crate::backoff::Backoff;
 use crate::channel::StartError;
 use crate::email::account::Account;

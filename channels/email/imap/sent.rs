@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::enter::enter;
+use super::error::Trouble;
 use super::settings::Pace;
-use super::trouble::Trouble;
-use super::wire::Closer;
+use super::stream::Closer;
 use crate::email::account::Account;
 
 /// Lays `mail` into `mailbox`, marked as read. Over a connection of its own; the mailbox is made where it is not there.

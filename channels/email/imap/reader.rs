@@ -11,9 +11,9 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::catchup::Since;
-use super::link::{About, Fetched, Link, Opened};
+use super::error::Trouble;
+use super::session::{About, Fetched, Link, Opened};
 use super::settings::WatchSettings;
-use super::trouble::Trouble;
 use crate::backoff::Backoff;
 use crate::email::config::Done;
 use crate::email::source::{Intake, RawContent, RawMail, Taken};

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 
 use super::object::{Calendar, Event, Property};
 use super::repeats;
-use crate::email::read::clean::{clean_line, clean_text, cut_to};
+use crate::email::parse::clean::{clean_line, clean_text, cut_to};
 
 const MAX_LINE: usize = 500;
 const MAX_NOTES: usize = 5_000;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 
-use super::trouble::{Trouble, shown};
-use super::wire::{Closer, Limit, Stream};
+use super::error::{Trouble, shown};
+use super::stream::{Closer, Limit, Stream};
 use crate::email::account::Server;
 use crate::email::certificate::fault_in_words;
 use crate::email::config::Tls;

@@ -2,9 +2,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::link::{About, Link, Opened};
+use super::error::Trouble;
 use super::reader::{Place, Reader};
-use super::trouble::Trouble;
+use super::session::{About, Link, Opened};
 use crate::email::config::Done;
 use crate::email::source::Taken;
 use crate::inbox::{Alongside, Note, Refusal};

@@ -4,7 +4,7 @@ use super::style::{has_no_size, is_hidden, is_tracker};
 use super::table;
 use super::tree::{Node, Tree, is_block};
 use super::writer::{LINK, Writer};
-use crate::email::read::clean::{clean_line, clean_text, mark};
+use crate::email::parse::clean::{clean_line, clean_text, mark};
 
 /// Quotations and lists deeper than this stand no further to the right.
 const MAX_INDENT: usize = 12;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::email::read::html;
+use crate::email::parse::html;
 
 /// Of a mail that answers one.
 fn cut(text: &str, hands_on: bool) -> Cut {
