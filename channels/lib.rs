@@ -22,6 +22,7 @@ pub mod jinja;
 pub mod json;
 pub mod numbers;
 pub mod outgoing;
+pub mod rate_limit;
 pub mod settings;
 pub mod trust;
 
@@ -44,3 +45,4 @@ pub use inbox::{
 pub use message::{
     Attachment, ErrorInfo, InboundMessage, OutboundMessage, SessionKey, Trust, TurnBounds, TurnSettings,
 };
+pub use rate_limit::{Quota, RateLimiter, Reservation};

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::front::{Front, Outcome};
-use super::rate::{Limits, Rate};
+use super::rate::{Rate, WebhookLimits};
 use super::signing::SignatureCheck;
 use super::wire::{AcceptedBody, RepliedBody, StateBody, check_name};
 use crate::body_budget::BodyShare;
@@ -52,14 +52,14 @@ pub struct Parts(Arc<Fixed>);
 
 struct Fixed {
     front: Front,
-    limits: Limits,
+    limits: WebhookLimits,
     rate: Option<Rate>,
     max_body: ByteSize,
 }
 
 impl Parts {
     pub fn new(front: Front, rate: Option<Rate>, max_body: ByteSize) -> Self {
-        Self(Arc::new(Fixed { front, limits: Limits::new(rate), rate, max_body }))
+        Self(Arc::new(Fixed { front, limits: WebhookLimits::new(rate), rate, max_body }))
     }
 }
 
@@ -178,7 +178,7 @@ impl Door {
         match &check {
             None => limits.take(),
             // Whether the signature is right is not known yet, so this only looks; it is counted when it is.
-            Some(_) => limits.may_take(),
+            Some(_) => limits.check(),
         }
         .map_err(|wait| self.fixed.over_rate(wait))?;
         Ok((Duration::from_secs(query.wait.unwrap_or(0)).min(MAX_WAIT), check))

@@ -11,7 +11,7 @@ use daoyou_channels::settings::Secret;
 use daoyou_channels::{BodyShare, ClientAddr, HttpError};
 use subtle::ConstantTimeEq;
 
-use super::attempts::Attempts;
+use super::attempts::LoginAttempts;
 use super::stamp::Stamp;
 use crate::home::Home;
 
@@ -19,7 +19,7 @@ use crate::home::Home;
 #[derive(Debug)]
 pub struct TokenGate {
     token: Token,
-    attempts: Attempts,
+    attempts: LoginAttempts,
 }
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl TokenGate {
             Some(token) => Token::Configured(Secret::new(token.expose().trim())),
             None => Token::File(TokenFile { path: home.token_file(), home, read: Mutex::default() }),
         };
-        Arc::new(Self { token, attempts: Attempts::default() })
+        Arc::new(Self { token, attempts: LoginAttempts::default() })
     }
 
     /// Whether `client` may go on with these `headers`.
@@ -61,7 +61,7 @@ impl TokenGate {
         if shown.is_some_and(|shown| self.token.is(shown)) {
             return Ok(());
         }
-        match self.attempts.failed(client, shown.unwrap_or_default()) {
+        match self.attempts.record_failure(client, shown.unwrap_or_default()) {
             Ok(()) => unauthorized("this is not the token of the gateway"),
             Err(wait) => {
                 let message = "this is not the token of the gateway, and too many wrong ones came from your address";
