@@ -21,6 +21,7 @@ pub mod cron;
 pub mod memory;
 
 pub mod llm;
+pub mod offline;
 pub mod tools;
 
 pub mod guard;
@@ -30,6 +31,7 @@ pub mod store;
 
 pub mod metrics;
 
+pub mod chat;
 pub mod text;
 
 pub mod cache;

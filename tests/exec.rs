@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use daoyou::chat::ToolCall;
 use daoyou::guard::{self, SandboxMode};
-use daoyou::llm::ToolCall;
 use daoyou::tools::{Beside, ExecConfig, Executor, ToolContext, ToolsConfig, build, sandbox_of};
 use daoyou_channels::settings::Span;
 use daoyou_channels::{SessionKey, Trust};

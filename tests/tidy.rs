@@ -36,6 +36,12 @@ fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {
     if from == "text" {
         return Some("`text` reads words by rules and imports nothing of ours, so that everybody may ask it");
     }
+    if from == "chat" && to != "text" {
+        return Some("`chat` is the vocabulary that many modules share: it imports nothing of ours but `text`");
+    }
+    if from == "offline" && !matches!(to, "chat" | "text") {
+        return Some("`offline` is a pure function over a conversation: it imports `chat` and `text` alone");
+    }
     if UNDER_THE_AGENT.contains(&from) && to == "agent" {
         return Some("`agent` stands on this module, which therefore never imports it; publish an inbound message");
     }
@@ -444,6 +450,10 @@ fn last() { other_crate::a(); crate::tools::run() }
         ("store", "metrics", false),
         ("metrics", "store", false),
         ("text", "llm", false),
+        ("chat", "llm", false),
+        ("chat", "text", true),
+        ("offline", "llm", false),
+        ("offline", "chat", true),
         ("cron", "text", true),
         ("llm", "text", true),
         ("bus", "metrics", true),

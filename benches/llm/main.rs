@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use daoyou::llm::{ChatMessage, ChatRequest, ChatResponse, Images, Measured, NoDeltas, SseReader, ToolCall, ToolSpec};
+use daoyou::chat::{ChatMessage, ToolCall, ToolSpec};
+use daoyou::llm::{ChatRequest, ChatResponse, Images, Measured, NoDeltas, SseReader};
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use serde_json::{Value, json};

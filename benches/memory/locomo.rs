@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use daoyou::llm::ChatMessage;
+use daoyou::chat::ChatMessage;
 use daoyou::memory::{Ask, Desk, Found, Hit, Identities, Owner, Weights, recall_weighted, words};
 use daoyou::store::inbox::{self, NewMessage, State};
 use daoyou::store::{Connection, StoreError, messages};

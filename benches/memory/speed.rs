@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use daoyou::llm::ChatMessage;
+use daoyou::chat::ChatMessage;
 use daoyou::memory::vectors::nearest;
 use daoyou::memory::{Ask, Found, Identities, Owner, recall, words as index};
 use daoyou::store::memories::{self, NewMemory};

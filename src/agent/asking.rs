@@ -12,9 +12,8 @@ use super::spending;
 use super::turn::Turn;
 use super::watch::Watch;
 use super::{budget, compact};
-use crate::llm::{
-    ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, Images, ToolCall, ToolSpec, Usage, mend_messages,
-};
+use crate::chat::{ChatMessage, ToolCall, ToolSpec, Usage};
+use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, Images, mend_messages};
 use crate::tools::{Registry, ToolContext};
 
 impl Turn<'_> {

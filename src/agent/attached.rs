@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use daoyou_channels::Attachment;
 
-use crate::llm::ImageRef;
+use crate::chat::ImageRef;
 use crate::store::inbox::InboxRow;
 
 /// The most files that are named.

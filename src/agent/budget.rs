@@ -8,7 +8,8 @@ use daoyou_channels::Trust;
 
 use super::asking::tokens_of;
 use super::lane::LaneRunner;
-use crate::llm::{ChatRequest, Factor, Models, ToolSpec, Usage, estimate_tokens, limit_in_words};
+use crate::chat::{ToolSpec, Usage};
+use crate::llm::{ChatRequest, Factor, Models, estimate_tokens, limit_in_words};
 use crate::store::inbox::InboxRow;
 use crate::store::{Commit, Connection, Store, StoreError, notes, now_ms};
 use crate::tools::Executor;
@@ -233,7 +234,7 @@ impl LaneRunner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::ChatMessage;
+    use crate::chat::ChatMessage;
 
     #[test]
     fn what_is_left_counts_everything() {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::llm::{ChatMessage, ToolCall};
+use crate::chat::{ChatMessage, ToolCall};
 
 /// Some services count their call ids anew in each response, and others refuse a conversation that holds one twice; in
 /// the journal, and for whoever watches a turn, each id means one call. A call keeps the id under which it was shown

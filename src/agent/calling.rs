@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::progress::{INTERRUPTED, OpenCall, Progress, StepBody};
 use super::turn::{Clock, Turn};
-use crate::llm::{ToolCall, without_notes};
+use crate::chat::{ToolCall, without_notes};
 use crate::tools::{Access, Replay, ToolContext, ToolOutcome, ToolResult};
 
 /// What a turn has done so far, for calls that run at the same time.

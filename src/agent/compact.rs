@@ -6,7 +6,7 @@ use daoyou_channels::SessionKey;
 use super::context::{choose_again, estimate_tokens};
 use super::lane::LaneRunner;
 use super::progress::{ContextStep, Progress};
-use crate::llm::ChatMessage;
+use crate::chat::ChatMessage;
 use crate::store::StoreError;
 use crate::store::messages::MessageRow;
 use crate::tools::{OutputLimit, cut};

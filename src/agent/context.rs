@@ -11,8 +11,8 @@ use jiff::tz::TimeZone;
 
 use super::attached;
 use super::progress::ContextStep;
+use crate::chat::ChatMessage;
 use crate::guard::{Jail, JailError};
-use crate::llm::ChatMessage;
 pub use crate::llm::estimate_tokens;
 use crate::memory::RUNTIME_CONTEXT;
 pub use crate::memory::{found_in_memory, without_memory, written};
@@ -365,7 +365,7 @@ mod tests {
     async fn of_a_turn_that_is_too_long_by_itself_the_end_is_given_with_its_question() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let call = |n: usize| crate::llm::ToolCall { id: n.to_string(), name: "x".into(), arguments: "{}".into() };
+        let call = |n: usize| crate::chat::ToolCall { id: n.to_string(), name: "x".into(), arguments: "{}".into() };
         let mut turn = vec![ChatMessage::user("count to twenty")];
         for n in 1..=20 {
             turn.push(ChatMessage::Assistant { content: String::new(), reasoning: None, tool_calls: vec![call(n)] });

@@ -13,9 +13,10 @@ use super::context::{Chosen, Window, choose, choose_again, read_messages};
 use super::ending::said;
 use super::progress::{ContextStep, OpenCall, Progress, StepBody};
 use super::{Orchestrator, Orchestrators};
+use crate::chat::{ChatMessage, ToolCall, ToolSpec};
 use crate::llm::{
-    ChatMessage, ChatRequest, ChatResponse, DeltaSink, Images, LlmError, ModelChoice, NoDeltas, Provider, ToolCall,
-    ToolSpec, check_messages, mend_messages, openai_request,
+    ChatRequest, ChatResponse, DeltaSink, Images, LlmError, ModelChoice, NoDeltas, Provider, check_messages,
+    mend_messages, openai_request,
 };
 use crate::store::turn_steps::{self, StepRow};
 use crate::store::{Commit, Store, messages};

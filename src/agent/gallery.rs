@@ -4,8 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::chat::{ChatMessage, ImageRef};
 use crate::guard::Jail;
-use crate::llm::{ChatMessage, Image, ImageRef, Images};
+use crate::llm::{Image, Images};
 
 /// The largest picture that is sent, in bytes: Anthropic takes 5 MB of base64, the others more.
 const LARGEST: u64 = 3_700_000;

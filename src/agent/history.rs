@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 
 use super::context::{read_messages, written};
 use super::phrases::Phrases;
-use crate::llm::ChatMessage;
+use crate::chat::ChatMessage;
 use crate::store::messages::MessageRow;
 
 /// How many messages are shown when nothing is said, and at most.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::llm::ChatMessage;
+use crate::chat::ChatMessage;
 use crate::memory::learned::{Done, as_preferences, task_of};
 use crate::memory::{Desk, Owner, Source, is_by_person, remember};
 use crate::store::inbox::InboxRow;

@@ -12,7 +12,7 @@ use super::progress::ContextStep;
 use super::shared_view;
 use super::slash::wanted_model;
 use crate::bus::{ChatBehind, Errand};
-use crate::llm::ChatMessage;
+use crate::chat::ChatMessage;
 use crate::memory::{self, Owner, Terms};
 use crate::store::inbox::InboxRow;
 use crate::store::messages::{self, MessageRow, Session};

@@ -4,7 +4,7 @@ use super::context::{read_messages, written};
 use super::history::{clock, shorten};
 use super::phrases::fill;
 use super::slash::{Answered, SessionChange, SlashCommands};
-use crate::llm::ChatMessage;
+use crate::chat::ChatMessage;
 use crate::store::messages::MessageRow;
 use crate::store::points::{self, PointError, PointLine};
 use crate::store::{StoreError, inbox::InboxRow};

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::repeats::Repeats;
 use super::spending::Spending;
-use crate::llm::{ChatMessage, ChatResponse, ImageRef, ToolCall, Usage};
+use crate::chat::{ChatMessage, ImageRef, ToolCall, Usage};
+use crate::llm::ChatResponse;
 use crate::store::turn_steps::{self, StepRow};
 use crate::store::usage::Costs;
 use crate::tools::ToolResult;

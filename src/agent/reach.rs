@@ -58,7 +58,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::llm::ToolCall;
+    use crate::chat::ToolCall;
     use crate::tools::ToolsConfig;
     use crate::tools::testing::{World, context};
 

@@ -1,6 +1,6 @@
 //! Notices a model that makes the same call again and again and learns nothing from it.
 
-use crate::llm::{ToolCall, repeat_note};
+use crate::chat::{ToolCall, repeat_note};
 
 /// From how many times in a row on the model is told.
 const TOLD_FROM: u32 = 3;

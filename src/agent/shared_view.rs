@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::context::without_memory;
-use crate::llm::{ChatMessage, ToolCall};
+use crate::chat::{ChatMessage, ToolCall};
 use crate::memory::{FORGOTTEN, tool_names};
 use crate::tools::is_plan;
 

@@ -351,7 +351,7 @@ impl SlashCommands {
 
     fn tools(&self) -> String {
         let specs = self.tools.specs();
-        let line = |spec: &crate::llm::ToolSpec| {
+        let line = |spec: &crate::chat::ToolSpec| {
             let first = spec.description.lines().next().unwrap_or_default();
             let first = first.split_once(". ").map_or(first, |(sentence, _)| sentence).trim_end_matches('.');
             format!("- `{}` - {}", spec.name, history::shorten(first, MAX_DESCRIPTION))

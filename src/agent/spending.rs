@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::llm::{ChatResponse, Cost, ModelChoice, Models, Usage};
+use crate::chat::Usage;
+use crate::llm::{ChatResponse, Cost, ModelChoice, Models};
 use crate::store::usage::Costs;
 
 /// Tokens and money of a turn, by model (`PROVIDER/MODEL`).

@@ -17,7 +17,8 @@ use super::phrases::{Phrases, fill};
 use super::progress::{Progress, StepBody};
 use super::think;
 use super::watch::Watch;
-use crate::llm::{Chain, ChatMessage, ChatResponse, Cost, Images, Models};
+use crate::chat::ChatMessage;
+use crate::llm::{Chain, ChatResponse, Cost, Images, Models};
 use crate::metrics::TurnMeter;
 use crate::tools::{Executor, ToolContext};
 

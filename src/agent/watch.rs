@@ -8,7 +8,8 @@ use uuid::Uuid;
 
 use super::think::{Piece, ThinkFilter};
 use crate::bus::EventHub;
-use crate::llm::{Delta, DeltaSink, ToolCall, Usage};
+use crate::chat::{ToolCall, Usage};
+use crate::llm::{Delta, DeltaSink};
 
 /// Emits the events of one turn, and remembers the text of the response under way, for a turn that is stopped.
 pub struct Watch {

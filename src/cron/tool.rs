@@ -18,7 +18,7 @@ use super::moments::Moments;
 use super::words::lines;
 use super::{Deliver, Desk, Fired, Job, JobError, Maker, Misfire, NewJob, Scope, Target, Terms, run_now};
 use crate::bus::{ChatBehind, Errand, Links, metadata_for_answer};
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 use crate::memory::ON_BEHALF_OF;
 use crate::store::jobs::JobRow;
 use crate::store::{Connection, StoreError, job_runs};

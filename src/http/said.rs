@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::memories::faults_in_words;
 use super::views::{self, time};
-use crate::llm::{ChatMessage, without_notes};
+use crate::chat::{ChatMessage, without_notes};
 use crate::memory::{self, MemoryError, Owner, Terms, session_file};
 use crate::store::ownership::Ownership;
 use crate::store::points::PointError;

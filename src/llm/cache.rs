@@ -33,7 +33,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::llm::{ChatMessage, Image, Images, ToolSpec};
+    use crate::chat::{ChatMessage, ToolSpec};
+    use crate::llm::{Image, Images};
 
     #[test]
     fn every_part_of_a_request_counts_but_what_is_new_each_time() {

@@ -243,7 +243,7 @@ mod tests {
         ];
         for (service, model, context, cost) in table {
             let facts = ModelFacts::known(service, model);
-            let million = crate::llm::Usage { input_tokens: 1_000_000, ..Default::default() };
+            let million = crate::chat::Usage { input_tokens: 1_000_000, ..Default::default() };
             assert_eq!(facts.context_tokens, context, "{model}");
             assert_eq!(facts.price.map(|price| price.cost(million).to_string()).as_deref(), cost, "{model}");
         }

@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
+use crate::chat::ChatMessage;
 use crate::llm::remote::fake_service::{FakeService, Step, Then, broken_stream, status, stream};
-use crate::llm::{ChatMessage, Images, LlmErrorKind, NoDeltas, OfflineProvider, ProviderConfig};
+use crate::llm::{Images, LlmErrorKind, NoDeltas, OfflineProvider, ProviderConfig};
 
 const HALF: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
 

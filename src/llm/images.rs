@@ -6,17 +6,9 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// A picture that came with a message. Journal and session keep this; the bytes stay where they lie.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ImageRef {
-    /// Relative to the workspace.
-    pub path: String,
-    /// As its sender's side named it; what is sent is told by its bytes.
-    pub media_type: String,
-}
+use crate::chat::ImageRef;
 
 /// A picture in one of the forms that services take: PNG, JPEG, GIF or WebP.
 #[derive(Clone, PartialEq, Eq)]

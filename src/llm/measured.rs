@@ -5,7 +5,8 @@ use reqwest::Url;
 
 use super::openai::OpenaiDialect;
 use super::remote::{Dialect, Fault, ToolNames};
-use super::{ChatRequest, ChatResponse, DeltaSink, LlmError, LlmErrorKind, ProviderConfig, ToolSpec};
+use super::{ChatRequest, ChatResponse, DeltaSink, LlmError, LlmErrorKind, ProviderConfig};
+use crate::chat::ToolSpec;
 
 /// The most bytes of an answer, as for real ones.
 const LIMIT: usize = 16 * 1024 * 1024;

@@ -5,7 +5,6 @@ mod breaker;
 mod cache;
 mod catalog;
 mod chain;
-mod chat;
 mod circuit;
 mod config;
 mod embedder;
@@ -34,15 +33,11 @@ pub use breaker::CircuitState;
 pub use cache::request_key;
 pub use catalog::{Abilities, ModelFacts};
 pub use chain::Chain;
-pub use chat::{
-    ChatMessage, ChatRequest, ChatResponse, ERROR_ADVICE, Reasoning, ToolCall, ToolSpec, Usage, repeat_note,
-    without_notes,
-};
 pub use config::{ProviderConfig, ProviderKind, ReasoningMode, ToolMode};
 pub use embedder::{Embedder, OnTokens};
 pub use entry::{KeySource, ProviderFault};
 pub use error::{Blame, LlmError, LlmErrorKind};
-pub use images::{Image, ImageRef, Images};
+pub use images::{Image, Images};
 pub use limit_words::limit_in_words;
 pub use measured::Measured;
 pub use model_names::{ModelError, is_same_model, nearest};
@@ -51,7 +46,7 @@ pub use offline::OfflineProvider;
 #[cfg(test)]
 pub(crate) use openai::sent as openai_request;
 pub use prices::{Cost, Price, costs_in_words};
-pub use provider::{Delta, DeltaSink, NoDeltas, Provider};
+pub use provider::{ChatRequest, ChatResponse, Delta, DeltaSink, NoDeltas, Provider};
 pub(crate) use remote::place;
 pub use remote::{EventTooLong, HttpClients, Patience, Probe, RemoteProvider, SseReader, install_crypto};
 pub use retry::{chance, growing};

@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Usage;
+use crate::chat::Usage;
 
 /// What writing to a cache costs, against sending: for five minutes, and for an hour
 /// (<https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>).

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::{ChatMessage, ToolCall};
+use crate::chat::{ChatMessage, ToolCall};
 
 /// What a call is answered with whose result is gone.
 pub const NO_RESULT: &str = "Error: no result was kept of this call; whether it took effect is unknown";

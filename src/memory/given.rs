@@ -10,7 +10,7 @@ use super::telling::{Telling, without};
 use super::wording::{narrow_text, normal, one_line};
 use super::written::{IS_DATA, found_in_memory, without_memory, written};
 use super::{Entry, Kind, Owner, book, words};
-use crate::llm::ChatMessage;
+use crate::chat::ChatMessage;
 use crate::store::forgetting::{self, Carrier, FORGOTTEN};
 use crate::store::{Connection, StoreError, meta};
 
@@ -403,7 +403,7 @@ mod tests {
         let call = |name: &str| ChatMessage::Assistant {
             content: String::new(),
             reasoning: None,
-            tool_calls: vec![crate::llm::ToolCall { id: "1".into(), name: name.into(), arguments: "{}".into() }],
+            tool_calls: vec![crate::chat::ToolCall { id: "1".into(), name: name.into(), arguments: "{}".into() }],
         };
         let found =
             |content: &str| ChatMessage::Tool { call_id: "1".into(), name: "recall".into(), content: content.into() };

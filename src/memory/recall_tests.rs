@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use super::*;
-use crate::llm::ChatMessage;
+use crate::chat::ChatMessage;
 use crate::memory::{Desk, Identities, Indexer, MemoryConfig, Terms, search, words as terms};
 use crate::store::inbox::{NewMessage, State};
 use crate::store::memories::NewMemory;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::{ContextV7, Uuid};
 
-use crate::llm::ChatMessage;
+use crate::chat::ChatMessage;
 use crate::store::session_import::ImportedMessage;
 
 /// Messages of one file, at most.

@@ -1,6 +1,6 @@
 //! What of a message was written by people or by the model, and what the gateway added.
 
-use crate::llm::ChatMessage;
+use crate::chat::ChatMessage;
 pub use crate::store::forgetting::FORGOTTEN;
 
 /// What stands between a message and what the gateway adds to it.

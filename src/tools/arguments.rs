@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 
 /// Names under which models write the arguments of ours, where a tool has the second and not the first.
 const ALIASES: &[(&str, &str)] = &[

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Executor, Replay, ToolOutcome, parse_arguments};
 use crate::cache::{Keep, Key};
-use crate::llm::ToolCall;
+use crate::chat::ToolCall;
 
 /// A call of a tool that declares itself cacheable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

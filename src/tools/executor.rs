@@ -16,7 +16,7 @@ use super::arguments::parse_arguments;
 use super::cut::{Extent, cut};
 use super::private_folders::ConversationFolder;
 use super::{Access, OutputLimit, Registry, RegistryError, Replay, Spill, Tool, ToolContext, ToolOutcome, ToolResult};
-use crate::llm::{ERROR_ADVICE, ToolCall, ToolSpec};
+use crate::chat::{ERROR_ADVICE, ToolCall, ToolSpec};
 
 /// After a cancel, how long a tool may take to say what it had done; a tool that runs others is given more, so that it
 /// can still say what they said.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::testing::{World, context};
 use super::*;
-use crate::llm::{ToolCall, ToolSpec};
+use crate::chat::{ToolCall, ToolSpec};
 
 /// Does what a test says.
 struct Fake {

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::files::Doors;
 use super::media::media_type_of;
 use super::{Effect, Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
+use crate::chat::ToolSpec;
 use crate::guard::Jail;
-use crate::llm::ToolSpec;
 
 /// The tool's name.
 pub(super) const NAME: &str = "message";
@@ -193,7 +193,7 @@ mod tests {
 
     use super::super::testing::{World, context};
     use super::*;
-    use crate::llm::ToolCall;
+    use crate::chat::ToolCall;
     use crate::tools::ToolsConfig;
 
     async fn call(world: &World, arguments: &Value) -> ToolOutcome {

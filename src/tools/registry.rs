@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::Tool;
 use super::schema::schema_faults;
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 
 /// The longest name that services take.
 const NAME_CHARS: usize = 64;

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 
 /// References within references that are followed.
 const DEPTH: u32 = 8;

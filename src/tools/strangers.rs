@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::arguments::parse_arguments;
 use super::{Executor, ToolContext};
-use crate::llm::ToolCall;
+use crate::chat::ToolCall;
 
 impl Executor {
     /// Why a call does not run for whom it would run, in words for the model; `None` when it may. What the turn does not have
@@ -44,7 +44,7 @@ mod tests {
     use daoyou_channels::Trust;
     use serde_json::{Value, json};
 
-    use crate::llm::ToolCall;
+    use crate::chat::ToolCall;
     use crate::tools::testing::{World, context, said};
     use crate::tools::{ToolOutcome, ToolsConfig};
 

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{Beside, Executor, ToolContext, ToolsConfig, build};
-use crate::llm::ToolCall;
+use crate::chat::ToolCall;
 
 pub(crate) fn context() -> ToolContext {
     ToolContext {

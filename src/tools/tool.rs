@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Executor;
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 use crate::store::{Connection, StoreError};
 
 /// What a restart does with a call that was cut off in the middle.

@@ -6,7 +6,8 @@ use super::grounds::{self, Dropped, Ground};
 use super::part::Part;
 use super::transcript::{Line, Who};
 use crate::agent::think;
-use crate::llm::{ChatResponse, ToolSpec};
+use crate::chat::ToolSpec;
+use crate::llm::ChatResponse;
 use crate::memory::{Kind, NewEntry, Origin, Owner, Source};
 
 /// The tool that the model answers with.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::agent::consolidation::part::{Mark, Task};
-use crate::llm::ToolCall;
+use crate::chat::ToolCall;
 use crate::memory::Entry;
 use crate::store::ownership::Ownership;
 use crate::store::session_memory::SessionMemory;

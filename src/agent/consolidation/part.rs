@@ -220,7 +220,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::llm::ChatMessage;
+    use crate::chat::ChatMessage;
     use crate::store::{Commit, Store, session_memory};
 
     const LIMITS: Limits = Limits { keep: 4, kept_tokens: 60, input_tokens: 10_000 };

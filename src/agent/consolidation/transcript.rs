@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use crate::agent::context::{found_in_memory, written};
 use crate::agent::shared_view::tells_memory;
 use crate::agent::think;
-use crate::llm::{ChatMessage, ToolCall};
+use crate::chat::{ChatMessage, ToolCall};
 use crate::memory::{FORGOTTEN, Identities, Owner, is_by_person};
 use crate::store::inbox::{self, InboxRow};
 use crate::store::messages::MessageRow;

@@ -8,7 +8,8 @@ use uuid::Uuid;
 use crate::agent::conversing::TurnEnd;
 use crate::agent::error::TurnError;
 use crate::agent::phrases::Phrases;
-use crate::llm::{ChatRequest, ChatResponse, ToolCall};
+use crate::chat::ToolCall;
+use crate::llm::{ChatRequest, ChatResponse};
 use crate::metrics::TurnMeter;
 use crate::tools::ToolOutcome;
 

@@ -9,7 +9,8 @@ use super::config::CacheConfig;
 use crate::agent::context::without_time;
 use crate::agent::error::TurnError;
 use crate::cache::{Cache, Found, Keep};
-use crate::llm::{ChatResponse, ToolCall, Usage, request_key};
+use crate::chat::{ToolCall, Usage};
+use crate::llm::{ChatResponse, request_key};
 use crate::metrics::Metrics;
 use crate::tools::{Cacheable, Executor, ToolOutcome};
 
@@ -130,7 +131,7 @@ mod tests {
     use crate::agent::middleware::around::Handler;
     use crate::agent::middleware::chain::Chain;
     use crate::agent::{Locale, Phrases};
-    use crate::llm::ToolSpec;
+    use crate::chat::ToolSpec;
     use crate::tools::{Effect, Limits, Registry, Replay, Spill, Tool, ToolContext, ToolResult, plain_schema};
 
     /// Says which run this is; fails, or does something, where the arguments want it.

@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use super::around::{Around, Context, ModelCall, ModelRequest, Operation, Passed, ToolRun, TurnRequest, TurnRun};
 use crate::agent::conversing::TurnEnd;
 use crate::agent::error::TurnError;
-use crate::llm::{ChatResponse, ToolCall};
+use crate::chat::ToolCall;
+use crate::llm::ChatResponse;
 use crate::tools::ToolOutcome;
 
 pub struct Logging;

@@ -5,8 +5,9 @@ use async_trait::async_trait;
 use super::around::{Around, Context, ModelCall, ModelRequest, Passed, ToolRun, TurnRun};
 use crate::agent::conversing::TurnEnd;
 use crate::agent::error::TurnError;
+use crate::chat::ChatMessage;
 use crate::guard::Secrets;
-use crate::llm::{ChatMessage, ChatResponse};
+use crate::llm::ChatResponse;
 use crate::tools::{Effect, ToolOutcome};
 
 pub struct Redaction(pub Secrets);

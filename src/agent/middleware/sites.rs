@@ -8,7 +8,8 @@ use crate::agent::asking::estimate_usage;
 use crate::agent::budget::Budget;
 use crate::agent::error::TurnError;
 use crate::agent::turn::Turn;
-use crate::llm::{Chain, ChatRequest, ChatResponse, Delta, DeltaSink, ToolCall, Usage};
+use crate::chat::{ToolCall, Usage};
+use crate::llm::{Chain, ChatRequest, ChatResponse, Delta, DeltaSink};
 use crate::tools::{Executor, ToolContext, ToolOutcome, ToolResult};
 
 impl Turn<'_> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::told::{Form, as_text};
-use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider, ToolCall};
+use crate::chat::ToolCall;
+use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
 
 /// Asks without tools. What was called in the conversation before is told in words.
 pub struct PlainModel {
@@ -61,7 +62,7 @@ impl Form for PlainForm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::ChatMessage;
+    use crate::chat::ChatMessage;
 
     #[test]
     fn what_was_called_before_is_told_in_words() {

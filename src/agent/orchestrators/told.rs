@@ -1,6 +1,6 @@
 //! A conversation as a model without tools reads it: calls and their results are text, and the two take turns.
 
-use crate::llm::{ChatMessage, ToolCall};
+use crate::chat::{ChatMessage, ToolCall};
 
 /// How calls, results and answers are written.
 pub trait Form {

@@ -12,7 +12,7 @@ use super::SpawnConfig;
 use super::child::{NewChild, Places, Task, depth_of, id_of};
 use super::ended::ANSWER;
 use crate::bus::{Errand, LateBus, Links, MessageBus};
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 use crate::store::spawns::{self, Spawn, SpawnEnd};
 use crate::tools::{
     Effect, Executor, OutputLimit, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec,
@@ -216,7 +216,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::llm::ToolCall;
+    use crate::chat::ToolCall;
     use crate::tools::ToolsConfig;
     use crate::tools::testing::{World, context};
 

@@ -8,8 +8,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::Inspector;
+use crate::chat::ToolCall;
 use crate::guard::{self, MEND, Namespaces, Policy, Sandbox, SandboxMode};
-use crate::llm::ToolCall;
 use crate::tools::{ToolContext, sandbox_of};
 
 const NAME: &str = "sandbox";

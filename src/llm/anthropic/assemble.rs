@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::wire::{CacheWrites, Count, WireBlock, WireDelta, WireEvent, is_ping, is_unknown};
+use crate::chat::{Reasoning, ToolCall, Usage};
 use crate::llm::remote::{Assemble, Fault, ToolNames, is_json_object, shorten};
-use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind, Reasoning, ToolCall, Usage};
+use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind};
 
 /// The most blocks, tool calls among them, that one answer may hold.
 const BLOCKS_LIMIT: usize = 512;

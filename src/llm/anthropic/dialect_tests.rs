@@ -7,11 +7,11 @@ use daoyou_channels::settings::{Secret, Span};
 use serde_json::json;
 
 use super::*;
+use crate::chat::ChatMessage;
 use crate::llm::remote::RemoteProvider;
 use crate::llm::remote::fake_service::{FakeService, Then, broken_stream, status, stream};
 use crate::llm::{
-    ChatMessage, ChatResponse, Images, LlmError, Models, NoDeltas, OfflineProvider, Provider, ProviderConfig,
-    ProviderKind,
+    ChatResponse, Images, LlmError, Models, NoDeltas, OfflineProvider, Provider, ProviderConfig, ProviderKind,
 };
 
 const KEY: &str = "sk-canary-0123456789";

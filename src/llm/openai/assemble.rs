@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::manners::ReasoningField;
 use super::wire::{WireAnswer, WireCall, WireFunction, WireMessage, call_block};
+use crate::chat::{Reasoning, ToolCall, Usage};
 use crate::llm::remote::{Assemble, Fault, ToolNames, is_json_object, shorten};
-use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind, Reasoning, ToolCall, Usage};
+use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind};
 
 /// The most calls that one answer may hold.
 const CALLS_LIMIT: usize = 256;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 
 /// The longest name of a tool that all services take.
 const NAME_LIMIT: usize = 64;

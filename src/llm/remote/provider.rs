@@ -23,13 +23,14 @@ use super::dialect::Dialect;
 use super::fault::{Fault, shorten};
 use super::sight::Sight;
 use super::silence::Silence;
+use crate::chat::ChatMessage;
 use crate::llm::anthropic::AnthropicDialect;
 use crate::llm::circuit::{Circuit, Passage};
 use crate::llm::openai::OpenaiDialect;
 use crate::llm::retry::{Retry, Tried, chance};
 use crate::llm::{
-    ChatMessage, ChatRequest, ChatResponse, CircuitState, Delta, DeltaSink, Images, LlmError, LlmErrorKind, NoDeltas,
-    Provider, ProviderConfig, ProviderKind,
+    ChatRequest, ChatResponse, CircuitState, Delta, DeltaSink, Images, LlmError, LlmErrorKind, NoDeltas, Provider,
+    ProviderConfig, ProviderKind,
 };
 
 /// The most bytes of one whole answer.

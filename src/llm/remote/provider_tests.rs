@@ -4,8 +4,9 @@ use daoyou_channels::settings::Span;
 use serde_json::json;
 
 use super::*;
+use crate::chat::{ChatMessage, ImageRef, ToolSpec};
 use crate::llm::remote::fake_service::{FakeService, Seen, Step, Then, broken_stream, status, stream};
-use crate::llm::{ChatMessage, Image, ImageRef, NoDeltas, ToolSpec};
+use crate::llm::{Image, NoDeltas};
 
 const KEY: &str = "sk-canary-0123456789";
 const HELLO: &[&str] = &[r#"{"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}"#, "[DONE]"];
@@ -166,7 +167,7 @@ async fn refusals_without_end_end() {
     });
     let mut service = FakeService::start(back_and_forth).await;
     let mut request = request();
-    let call = crate::llm::ToolCall { id: "a".to_owned(), name: "f".to_owned(), arguments: "{}".to_owned() };
+    let call = crate::chat::ToolCall { id: "a".to_owned(), name: "f".to_owned(), arguments: "{}".to_owned() };
     request.messages = vec![
         ChatMessage::user("hi"),
         ChatMessage::Assistant { content: String::new(), reasoning: None, tool_calls: vec![call] },

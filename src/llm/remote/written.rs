@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 
 /// The most sets that are kept: those of turns and of sub-agents, and those of before a reload.
 const SETS_LIMIT: usize = 8;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::caller::{Call, CallError, own, owner};
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 use crate::memory::{Desk, forget};
 use crate::store::{Connection, StoreError};
 use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};

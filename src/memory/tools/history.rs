@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::caller::{Call, CallError, is_shared, owner};
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 use crate::memory::wording::{one_line, shortened};
 use crate::memory::{Ask, Desk, Found, Hit, search, since};
 use crate::tools::{Access, Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::caller::{Call, CallError, is_shared, line, owner};
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 use crate::memory::wording::shortened;
 use crate::memory::{Ask, Desk, Entry, Found, Kind, Owner, list};
 use crate::store::{Commit, Connection, StoreError, memories};

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::caller::{Call, CallError, is_shared, line, own, owner, source};
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 use crate::memory::wording::one_line;
 use crate::memory::{Desk, Entry, Kind, NewEntry, Origin, Owner, Plan, Source, carry_out, fit, plan, written};
 use crate::store::{Commit, Connection, StoreError, remembering};

@@ -146,7 +146,7 @@ async fn nobody_sees_or_changes_what_is_another_ones() {
     ] {
         let told = world.says_to(&stranger, name, arguments.clone()).await;
         assert!(told.starts_with("Error: an outside sender"), "{told}");
-        let call = crate::llm::ToolCall { id: "1".into(), name: name.into(), arguments: arguments.to_string() };
+        let call = crate::chat::ToolCall { id: "1".into(), name: name.into(), arguments: arguments.to_string() };
         assert!(executor.refusal(&call, &stranger).is_some_and(|why| why.contains("is refused")), "{name}");
         assert_eq!(executor.refusal(&call, &mail), None, "{name}");
     }

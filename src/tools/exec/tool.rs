@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::capture::Capture;
 use super::run::{Ended, run};
 use crate::bus::Links;
+use crate::chat::ToolSpec;
 use crate::guard::{self, Background, Ending, Limits, MEND, Namespaces, Order, Policy, Sandbox, SandboxMode};
-use crate::llm::ToolSpec;
 use crate::tools::executor::SPILL_KEY;
 use crate::tools::private_folders::{Covered, PrivateFolders};
 use crate::tools::process::{GRACE, Launch, Processes};
@@ -355,7 +355,7 @@ impl Tool for ExecTool {
 mod tests {
     use serde_json::json;
 
-    use crate::llm::ToolCall;
+    use crate::chat::ToolCall;
     use crate::tools::testing::{World, context};
     use crate::tools::{ToolContext, ToolsConfig};
 

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Doors, on_disk};
+use crate::chat::ToolSpec;
 use crate::guard::Opened;
-use crate::llm::ToolSpec;
 use crate::tools::{Replay, Tool, ToolContext, ToolOutcome, tool_spec};
 
 /// Lines and characters of a line that the search for the nearest text compares.

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Rooms, on_disk};
+use crate::chat::ToolSpec;
 use crate::guard::Jail;
-use crate::llm::ToolSpec;
 use crate::tools::{Access, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, tool_spec};
 
 /// Entries that are shown, and that are looked at to sort them.

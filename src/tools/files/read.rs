@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::page::{PageLimit, page};
 use super::{Rooms, on_disk};
+use crate::chat::ToolSpec;
 use crate::guard::Jail;
-use crate::llm::ToolSpec;
 use crate::tools::{Access, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, tool_spec};
 
 /// A page when the call names no `limit`.

@@ -83,7 +83,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::llm::ToolCall;
+    use crate::chat::ToolCall;
     use crate::tools::testing::context;
     use crate::tools::{Beside, PrivateFolders, ToolsConfig, build};
 

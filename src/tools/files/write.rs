@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Doors, on_disk};
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 use crate::tools::{Replay, Tool, ToolContext, ToolOutcome, tool_spec};
 
 #[derive(Deserialize, JsonSchema)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use crate::llm::{ToolCall, ToolSpec};
+use crate::chat::{ToolCall, ToolSpec};
 use crate::tools::testing::{World, context, said};
 use crate::tools::{
     Extent, OutputLimit, Replay, Tool, ToolContext, ToolOutcome, ToolResult, ToolsConfig, plain_schema,

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::processes::Processes;
 use super::took;
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 use crate::store::now_ms;
 use crate::store::processes::ProcessRow;
 use crate::tools::{Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};

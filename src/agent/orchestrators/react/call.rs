@@ -1,7 +1,7 @@
 //! A call as it is written behind `Action:`.
 
 use super::input::{Json, arguments, read_json};
-use crate::llm::{ToolCall, ToolSpec};
+use crate::chat::{ToolCall, ToolSpec};
 
 /// The longest name of a tool that is repeated, in characters.
 const NAME_CHARS: usize = 64;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::told::Form;
-use crate::llm::{ToolCall, ToolSpec};
+use crate::chat::{ToolCall, ToolSpec};
 
 /// Follows the last message where nothing more can be called.
 pub const LAST_WORD: &str = "(No more actions can be taken now. Write `Final Answer:` and answer with what you know.)";
@@ -122,7 +122,7 @@ mod tests {
 
     use super::super::super::told::as_text;
     use super::*;
-    use crate::llm::ChatMessage;
+    use crate::chat::ChatMessage;
 
     fn tools() -> Vec<ToolSpec> {
         vec![

@@ -2,7 +2,7 @@
 
 use serde_json::{Deserializer, Map, Value};
 
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 
 /// How far an input is JSON.
 #[derive(Clone, Debug, PartialEq)]

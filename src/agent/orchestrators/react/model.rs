@@ -10,7 +10,8 @@ use super::super::told::{as_text, ends_with_results};
 use super::format::{LAST_WORD, ReactForm, system_prompt};
 use super::reader::{Piece, Read, Reader};
 use crate::agent::think::{self, ThinkFilter};
-use crate::llm::{ChatMessage, ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider, Reasoning, ToolSpec};
+use crate::chat::{ChatMessage, Reasoning, ToolSpec};
+use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
 
 /// Tells the model of its tools in words and reads its calls out of what it writes. Whoever asks sees calls and results
 /// as of any other model, so that the journal, the limits and the session are the same.

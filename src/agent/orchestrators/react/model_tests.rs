@@ -3,7 +3,8 @@ use std::collections::VecDeque;
 use serde_json::json;
 
 use super::*;
-use crate::llm::{Images, ToolCall};
+use crate::chat::ToolCall;
+use crate::llm::Images;
 
 /// Answers as scripted, in pieces of `size` characters, and keeps what it was asked.
 struct Scripted {

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::call::{Written, named};
 use super::input::{Json, read_json};
 use super::marker::{self, Found, Kind};
-use crate::llm::{ToolCall, ToolSpec};
+use crate::chat::{ToolCall, ToolSpec};
 
 /// The most calls of one answer; what follows is not read.
 const MOST_CALLS: usize = 32;

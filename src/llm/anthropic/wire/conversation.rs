@@ -7,8 +7,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::ids::Ids;
+use crate::chat::{ChatMessage, ImageRef, Reasoning, ToolCall};
 use crate::llm::remote::ToolNames;
-use crate::llm::{ChatMessage, Image, ImageRef, Images, Reasoning, ToolCall};
+use crate::llm::{Image, Images};
 
 /// What stands for the user where a conversation begins or ends with the assistant.
 const BEGINNING: &str = "(What was said before is left out.)";

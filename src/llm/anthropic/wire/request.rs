@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::conversation::{CacheControl, Conversation, SentMessage};
 use super::limits::limits;
+use crate::chat::ToolSpec;
+use crate::llm::ChatRequest;
 use crate::llm::anthropic::learned::{Learned, Thinking};
 use crate::llm::remote::{ToolNames, Written};
-use crate::llm::{ChatRequest, ToolSpec};
 
 /// The request of one answer.
 #[derive(Serialize)]

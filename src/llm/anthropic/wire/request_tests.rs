@@ -2,8 +2,9 @@ use proptest::prelude::*;
 
 use super::super::rules::broken_rule;
 use super::*;
+use crate::chat::{ChatMessage, ImageRef, Reasoning, ToolCall};
 use crate::llm::remote::WrittenTools;
-use crate::llm::{ChatMessage, Image, ImageRef, Images, Reasoning, ToolCall};
+use crate::llm::{Image, Images};
 
 const MANNER: Manner<'static> = Manner {
     provider: "us",

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
 
-use crate::llm::{Image, ImageRef, Images};
+use crate::chat::ImageRef;
+use crate::llm::{Image, Images};
 
 /// Plain text where there are no pictures: not every server knows parts.
 #[derive(Serialize)]

@@ -7,9 +7,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::sent::{SentMessage, messages};
+use crate::chat::ToolSpec;
+use crate::llm::ChatRequest;
 use crate::llm::openai::manners::{LimitField, Manners, ToolForm};
 use crate::llm::remote::{ToolNames, Written};
-use crate::llm::{ChatRequest, ToolSpec};
 
 /// The request of one answer.
 #[derive(Serialize)]

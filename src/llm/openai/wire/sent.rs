@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::parts::UserContent;
+use crate::chat::{ChatMessage, Reasoning, ToolCall};
+use crate::llm::ChatRequest;
 use crate::llm::openai::manners::{Echo, Manners, ReasoningField, ToolForm};
 use crate::llm::remote::{ToolNames, is_json_object};
-use crate::llm::{ChatMessage, ChatRequest, Reasoning, ToolCall};
 
 /// The longest id of a call that OpenAI takes.
 const ID_LIMIT: usize = 40;

@@ -1,10 +1,11 @@
 use serde_json::json;
 
 use super::*;
+use crate::chat::{ImageRef, ToolSpec};
 use crate::llm::openai::manners::{LimitField, Settled};
 use crate::llm::openai::wire::{WireRequest, definitions};
 use crate::llm::remote::WrittenTools;
-use crate::llm::{Image, ImageRef, Images, ReasoningMode, ToolMode, ToolSpec};
+use crate::llm::{Image, Images, ReasoningMode, ToolMode};
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
     ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }

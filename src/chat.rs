@@ -1,14 +1,10 @@
-//! A conversation with a model, in no service's own dialect. `ChatMessage` is also the form in which the session's log
-//! and the journal keep what was said.
-
-use std::sync::Arc;
+//! The messages of a conversation with a model, independent of any service's format. Models, tools, memory and the agent
+//! share these types; the session's log and the journal store `ChatMessage` as it is.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Cost, ImageRef, Images};
-
-/// One message of the conversation; the system prompt stands beside them in [`ChatRequest`].
+/// One message of the conversation; the system prompt is not one of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum ChatMessage {
@@ -31,6 +27,15 @@ pub enum ChatMessage {
         name: String,
         content: String,
     },
+}
+
+/// A picture that came with a message. Journal and session store this reference; the bytes stay in the workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageRef {
+    /// Relative to the workspace.
+    pub path: String,
+    /// The media type that the sender's side gave. Requests use the type that the bytes show.
+    pub media_type: String,
 }
 
 impl ChatMessage {
@@ -104,52 +109,6 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON Schema of the arguments, an object.
     pub parameters: Value,
-}
-
-/// One request to a model.
-#[derive(Clone, Debug)]
-pub struct ChatRequest {
-    /// The model's name at its service.
-    pub model: String,
-    /// Same bytes from turn to turn, so that the service's cache hits.
-    pub system: Arc<str>,
-    pub messages: Vec<ChatMessage>,
-    /// The pictures that its messages name, as far as they are sent.
-    pub images: Images,
-    /// Empty: the model is told of none.
-    pub tools: Arc<[ToolSpec]>,
-    pub temperature: Option<f64>,
-    /// The longest answer, in tokens.
-    pub max_tokens: Option<u32>,
-}
-
-/// A complete answer. A response that was cut off is an error, never one of these.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ChatResponse {
-    pub text: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasoning: Option<Reasoning>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tool_calls: Vec<ToolCall>,
-    /// The model as the service names it.
-    pub model: String,
-    /// Who answered, as it was asked: `PROVIDER/MODEL`; empty in what an older program wrote.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub answered_by: String,
-    #[serde(default)]
-    pub usage: Usage,
-    /// What it cost at the price of that time, where one was known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Cost>,
-    /// From the request to the end of the answer, with its retries.
-    #[serde(default)]
-    pub latency_ms: u64,
-    /// The service cut the answer at its length limit.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub truncated: bool,
-    /// It was given before, and kept: nobody was asked, and it cost nothing.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub cached: bool,
 }
 
 /// Tokens as the service counted them; zeros where it told nothing.

@@ -1,9 +1,10 @@
-//! The responder as a [`Provider`].
+//! The offline responder as a [`Provider`].
 
 use async_trait::async_trait;
 
-use super::respond::respond;
-use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
+use super::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
+use crate::chat::{ChatMessage, Usage};
+use crate::offline::{Answer, respond};
 
 /// A text is streamed in at most about this many pieces.
 const MAX_PIECES: usize = 64;
@@ -19,14 +20,16 @@ impl Provider for OfflineProvider {
     }
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
-        let response = respond(request);
-        for piece in pieces(&response.text) {
+        let Answer { text, tool_calls } = respond(&request.messages, &request.tools);
+        for piece in pieces(&text) {
             sink.delta(Delta::Text(piece));
         }
-        for call in &response.tool_calls {
+        for call in &tool_calls {
             sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
         }
-        Ok(response)
+        let output_tokens = tool_calls.iter().fold(tokens(&text), |sum, call| sum + tokens(&call.arguments));
+        let usage = Usage { input_tokens: input_tokens(request), output_tokens, ..Usage::default() };
+        Ok(ChatResponse { text, tool_calls, model: "offline".to_owned(), usage, ..ChatResponse::default() })
     }
 }
 
@@ -49,12 +52,30 @@ fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
+fn input_tokens(request: &ChatRequest) -> u64 {
+    let said = request.messages.iter().map(|message| match message {
+        ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => tokens(content),
+        ChatMessage::Assistant { content, tool_calls, .. } => {
+            tool_calls.iter().fold(tokens(content), |sum, call| sum + tokens(&call.arguments))
+        }
+    });
+    tokens(&request.system) + said.sum::<u64>()
+}
+
+/// An estimate: four ASCII characters a token, any other character one.
+fn tokens(text: &str) -> u64 {
+    let ascii = text.bytes().filter(u8::is_ascii).count() as u64;
+    let others = text.chars().filter(|c| !c.is_ascii()).count() as u64;
+    ascii.div_ceil(4) + others
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::llm::{ChatMessage, Images, ToolSpec};
+    use crate::chat::ToolSpec;
+    use crate::llm::Images;
 
     #[derive(Default)]
     struct Seen(Mutex<Vec<String>>);
@@ -92,6 +113,13 @@ mod tests {
             assert_eq!(deltas.concat(), expected);
             assert!(response.text.len() < 40 || deltas.len() > 3, "{text}: streamed in {} pieces", deltas.len());
             assert!(deltas.len() <= MAX_PIECES + 2);
+            let usage = response.usage;
+            assert!(usage.input_tokens > 0 && usage.output_tokens > 0, "{usage:?}");
         }
+    }
+
+    #[test]
+    fn usage_is_an_estimate() {
+        assert_eq!((tokens(""), tokens("abcde"), tokens("你好ab")), (0, 2, 3));
     }
 }

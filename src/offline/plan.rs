@@ -9,7 +9,7 @@ use super::phrases::{Ability, fill};
 use super::reminder;
 use super::rules::Intent;
 use super::understand::{Language, Wish};
-use crate::llm::ToolSpec;
+use crate::chat::ToolSpec;
 
 /// Names under which a clock may be offered as a tool.
 const CLOCKS: [&str; 4] = ["time", "current_time", "get_time", "get_current_time"];

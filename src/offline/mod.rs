@@ -8,11 +8,10 @@ mod outcome;
 mod pattern;
 mod phrases;
 mod plan;
-mod provider;
 mod reminder;
 mod respond;
 mod rules;
 mod slots;
 mod understand;
 
-pub use provider::OfflineProvider;
+pub use respond::{Answer, respond};

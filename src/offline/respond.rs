@@ -1,4 +1,4 @@
-//! The responder itself: a pure function from a request to its response.
+//! The responder itself: a pure function from a conversation to its answer.
 
 use serde_json::json;
 
@@ -7,42 +7,45 @@ use super::outcome::tell;
 use super::plan::{Step, Tools, plan};
 use super::rules::Intent;
 use super::understand::understand;
-use crate::llm::{ChatMessage, ChatRequest, ChatResponse, ToolCall, Usage};
+use crate::chat::{ChatMessage, ToolCall, ToolSpec};
 
 const CALL_ID: &str = "offline_";
 
-/// Answers a request by rules. The same request has the same response.
+/// What the responder says and the tools that it calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    pub text: String,
+    pub tool_calls: Vec<ToolCall>,
+}
+
+/// Answers a conversation by rules. The same messages and tools give the same answer.
 ///
-/// The user's last message is turned into calls of tools that the request offers, or answered at once. When the tools'
-/// results follow it, they are told to the user; no call ever follows a result, so a turn ends after one round.
-pub(super) fn respond(request: &ChatRequest) -> ChatResponse {
-    let asked = request.messages.iter().rposition(|message| matches!(message, ChatMessage::User { .. }));
+/// The user's last message becomes calls of tools that are offered, or is answered at once. When the results of the tools
+/// follow it, the answer reports them; no call ever follows a result, so a turn ends after one round.
+pub fn respond(messages: &[ChatMessage], tools: &[ToolSpec]) -> Answer {
+    let asked = messages.iter().rposition(|message| matches!(message, ChatMessage::User { .. }));
     let (content, after) = match asked {
-        Some(at) => match &request.messages[at] {
-            ChatMessage::User { content, .. } => (content.as_str(), &request.messages[at + 1..]),
-            _ => ("", &request.messages[at..]),
+        Some(at) => match &messages[at] {
+            ChatMessage::User { content, .. } => (content.as_str(), &messages[at + 1..]),
+            _ => ("", &messages[at..]),
         },
-        None => ("", request.messages.as_slice()),
+        None => ("", messages),
     };
-    let (text, tool_calls) = if after.iter().any(|message| matches!(message, ChatMessage::Tool { .. })) {
-        (tell_results(content, after), Vec::new())
+    if after.iter().any(|message| matches!(message, ChatMessage::Tool { .. })) {
+        Answer { text: tell_results(content, after), tool_calls: Vec::new() }
     } else {
-        begin(content, request)
-    };
-    let output_tokens = tool_calls.iter().fold(tokens(&text), |sum, call| sum + tokens(&call.arguments));
-    let usage = Usage { input_tokens: input_tokens(request), output_tokens, ..Usage::default() };
-    let name = || "offline".to_owned();
-    ChatResponse { text, tool_calls, model: name(), usage, ..ChatResponse::default() }
+        begin(content, messages, tools)
+    }
 }
 
 /// The first answer to a message: what can be said at once, and calls for the rest.
-fn begin(content: &str, request: &ChatRequest) -> (String, Vec<ToolCall>) {
+fn begin(content: &str, messages: &[ChatMessage], tools: &[ToolSpec]) -> Answer {
     let (text, now) = context::split(content);
     let mut said = Vec::new();
     let mut calls = Vec::new();
-    let first = next_call(&request.messages);
+    let first = next_call(messages);
     for wish in understand(text) {
-        match plan(&wish, Tools(&request.tools), now.as_ref()) {
+        match plan(&wish, Tools(tools), now.as_ref()) {
             Step::Say(text) => said.push(text),
             Step::Call { name, arguments } => calls.push(ToolCall {
                 id: format!("{CALL_ID}{}", first.saturating_add(calls.len() as u64)),
@@ -51,7 +54,7 @@ fn begin(content: &str, request: &ChatRequest) -> (String, Vec<ToolCall>) {
             }),
         }
     }
-    (said.join("\n\n"), calls)
+    Answer { text: said.join("\n\n"), tool_calls: calls }
 }
 
 /// The answer once the tools have run: what was said at first, then each result.
@@ -92,30 +95,12 @@ fn next_call(messages: &[ChatMessage]) -> u64 {
     numbers.max().unwrap_or(0).saturating_add(1)
 }
 
-fn input_tokens(request: &ChatRequest) -> u64 {
-    let said = request.messages.iter().map(|message| match message {
-        ChatMessage::User { content, .. } | ChatMessage::Tool { content, .. } => tokens(content),
-        ChatMessage::Assistant { content, tool_calls, .. } => {
-            tool_calls.iter().fold(tokens(content), |sum, call| sum + tokens(&call.arguments))
-        }
-    });
-    tokens(&request.system) + said.sum::<u64>()
-}
-
-/// An estimate: four ASCII characters a token, any other character one.
-fn tokens(text: &str) -> u64 {
-    let ascii = text.bytes().filter(u8::is_ascii).count() as u64;
-    let others = text.chars().filter(|c| !c.is_ascii()).count() as u64;
-    ascii.div_ceil(4) + others
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
     use super::*;
-    use crate::llm::{Images, ToolSpec};
 
     const ALL: &[&str] = &[
         "read_file",
@@ -135,21 +120,25 @@ mod tests {
     const CONTEXT: &str = "\n\n[Runtime Context]\nCurrent Time: 2026-11-21 14:05 (Asia/Shanghai)\nChannel: cli\nChat ID: \
                            direct";
 
-    fn request(text: &str, tools: &[&str]) -> ChatRequest {
+    struct Request {
+        messages: Vec<ChatMessage>,
+        tools: Vec<ToolSpec>,
+    }
+
+    fn answer(request: &Request) -> Answer {
+        respond(&request.messages, &request.tools)
+    }
+
+    fn request(text: &str, tools: &[&str]) -> Request {
         let spec = |name: &&str| ToolSpec { name: (*name).into(), description: String::new(), parameters: json!({}) };
-        ChatRequest {
-            model: "offline".into(),
-            system: "You are an agent.".into(),
+        Request {
             messages: vec![ChatMessage::user(format!("{text}{CONTEXT}"))],
-            images: Images::default(),
             tools: tools.iter().map(spec).collect(),
-            temperature: None,
-            max_tokens: None,
         }
     }
 
     /// What the response does: its calls as `name {arguments}`, else its text.
-    fn done(response: &ChatResponse) -> String {
+    fn done(response: &Answer) -> String {
         let calls: Vec<String> =
             response.tool_calls.iter().map(|call| format!("{} {}", call.name, call.arguments)).collect();
         if calls.is_empty() { response.text.clone() } else { calls.join("; ") }
@@ -157,10 +146,10 @@ mod tests {
 
     fn check(tools: &[&str], cases: &[(&str, &str)]) {
         for (text, expected) in cases {
-            let response = respond(&request(text, tools));
+            let response = answer(&request(text, tools));
             let done = done(&response);
             assert!(done.contains(expected), "{text}\n  expected {expected}\n  got {done}");
-            assert_eq!(response, respond(&request(text, tools)), "the same request, the same response");
+            assert_eq!(response, answer(&request(text, tools)), "the same request, the same response");
         }
     }
 
@@ -335,7 +324,7 @@ mod tests {
     /// Plays the tool round: the call's result comes back, and is told.
     fn told(text: &str, result: &str) -> String {
         let mut request = request(text, ALL);
-        let first = respond(&request);
+        let first = answer(&request);
         let call = first.tool_calls.first().cloned().expect("the text asks for a tool");
         request.messages.push(ChatMessage::Assistant {
             content: first.text,
@@ -344,7 +333,7 @@ mod tests {
         });
         let content = result.to_owned();
         request.messages.push(ChatMessage::Tool { call_id: call.id, name: call.name, content });
-        let second = respond(&request);
+        let second = answer(&request);
         assert_eq!(second.tool_calls, [], "a turn ends after one round");
         second.text
     }
@@ -397,20 +386,13 @@ mod tests {
         let mut request = request("list files\nread a.txt", ALL);
         let mut seen = Vec::new();
         for _ in 0..3 {
-            let response = respond(&request);
+            let response = answer(&request);
             seen.extend(response.tool_calls.iter().map(|call| call.id.clone()));
             let (content, tool_calls) = (response.text, response.tool_calls);
             request.messages.push(ChatMessage::Assistant { content, reasoning: None, tool_calls });
             request.messages.push(ChatMessage::user("list files\nread a.txt"));
         }
         assert_eq!(seen, ["offline_1", "offline_2", "offline_3", "offline_4", "offline_5", "offline_6"]);
-    }
-
-    #[test]
-    fn usage_is_an_estimate() {
-        assert_eq!((tokens(""), tokens("abcde"), tokens("你好ab")), (0, 2, 3));
-        let usage = respond(&request("你好", ALL)).usage;
-        assert!(usage.input_tokens > 10 && usage.output_tokens > 10, "{usage:?}");
     }
 
     /// Pieces that rules are made of, put together at random, reach further than random letters.
@@ -473,7 +455,7 @@ mod tests {
             offered in prop::sample::subsequence(ALL, 0..=ALL.len()),
         ) {
             let mut request = request(&text, &offered);
-            let first = respond(&request);
+            let first = answer(&request);
             prop_assert!(!first.text.is_empty() || !first.tool_calls.is_empty());
             for call in &first.tool_calls {
                 prop_assert!(offered.contains(&call.name.as_str()), "{} is not offered", call.name);
@@ -490,7 +472,7 @@ mod tests {
             request.messages.push(ChatMessage::Assistant { content, reasoning: None, tool_calls });
             request.messages.extend(results);
             if is_called {
-                let second = respond(&request);
+                let second = answer(&request);
                 prop_assert!(!second.text.is_empty() && second.tool_calls.is_empty());
             }
         }

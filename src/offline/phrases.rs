@@ -272,8 +272,8 @@ static ZH: Phrases = Phrases {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::offline::rules::Intent;
-    use crate::llm::offline::understand::understand;
+    use crate::offline::rules::Intent;
+    use crate::offline::understand::understand;
 
     #[test]
     fn every_example_is_understood() {

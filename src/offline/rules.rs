@@ -486,7 +486,7 @@ mod tests {
                 assert_eq!(written.matches('[').count(), written.matches(']').count(), "{written}");
                 for (at, _) in written.match_indices('{') {
                     let name = written[at + 1..].split('}').next().unwrap_or_default();
-                    assert!(crate::llm::offline::slots::Slot::named(name).is_some(), "{written}: {name}");
+                    assert!(crate::offline::slots::Slot::named(name).is_some(), "{written}: {name}");
                 }
             }
         }

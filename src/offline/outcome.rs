@@ -8,13 +8,13 @@ use super::plan::{FIND, GREP};
 use super::reminder::{self, CRON};
 use super::rules::Intent;
 use super::understand::Wish;
-use crate::llm::{ToolCall, without_notes};
+use crate::chat::{ToolCall, without_notes};
 
 /// The most of a result that is passed on, in characters.
 const MAX_CHARS: usize = 4_000;
 
 /// What a tool result starts with when it failed, and what it is when there is nothing to tell; see
-/// [`crate::tools::ToolResult::render`].
+/// `ToolResult::render`.
 const ERROR: &str = "Error: ";
 const SILENT: &str = "(done, no output)";
 
