@@ -20,7 +20,8 @@ const UNDER_THE_AGENT: &[&str] = &["tools", "memory", "skills", "cron", "postpro
 /// Modules that put the others together; nobody below imports them.
 const ABOVE: &[&str] = &["gateway", "commands", "cli", "main"];
 /// What the commands and `main` stand on.
-const UNDER_THE_COMMANDS: &[&str] = &["gateway", "backup", "config", "control", "home", "logging", "commands", "cli"];
+const UNDER_THE_COMMANDS: &[&str] =
+    &["gateway", "backup", "config", "control", "home", "logging", "commands", "cli", "text"];
 
 /// Why `from` may not import `to`, if it may not.
 fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {

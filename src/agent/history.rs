@@ -7,6 +7,7 @@ use super::context::{read_messages, written};
 use super::phrases::Phrases;
 use crate::chat::ChatMessage;
 use crate::store::messages::MessageRow;
+use crate::text::{one_line, truncate};
 
 /// How many messages are shown when nothing is said, and at most.
 pub const USUAL_COUNT: usize = 10;
@@ -47,11 +48,7 @@ pub fn clock(at_ms: i64, zone: &TimeZone) -> String {
 
 /// `text` on one line, at most `limit` characters long, so that no Markdown in it takes hold.
 pub fn shorten(text: &str, limit: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(['`', '*'], "");
-    match line.char_indices().nth(limit) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+    truncate(&one_line(text).replace(['`', '*'], ""), limit + 1)
 }
 
 #[cfg(test)]

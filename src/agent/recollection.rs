@@ -9,6 +9,7 @@ use crate::bus::Errand;
 use crate::memory::{Fitting, Found, Hit, RECALLED};
 use crate::store::inbox::InboxRow;
 use crate::store::{Commit, Connection, StoreError, memories};
+use crate::text::{one_line, truncate};
 
 /// How much of a message is looked for, in bytes.
 const QUERY_BYTES: usize = 2_000;
@@ -78,7 +79,7 @@ fn choose(hits: Vec<Hit>, past: &Past, (limit, mut tokens): (usize, usize)) -> V
     let mut chosen = Vec::new();
     for hit in hits {
         let Found::Memory(id) = hit.found else { continue };
-        let text = one_line(&hit.text);
+        let text = truncate(&one_line(&hit.text), HIT_CHARS);
         if chosen.len() == limit || Some(id) == summary || text.is_empty() || known.contains(&text) {
             continue;
         }
@@ -90,15 +91,6 @@ fn choose(hits: Vec<Hit>, past: &Past, (limit, mut tokens): (usize, usize)) -> V
         }
     }
     chosen
-}
-
-/// One line: nothing in it can end its bullet.
-fn one_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(HIT_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
 }
 
 #[cfg(test)]

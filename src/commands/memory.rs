@@ -14,6 +14,7 @@ use super::{Exit, output, show};
 use crate::cli::{MemoryCommand, MemoryOwner, Output};
 use crate::control::{MemoryChange, MemoryQuery, Whom};
 use crate::gateway;
+use crate::text::one_line;
 
 const MEMORIES: show::Columns = &[
     ("ID", "id"),
@@ -171,7 +172,7 @@ pub(super) fn found(hits: &Value, query: &str, mut out: impl Write) -> io::Resul
 fn excerpt(text: &str, query: &str) -> String {
     /// Characters that stand before it.
     const BEFORE: usize = 40;
-    let line = output::field(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = one_line(&output::field(text));
     let chars: Vec<char> = line.chars().collect();
     if chars.len() <= EXCERPT {
         return line;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::chinese::{filled, said};
 use super::output::{clock, field, tr};
+use crate::text::{one_line, truncate};
 
 /// Columns of a list, as `(heading, key)`.
 pub type Columns = &'static [(&'static str, &'static str)];
@@ -254,21 +255,11 @@ fn cell(value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         other => text(other),
     };
-    short(&words, CELL_LIMIT)
+    truncate(&one_line(&words), CELL_LIMIT)
 }
 
 fn line(value: &Value, limit: usize) -> String {
-    short(&text(value), limit)
-}
-
-/// One line of at most `limit` characters.
-fn short(words: &str, limit: usize) -> String {
-    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= limit {
-        return line;
-    }
-    let short: String = line.chars().take(limit - 1).collect();
-    format!("{short}…")
+    truncate(&one_line(&text(value)), limit)
 }
 
 /// Reads a time as the data hold it, in UTC.

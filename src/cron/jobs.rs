@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::moments::Moments;
 use super::{CronConfig, Job, JobBody, Maker, Task, prompt};
 use crate::store::{Connection, StoreError, jobs};
+use crate::text::one_line;
 
 /// The characters of an id.
 const ALPHABET: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
@@ -229,8 +230,7 @@ pub(super) fn next_slot(slots: &Moments<'_>, now: Timestamp) -> Result<Timestamp
 /// # Errors
 /// The name that it was given is that of another job.
 fn free_name(connection: &Connection, new: &NewJob) -> Result<String, JobError> {
-    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let given: String = words(&new.name).chars().take(MAX_NAME).collect();
+    let given: String = one_line(&new.name).chars().take(MAX_NAME).collect();
     if !given.is_empty() {
         return match jobs::named(connection, &given)?.into_iter().next() {
             Some(other) => Err(JobError::NameTaken { name: given, id: other.id }),
@@ -238,7 +238,7 @@ fn free_name(connection: &Connection, new: &NewJob) -> Result<String, JobError> 
         };
     }
     let (Task::Prompt(text) | Task::Message(text)) = &new.body.task;
-    let task: String = words(text).chars().take(NAME_OF_TASK).collect();
+    let task: String = one_line(text).chars().take(NAME_OF_TASK).collect();
     numbered(connection, &task)
 }
 

@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 use super::terms::clock;
 use super::{Job, Language, Listed, Schedule, Terms, Unreadable, time_zone};
 use crate::store::jobs::JobRow;
+use crate::text::one_line;
 
 /// Of a reason, in characters.
 const MAX_REASON: usize = 120;
@@ -94,5 +95,5 @@ fn line(job: &Listed, terms: &Terms, named: &impl Fn(&JobRow) -> String) -> Stri
 
 /// On one line.
 fn short(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_REASON).collect()
+    one_line(text).chars().take(MAX_REASON).collect()
 }

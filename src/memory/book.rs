@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 
 use super::claims::{Claim, claim};
 use super::learned::IMPLIED;
-use super::wording::{self, normal};
+use super::wording;
 use super::{Entry, Kind, MemoryConfig, NewEntry, Origin, Owner, vectors, words};
 use crate::store::memories::{self, MemoryRow, NewMemory};
 use crate::store::{Connection, StoreError, now_ms, remembering};
+use crate::text::comparison_key;
 
 /// What became of something that was to be remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,12 +84,12 @@ pub fn remember_instead(
 pub fn plan(connection: &Connection, entry: NewEntry, instead: Option<Entry>) -> Result<Plan, StoreError> {
     let (owner, kind) = (entry.owner.as_str(), entry.kind.as_str());
     let named = || Ok::<_, StoreError>(memories::named(connection, owner, kind, &entry.name)?.and_then(Entry::of));
-    let same = normal(&entry.text);
+    let same = comparison_key(&entry.text);
     let (known, rival) = match entry.kind {
         Kind::Task => (None, None),
         Kind::Fact => {
             let texts = remembering::texts(connection, owner, kind)?;
-            let known = texts.iter().find(|(_, text)| normal(text) == same).map(|(id, _)| *id);
+            let known = texts.iter().find(|(_, text)| comparison_key(text) == same).map(|(id, _)| *id);
             let rival = || claim(&entry.text).and_then(|new| contradicted(&texts, &new));
             let get = |id: i64| Ok::<_, StoreError>(memories::get(connection, id)?.and_then(Entry::of));
             match known {
@@ -97,11 +98,11 @@ pub fn plan(connection: &Connection, entry: NewEntry, instead: Option<Entry>) ->
             }
         }
         Kind::Preference => match named()? {
-            Some(known) if normal(&known.text) == same || outweighs(&known, &entry) => (Some(known), None),
+            Some(known) if comparison_key(&known.text) == same || outweighs(&known, &entry) => (Some(known), None),
             old => (None, old),
         },
         Kind::Case => match named()? {
-            Some(known) if normal(&known.text) == same => (Some(known), None),
+            Some(known) if comparison_key(&known.text) == same => (Some(known), None),
             old => (None, old),
         },
         // Each builds on the one before, as long as it is of the same conversation.
@@ -187,7 +188,7 @@ fn insert(connection: &Connection, new: &NewEntry, reserved: Option<i64>) -> Res
 fn confirm(connection: &Connection, id: i64, again: &NewEntry) -> Result<(), StoreError> {
     let Some(known) = memories::get(connection, id)?.and_then(Entry::of) else { return Ok(()) };
     // What does not outweigh it says nothing for it either.
-    if normal(&known.text) != normal(&again.text) {
+    if comparison_key(&known.text) != comparison_key(&again.text) {
         return Ok(());
     }
     let surer = known.confidence + (1.0 - known.confidence) * CONFIRMED;

@@ -1,7 +1,7 @@
 //! Plain sentences that say one thing of one subject, of which only one can hold: "My cat is called Momo", 我住在北京. A new
 //! one takes the old one's place. Whatever might hold beside another says nothing here.
 
-use super::wording::{is_ideograph, normal};
+use crate::text::{comparison_key, is_han_or_kana};
 
 /// What a sentence claims: of what, and which value it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,8 +136,8 @@ pub fn claim(sentence: &str) -> Option<Claim> {
     if sentence.chars().count() > 120 || sentence.contains(['\n', '?', '？', ';', '；', '(', '（']) {
         return None;
     }
-    let normal = normal(sentence);
-    if normal.chars().any(is_ideograph) { chinese(&normal) } else { english(&normal) }
+    let normal = comparison_key(sentence);
+    if normal.chars().any(is_han_or_kana) { chinese(&normal) } else { english(&normal) }
 }
 
 fn english(text: &str) -> Option<Claim> {

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::forgetting::forget_turn;
 use super::telling::{Telling, without};
-use super::wording::{narrow_text, normal, one_line};
 use super::written::{IS_DATA, found_in_memory, without_memory, written};
 use super::{Entry, Kind, Owner, book, words};
 use crate::chat::ChatMessage;
 use crate::store::forgetting::{self, Carrier, FORGOTTEN};
 use crate::store::{Connection, StoreError, meta};
+use crate::text::{comparison_key, narrow, one_line};
 
 /// A session and a turn of it.
 type Place = (String, String);
@@ -248,8 +248,8 @@ impl Marks {
     fn of_entries(entries: &[&Entry]) -> Self {
         let told = entries.iter().filter(|entry| entry.kind != Kind::Summary);
         let shown = |entry: &&Entry| match entry.kind {
-            Kind::Preference | Kind::Case => normal(&one_line(&format!("{}: {}", entry.name, entry.text))),
-            Kind::Fact | Kind::Task | Kind::Summary => normal(&one_line(&entry.text)),
+            Kind::Preference | Kind::Case => comparison_key(&one_line(&format!("{}: {}", entry.name, entry.text))),
+            Kind::Fact | Kind::Task | Kind::Summary => comparison_key(&one_line(&entry.text)),
         };
         Self {
             telling: told.map(|entry| Telling::of(entry)).collect(),
@@ -261,7 +261,7 @@ impl Marks {
 
     /// Whether it is worth to read a text: it may be one of many.
     fn may_be_in(&self, text: &str) -> bool {
-        let narrow = narrow_text(text.chars()).to_lowercase();
+        let narrow = narrow(text).to_lowercase();
         self.telling.iter().any(|telling| telling.may_be_in(&narrow))
             || self.ids.iter().chain(&self.places).any(|mark| text.contains(mark.as_str()))
             || self.telling.len() < self.shown.len()
@@ -302,7 +302,7 @@ impl Marks {
     /// Whether a text is a memory as it is shown, which may have been cut.
     fn is_shown(&self, text: &str) -> bool {
         let (is_cut, text) = text.strip_suffix('…').map_or((false, text), |text| (true, text));
-        let text = normal(text);
+        let text = comparison_key(text);
         !text.is_empty()
             && self.shown.iter().any(|shown| if is_cut { shown.starts_with(&text) } else { *shown == text })
     }

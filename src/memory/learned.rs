@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 
-use super::wording::{is_ideograph, narrow_text, one_line, shortened};
 use super::{Kind, NewEntry, Origin, Owner, Source};
+use crate::text::{is_han_or_kana, is_sentence_mark, narrow, one_line, sentences, truncate};
 
 /// How certain a statement is, and how certain it is that a programming language is preferred that is only liked or used.
 const STATED: f64 = 0.7;
@@ -154,7 +154,7 @@ const TITLES_ZH: [&str; 10] = ["老师", "先生", "女士", "小姐", "同学",
 /// Facts that somebody states about himself in what he writes: key, value, confidence.
 pub fn preferences_in(text: &str) -> Vec<(String, String, f64)> {
     let mut found: Vec<(String, String, f64)> = Vec::new();
-    let text = narrow_text(text.chars());
+    let text = narrow(text);
     let lower = text.to_lowercase();
     if text.chars().count() > LOOKED_AT || FRAMES.split('|').any(|frame| lower.contains(frame)) {
         return found;
@@ -171,34 +171,11 @@ pub fn preferences_in(text: &str) -> Vec<(String, String, f64)> {
     found
 }
 
-/// Sentences, each with the mark that ends it. A point inside a word, or behind a title, ends none.
-fn sentences(text: &str) -> Vec<&str> {
-    let (mut found, mut start) = (Vec::new(), 0);
-    for (at, c) in text.char_indices() {
-        let end = at + c.len_utf8();
-        let is_end = match c {
-            '.' => {
-                let title = text[start..at].rsplit(' ').next().unwrap_or_default();
-                text[end..].chars().next().is_none_or(char::is_whitespace)
-                    && !matches!(title, "Dr" | "Mr" | "Mrs" | "Ms" | "Prof" | "St")
-            }
-            '!' | '?' | ';' | '\n' | '。' => true,
-            _ => false,
-        };
-        if is_end {
-            found.push(&text[start..end]);
-            start = end;
-        }
-    }
-    found.push(&text[start..]);
-    found
-}
-
 /// What the clauses of a sentence state, up to the first that states nothing: what follows may depend on that.
 fn stated_in(sentence: &str) -> Vec<(String, String, f64)> {
-    let is_question = sentence.ends_with('?');
-    let sentence =
-        sentence.trim_matches(|c: char| c.is_whitespace() || matches!(c, '.' | '!' | '?' | ';' | '。' | '~'));
+    let is_outside = |c: char| c.is_whitespace() || is_sentence_mark(c) || c == '~';
+    let is_question = sentence[sentence.trim_end_matches(is_outside).len()..].contains('?');
+    let sentence = sentence.trim_matches(is_outside);
     let sentence = sentence.replace(" and I ", ", I ").replace(" and my ", ", my ").replace(" but ", ", but ");
     let clauses: Vec<&str> = sentence.split([',', '、']).map(str::trim).collect();
     let begins = |clause: &str, with: &str| with.split('|').any(|start| clause.to_lowercase().starts_with(start));
@@ -254,13 +231,13 @@ fn thing(rest: &str) -> Option<String> {
             && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '+' | '#'))
     };
     let fits = (1..=4).contains(&words.len()) && words.iter().all(is_word) && rest.chars().any(char::is_alphabetic);
-    let is_chinese = rest.chars().any(is_ideograph);
+    let is_chinese = rest.chars().any(is_han_or_kana);
     let fits_zh = rest.chars().count() <= 8 && !OPEN_ZH.iter().any(|word| rest.contains(word));
     (fits && (!is_chinese || fits_zh)).then(|| words.join(" "))
 }
 
 fn person(rest: &str) -> Option<String> {
-    if rest.chars().any(is_ideograph) { chinese_name(rest) } else { proper(rest) }
+    if rest.chars().any(is_han_or_kana) { chinese_name(rest) } else { proper(rest) }
 }
 
 fn nickname(rest: &str) -> Option<String> {
@@ -268,7 +245,7 @@ fn nickname(rest: &str) -> Option<String> {
         ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday", "ASAP", "Back"];
     let rest =
         ["吧", "就行", "就好", "就可以", "好了", "即可"].iter().find_map(|end| rest.strip_suffix(end)).unwrap_or(rest);
-    if !rest.chars().any(is_ideograph) {
+    if !rest.chars().any(is_han_or_kana) {
         return proper(rest).filter(|name| !SOON.contains(&name.as_str()));
     }
     let fits = !NO_NAMES_ZH.iter().any(|word| rest.contains(word));
@@ -281,7 +258,7 @@ fn nickname(rest: &str) -> Option<String> {
 }
 
 fn place(rest: &str) -> Option<String> {
-    if !rest.chars().any(is_ideograph) {
+    if !rest.chars().any(is_han_or_kana) {
         return match rest.strip_prefix("the ") {
             Some(name) => proper(name).map(|name| format!("the {name}")),
             None => proper(rest),
@@ -291,7 +268,8 @@ fn place(rest: &str) -> Option<String> {
     let plain = rest.trim_start_matches('上').trim_end_matches('都');
     let is_open = OPEN_ZH.iter().chain(&NO_PLACES_ZH).any(|word| plain.contains(word));
     let most = if rest.ends_with(['市', '省', '县', '区', '镇', '州']) { 6 } else { 3 };
-    ((2..=most).contains(&rest.chars().count()) && !is_open && rest.chars().all(is_ideograph)).then(|| rest.to_owned())
+    ((2..=most).contains(&rest.chars().count()) && !is_open && rest.chars().all(is_han_or_kana))
+        .then(|| rest.to_owned())
 }
 
 /// A name in Latin letters: words that begin with a capital; behind them may only stand what takes nothing back.
@@ -316,7 +294,7 @@ fn chinese_name(rest: &str) -> Option<String> {
     let length = if is_long { 3..=4 } else { 2..=3 };
     let fits = (is_long || rest.starts_with(is_surname))
         && length.contains(&rest.chars().count())
-        && rest.chars().all(is_ideograph)
+        && rest.chars().all(is_han_or_kana)
         && !OPEN_ZH
             .iter()
             .filter(|word| !is_long || **word != "上")
@@ -371,11 +349,11 @@ pub fn task_of<'a>(
         }
     }
     let did_something = used.iter().any(|tool| !OWN.contains(tool));
-    let text = shortened(&one_line(done.input), TASK_CHARS);
+    let text = truncate(&one_line(done.input), TASK_CHARS);
     if text.is_empty() || (done.success && !did_something) {
         return None;
     }
-    let result = shortened(&one_line(done.result), TASK_CHARS);
+    let result = truncate(&one_line(done.result), TASK_CHARS);
     let detail: Value = json!({"agent": done.agent, "result": result, "success": done.success, "tools": used});
     Some(NewEntry {
         owner: owner.clone(),

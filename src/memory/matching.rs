@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::segment::{Beginnings, Term, query_terms, visit_terms};
 use crate::store::words::{Shelf, find, size};
 use crate::store::{Connection, StoreError};
+use crate::text::{SearchTerm, TermPrefixes, query_terms, visit_terms};
 
 /// How much a word counts that occurs again, and how much longer texts count less; the usual values of BM25.
 pub(super) const K1: f64 = 1.2;
@@ -35,10 +35,10 @@ pub(super) const IMAGINED: f64 = 1_000.0;
 
 /// What is asked for, and how rare it is in what is looked through.
 pub struct Question {
-    terms: Vec<Term>,
+    terms: Vec<SearchTerm>,
     /// Where each term stands among them.
     places: HashMap<String, usize>,
-    beginnings: Beginnings,
+    beginnings: TermPrefixes,
     /// By BM25, times the term's weight.
     rarity: Vec<f64>,
     /// The share of each term in the whole question.
@@ -100,13 +100,13 @@ impl Question {
             rarity: weighed.map(|(term, count)| term.weight * rarity(total, *count)).collect(),
             share: shares.iter().map(|share| share / whole.max(f64::MIN_POSITIVE)).collect(),
             places: terms.iter().enumerate().map(|(at, term)| (term.text.clone(), at)).collect(),
-            beginnings: Beginnings::of(&terms),
+            beginnings: TermPrefixes::of(&terms),
             terms,
             shelves: lists,
         })
     }
 
-    pub fn terms(&self) -> &[Term] {
+    pub fn terms(&self) -> &[SearchTerm] {
         &self.terms
     }
 
@@ -149,8 +149,8 @@ impl Question {
                         counts[*at] += 1;
                     }
                 };
-                let length = visit_terms(text, |word| self.beginnings.may_begin(word), &mut take);
-                visit_terms(beside, |word| self.beginnings.may_begin(word), &mut take);
+                let length = visit_terms(text, |word| self.beginnings.may_match(word), &mut take);
+                visit_terms(beside, |word| self.beginnings.may_match(word), &mut take);
                 (counts, length)
             })
             .collect();
@@ -177,7 +177,7 @@ impl Lists {
     fn probe(
         connection: &Connection,
         (shelf, scope, narrow): (Shelf, Option<String>, Option<&str>),
-        terms: &[Term],
+        terms: &[SearchTerm],
         highest: i64,
         wanted: usize,
     ) -> Result<Self, StoreError> {
@@ -221,7 +221,7 @@ impl Lists {
     fn look_together(
         &self,
         connection: &Connection,
-        terms: &[Term],
+        terms: &[SearchTerm],
         held: &mut HashMap<i64, u64>,
     ) -> Result<(), StoreError> {
         let mut common: Vec<usize> = (0..terms.len()).filter(|term| self.is_common(*term)).collect();
@@ -254,7 +254,7 @@ impl Lists {
 }
 
 /// No term of ours holds a quote.
-fn quoted(term: &Term) -> String {
+fn quoted(term: &SearchTerm) -> String {
     format!("\"{}\"", term.text)
 }
 

@@ -16,8 +16,6 @@ mod owner;
 mod telling;
 mod wording;
 
-mod segment;
-mod stem;
 mod written;
 
 mod indexer;

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::matching::{B, IMAGINED, K1};
 use super::recall::sentence;
-use super::segment::{query_terms, visit_terms, without_fillers};
 use super::vectors::standing_out;
 use super::words::beside;
 use super::{Ask, Desk, Found, Hit, Kind, Owner};
@@ -20,6 +19,7 @@ use crate::store::memories::{self, MemoryRow};
 use crate::store::vectors::newest;
 use crate::store::words::Shelf;
 use crate::store::{Connection, StoreError, forgetting};
+use crate::text::{query_terms, sentences, visit_terms, without_fillers};
 
 /// What is attached to messages.
 const KINDS: [Kind; 4] = [Kind::Fact, Kind::Preference, Kind::Case, Kind::Summary];
@@ -506,13 +506,13 @@ fn hit(row: &MemoryRow, fit: Fit) -> Option<Hit> {
 fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let (mut from, mut chars) = (0, 0);
-        for (at, c) in line.char_indices() {
-            chars += 1;
-            let is_end = matches!(c, '.' | '!' | '?' | ';' | '。' | '！' | '？' | '；');
-            if is_end && chars * 2 >= PASSAGE_CHARS {
-                pieces.push(&line[from..at + c.len_utf8()]);
-                (from, chars) = (at + c.len_utf8(), 0);
+        let (mut from, mut end, mut chars) = (0, 0, 0);
+        for sentence in sentences(line) {
+            end += sentence.len();
+            chars += sentence.chars().count();
+            if chars * 2 >= PASSAGE_CHARS {
+                pieces.push(&line[from..end]);
+                (from, chars) = (end, 0);
             }
         }
         if !line[from..].trim().is_empty() {

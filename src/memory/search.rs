@@ -2,11 +2,11 @@
 
 use super::Found;
 use super::matching::Question;
-use super::segment::position;
 use super::words::{scope, suspect};
 use super::written::said;
 use crate::store::words::{self, Said, Shelf};
 use crate::store::{Connection, StoreError};
+use crate::text::{first_match, one_line};
 
 /// A message that was found.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -82,7 +82,7 @@ fn found(
     let fits = question.fits(rows.iter().map(|(row, text)| (text.as_str(), row.speaker.as_str())));
     let mut lines: Vec<(f64, Line)> = Vec::with_capacity(rows.len());
     for ((row, text), fit) in rows.into_iter().zip(fits).filter(|(_, fit)| fit.score > 0.0) {
-        let at = position(&text, question.terms()).unwrap_or(0);
+        let at = first_match(&text, question.terms()).unwrap_or(0);
         let Said { session, seq, role, owner, at: when, .. } = row;
         let excerpt = excerpt(&text, at);
         let similarity = fit.similarity;
@@ -99,7 +99,7 @@ fn excerpt(text: &str, at: usize) -> String {
     let from = before.saturating_sub(BEFORE);
     let piece: String = text.chars().skip(from).take(EXCERPT).collect();
     let is_cut = text.chars().nth(from + EXCERPT).is_some();
-    let line = piece.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = one_line(&piece);
     format!("{}{line}{}", if from > 0 { "…" } else { "" }, if is_cut { "…" } else { "" })
 }
 

@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 
 use super::{Entry, Kind, Owner, list};
 use crate::store::{Connection, StoreError, now_ms};
+use crate::text::{one_line, truncate};
 
 /// Entries of one kind that are looked at, the newest.
 const LOOKED_AT: u32 = 1_000;
@@ -60,13 +61,13 @@ struct Line {
 
 impl Line {
     fn new(section: usize, entry: &Entry, zone: &TimeZone, now: i64) -> Self {
-        let text = one_line(&entry.text);
+        let text = entry_line(&entry.text);
         let text = match entry.kind {
-            Kind::Preference => format!("{}: {text}", one_line(&entry.name)),
+            Kind::Preference => format!("{}: {text}", entry_line(&entry.name)),
             Kind::Task => {
                 let at = Timestamp::from_millisecond(entry.created_at).unwrap_or_default().to_zoned(zone.clone());
                 let ended = if entry.detail["success"] == false { "failed" } else { "done" };
-                let result = one_line(entry.detail["result"].as_str().unwrap_or_default());
+                let result = entry_line(entry.detail["result"].as_str().unwrap_or_default());
                 format!("{} {text} ({ended}): {result}", at.strftime("%Y-%m-%d"))
             }
             _ => text,
@@ -113,12 +114,8 @@ fn render(lines: &mut [Line]) -> String {
 }
 
 /// One line: nothing that was remembered can end its bullet and begin a section of the prompt.
-fn one_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(ENTRY_CHARS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
+fn entry_line(text: &str) -> String {
+    truncate(&one_line(text), ENTRY_CHARS)
 }
 
 #[cfg(test)]

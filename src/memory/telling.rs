@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::segment::{query_terms, visit_terms};
-use super::wording::{is_ideograph, normal};
 use super::{Entry, Kind};
 use crate::store::words::{Shelf, find, size};
 use crate::store::{Connection, StoreError};
+use crate::text::{comparison_key, is_han_or_kana, query_terms, sentences, visit_terms};
 
 /// Of the words of a memory, as many must stand in a sentence for it to tell that memory.
 const TELLS: f64 = 0.7;
@@ -51,8 +50,8 @@ impl Telling {
             _ => entry.text.clone(),
         };
         // One word of a value ("python") stands in sentences that tell something else; key and value together tell it.
-        let whole = normal(&entry.text);
-        let is_word = entry.kind == Kind::Preference && !whole.contains(' ') && !whole.chars().any(is_ideograph);
+        let whole = comparison_key(&entry.text);
+        let is_word = entry.kind == Kind::Preference && !whole.contains(' ') && !whole.chars().any(is_han_or_kana);
         let whole = if is_word { String::new() } else { whole };
         Self { whole, words: distinctive(&text), terms: telling_terms(entry) }
     }
@@ -68,7 +67,7 @@ impl Telling {
     pub(super) fn is_said_in(&self, text: &str) -> bool {
         let mut is_said = false;
         visit_terms(text, |_| true, |term| is_said |= is_code(term) && self.terms.contains(term));
-        is_said || self.is_whole_in(text) || text.lines().flat_map(sentences).any(|sentence| self.is_in(sentence))
+        is_said || self.is_whole_in(text) || sentences(text).any(|sentence| self.is_in(sentence))
     }
 
     /// Whether this answer to `question` tells the memory: it names it, or was asked for what is named, or both together say it.
@@ -90,7 +89,7 @@ impl Telling {
 
     /// Whether this text holds the memory as it is.
     pub(super) fn is_whole_in(&self, text: &str) -> bool {
-        self.whole.chars().count() >= 4 && normal(text).contains(&self.whole)
+        self.whole.chars().count() >= 4 && comparison_key(text).contains(&self.whole)
     }
 
     /// Whether a text in lower case and usual width may tell it.
@@ -156,7 +155,7 @@ fn distinctive(text: &str) -> BTreeSet<String> {
         let mut latin = String::new();
         let mut before: Option<char> = None;
         for c in run.chars() {
-            if is_ideograph(c) {
+            if is_han_or_kana(c) {
                 found.extend(before.map(|before| format!("{before}{c}")));
                 before = Some(c);
             } else {
@@ -179,10 +178,8 @@ pub(super) fn without(text: &str, telling: &[Telling]) -> Option<String> {
     let mut left = String::with_capacity(text.len());
     let mut is_changed = false;
     for line in text.split_inclusive('\n') {
-        let kept: String = sentences(line)
-            .into_iter()
-            .filter(|one| !telling.iter().any(|it| it.is_in(one) || it.is_named_in(one)))
-            .collect();
+        let kept: String =
+            sentences(line).filter(|one| !telling.iter().any(|it| it.is_in(one) || it.is_named_in(one))).collect();
         if kept.len() == line.len() {
             left.push_str(line);
             continue;
@@ -197,35 +194,14 @@ pub(super) fn without(text: &str, telling: &[Telling]) -> Option<String> {
     is_changed.then(|| left.trim().to_owned())
 }
 
-/// A line in sentences, each with what stands behind it.
-fn sentences(line: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let mut start = 0;
-    let mut chars = line.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        let next_is_gap = chars.peek().is_none_or(|(_, next)| next.is_whitespace());
-        if matches!(c, '。' | '！' | '？' | '；') || (matches!(c, '.' | '!' | '?' | ';') && next_is_gap) {
-            let mut end = at + c.len_utf8();
-            while let Some((at, gap)) = chars.next_if(|(_, next)| next.is_whitespace()) {
-                end = at + gap.len_utf8();
-            }
-            found.push(&line[start..end]);
-            start = end;
-        }
-    }
-    if start < line.len() {
-        found.push(&line[start..]);
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_sentences_that_tell_go_and_the_others_stay() {
-        let telling = |text: &str| Telling { whole: normal(text), words: distinctive(text), terms: BTreeSet::new() };
+        let telling =
+            |text: &str| Telling { whole: comparison_key(text), words: distinctive(text), terms: BTreeSet::new() };
         for (memory, summary, expected) in [
             (
                 "The user's cat is called Momo",

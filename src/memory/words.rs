@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sha2::{Digest, Sha256};
 
 use super::adoption::adopt;
-use super::segment::{self, index_terms};
 use super::{Identities, Kind, Owner};
 use crate::store::memories::{self, MemoryRow};
 use crate::store::turn_steps::hex;
 use crate::store::{Connection, StoreError, meta, words};
+use crate::text::{SEGMENT_VERSION, index_terms};
 
 /// A reader, which cannot say so in the store, met damage in an index. A false alarm costs one check.
 static SUSPECTED: AtomicBool = AtomicBool::new(false);
@@ -134,7 +134,7 @@ pub(super) fn suspect(error: &StoreError) {
 
 /// What the index must have been made by to be of use.
 pub(super) fn made_by(identities: &Identities) -> String {
-    format!("{} {}", segment::VERSION, identities.digest())
+    format!("{} {}", SEGMENT_VERSION, identities.digest())
 }
 
 /// Empties the index; what is to stand in it follows in pieces. Where others are one and the same now, so are their memories.

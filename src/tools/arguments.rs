@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::chat::ToolSpec;
+use crate::text::truncate;
 
 /// Names under which models write the arguments of ours, where a tool has the second and not the first.
 const ALIASES: &[(&str, &str)] = &[
@@ -178,7 +179,7 @@ fn mend_fields(fields: &mut Map<String, Value>, schema: &Value, at: &str, faults
     }
     if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
         let unknown = fields.keys().filter(|name| !properties.contains_key(*name));
-        let unknown: Vec<_> = unknown.take(FAULTS).map(|name| clipped(name)).collect();
+        let unknown: Vec<_> = unknown.take(FAULTS).map(|name| truncate(name, ECHO_CHARS)).collect();
         if !unknown.is_empty() {
             let known: Vec<_> = properties.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -249,15 +250,7 @@ fn kind(value: &Value) -> &'static str {
 }
 
 fn shown(value: &Value) -> String {
-    clipped(&value.to_string())
-}
-
-fn clipped(text: &str) -> String {
-    let mut short: String = text.chars().take(ECHO_CHARS).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
+    truncate(&value.to_string(), ECHO_CHARS)
 }
 
 #[cfg(test)]

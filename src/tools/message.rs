@@ -12,6 +12,7 @@ use super::media::media_type_of;
 use super::{Effect, Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
 use crate::chat::ToolSpec;
 use crate::guard::Jail;
+use crate::text::one_line;
 
 /// The tool's name.
 pub(super) const NAME: &str = "message";
@@ -69,7 +70,10 @@ impl MessageTool {
             told.push_str(&format!("{}{name} ({size} bytes)", if at == 0 { ", with " } else { ", " }));
         }
         told.push('.');
-        let subject = args.subject.map(|subject| one_line(&subject)).filter(|subject| !subject.is_empty());
+        let subject = args
+            .subject
+            .map(|subject| one_line(&subject).chars().take(MAX_SUBJECT).collect::<String>())
+            .filter(|subject| !subject.is_empty());
         let content = args.content;
         Ok(ToolOutcome {
             result: ToolResult::ok(told),
@@ -179,12 +183,6 @@ fn enclosed(workspace: &Jail, outgoing: &OutgoingFiles, paths: &[String]) -> Res
         attachments.push(Attachment { name, media_type, path: opened.shown, size, digest });
     }
     Ok(attachments)
-}
-
-/// A subject stands in a header: no line break, no end.
-fn one_line(text: &str) -> String {
-    let words = text.split(|char: char| char.is_whitespace() || char.is_control()).filter(|word| !word.is_empty());
-    words.collect::<Vec<_>>().join(" ").chars().take(MAX_SUBJECT).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::agent::think;
 use crate::chat::ToolSpec;
 use crate::llm::ChatResponse;
 use crate::memory::{Kind, NewEntry, Origin, Owner, Source};
+use crate::text::one_line;
 
 /// The tool that the model answers with.
 pub(super) const SAVE: &str = "save_memory";
@@ -280,7 +281,7 @@ fn tidy(text: &str, chars: usize) -> String {
 }
 
 fn line(text: &str, chars: usize) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(chars).collect()
+    one_line(text).chars().take(chars).collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::text::{is_cjk, sentences, stem};
+
 /// Words that say nothing of whether two sentences speak of the same.
 const EMPTY: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "by", "does", "for", "from", "has", "have", "he", "her", "his", "i",
@@ -62,8 +64,8 @@ pub(super) fn is_other_script(text: &str, other: &str) -> bool {
 
 /// Whether most of a text's letters are written without blanks between words; a name in other letters changes nothing.
 fn is_mostly_wide(text: &str) -> bool {
-    let wide = text.chars().filter(|c| is_wide(*c)).count();
-    let words = text.split(|c: char| !c.is_alphanumeric() || is_wide(c)).filter(|word| !word.is_empty()).count();
+    let wide = text.chars().filter(|c| is_cjk(*c)).count();
+    let words = text.split(|c: char| !c.is_alphanumeric() || is_cjk(c)).filter(|word| !word.is_empty()).count();
     wide > words
 }
 
@@ -80,22 +82,10 @@ pub(super) fn question(text: &str) -> &str {
     if !text.ends_with(['?', '？']) {
         return "";
     }
-    let begin = |of: &str| {
-        let inner = of.trim_end_matches(|c: char| is_end(c) || c.is_whitespace());
-        let ends = inner.char_indices().rev();
-        let end = ends.into_iter().find(|(at, c)| {
-            let behind = &inner[at + c.len_utf8()..];
-            *c == '\n' || (is_end(*c) && (!c.is_ascii() || behind.starts_with(char::is_whitespace)))
-        });
-        end.map_or(0, |(at, c)| at + c.len_utf8())
-    };
-    let last = begin(text);
-    let from = if words(&text[last..]).len() > 1 { last } else { begin(&text[..last]) };
-    text[from..].trim_start()
-}
-
-fn is_end(c: char) -> bool {
-    matches!(c, '.' | '!' | '?' | '。' | '！' | '？')
+    let mut sentences = sentences(text).collect::<Vec<_>>().into_iter().rev();
+    let last = sentences.next().map_or(0, str::len);
+    let before = sentences.next().filter(|_| words(&text[text.len() - last..]).len() <= 1).map_or(0, str::len);
+    text[text.len() - last - before..].trim_start()
 }
 
 /// How much of `fact` was said, in words.
@@ -109,8 +99,8 @@ fn words(text: &str) -> BTreeSet<String> {
     let lower = text.to_lowercase();
     for run in lower.split(|c: char| !c.is_alphanumeric()) {
         let chars: Vec<char> = run.chars().collect();
-        for piece in chars.chunk_by(|a, b| is_wide(*a) == is_wide(*b)) {
-            if piece.first().is_some_and(|c| is_wide(*c)) && piece.len() > 1 {
+        for piece in chars.chunk_by(|a, b| is_cjk(*a) == is_cjk(*b)) {
+            if piece.first().is_some_and(|c| is_cjk(*c)) && piece.len() > 1 {
                 words.extend(piece.windows(2).map(|pair| pair.iter().collect::<String>()));
             } else {
                 words.insert(stem(&piece.iter().collect::<String>()));
@@ -119,18 +109,6 @@ fn words(text: &str) -> BTreeSet<String> {
     }
     words.retain(|word| !word.is_empty() && !EMPTY.contains(&word.as_str()));
     words
-}
-
-/// Written without blanks between words.
-fn is_wide(c: char) -> bool {
-    matches!(c, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
-}
-
-/// `lives` and `living` are `live`, nearly.
-fn stem(word: &str) -> String {
-    let ends = ["ing", "ed", "es", "s", "e"];
-    let cut = ends.iter().find_map(|end| word.strip_suffix(end).filter(|rest| rest.chars().count() >= 3));
-    cut.unwrap_or(word).to_owned()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use daoyou_channels::cli::Language;
 
 use super::transcript::{Line, Who};
+use crate::text::{one_line, sentences};
 
 /// What people said first, so many different things, each of so many characters.
 const SAYINGS: usize = 5;
@@ -42,12 +43,8 @@ fn ending(text: &str, chars: usize) -> &str {
         return if surplus > 0 { "" } else { text };
     };
     let rest = &text[from..];
-    let is_end = |(at, c): &(usize, char)| {
-        matches!(c, '\n' | '。' | '！' | '？')
-            || (matches!(c, '.' | '!' | '?') && rest[at + c.len_utf8()..].starts_with(char::is_whitespace))
-    };
-    let sentence = rest.char_indices().find(is_end).map(|(at, c)| rest[at + c.len_utf8()..].trim_start());
-    sentence.filter(|sentence| !sentence.is_empty()).unwrap_or(rest)
+    let behind = &rest[sentences(rest).next().map_or(0, str::len)..];
+    if behind.is_empty() { rest } else { behind }
 }
 
 /// What people said first.
@@ -79,8 +76,7 @@ fn extract(sayings: &[String], language: Language) -> String {
 /// The first characters of a text, without punctuation, on one line.
 fn saying(text: &str) -> String {
     let words: String = text.chars().map(|c| if c.is_alphanumeric() { c } else { ' ' }).collect();
-    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().take(SAYING_CHARS).collect::<String>().trim_end().to_owned()
+    one_line(&words).chars().take(SAYING_CHARS).collect::<String>().trim_end().to_owned()
 }
 
 #[cfg(test)]

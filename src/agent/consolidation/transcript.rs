@@ -14,6 +14,7 @@ use crate::store::inbox::{self, InboxRow};
 use crate::store::messages::MessageRow;
 use crate::store::ownership::Ownership;
 use crate::store::{Connection, StoreError};
+use crate::text::one_line;
 
 /// How much of what somebody said is read, in characters.
 const SAID_CHARS: usize = 4_000;
@@ -169,10 +170,6 @@ fn said(content: &str, calls: &[ToolCall]) -> String {
         text.push_str(&format!("{gap}(used {} {arguments})", call.name));
     }
     text
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// `text` without its middle, where it is longer than `chars`.

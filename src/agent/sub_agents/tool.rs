@@ -14,6 +14,7 @@ use super::ended::ANSWER;
 use crate::bus::{Errand, LateBus, Links, MessageBus};
 use crate::chat::ToolSpec;
 use crate::store::spawns::{self, Spawn, SpawnEnd};
+use crate::text::{one_line, truncate};
 use crate::tools::{
     Effect, Executor, OutputLimit, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec,
 };
@@ -134,7 +135,7 @@ fn task_of(arguments: Value, waits: bool, tools: &Executor) -> Result<Task, Stri
         None => None,
         Some(names) => Some(names.iter().map(|name| known(name, tools)).collect::<Result<Vec<_>, _>>()?),
     };
-    let label = one_line(&text(args.label).unwrap_or_else(|| args.task.clone()));
+    let label = label_of(&text(args.label).unwrap_or_else(|| args.task.clone()));
     Ok(Task { label, model: text(args.model), tools: named, waits, task: args.task })
 }
 
@@ -147,13 +148,8 @@ fn known(name: &str, tools: &Executor) -> Result<String, String> {
     })
 }
 
-fn one_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= MAX_LABEL {
-        return line;
-    }
-    let short: String = line.chars().take(MAX_LABEL - 1).collect();
-    format!("{}…", short.trim_end())
+fn label_of(text: &str) -> String {
+    truncate(&one_line(text), MAX_LABEL)
 }
 
 #[async_trait]
@@ -259,7 +255,7 @@ mod tests {
             (" two\n words ", "two words"),
             ("count the files of the workspace and say how many", "count the files of the workspace and sa…"),
         ] {
-            assert_eq!(one_line(text), expected);
+            assert_eq!(label_of(text), expected);
         }
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::guard::redact;
 use crate::llm::{Blame, LlmError, LlmErrorKind};
+use crate::text::{one_line, truncate};
 
 /// The most characters of a service's own words that are passed on.
 const WORDS_LIMIT: usize = 500;
@@ -95,16 +96,7 @@ impl Fault {
 
 /// Makes one line of at most [`WORDS_LIMIT`] characters.
 pub(in crate::llm) fn shorten(words: &str) -> String {
-    let mut line: String = String::new();
-    for (count, char) in words.split_whitespace().flat_map(|word| word.chars().chain([' '])).enumerate() {
-        if count >= WORDS_LIMIT - 1 {
-            line.push('…');
-            return line;
-        }
-        line.push(char);
-    }
-    line.truncate(line.trim_end().len());
-    line
+    truncate(&one_line(words), WORDS_LIMIT)
 }
 
 /// What a service said of an error, in whichever of the usual forms.

@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 
 use super::page::Bullet;
 use crate::memory::Owner;
-use crate::memory::wording::{normal, one_line};
 use crate::store::turn_steps::hex;
+use crate::text::{comparison_key, one_line};
 
 /// A bullet as it stood there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ fn pair_best(
 /// How many pairs of characters two texts share, 0 to 1 (Dice).
 fn likeness(one: &str, other: &str) -> f64 {
     let pairs = |text: &str| {
-        let chars: Vec<char> = normal(text).chars().collect();
+        let chars: Vec<char> = comparison_key(text).chars().collect();
         chars.windows(2).map(|pair| (pair[0], pair[1])).collect::<BTreeSet<_>>()
     };
     let (one, other) = (pairs(one), pairs(other));

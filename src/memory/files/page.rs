@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::memory::Owner;
-use crate::memory::wording::one_line;
+use crate::text::one_line;
 
 /// A bullet, with the lines that belong to it.
 #[derive(Clone, Debug, PartialEq, Eq)]

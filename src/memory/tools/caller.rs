@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::memory::wording::one_line;
 use crate::memory::{Desk, Entry, Owner, Source, newest};
 use crate::store::{Connection, StoreError, ownership};
+use crate::text::one_line;
 use crate::tools::{ToolContext, ToolResult};
 
 /// A call, its desk and its arguments.

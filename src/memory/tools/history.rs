@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::caller::{Call, CallError, is_shared, owner};
 use crate::chat::ToolSpec;
-use crate::memory::wording::{one_line, shortened};
 use crate::memory::{Ask, Desk, Found, Hit, search, since};
+use crate::text::{one_line, truncate};
 use crate::tools::{Access, Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
 /// Messages that are given when no number is, and at most.
@@ -121,7 +121,7 @@ async fn look(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<
         let hits = desk.find(ask).await?;
         let message = |hit: &Hit| match &hit.found {
             Found::Message { session, seq } => {
-                let text = shortened(&one_line(&hit.text), SHOWN_CHARS);
+                let text = truncate(&one_line(&hit.text), SHOWN_CHARS);
                 Some(shown((session, *seq), hit.at, hit.similarity, &text, &zone))
             }
             Found::Memory(_) => None,

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::caller::{Call, CallError, is_shared, line, owner};
 use crate::chat::ToolSpec;
-use crate::memory::wording::shortened;
 use crate::memory::{Ask, Desk, Entry, Found, Kind, Owner, list};
 use crate::store::{Commit, Connection, StoreError, memories};
+use crate::text::truncate;
 use crate::tools::{Access, Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
 /// Memories that are given when no number is, and at most.
@@ -169,7 +169,7 @@ fn shown(entry: &Entry, fits: Option<f64>, zone: &jiff::tz::TimeZone) -> String 
     let at = jiff::Timestamp::from_millisecond(entry.created_at).unwrap_or_default().to_zoned(zone.clone());
     let fits = fits.map(|fits| format!(" · fits {fits:.2}")).unwrap_or_default();
     let kind = if entry.kind == Kind::Fact { String::new() } else { format!("{} · ", entry.kind.as_str()) };
-    let text = shortened(&line(entry), SHOWN_CHARS);
+    let text = truncate(&line(entry), SHOWN_CHARS);
     format!("- id {} · {}{fits} · {} · {kind}{text}", entry.id, at.strftime("%Y-%m-%d"), entry.origin.as_str())
 }
 

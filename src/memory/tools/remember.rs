@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::caller::{Call, CallError, is_shared, line, own, owner, source};
 use crate::chat::ToolSpec;
-use crate::memory::wording::one_line;
 use crate::memory::{Desk, Entry, Kind, NewEntry, Origin, Owner, Plan, Source, carry_out, fit, plan, written};
 use crate::store::{Commit, Connection, StoreError, remembering};
+use crate::text::one_line;
 use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};
 
 /// How certain it is what somebody had remembered.

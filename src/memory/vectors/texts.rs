@@ -4,6 +4,7 @@ use crate::memory::Kind;
 use crate::memory::written::said;
 use crate::store::vectors::Unembedded;
 use crate::store::words::Shelf;
+use crate::text::is_cjk;
 
 /// Characters of a text that are told a model of vectors: as much as the smaller ones take in English.
 pub(super) const LONGEST: usize = 2_000;
@@ -49,7 +50,7 @@ pub(super) const UNLIKE: [[&str; 8]; 4] = [
 /// The language and the length of a text: which of [`UNLIKE`] it resembles.
 pub(super) fn class(text: &str) -> usize {
     let letters = text.chars().filter(|char| char.is_alphanumeric()).count();
-    let wide = text.chars().filter(is_wide).count();
+    let wide = text.chars().filter(|c| is_cjk(*c)).count();
     usize::from(wide * 2 > letters) * 2 + usize::from(says_something(text))
 }
 
@@ -83,13 +84,9 @@ pub(super) fn cut(text: &str, most: usize) -> &str {
     text.char_indices().nth(most).map_or(text, |(at, _)| &text[..at])
 }
 
-fn is_wide(char: &char) -> bool {
-    matches!(char, '\u{2e80}'..='\u{d7ff}' | '\u{f900}'..='\u{faff}')
-}
-
 fn says_something(text: &str) -> bool {
     text.split_whitespace().take(FEW_WORDS).count() == FEW_WORDS
-        || text.chars().filter(is_wide).take(FEW_CHARACTERS).count() == FEW_CHARACTERS
+        || text.chars().filter(|c| is_cjk(*c)).take(FEW_CHARACTERS).count() == FEW_CHARACTERS
 }
 
 #[cfg(test)]

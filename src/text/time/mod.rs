@@ -27,6 +27,7 @@ pub use edges::{begins, ends, unclear};
 pub use misread::{Misread, Why};
 pub use when::{Due, LONGEST, Moment, When};
 
+use super::is_han;
 use said::All;
 use token::{Cursor, Token};
 
@@ -45,9 +46,7 @@ pub enum Language {
 impl Language {
     /// That of a text: Chinese where there is a character of it.
     pub fn of(text: &str) -> Self {
-        let is_chinese =
-            |c: char| matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}');
-        if text.contains(is_chinese) { Self::Zh } else { Self::En }
+        if text.contains(is_han) { Self::Zh } else { Self::En }
     }
 
     fn tokens(self, text: &str) -> Vec<Token> {

@@ -22,6 +22,7 @@ use super::{Announce, Killer, ProcessEnd};
 use crate::guard::{birth_of, end_group, is_still};
 use crate::store::processes::{self, NewProcess, ProcessRow};
 use crate::store::{Commit, Connection, Store, StoreError};
+use crate::text::{one_line, truncate};
 use crate::tools::ToolContext;
 use crate::tools::private_folders::ConversationFolder;
 
@@ -133,7 +134,7 @@ impl Processes {
         launch: Launch,
         context: &ToolContext,
     ) -> Result<Launched, String> {
-        let command = one_line(&launch.order.command, COMMAND_CHARS);
+        let command = truncate(&one_line(&launch.order.command), COMMAND_CHARS);
         let process = NewProcess {
             id: new_id(),
             turn: context.turn,
@@ -170,7 +171,7 @@ impl Processes {
         }
         let (ask, asked) = watch::channel(Ask::Nothing);
         let (ended, end) = watch::channel(None);
-        let name = process.label.clone().unwrap_or_else(|| one_line(&process.command, 40));
+        let name = process.label.clone().unwrap_or_else(|| truncate(&one_line(&process.command), 40));
         let handle = Handle { session: process.session.clone(), name, ask, end };
         running.by_id.insert(process.id.clone(), handle);
         Ok(Life { asked, ended })
@@ -480,15 +481,6 @@ fn new_id() -> String {
     (0..ID_CHARS).map(|_| digit()).collect()
 }
 
-/// The beginning of a text, on one line.
-fn one_line(text: &str, chars: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(chars) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -499,7 +491,7 @@ mod tests {
         assert!(ids.len() == 100 && ids.iter().all(|id| id.len() == 6));
         assert!(ids.iter().flat_map(|id| id.chars()).all(|c| c.is_ascii_digit() || c.is_ascii_lowercase()));
         for (text, expected) in [("a\n  b", "a b"), ("一二三四五", "一二三…"), ("abc", "abc")] {
-            assert_eq!(one_line(text, 3), expected, "{text:?}");
+            assert_eq!(truncate(&one_line(text), 4), expected, "{text:?}");
         }
     }
 }

@@ -1,21 +1,21 @@
-//! English words without their endings, as M. F. Porter cuts them ("An algorithm for suffix stripping", 1980), the way
-//! that SQLite's own `porter` does: what is scored here must be what the index would find.
+//! Stems English words by M. F. Porter's algorithm ("An algorithm for suffix stripping", 1980), exactly as SQLite's `porter` does.
+//! `rust-stemmers` has only Porter's later algorithm, whose stems differ from those in existing indexes.
 
-/// The stem of a word of lower-case ASCII letters; anything else stays as it is.
+/// Returns the stem of a word of lower-case ASCII letters. Any other word stays as it is.
 pub fn stem(word: &str) -> String {
-    /// Longer ones are no English words.
+    /// Longer words are not English.
     const LONGEST: usize = 64;
     if !(3..=LONGEST).contains(&word.len()) || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
         return word.to_owned();
     }
-    let mut word = Word(word.as_bytes().to_vec());
-    word.plural();
-    word.past();
+    let mut word = PorterWord(word.as_bytes().to_vec());
+    word.strip_plural();
+    word.strip_past();
     if word.ends("y") && word.has_vowel(word.0.len() - 1) {
         word.swap_last(b'i');
     }
-    word.first_of(&STEP_2, 0);
-    word.first_of(&STEP_3, 0);
+    word.replace_ending(&STEP_2, 0);
+    word.replace_ending(&STEP_3, 0);
     word.step_4();
     word.step_5();
     String::from_utf8(word.0).unwrap_or_default()
@@ -52,11 +52,11 @@ const STEP_4: [&str; 18] = [
     "ive", "ize",
 ];
 
-struct Word(Vec<u8>);
+struct PorterWord(Vec<u8>);
 
-impl Word {
+impl PorterWord {
     fn ends(&self, suffix: &str) -> bool {
-        // Most are told apart by their last letter.
+        // The last letter decides most comparisons.
         self.0.last() == suffix.as_bytes().last() && self.0.ends_with(suffix.as_bytes())
     }
 
@@ -68,7 +68,7 @@ impl Word {
         }
     }
 
-    /// How often a vowel is followed by a consonant in the first `length` letters.
+    /// Returns how often a consonant follows a vowel in the first `length` letters.
     fn measure(&self, length: usize) -> usize {
         (1..length).filter(|at| self.is_consonant(*at) && !self.is_consonant(*at - 1)).count()
     }
@@ -82,8 +82,8 @@ impl Word {
         length >= 2 && self.0[length - 1] == self.0[length - 2] && self.is_consonant(length - 1)
     }
 
-    /// Whether the first `length` letters end in consonant, vowel, consonant, the last none of w, x, y.
-    fn ends_short(&self, length: usize) -> bool {
+    /// Returns true if the first `length` letters end in consonant, vowel, consonant, and the last is not w, x or y.
+    fn ends_in_short_syllable(&self, length: usize) -> bool {
         length >= 3
             && self.is_consonant(length - 1)
             && !self.is_consonant(length - 2)
@@ -100,7 +100,7 @@ impl Word {
         self.0.push(letter);
     }
 
-    fn plural(&mut self) {
+    fn strip_plural(&mut self) {
         if self.ends("sses") || self.ends("ies") {
             self.cut(2);
         } else if self.ends("s") && !self.ends("ss") {
@@ -108,7 +108,7 @@ impl Word {
         }
     }
 
-    fn past(&mut self) {
+    fn strip_past(&mut self) {
         if self.ends("eed") {
             if self.measure(self.0.len() - 3) > 0 {
                 self.cut(1);
@@ -124,13 +124,13 @@ impl Word {
             self.0.push(b'e');
         } else if self.ends_in_double_consonant() && !matches!(self.0.last(), Some(b'l' | b's' | b'z')) {
             self.cut(1);
-        } else if self.measure(self.0.len()) == 1 && self.ends_short(self.0.len()) {
+        } else if self.measure(self.0.len()) == 1 && self.ends_in_short_syllable(self.0.len()) {
             self.0.push(b'e');
         }
     }
 
-    /// Puts another ending in place of the first of these, where enough stands before it.
-    fn first_of(&mut self, endings: &[(&str, &str)], measure: usize) {
+    /// Replaces the first of these endings that matches, if the measure of what precedes it is greater than `measure`.
+    fn replace_ending(&mut self, endings: &[(&str, &str)], measure: usize) {
         if let Some((old, new)) = endings.iter().find(|(old, _)| self.ends(old))
             && self.measure(self.0.len() - old.len()) > measure
         {
@@ -155,7 +155,7 @@ impl Word {
         if self.ends("e") {
             let before = self.0.len() - 1;
             let measure = self.measure(before);
-            if measure > 1 || (measure == 1 && !self.ends_short(before)) {
+            if measure > 1 || (measure == 1 && !self.ends_in_short_syllable(before)) {
                 self.cut(1);
             }
         }
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endings_are_cut_as_porter_does() {
+    fn stems_follow_porter() {
         for (word, expected) in [
             ("caresses", "caress"),
             ("ponies", "poni"),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn sqlite_cuts_them_the_same_way() {
+    fn stems_equal_those_of_sqlite() {
         let connection = rusqlite::Connection::open_in_memory().unwrap();
         connection
             .execute_batch(
@@ -214,7 +214,7 @@ mod tests {
                  CREATE VIRTUAL TABLE v USING fts5vocab(t, instance);",
             )
             .unwrap();
-        let text = include_str!("recall.rs").to_ascii_lowercase();
+        let text = include_str!("../memory/recall.rs").to_ascii_lowercase();
         let words: Vec<_> = text.split(|c: char| !c.is_ascii_lowercase()).filter(|word| word.len() > 2).collect();
         for (id, word) in (1_i64..).zip(&words) {
             connection.execute("INSERT INTO t (rowid, w) VALUES (?, ?)", rusqlite::params![id, word]).unwrap();
