@@ -14,8 +14,8 @@ pub use cron::{CronAdd, CronCommand, CronJob};
 pub use memory::{MemoryCommand, MemoryOwner};
 pub use sessions::{ExportFormat, SessionsCommand};
 
-use crate::control::Outcome;
 use crate::logging::{LogConfig, LogFormat};
+use crate::query::RetryClass;
 
 /// A self-hosted AI-assistant gateway that never loses a message.
 #[derive(Clone, Debug, Parser)]
@@ -325,7 +325,7 @@ pub struct RetryArgs {
     /// All of one outcome: dead (deliveries and messages), failed (messages answered with an error), waiting (for a model
     /// service), unknown (deliveries that may have arrived)
     #[arg(long, value_name = "OUTCOME", group = "what")]
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<RetryClass>,
     #[command(flatten)]
     pub output: Output,
 }

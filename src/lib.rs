@@ -15,6 +15,8 @@ pub mod gateway;
 pub mod channel_manager;
 pub mod http;
 
+pub mod query;
+
 pub mod agent;
 
 pub mod cron;

@@ -143,7 +143,7 @@ async fn the_api_tells_what_is_wrong_by_its_status() {
     for (request, status, expected) in [
         (gateway.client.post(url("")).json(&job), 422, "as many as cron.max_jobs allows"),
         (gateway.client.post(url("")).json(&json!({"promt": "x"})), 422, "unknown field `promt`"),
-        (gateway.client.post(url("")).body("{"), 400, "no JSON"),
+        (gateway.client.post(url("")).body("{"), 400, "not JSON"),
         (gateway.client.get(url("/x")), 404, "there is no job"),
         (gateway.client.delete(url("/x")), 404, "there is no job"),
         (gateway.client.post(url("/x/run")), 404, "there is no job"),

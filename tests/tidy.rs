@@ -21,7 +21,9 @@ const UNDER_THE_AGENT: &[&str] = &["tools", "memory", "skills", "cron", "postpro
 const ABOVE: &[&str] = &["gateway", "commands", "cli", "main"];
 /// What the commands and `main` stand on.
 const UNDER_THE_COMMANDS: &[&str] =
-    &["gateway", "backup", "config", "control", "home", "logging", "commands", "cli", "text"];
+    &["gateway", "backup", "config", "control", "query", "home", "logging", "commands", "cli", "text"];
+/// What the read models stand on.
+const UNDER_THE_QUERIES: &[&str] = &["bus", "chat", "cron", "live", "llm", "memory", "store"];
 
 /// Why `from` may not import `to`, if it may not.
 fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {
@@ -52,6 +54,17 @@ fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {
              neither imports the other",
         );
     }
+    if from == "query" && !UNDER_THE_QUERIES.contains(&to) {
+        return Some(
+            "`query` reads and changes what is below the agent, and does not know who asks: `http` or a command",
+        );
+    }
+    if to == "query" && !matches!(from, "http" | "control") && !ABOVE.contains(&from) {
+        return Some("`query` answers `http`, `control`, `gateway` and the commands; nobody else needs it");
+    }
+    if from == "control" && !matches!(to, "llm" | "query") {
+        return Some("`control` sends the requests of `query` to the gateway, and knows nothing of its parts");
+    }
     if to == "config" && !ABOVE.contains(&from) {
         return Some("each area owns its `Config`; `config` composes them, and no area imports `config`");
     }
@@ -60,7 +73,7 @@ fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {
     }
     if is_command && !UNDER_THE_COMMANDS.contains(&to) {
         return Some(
-            "`commands` and `main` stand on `gateway`, `config`, the home and the control socket's client alone",
+            "`commands` and `main` stand on `gateway`, `config`, `query`, the home and the control socket's client alone",
         );
     }
     None
@@ -462,6 +475,13 @@ fn last() { other_crate::a(); crate::tools::run() }
         ("tools", "agent", false),
         ("http", "channel_manager", false),
         ("http", "bus", true),
+        ("http", "query", true),
+        ("control", "query", true),
+        ("control", "http", false),
+        ("query", "store", true),
+        ("query", "http", false),
+        ("query", "agent", false),
+        ("bus", "query", false),
         ("llm", "config", false),
         ("gateway", "config", true),
         ("gateway", "agent", true),

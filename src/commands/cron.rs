@@ -11,8 +11,8 @@ use super::prepared::Prepared;
 use super::reach::Reach;
 use super::{Exit, output, show};
 use crate::cli::{CronAdd, CronCommand, CronJob, Output};
-use crate::control::{JobChange, JobQuery};
 use crate::gateway;
+use crate::query::{JobChange, JobQuery};
 
 const JOBS: show::Columns = &[
     ("ID", "id"),
@@ -72,7 +72,7 @@ pub async fn run(command: &CronCommand, prepared: &Prepared) -> anyhow::Result<E
 async fn look(query: JobQuery, prepared: &Prepared) -> anyhow::Result<Value> {
     match Reach::find(&prepared.home).await? {
         Reach::Running(client) => client.get(&query.path()).await,
-        Reach::Alone(lock) => gateway::look_at_jobs(&prepared.home, &lock, prepared.without_secrets()?, query).await,
+        Reach::Alone(lock) => gateway::read_jobs(&prepared.home, &lock, prepared.without_secrets()?, query).await,
     }
 }
 

@@ -6,18 +6,18 @@ use uuid::Uuid;
 
 use super::prepared::Prepared;
 use super::reach::Reach;
-use crate::control::{Ask, Change, Query, Question};
 use crate::gateway;
 use crate::home::Home;
+use crate::query::{GatewayQuery, ProbeScope, StoreChange, StoreQuery};
 
 /// Looks, through the gateway that runs or in the store itself.
 ///
 /// # Errors
 /// There is no such thing, or the store cannot be read.
-pub async fn look(query: Query, home: &Home) -> anyhow::Result<Value> {
+pub async fn look(query: StoreQuery, home: &Home) -> anyhow::Result<Value> {
     match Reach::find(home).await? {
         Reach::Running(client) => client.get(&query.path()).await,
-        Reach::Alone(lock) => gateway::look(home, &lock, query).await,
+        Reach::Alone(lock) => gateway::read_store(home, &lock, query).await,
     }
 }
 
@@ -25,13 +25,13 @@ pub async fn look(query: Query, home: &Home) -> anyhow::Result<Value> {
 ///
 /// # Errors
 /// There is no such thing, or the store cannot be written.
-pub async fn change(change: Change, home: &Home) -> anyhow::Result<Value> {
+pub async fn change(change: StoreChange, home: &Home) -> anyhow::Result<Value> {
     match Reach::find(home).await? {
         Reach::Running(client) => {
             let (method, path) = change.request();
             client.request(method, &path).await
         }
-        Reach::Alone(lock) => gateway::change(home, &lock, change).await,
+        Reach::Alone(lock) => gateway::change_store(home, &lock, change).await,
     }
 }
 
@@ -39,17 +39,18 @@ pub async fn change(change: Change, home: &Home) -> anyhow::Result<Value> {
 ///
 /// # Errors
 /// The configuration is wrong, or what is asked about is not there.
-pub async fn inspect(question: Question, prepared: &Prepared) -> anyhow::Result<Value> {
+pub async fn inspect(question: GatewayQuery, prepared: &Prepared) -> anyhow::Result<Value> {
     match Reach::find(&prepared.home).await? {
         Reach::Running(client) => client.get(&question.path()).await,
         Reach::Alone(lock) => {
             let loaded = match question {
-                Question::Status | Question::Channels | Question::Tools | Question::Models(Ask::Nobody) => {
-                    prepared.without_secrets()?
-                }
-                Question::TestChannel(_) | Question::Models(_) | Question::Checks => prepared.sound()?,
+                GatewayQuery::Status
+                | GatewayQuery::Channels
+                | GatewayQuery::Tools
+                | GatewayQuery::Models(ProbeScope::None) => prepared.without_secrets()?,
+                GatewayQuery::TestChannel(_) | GatewayQuery::Models(_) | GatewayQuery::Checks => prepared.sound()?,
             };
-            gateway::inspect_at_rest(&prepared.home, lock, loaded, question).await
+            gateway::inspect_offline(&prepared.home, lock, loaded, question).await
         }
     }
 }

@@ -16,8 +16,8 @@ use crate::cli::{
     ChannelsCommand, Cli, Command, ModelsArgs, Output, QueueCommand, StatusArgs, ToolsCommand, TurnItem, TurnsCommand,
 };
 use crate::config::Faults;
-use crate::control::{Ask, Change, Outcome, Query, Question};
 use crate::home::Home;
+use crate::query::{GatewayQuery, ProbeScope, RetryClass, StoreChange, StoreQuery};
 
 /// Threads that run the gateway's tasks: more would only take memory, the work waits for disks and models.
 const WORKERS: usize = 2;
@@ -75,10 +75,10 @@ async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
         Command::Chat(args) => Box::pin(chat::run(args, prepared)).await,
         Command::Agent(args) => Box::pin(agent::run(args, &prepared)).await,
         Command::Status(StatusArgs { acknowledge: true, output }) => {
-            changed(&change(Change::Acknowledge, &prepared.home).await?, *output)
+            changed(&change(StoreChange::Acknowledge, &prepared.home).await?, *output)
         }
         Command::Status(StatusArgs { output, .. }) => {
-            let found = inspect(Question::Status, &prepared).await?;
+            let found = inspect(GatewayQuery::Status, &prepared).await?;
             print(&found, *output, |out| status::status(&found, out))
         }
         Command::Cron(command) => Box::pin(cron::run(command, &prepared)).await,
@@ -87,7 +87,7 @@ async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
         Command::Turns(command) => turns(command, &prepared.home).await,
         Command::Queue(command) => queue(command, &prepared.home).await,
         Command::Tools(ToolsCommand::List(output)) => {
-            let tools = inspect(Question::Tools, &prepared).await?;
+            let tools = inspect(GatewayQuery::Tools, &prepared).await?;
             print(&tools, *output, |out| show::table(&tools, show::TOOLS, "no tools", out))
         }
         Command::Models(args) => models(args, &prepared).await,
@@ -105,22 +105,22 @@ async fn run_prepared(cli: &Cli, prepared: Prepared) -> anyhow::Result<Exit> {
 
 async fn models(args: &ModelsArgs, prepared: &Prepared) -> anyhow::Result<Exit> {
     let ask = match (&args.provider, args.all) {
-        (Some(name), _) => Ask::Only(name.clone()),
-        (None, true) => Ask::Everybody,
-        (None, false) => Ask::Nobody,
+        (Some(name), _) => ProbeScope::One(name.clone()),
+        (None, true) => ProbeScope::All,
+        (None, false) => ProbeScope::None,
     };
-    let found = inspect(Question::Models(ask), prepared).await?;
+    let found = inspect(GatewayQuery::Models(ask), prepared).await?;
     print(&found, args.output, |out| status::models(&found, out))
 }
 
 async fn channels(command: &ChannelsCommand, prepared: &Prepared) -> anyhow::Result<Exit> {
     match command {
         ChannelsCommand::List(output) => {
-            let list = inspect(Question::Channels, prepared).await?;
+            let list = inspect(GatewayQuery::Channels, prepared).await?;
             print(&list, *output, |out| show::channels(&list, out))
         }
         ChannelsCommand::Test { name, output } => {
-            let test = inspect(Question::TestChannel(name.clone()), prepared).await?;
+            let test = inspect(GatewayQuery::TestChannel(name.clone()), prepared).await?;
             let checks: Vec<Finding> = serde_json::from_value(test["checks"].clone())?;
             let printed = print(&test, *output, |out| findings::list(&checks, out))?;
             Ok(if test["ok"] == true { printed } else { Exit::Failed })
@@ -131,18 +131,19 @@ async fn channels(command: &ChannelsCommand, prepared: &Prepared) -> anyhow::Res
 async fn turns(command: &TurnsCommand, home: &Home) -> anyhow::Result<Exit> {
     match command {
         TurnsCommand::List { session, limit, output } => {
-            let list = look(Query::Turns { session: session.clone(), limit: Some(*limit) }, home).await?;
+            let list = look(StoreQuery::Turns { session: session.clone(), limit: Some(*limit) }, home).await?;
             print(&list, *output, |out| show::turns(&list, out))
         }
         TurnsCommand::Show(TurnItem { id, output }) => {
-            let turn = look(Query::Turn(parse_beginning(id)?), home).await?;
+            let turn = look(StoreQuery::Turn(parse_beginning(id)?), home).await?;
             print(&turn, *output, |out| show::turn(&turn, out))
         }
         TurnsCommand::Restore(TurnItem { id, output }) => {
-            changed(&change(Change::Restore(parse_beginning(id)?), home).await?, *output)
+            changed(&change(StoreChange::Restore(parse_beginning(id)?), home).await?, *output)
         }
         TurnsCommand::Fork { turn: TurnItem { id, output }, session } => {
-            let forked = change(Change::Fork { turn: parse_beginning(id)?, session: session.clone() }, home).await?;
+            let forked =
+                change(StoreChange::Fork { turn: parse_beginning(id)?, session: session.clone() }, home).await?;
             print(&forked, *output, |out| writeln!(out, "{}", show::text(&forked["session"])))
         }
     }
@@ -151,26 +152,26 @@ async fn turns(command: &TurnsCommand, home: &Home) -> anyhow::Result<Exit> {
 async fn queue(command: &QueueCommand, home: &Home) -> anyhow::Result<Exit> {
     match command {
         QueueCommand::List(output) => {
-            let list = look(Query::Queue, home).await?;
+            let list = look(StoreQuery::Queue, home).await?;
             print(&list, *output, |out| {
                 show::table(&list, show::QUEUE, "nothing waits, and everything is delivered", out)
             })
         }
         QueueCommand::Show(item) => {
-            let entry = look(Query::QueueEntry(parse_id(&item.id)?), home).await?;
+            let entry = look(StoreQuery::QueueEntry(parse_id(&item.id)?), home).await?;
             print(&entry, item.output, |out| show::fields(&entry, out))
         }
         QueueCommand::Retry(args) => {
             let retry = match (&args.id, args.outcome) {
-                (Some(id), _) => Change::Retry(parse_id(id)?),
-                (None, Some(outcome)) => Change::RetryAll(vec![outcome]),
+                (Some(id), _) => StoreChange::Retry(parse_id(id)?),
+                (None, Some(outcome)) => StoreChange::RetryAll(vec![outcome]),
                 // What may have arrived is not sent twice, and what was answered with an error is not asked anew, unless
                 // it is asked for.
-                (None, None) => Change::RetryAll(vec![Outcome::Dead, Outcome::Waiting]),
+                (None, None) => StoreChange::RetryAll(vec![RetryClass::Dead, RetryClass::Waiting]),
             };
             changed(&change(retry, home).await?, args.output)
         }
-        QueueCommand::Drop(item) => changed(&change(Change::Drop(parse_id(&item.id)?), home).await?, item.output),
+        QueueCommand::Drop(item) => changed(&change(StoreChange::Drop(parse_id(&item.id)?), home).await?, item.output),
     }
 }
 

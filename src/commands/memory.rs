@@ -12,8 +12,8 @@ use super::prepared::Prepared;
 use super::reach::Reach;
 use super::{Exit, output, show};
 use crate::cli::{MemoryCommand, MemoryOwner, Output};
-use crate::control::{MemoryChange, MemoryQuery, Whom};
 use crate::gateway;
+use crate::query::{MemoryChange, MemoryQuery, Selection};
 use crate::text::one_line;
 
 const MEMORIES: show::Columns = &[
@@ -44,12 +44,12 @@ pub async fn run(command: &MemoryCommand, prepared: &Prepared) -> anyhow::Result
             print(&memory, *output, |out| one(&memory, out))
         }
         MemoryCommand::Show { id: None, whose, limit, output } => {
-            let list = look(MemoryQuery::List { whom: whom(whose), limit: *limit }, prepared).await?;
+            let list = look(MemoryQuery::List { selection: selection(whose), limit: *limit }, prepared).await?;
             print(&list, *output, |out| show::table(&list, MEMORIES, "nothing is remembered", out))
         }
         MemoryCommand::Search { query, whose, since, limit, output } => {
             let (text, since) = (query.clone(), since.clone());
-            let asked = MemoryQuery::Search { text, whom: whom(whose), since, limit: Some(*limit) };
+            let asked = MemoryQuery::Search { text, selection: selection(whose), since, limit: Some(*limit) };
             let hits = look(asked, prepared).await?;
             print(&hits, *output, |out| found(&hits, query, out))
         }
@@ -65,7 +65,7 @@ pub async fn run(command: &MemoryCommand, prepared: &Prepared) -> anyhow::Result
             print(&gone, *output, |out| forgotten(&gone, out))
         }
         MemoryCommand::Export { whose, json: _ } => {
-            let lines = look(MemoryQuery::Export(whom(whose)), prepared).await?;
+            let lines = look(MemoryQuery::Export(selection(whose)), prepared).await?;
             print(&lines, Output { json: false }, |out| {
                 lines.as_array().into_iter().flatten().try_for_each(|line| writeln!(out, "{}", Json(line)))
             })
@@ -81,7 +81,7 @@ pub async fn run(command: &MemoryCommand, prepared: &Prepared) -> anyhow::Result
 pub(super) async fn look(query: MemoryQuery, prepared: &Prepared) -> anyhow::Result<Value> {
     match Reach::find(&prepared.home).await? {
         Reach::Running(client) => client.get(&query.path()).await,
-        Reach::Alone(lock) => gateway::look_at_memory(&prepared.home, &lock, prepared.without_secrets()?, query).await,
+        Reach::Alone(lock) => gateway::read_memory(&prepared.home, &lock, prepared.without_secrets()?, query).await,
     }
 }
 
@@ -95,8 +95,8 @@ pub(super) async fn change(change: MemoryChange, prepared: &Prepared) -> anyhow:
     }
 }
 
-fn whom(whose: &MemoryOwner) -> Whom {
-    Whom { owner: whose.owner.clone(), kind: whose.kind.clone() }
+fn selection(whose: &MemoryOwner) -> Selection {
+    Selection { owner: whose.owner.clone(), kind: whose.kind.clone() }
 }
 
 async fn add(asked: Value, output: Output, prepared: &Prepared) -> anyhow::Result<Exit> {

@@ -13,8 +13,7 @@ use super::output::Json;
 use super::prepared::Prepared;
 use super::{Exit, output, show};
 use crate::cli::{ExportFormat, Output, SessionsCommand};
-use crate::control::{Change, MemoryChange, MemoryQuery, Query};
-use crate::gateway;
+use crate::query::{self, MemoryChange, MemoryQuery, StoreChange, StoreQuery};
 
 /// Carries it out, through the gateway that runs or in the store itself.
 ///
@@ -24,34 +23,37 @@ pub async fn run(command: &SessionsCommand, prepared: &Prepared) -> anyhow::Resu
     let home = &prepared.home;
     match command {
         SessionsCommand::List(output) => {
-            let list = look(Query::Sessions, home).await?;
+            let list = look(StoreQuery::Sessions, home).await?;
             print(&list, *output, |out| show::table(&list, show::SESSIONS, "no sessions yet", out))
         }
         SessionsCommand::Show { key, output } => {
-            let asked = if output.json { Query::Session(key.clone()) } else { Query::Transcript(key.clone()) };
+            let asked =
+                if output.json { StoreQuery::Session(key.clone()) } else { StoreQuery::Transcript(key.clone()) };
             let session = look(asked, home).await?;
             print(&session, *output, |out| show::session(&session, out))
         }
         SessionsCommand::Search { query, session, since, limit, output } => {
             let (text, session, since) = (query.clone(), session.clone(), since.clone());
-            let hits = memory::look(MemoryQuery::Said { text, session, since, limit: Some(*limit) }, prepared).await?;
+            let hits =
+                memory::look(MemoryQuery::SearchMessages { text, session, since, limit: Some(*limit) }, prepared)
+                    .await?;
             print(&hits, *output, |out| memory::found(&hits, query, out))
         }
         SessionsCommand::Export { key, format: ExportFormat::Jsonl } => {
-            let session = look(Query::Session(key.clone()), home).await?;
+            let session = look(StoreQuery::Session(key.clone()), home).await?;
             print(&session, Output { json: false }, |out| {
-                gateway::exported(&session).iter().try_for_each(|line| writeln!(out, "{}", Json(line)))
+                query::sessions::export_lines(&session).iter().try_for_each(|line| writeln!(out, "{}", Json(line)))
             })
         }
         SessionsCommand::Export { key, format: ExportFormat::Md } => {
-            let session = look(Query::Transcript(key.clone()), home).await?;
+            let session = look(StoreQuery::Transcript(key.clone()), home).await?;
             print(&session, Output { json: false }, |out| markdown(&session, out))
         }
         SessionsCommand::Import { file, session, owner, output } => {
             import(file, session.as_ref(), owner.as_ref(), *output, prepared).await
         }
         SessionsCommand::Clear { key, output } => {
-            let cleared = change(Change::ClearSession(key.clone()), home).await?;
+            let cleared = change(StoreChange::ClearSession(key.clone()), home).await?;
             print(&cleared, *output, |out| match cleared["cleared"] == true {
                 true => writeln!(out, "{key} begins anew; what was said stays searchable"),
                 false => writeln!(out, "there is no session {key}: nothing to clear"),

@@ -4,7 +4,7 @@ use daoyou_channels::settings::ByteSize;
 
 use super::fault::quoted;
 use super::settings::GatewayConfig;
-use crate::http::{Hosts, Network};
+use crate::http::{AllowedHosts, IpNetwork};
 
 /// The shortest token where others than this machine can try it, in characters.
 const MIN_TOKEN: usize = 16;
@@ -26,13 +26,13 @@ pub(super) fn findings(gateway: &GatewayConfig) -> Vec<Finding> {
         let wrong = format!("{} is less than two bodies of the API", gateway.body_budget);
         found.push(Finding { keys: &["gateway.body_budget"], wrong, allowed: "4200KB or more" });
     }
-    for (index, name) in gateway.hosts.iter().enumerate().filter(|(_, name)| !Hosts::check(name)) {
+    for (index, name) in gateway.hosts.iter().enumerate().filter(|(_, name)| !AllowedHosts::is_valid(name)) {
         let wrong = format!("entry {index} is {}", quoted(name));
         let allowed = "a name or an IP address without scheme, port and path, such as \"chat.example.org\"";
         found.push(Finding { keys: &["gateway.hosts"], wrong, allowed });
     }
     for (index, proxy) in
-        gateway.trusted_proxies.iter().enumerate().filter(|(_, text)| text.parse::<Network>().is_err())
+        gateway.trusted_proxies.iter().enumerate().filter(|(_, text)| text.parse::<IpNetwork>().is_err())
     {
         let wrong = format!("entry {index} is {}", quoted(proxy));
         let allowed = "an IP address or a range such as \"10.0.0.0/8\"";

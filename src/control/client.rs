@@ -1,4 +1,4 @@
-//! The control socket's client: what the commands use when a gateway runs.
+//! The client of the control socket, which the commands use while a gateway runs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,76 +8,61 @@ use async_channel::Sender;
 use async_trait::async_trait;
 use daoyou_channels::cli::{Conversation, Delivery, Directory, Following, Host, Names};
 use daoyou_channels::{
-    Acceptance, Alongside, Cursor, InboundMessage, Inbox, KeptNote, MessageState, OutboundMessage, Refusal,
-    SentMessage, SessionEvent, StartError,
+    Acceptance, Alongside, Cursor, InboundMessage, Inbox, KeptNote, MessageState, Refusal, SentMessage, SessionEvent,
+    StartError,
 };
 use futures_util::StreamExt;
 use reqwest::{Client, Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::llm::{EventTooLong, SseReader};
+use crate::query::{TerminalFrame, TerminalInfo};
 
-/// What stands before the path; nobody resolves the name.
+/// The origin of all URLs; its name is never resolved.
 const BASE: &str = "http://daoyou";
 
-/// How long one request waits for a message to end; then it asks again.
+/// How long one request waits for a message to end; the client then asks again.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// How long a gateway that restarts may be away.
-const COMES_BACK: Duration = Duration::from_secs(120);
+/// How long a terminal waits for a gateway that restarts.
+const RESTART_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Frames that may wait to be shown.
+/// The most frames that wait to be shown.
 const BACKLOG: usize = 1_024;
 
-/// The largest frame, in bytes: a reply as long as a model can write (16 MB), of which JSON may write each byte as six,
-/// and what stands around it.
+/// The largest frame, in bytes: the longest reply of a model (16 MB), of which JSON may escape each byte as six, and its
+/// envelope.
 const FRAME_LIMIT: usize = 100 * 1024 * 1024;
 
-/// Speaks to the gateway of a home.
+/// A client of the gateway that serves a home.
 #[derive(Clone)]
 pub struct ControlClient {
     http: Client,
 }
 
-/// What goes over the stream.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Frame {
-    /// The screen is attached; what is written from now on is seen.
-    Attached,
-    Delivery(OutboundMessage),
-    Event(SessionEvent),
-}
-
-/// What the gateway says of a conversation and its surroundings.
-#[derive(Deserialize)]
-struct Surroundings {
-    model: String,
-    sessions: Vec<String>,
-    models: Vec<String>,
-}
-
 impl ControlClient {
-    /// A client for the socket at `path`. Nothing is sent yet.
+    /// Creates a client for the socket at `path`. It sends nothing yet.
+    ///
+    /// # Errors
+    /// The HTTP client cannot be built.
     pub fn new(path: &Path) -> anyhow::Result<Self> {
         crate::llm::install_crypto();
-        // No certificates are needed on a Unix socket, and loading them takes time.
+        // A Unix socket needs no certificates, and loading them takes time.
         let http = Client::builder().unix_socket(path).tls_certs_only(std::iter::empty()).no_proxy().build()?;
         Ok(Self { http })
     }
 
-    /// Asks for data.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// No gateway answers, or it says no; in its words.
+    /// No gateway answers, or it answers with an error, whose message this has.
     pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
         self.request(Method::GET, path).await
     }
 
-    /// Asks for something to be done.
+    /// Sends a request without a body.
     ///
     /// # Errors
     /// As [`ControlClient::get`].
@@ -85,21 +70,21 @@ impl ControlClient {
         self.send(method, path, String::new()).await
     }
 
-    /// As [`ControlClient::request`], with something to read.
+    /// Sends a request with a body.
     ///
     /// # Errors
     /// As [`ControlClient::get`].
     pub async fn send(&self, method: Method, path: &str, body: String) -> anyhow::Result<Value> {
         let response = self.http.request(method, format!("{BASE}{path}")).body(body).send().await;
-        read(response.context("the gateway does not answer on its control socket")?).await
+        parse_answer(response.context("the gateway does not answer on its control socket")?).await
     }
 
-    async fn surroundings(&self, conversation: &Conversation) -> anyhow::Result<Surroundings> {
+    async fn terminal_info(&self, conversation: &Conversation) -> anyhow::Result<TerminalInfo> {
         let key = conversation.key();
         let mut query = vec![("session", key.as_str())];
         query.extend(conversation.model.as_deref().map(|model| ("model", model)));
         let response = self.http.get(format!("{BASE}/api/terminal")).query(&query).send().await;
-        read(response.context("the gateway does not answer on its control socket")?).await
+        parse_answer(response.context("the gateway does not answer on its control socket")?).await
     }
 
     async fn attach(&self, conversation: &Conversation) -> anyhow::Result<Following> {
@@ -112,7 +97,7 @@ impl ControlClient {
         let (deliver, deliveries) = async_channel::bounded(BACKLOG);
         let (show, events) = async_channel::bounded(BACKLOG);
         let (attached, is_attached) = tokio::sync::oneshot::channel();
-        tokio::spawn(hand_on(response, deliver, show, attached));
+        tokio::spawn(forward_frames(response, deliver, show, attached));
         is_attached.await.map_err(|_| anyhow!("the gateway closed the connection"))?;
         Ok(Following { deliveries, events, attachment: None })
     }
@@ -121,8 +106,8 @@ impl ControlClient {
 #[async_trait]
 impl Directory for ControlClient {
     async fn names(&self) -> Names {
-        match self.surroundings(&Conversation::of(None)).await {
-            Ok(Surroundings { sessions, models, .. }) => Names { sessions, models },
+        match self.terminal_info(&Conversation::of(None)).await {
+            Ok(TerminalInfo { sessions, models, .. }) => Names { sessions, models },
             Err(error) => {
                 tracing::debug!(%error, "nothing can be completed");
                 Names::default()
@@ -131,7 +116,7 @@ impl Directory for ControlClient {
     }
 
     async fn model(&self, conversation: &Conversation) -> Result<String, String> {
-        self.surroundings(conversation).await.map(|around| around.model).map_err(|error| format!("{error:#}"))
+        self.terminal_info(conversation).await.map(|info| info.model).map_err(|error| format!("{error:#}"))
     }
 }
 
@@ -142,12 +127,12 @@ impl Host for ControlClient {
     }
 
     fn patience(&self) -> Duration {
-        COMES_BACK
+        RESTART_PATIENCE
     }
 }
 
-/// Hands on what the stream brings, until it ends or nobody takes it any more.
-async fn hand_on(
+/// Forwards the frames of the stream until it ends or its receivers are gone.
+async fn forward_frames(
     response: Response,
     deliver: Sender<Delivery>,
     show: Sender<SessionEvent>,
@@ -159,7 +144,7 @@ async fn hand_on(
     loop {
         let bytes = tokio::select! {
             bytes = stream.next() => bytes,
-            // Another conversation is followed; the gateway is told by the end of the connection.
+            // The terminal follows another conversation; closing the connection tells the gateway.
             () = deliver.closed() => return,
         };
         let Some(Ok(bytes)) = bytes else { return };
@@ -173,16 +158,16 @@ async fn hand_on(
                     return;
                 }
             };
-            let handed_on = match serde_json::from_str(&data) {
-                Ok(Frame::Attached) => attached.take().is_none_or(|told| told.send(()).is_ok()),
-                Ok(Frame::Delivery(message)) => deliver.send(Delivery::from(message)).await.is_ok(),
-                Ok(Frame::Event(event)) => show.send(event).await.is_ok(),
+            let forwarded = match serde_json::from_str(&data) {
+                Ok(TerminalFrame::Attached) => attached.take().is_none_or(|sender| sender.send(()).is_ok()),
+                Ok(TerminalFrame::Delivery(message)) => deliver.send(Delivery::from(message)).await.is_ok(),
+                Ok(TerminalFrame::Event(event)) => show.send(event).await.is_ok(),
                 Err(error) => {
                     tracing::debug!(%error, "a frame of another version");
                     true
                 }
             };
-            if !handed_on {
+            if !forwarded {
                 return;
             }
         }
@@ -193,9 +178,9 @@ async fn hand_on(
 impl Inbox for ControlClient {
     async fn accept(&self, message: InboundMessage, _: Alongside) -> Result<Acceptance, Refusal> {
         let request = self.http.post(format!("{BASE}/api/messages")).json(&message);
-        let response = request.send().await.map_err(|error| gone(&error))?;
+        let response = request.send().await.map_err(|error| unreachable(&error))?;
         let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
-        match read(response).await {
+        match parse_answer(response).await {
             Ok(acceptance) => Ok(acceptance),
             Err(error) => {
                 let retry_after = Duration::from_secs(retry_after.unwrap_or(5));
@@ -228,27 +213,27 @@ impl Inbox for ControlClient {
 
     async fn state(&self, _: &str, id: &str) -> Result<Option<MessageState>, Refusal> {
         let id: Uuid = id.parse().map_err(|_| Refusal::Invalid(format!("{id} is no message's id")))?;
-        self.look(id, Duration::ZERO).await
+        self.fetch_state(id, Duration::ZERO).await
     }
 
     async fn wait(&self, id: Uuid, limit: Duration) -> Result<Option<MessageState>, Refusal> {
-        self.look(id, limit.min(WAIT)).await
+        self.fetch_state(id, limit.min(WAIT)).await
     }
 }
 
 impl ControlClient {
-    async fn look(&self, id: Uuid, wait: Duration) -> Result<Option<MessageState>, Refusal> {
+    async fn fetch_state(&self, id: Uuid, wait: Duration) -> Result<Option<MessageState>, Refusal> {
         let url = format!("{BASE}/api/messages/{id}?wait={}", wait.as_secs());
-        let response = self.http.get(url).send().await.map_err(|error| gone(&error))?;
+        let response = self.http.get(url).send().await.map_err(|error| unreachable(&error))?;
         if response.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }
         let retry_after = Duration::from_secs(5);
-        read(response).await.map_err(|error| Refusal::Store { reason: error.to_string(), retry_after })
+        parse_answer(response).await.map_err(|error| Refusal::Store { reason: error.to_string(), retry_after })
     }
 }
 
-async fn read<T: DeserializeOwned>(response: Response) -> anyhow::Result<T> {
+async fn parse_answer<T: DeserializeOwned>(response: Response) -> anyhow::Result<T> {
     let status = response.status();
     let body = response.bytes().await.context("the gateway broke off its answer")?;
     if status.is_success() {
@@ -261,7 +246,7 @@ async fn read<T: DeserializeOwned>(response: Response) -> anyhow::Result<T> {
     }
 }
 
-fn gone(error: &reqwest::Error) -> Refusal {
+fn unreachable(error: &reqwest::Error) -> Refusal {
     let reason = format!("the gateway does not answer on its control socket ({error})");
     Refusal::Store { reason, retry_after: Duration::from_secs(5) }
 }
@@ -275,7 +260,7 @@ mod tests {
 
     /// A gateway of another version may send events, and fields of events, that this client does not know.
     #[tokio::test]
-    async fn what_is_not_known_is_passed_over() {
+    async fn unknown_frames_and_fields_are_ignored() {
         let event = |event: Value| {
             json!({"event": {"session": "cli:direct", "turn": Uuid::nil(), "channel": "cli", "chat_id": "direct",
                              "event": event}})
@@ -292,7 +277,7 @@ mod tests {
         let (deliver, _deliveries) = async_channel::bounded(BACKLOG);
         let (show, events) = async_channel::bounded(BACKLOG);
         let (attached, is_attached) = tokio::sync::oneshot::channel();
-        hand_on(response, deliver, show, attached).await;
+        forward_frames(response, deliver, show, attached).await;
         is_attached.await.unwrap();
         let shown: Vec<TurnEvent> = std::iter::from_fn(|| events.try_recv().ok()).map(|shown| shown.event).collect();
         assert_eq!(shown, ["Hel", "lo"].map(|delta| TurnEvent::Text { delta: delta.to_owned() }));

@@ -1,13 +1,6 @@
-//! The control socket seen from the commands: what they can ask of a gateway, and the client that asks it.
+//! The client of the control socket, and the requests that it sends.
 
 mod client;
-mod cron;
-mod inspect;
-mod memory;
-mod request;
+mod requests;
 
-pub use client::{ControlClient, Frame};
-pub use cron::{JobChange, JobQuery};
-pub use inspect::{Ask, Inspect, InspectError, Question};
-pub use memory::{MemoryChange, MemoryQuery, Whom};
-pub use request::{Change, Outcome, Query};
+pub use client::ControlClient;

@@ -27,11 +27,12 @@ use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
 use crate::cron::{self, CronService};
 use crate::home::{Home, HomeLock};
-use crate::http::{self, GatewayDirectory, Hub, Listening, Server, TokenGate};
+use crate::http::{self, AppState, BoundListener, Server, TokenAuth};
 use crate::live::Live;
 use crate::llm::Models;
 use crate::memory;
 use crate::metrics::Metrics;
+use crate::query::GatewayDirectory;
 use crate::store::{Commit, Committed, Store, StoreError};
 use crate::tools::Processes;
 
@@ -60,7 +61,7 @@ pub struct Gateway {
     pub(super) agent: AgentLoop,
     pub(super) manager: ChannelManager,
     pub(super) cli: Arc<CliChannel>,
-    pub(super) hub: Arc<Hub>,
+    pub(super) state: Arc<AppState>,
     pub(super) server: Option<Server>,
     /// None for a single conversation: what is due is the next gateway's.
     pub(super) cron: Option<CronService>,
@@ -111,14 +112,14 @@ impl Gateway {
             bus: bus.clone(),
             health: health.clone(),
             started: Instant::now(),
-            serves: listening.as_ref().map(Listening::address),
+            serves: listening.as_ref().map(BoundListener::address),
             equipment: equipment.clone(),
         };
         let inspector = RunningInspector::new(home.clone(), &running, live);
         let cron =
             (!is_alone).then(|| CronService::new(bus.clone(), equipment.rules.clone(), equipment.jobs.service()));
         let stop_serving = CancellationToken::new();
-        let hub = Arc::new(Hub {
+        let state = Arc::new(AppState {
             inbox: BusInbox(bus.clone()),
             bus: bus.clone(),
             channels: health.clone(),
@@ -126,13 +127,13 @@ impl Gateway {
             directory,
             jobs: equipment.jobs.clone(),
             memory: equipment.memory.clone(),
-            inspect: Arc::new(inspector),
+            inspector: Arc::new(inspector),
             shutdown: stop_serving.clone(),
         });
         let server = listening.map(|listening| {
             let channels = running.iter().filter_map(|channel| channel.routes(&context)).collect();
-            let gate = TokenGate::new(config.gateway.token.clone(), home.clone());
-            listening.serving(http::router(&hub, channels, gate), bus.metrics().clone())
+            let auth = TokenAuth::new(config.gateway.token.clone(), home.clone());
+            listening.serve(http::tcp_routes(&state, channels, auth), bus.metrics().clone())
         });
         Ok(Self {
             home,
@@ -145,7 +146,7 @@ impl Gateway {
             manager: ChannelManager::new(bus.clone(), running, resting, health),
             bus,
             cli,
-            hub,
+            state,
             server,
             cron,
             context,
@@ -234,32 +235,32 @@ pub fn language(config: &Config) -> Language {
 }
 
 /// The server stops what no route would take; a webhook may take larger bodies than the others.
-fn server_limits(config: &Config) -> http::Limits {
-    let usual = http::Limits::default();
+fn server_limits(config: &Config) -> http::ServerLimits {
+    let usual = http::ServerLimits::default();
     let body_bytes = config.channels.webhook.values().map(|hook| hook.max_body.0).fold(usual.body_bytes, u64::max);
-    http::Limits { body_bytes, body_budget: config.gateway.body_budget, ..usual }
+    http::ServerLimits { body_bytes, body_budget: config.gateway.body_budget, ..usual }
 }
 
 /// The port, which who runs a single conversation does not open.
-async fn listen(loaded: &Loaded, is_alone: bool, socket: Option<TcpListener>) -> anyhow::Result<Option<Listening>> {
+async fn listen(loaded: &Loaded, is_alone: bool, socket: Option<TcpListener>) -> anyhow::Result<Option<BoundListener>> {
     if is_alone {
         return Ok(None);
     }
     let settings = server_settings(loaded)?;
     Ok(Some(match socket {
-        Some(socket) => Listening::on(socket, settings)?,
-        None => Listening::bind(settings).await.map_err(anyhow::Error::msg)?,
+        Some(socket) => BoundListener::from_socket(socket, settings)?,
+        None => BoundListener::bind(settings).await.map_err(anyhow::Error::msg)?,
     }))
 }
 
 pub(super) fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {
     let config = &loaded.config.gateway;
     let proxies =
-        config.trusted_proxies.iter().map(|text| text.parse()).collect::<Result<Vec<http::Network>, String>>();
+        config.trusted_proxies.iter().map(|text| text.parse()).collect::<Result<Vec<http::IpNetwork>, String>>();
     Ok(http::ServerSettings {
         listen: config.listen_addr().map_err(anyhow::Error::msg)?,
-        hosts: http::Hosts::new(&config.hosts),
-        proxies: http::Proxies(proxies.map_err(anyhow::Error::msg)?),
+        hosts: http::AllowedHosts::new(&config.hosts),
+        proxies: http::TrustedProxies(proxies.map_err(anyhow::Error::msg)?),
         tls: open_tls(loaded)?,
         connections: usize::try_from(config.max_connections).unwrap_or(usize::MAX),
         limits: server_limits(&loaded.config),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::config::{Fault, Faults, Loaded, join};
-use crate::http::{Tls, TlsFile};
+use crate::http::{ReloadingTls, TlsFile};
 use crate::llm::{Models, OfflineProvider, ProviderFault};
 use crate::tools::{TOOLS, is_tool, nearest_tool};
 
@@ -85,8 +85,8 @@ fn named_models(loaded: &Loaded, models: &Models) -> impl Iterator<Item = (Strin
 }
 
 /// The certificate of the configuration, if it names one.
-pub(super) fn open_tls(loaded: &Loaded) -> Result<Option<Tls>, Faults> {
-    Tls::open(&loaded.config.gateway.tls, std::env::home_dir().as_deref()).map_err(|(file, wrong)| {
+pub(super) fn open_tls(loaded: &Loaded) -> Result<Option<ReloadingTls>, Faults> {
+    ReloadingTls::open(&loaded.config.gateway.tls, std::env::home_dir().as_deref()).map_err(|(file, wrong)| {
         let (key, allowed) = match file {
             TlsFile::Cert => ("gateway.tls.cert", "the path of a PEM file with the certificate and its chain"),
             TlsFile::Key => ("gateway.tls.key", "the path of a PEM file with the certificate's private key"),

@@ -1,14 +1,13 @@
 //! The only constructor: builds everything from the configuration, then spawns it, then drains it.
 
 mod announcer;
-mod at_rest;
 mod build;
 mod channels;
 mod check;
 pub mod doctor;
 mod equip;
 mod inspect;
-mod memory_at_rest;
+mod offline_store;
 mod periodic;
 mod read_only;
 mod reload;
@@ -19,13 +18,13 @@ mod trust;
 mod upkeep;
 mod watchdog;
 
-pub use crate::http::exported;
-pub use at_rest::{change, change_jobs, inspect as inspect_at_rest, look, look_at_jobs};
 pub use build::{Gateway, Options, banner, language};
 pub use check::check;
 pub use equip::timezone;
 pub use inspect::{age, bytes};
-pub use memory_at_rest::{change_memory, look_at_memory};
+pub use offline_store::{
+    change_jobs, change_memory, change_store, inspect as inspect_offline, read_jobs, read_memory, read_store,
+};
 pub use read_only::{Start, serve};
 pub use reload::{Daemon, Load};
 pub use run::supervise_command;

@@ -19,7 +19,7 @@ use super::build::server_settings;
 use super::{Gateway, Options, service};
 use crate::config::Loaded;
 use crate::home::{Home, HomeError, HomeLock, LockError, is_unwritable};
-use crate::http::{self, Listening, Unwritable};
+use crate::http::{self, BoundListener, ReadOnlyReason};
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::store::StoreError;
@@ -116,7 +116,7 @@ impl Start<'_> {
 
 /// What answers while nothing can be written.
 struct Standby {
-    why: Arc<Unwritable>,
+    why: Arc<ReadOnlyReason>,
     socket: TcpListener,
     /// So that commands ask this process, and no other gateway starts. None where not even the lock can be had.
     lock: Option<HomeLock>,
@@ -133,13 +133,13 @@ struct Serving {
 
 impl Standby {
     async fn new(start: &Start<'_>, kind: ErrorKind) -> anyhow::Result<Self> {
-        let listening = Listening::bind(server_settings(start.loaded)?).await.map_err(anyhow::Error::msg)?;
+        let listening = BoundListener::bind(server_settings(start.loaded)?).await.map_err(anyhow::Error::msg)?;
         Ok(Self {
-            why: Arc::new(Unwritable {
+            why: Arc::new(ReadOnlyReason {
                 home: start.home.dir().to_owned(),
                 listen: start.loaded.config.gateway.listen.clone(),
                 since: Instant::now(),
-                reason: Live::new(in_words(kind)),
+                summary: Live::new(summary(kind)),
                 details: Live::default(),
             }),
             socket: listening.socket()?,
@@ -152,13 +152,14 @@ impl Standby {
 
     /// Says why, and answers if it does not yet.
     async fn begin(&mut self, start: &Start<'_>, kind: ErrorKind, error: &anyhow::Error) -> anyhow::Result<()> {
-        let (reason, details) = (in_words(kind), format!("{}: {error:#}", in_words(kind)));
+        let summary = summary(kind);
+        let details = format!("{summary}: {error:#}");
         if *self.why.details.get() != details {
             tracing::error!(home = %start.home.dir().display(), "read-only until the home can be written: {details}");
             (start.on_read_only)(&details);
             service::ready(&format!("read-only: {details}"));
         }
-        self.why.reason.set(reason);
+        self.why.summary.set(summary);
         self.why.details.set(details);
         self.free = free(start.home.dir());
         self.lock = start.home.lock().ok();
@@ -166,11 +167,11 @@ impl Standby {
             return Ok(());
         }
         let stop = CancellationToken::new();
-        let listening = Listening::on(self.socket.try_clone()?, server_settings(start.loaded)?)?;
-        let server = listening.serving(http::read_only(self.why.clone(), false), Arc::new(Metrics::default()));
+        let listening = BoundListener::from_socket(self.socket.try_clone()?, server_settings(start.loaded)?)?;
+        let server = listening.serve(http::read_only_routes(self.why.clone(), false), Arc::new(Metrics::default()));
         let mut tasks = vec![tokio::spawn(server.run(stop.clone(), GRACE))];
         if self.lock.is_some() {
-            let router = http::read_only(self.why.clone(), true);
+            let router = http::read_only_routes(self.why.clone(), true);
             match http::serve_control(&start.home.socket(), router, stop.clone()).await {
                 Ok(task) => tasks.push(task),
                 Err(error) => {
@@ -239,7 +240,7 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
     }
 }
 
-fn in_words(kind: ErrorKind) -> &'static str {
+fn summary(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::QuotaExceeded => "the disk quota of the home is used up",
         ErrorKind::ReadOnlyFilesystem => "the home is on a read-only file system",

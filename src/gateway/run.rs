@@ -174,7 +174,7 @@ impl Gateway {
 
     async fn serve_control(&self) -> anyhow::Result<()> {
         let socket = self.home.socket();
-        http::serve_control(&socket, http::control(&self.hub), self.stop_serving.clone())
+        http::serve_control(&socket, http::control_routes(&self.state), self.stop_serving.clone())
             .await
             .map(drop)
             .with_context(|| format!("the control socket {} cannot be made", socket.display()))

@@ -1,4 +1,4 @@
-//! Bodies on their way: what a client sends, bounded in size and time, and what it is answered.
+//! Bodies of requests, bounded in size, time and the memory that all share.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -6,46 +6,45 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::body::Body;
-use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use daoyou_channels::{BodyShare, HttpError};
 
 use super::connections::Connection;
-use super::fault;
-use super::limits::Limits;
+use super::error;
+use super::limits::ServerLimits;
 
-/// The body of a request.
-pub struct Received {
+/// The body of a request with its limits. When it exceeds one, the connection notes the error, which becomes the answer.
+pub struct BoundedBody {
     inner: Incoming,
     /// How many bytes may still come.
     left: u64,
     limit: u64,
-    /// What the body holds of the memory for all bodies.
+    /// The body's share of the memory for all bodies.
     share: BodyShare,
     deadline: Instant,
     allowed: Duration,
-    /// Made when the body is first waited for: most bodies are there already.
+    /// Created when the body is first waited for: most bodies have already arrived.
     timer: Option<Pin<Box<Sleep>>>,
     connection: Arc<Connection>,
 }
 
-impl Received {
-    pub fn new(inner: Incoming, limits: &Limits, share: BodyShare, connection: Arc<Connection>) -> Self {
+impl BoundedBody {
+    pub fn new(inner: Incoming, limits: &ServerLimits, share: BodyShare, connection: Arc<Connection>) -> Self {
         let limit = limits.body_bytes;
         let deadline = Instant::now() + limits.body;
         Self { inner, left: limit, limit, share, deadline, allowed: limits.body, timer: None, connection }
     }
 
-    fn spoil(&self, fault: HttpError) -> Box<dyn Error + Send + Sync> {
-        let error = fault.message.clone().into();
-        self.connection.spoil_body(fault);
-        error
+    fn fail(&self, error: HttpError) -> Box<dyn Error + Send + Sync> {
+        let message = error.message.clone().into();
+        self.connection.set_body_error(error);
+        message
     }
 }
 
-impl HttpBody for Received {
+impl Body for BoundedBody {
     type Data = Bytes;
     type Error = Box<dyn Error + Send + Sync>;
 
@@ -54,13 +53,13 @@ impl HttpBody for Received {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(context) else {
-            if let Poll::Ready(fault) = self.share.poll_ended(context) {
-                return Poll::Ready(Some(Err(self.spoil(fault))));
+            if let Poll::Ready(error) = self.share.poll_ended(context) {
+                return Poll::Ready(Some(Err(self.fail(error))));
             }
             let deadline = self.deadline;
             let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
             ready!(timer.as_mut().poll(context));
-            return Poll::Ready(Some(Err(self.spoil(fault::late("the body", self.allowed)))));
+            return Poll::Ready(Some(Err(self.fail(error::late("the body", self.allowed)))));
         };
         let frame = match frame {
             Some(Ok(frame)) => frame,
@@ -68,12 +67,12 @@ impl HttpBody for Received {
             None => return Poll::Ready(None),
         };
         let size = frame.data_ref().map_or(0, Bytes::len);
-        if let Err(fault) = self.share.take(size) {
-            return Poll::Ready(Some(Err(self.spoil(fault))));
+        if let Err(error) = self.share.take(size) {
+            return Poll::Ready(Some(Err(self.fail(error))));
         }
         match self.left.checked_sub(size as u64) {
             Some(left) => self.left = left,
-            None => return Poll::Ready(Some(Err(self.spoil(fault::too_large(self.limit))))),
+            None => return Poll::Ready(Some(Err(self.fail(error::too_large(self.limit))))),
         }
         Poll::Ready(Some(Ok(frame)))
     }
@@ -84,43 +83,5 @@ impl HttpBody for Received {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
-    }
-}
-
-/// The body of a response. Tells the connection when it has been handed on, or given up.
-pub struct Answer {
-    inner: Body,
-    connection: Arc<Connection>,
-}
-
-impl Answer {
-    pub fn new(inner: Body, connection: Arc<Connection>) -> Self {
-        Self { inner, connection }
-    }
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.inner).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-impl Drop for Answer {
-    fn drop(&mut self) {
-        self.connection.answered();
     }
 }

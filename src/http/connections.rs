@@ -1,4 +1,6 @@
-//! The connections that are open, and who is given up when there are too many.
+//! The open connections, and which of them are closed when there are too many.
+//!
+//! A semaphore would not do: a few idle or slow clients could hold all of its permits.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -10,51 +12,51 @@ use daoyou_channels::HttpError;
 use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 
-/// How many of the connections are given up at once when there is no room: one in so many.
-const SHARE: usize = 64;
+/// The share of the connections that is closed at once to make room: one in this many.
+const EVICTED_SHARE: usize = 64;
 
-/// What a connection is doing, the first to be given up first.
+/// What a connection is doing; the first phase is closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// It has not yet sent one whole request.
+pub enum ConnectionPhase {
+    /// The client has not yet sent a complete request.
     Opening,
-    /// A later request is on its way.
+    /// A later request is arriving.
     Reading,
     /// Between two requests.
     Idle,
-    /// A request is being answered; such a connection is not given up.
+    /// A request is being answered; such a connection is not closed.
     Busy,
 }
 
-/// What the accept loop tells a connection's task.
+/// An order to a connection's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Signal {
-    /// Finish the request that is being answered, and close.
+pub enum CloseSignal {
+    /// Answer the current request, then close.
     Finish = 1,
     /// Close at once.
-    Leave = 2,
+    Abort = 2,
 }
 
-/// One connection, as its task, its stream and the accept loop see it.
+/// The state of a connection that its task, its stream and the accept loop share.
 #[derive(Debug)]
 pub struct Connection {
     epoch: Instant,
-    /// Whether a request is on its way, and not all of it has come.
+    /// A request is arriving and not complete.
     is_receiving: AtomicBool,
-    /// Whether one whole request has come.
+    /// A complete request has arrived.
     has_received: AtomicBool,
-    /// Requests that are not yet answered to the last byte.
+    /// Requests whose answers are not complete.
     unanswered: AtomicU32,
-    /// When it last began to receive, or ended to answer, in milliseconds since `epoch`.
+    /// When the last request began to arrive or the last answer ended, in milliseconds since `epoch`.
     since: AtomicU64,
     signal: AtomicU8,
     waker: AtomicWaker,
-    /// Heads that were let through to the HTTP machine and not yet seen by [`Connection::next_head`].
+    /// Heads that hyper was given and [`Connection::next_head`] has not seen.
     heads: AtomicU32,
-    /// What is wrong with the last of them, which then stands for what was really sent.
-    head_fault: Mutex<Option<HttpError>>,
-    body_fault: Mutex<Option<HttpError>>,
+    /// The error of the last of them, which then is a placeholder for an invalid one.
+    head_error: Mutex<Option<HttpError>>,
+    body_error: Mutex<Option<HttpError>>,
 }
 
 impl Connection {
@@ -68,101 +70,102 @@ impl Connection {
             signal: AtomicU8::new(0),
             waker: AtomicWaker::new(),
             heads: AtomicU32::new(0),
-            head_fault: Mutex::default(),
-            body_fault: Mutex::default(),
+            head_error: Mutex::default(),
+            body_error: Mutex::default(),
         };
         connection.touch();
         connection
     }
 
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> ConnectionPhase {
         let is_receiving = self.is_receiving.load(Ordering::Relaxed);
         if !self.has_received.load(Ordering::Relaxed) {
-            Phase::Opening
+            ConnectionPhase::Opening
         } else if is_receiving {
-            Phase::Reading
+            ConnectionPhase::Reading
         } else if self.unanswered.load(Ordering::Relaxed) == 0 {
-            Phase::Idle
+            ConnectionPhase::Idle
         } else {
-            Phase::Busy
+            ConnectionPhase::Busy
         }
     }
 
-    /// When it became idle, if it is.
+    /// Returns when the connection became idle, if it is.
     pub fn idle_since(&self) -> Option<Instant> {
-        (self.phase() == Phase::Idle).then(|| self.epoch + Duration::from_millis(self.since.load(Ordering::Relaxed)))
+        (self.phase() == ConnectionPhase::Idle)
+            .then(|| self.epoch + Duration::from_millis(self.since.load(Ordering::Relaxed)))
     }
 
-    /// The first byte of a request has come. One that comes while another is being answered does not count yet.
+    /// Notes the first byte of a request. One that arrives while another is being answered does not count yet.
     pub fn first_byte(&self) {
-        if self.phase() == Phase::Idle {
+        if self.phase() == ConnectionPhase::Idle {
             self.receiving();
         }
     }
 
-    /// Not all of a request has come.
+    /// Notes that a request is incomplete.
     pub fn receiving(&self) {
         if !self.is_receiving.swap(true, Ordering::Relaxed) {
             self.touch();
         }
     }
 
-    /// All of a request has come.
+    /// Notes that a request is complete.
     pub fn received(&self) {
         self.is_receiving.store(false, Ordering::Relaxed);
         self.has_received.store(true, Ordering::Relaxed);
     }
 
-    /// The answer to a request has been handed on to the last byte.
+    /// Notes that an answer was sent to its last byte, or given up.
     pub fn answered(&self) {
         self.touch();
         let less = |count: u32| count.checked_sub(1);
-        // Only what the two sides read differently is answered without having been let through, and that closes.
+        // A head that hyper and the stream read differently is answered without having been counted; it closes the connection.
         self.unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
     }
 
-    /// Lets a head through.
+    /// Notes that hyper is given a valid head.
     pub fn pass_head(&self) {
         self.unanswered.fetch_add(1, Ordering::Relaxed);
         self.heads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Lets a head through that stands for what cannot be read; nothing follows it.
-    pub fn pass_fault(&self, fault: HttpError) {
-        *lock(&self.head_fault) = Some(fault);
+    /// Notes that hyper is given a placeholder for an invalid head; nothing follows it.
+    pub fn pass_invalid_head(&self, error: HttpError) {
+        *lock(&self.head_error) = Some(error);
         self.pass_head();
     }
 
-    /// What the stream said of the head that the HTTP machine has read just now.
+    /// Returns the error of the head that hyper has parsed just now, if it was invalid.
     pub fn next_head(&self) -> Result<(), HttpError> {
         match self.heads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |heads| heads.checked_sub(1)) {
-            Ok(1) => lock(&self.head_fault).take().map_or(Ok(()), Err),
+            Ok(1) => lock(&self.head_error).take().map_or(Ok(()), Err),
             Ok(_) => Ok(()),
-            // The stream and the HTTP machine read it differently, so nobody can say what it is.
-            Err(_) => Err(HttpError::bad_request("the request cannot be told from the one before")),
+            // hyper found a head where the stream found none.
+            Err(_) => Err(HttpError::bad_request("the request cannot be separated from the one before it")),
         }
     }
 
-    /// Notes why the body of the request that is being read is of no use.
-    pub fn spoil_body(&self, fault: HttpError) {
-        lock(&self.body_fault).get_or_insert(fault);
+    /// Notes why the body of the current request is refused. The first error counts.
+    pub fn set_body_error(&self, error: HttpError) {
+        lock(&self.body_error).get_or_insert(error);
     }
 
-    pub fn take_body_fault(&self) -> Option<HttpError> {
-        lock(&self.body_fault).take()
+    pub fn take_body_error(&self) -> Option<HttpError> {
+        lock(&self.body_error).take()
     }
 
-    /// Waits for a signal; for one task.
-    pub fn poll_signal(&self, context: &Context<'_>) -> Poll<Signal> {
+    /// Waits for a signal. Only one task may wait.
+    pub fn poll_signal(&self, context: &Context<'_>) -> Poll<CloseSignal> {
         self.waker.register(context.waker());
         match self.signal.load(Ordering::Acquire) {
             0 => Poll::Pending,
-            1 => Poll::Ready(Signal::Finish),
-            _ => Poll::Ready(Signal::Leave),
+            1 => Poll::Ready(CloseSignal::Finish),
+            _ => Poll::Ready(CloseSignal::Abort),
         }
     }
 
-    fn signal(&self, signal: Signal) {
+    fn signal(&self, signal: CloseSignal) {
         self.signal.fetch_max(signal as u8, Ordering::AcqRel);
         self.waker.wake();
     }
@@ -176,7 +179,7 @@ impl Connection {
 /// All open connections of a server.
 #[derive(Debug)]
 pub struct Connections {
-    most: usize,
+    limit: usize,
     epoch: Instant,
     open: Mutex<Open>,
 }
@@ -187,39 +190,38 @@ struct Open {
     by_id: HashMap<u64, Arc<Connection>>,
 }
 
-/// A connection's place among [`Connections`]; dropping it is leaving.
+/// A connection's entry in [`Connections`]; dropping it removes the connection.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionPermit {
     all: Arc<Connections>,
     id: u64,
     pub connection: Arc<Connection>,
 }
 
 impl Connections {
-    pub fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most: most.max(1), epoch: Instant::now(), open: Mutex::default() })
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit: limit.max(1), epoch: Instant::now(), open: Mutex::default() })
     }
 
-    /// A place for a new connection. Where there is none left, those that have waited longest without a whole request
-    /// make room, then those between two requests, so that sockets which only hang on keep nobody out. `None`: all are
-    /// being answered.
-    pub fn enter(self: &Arc<Self>) -> Option<Place> {
+    /// Admits a new connection. At the limit the oldest connections without a complete request are closed, then idle ones, so
+    /// that sockets which send nothing keep nobody out. `None` if all connections are being answered.
+    pub fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
         let mut open = lock(&self.open);
-        if open.by_id.len() >= self.most {
-            open.give_up((self.most / SHARE).max(1));
+        if open.by_id.len() >= self.limit {
+            open.evict((self.limit / EVICTED_SHARE).max(1));
         }
-        if open.by_id.len() >= self.most {
+        if open.by_id.len() >= self.limit {
             return None;
         }
         let id = open.next;
         open.next += 1;
         let connection = Arc::new(Connection::new(self.epoch));
         open.by_id.insert(id, connection.clone());
-        Some(Place { all: self.clone(), id, connection })
+        Some(ConnectionPermit { all: self.clone(), id, connection })
     }
 
-    /// Tells all of them.
-    pub fn signal(&self, signal: Signal) {
+    /// Signals all connections.
+    pub fn signal(&self, signal: CloseSignal) {
         lock(&self.open).by_id.values().for_each(|connection| connection.signal(signal));
     }
 
@@ -229,10 +231,10 @@ impl Connections {
 }
 
 impl Open {
-    fn give_up(&mut self, count: usize) {
+    fn evict(&mut self, count: usize) {
         let rank = |(id, connection): (&u64, &Arc<Connection>)| {
             let phase = connection.phase();
-            (phase != Phase::Busy).then(|| (phase, connection.since.load(Ordering::Relaxed), *id))
+            (phase != ConnectionPhase::Busy).then(|| (phase, connection.since.load(Ordering::Relaxed), *id))
         };
         let mut ranks: Vec<_> = self.by_id.iter().filter_map(rank).collect();
         let count = count.min(ranks.len());
@@ -242,20 +244,20 @@ impl Open {
         ranks.select_nth_unstable(count - 1);
         for (_, _, id) in &ranks[..count] {
             if let Some(connection) = self.by_id.remove(id) {
-                connection.signal(Signal::Leave);
+                connection.signal(CloseSignal::Abort);
             }
         }
-        tracing::debug!(count, "connections given up to make room");
+        tracing::debug!(count, "connections closed to make room");
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         lock(&self.all.open).by_id.remove(&self.id);
     }
 }
 
-/// What these locks guard is whole between any two statements, so a panic elsewhere has spoilt nothing.
+/// Recovers a poisoned lock: its value is consistent between any two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -264,46 +266,46 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn left(place: &Place) -> bool {
-        place.connection.signal.load(Ordering::Relaxed) == Signal::Leave as u8
+    fn is_aborted(permit: &ConnectionPermit) -> bool {
+        permit.connection.signal.load(Ordering::Relaxed) == CloseSignal::Abort as u8
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_done_nothing_yet_makes_room_first() {
+    async fn connections_without_a_request_are_closed_first() {
         let all = Connections::new(4);
-        let mut places = Vec::new();
+        let mut permits = Vec::new();
         for _ in 0..4 {
             tokio::time::advance(Duration::from_millis(10)).await;
-            places.push(all.enter().unwrap());
+            permits.push(all.admit().unwrap());
         }
-        // Of four: one in work, one idle, two slow; the older of the slow ones goes, then the other, then the idle one.
-        for place in [&places[0], &places[1]] {
-            place.connection.pass_head();
-            place.connection.received();
+        // One is busy, one idle, two slow: the older slow one is closed first, then the other, then the idle one.
+        for permit in [&permits[0], &permits[1]] {
+            permit.connection.pass_head();
+            permit.connection.received();
         }
-        places[1].connection.answered();
+        permits[1].connection.answered();
         for (gone, count) in [(2, 1), (3, 2), (1, 3)] {
-            let new = all.enter().unwrap();
+            let new = all.admit().unwrap();
             new.connection.pass_head();
             new.connection.received();
-            assert!(left(&places[gone]), "{gone}");
-            assert_eq!(places.iter().filter(|place| left(place)).count(), count);
-            places.push(new);
+            assert!(is_aborted(&permits[gone]), "{gone}");
+            assert_eq!(permits.iter().filter(|permit| is_aborted(permit)).count(), count);
+            permits.push(new);
             assert_eq!(all.count(), 4);
         }
-        assert!(all.enter().is_none(), "all are being answered");
-        assert!(!left(&places[0]));
-        drop(places);
+        assert!(all.admit().is_none(), "all are being answered");
+        assert!(!is_aborted(&permits[0]));
+        drop(permits);
         assert_eq!(all.count(), 0);
     }
 
     #[test]
-    fn a_fault_stands_for_the_last_head() {
+    fn the_error_belongs_to_the_last_head() {
         let connection = Connection::new(Instant::now());
         connection.pass_head();
-        connection.pass_fault(HttpError::bad_request("no"));
+        connection.pass_invalid_head(HttpError::bad_request("no"));
         assert_eq!(connection.next_head(), Ok(()));
         assert_eq!(connection.next_head(), Err(HttpError::bad_request("no")));
-        assert!(connection.next_head().is_err(), "nobody let that one through");
+        assert!(connection.next_head().is_err(), "hyper was given no third head");
     }
 }

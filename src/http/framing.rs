@@ -1,26 +1,26 @@
-//! Where the body of a request ends.
+//! The framing of a request's body: where it ends. The stream follows it to find the next head.
 
-/// The longest line of a chunk's size, and all trailer fields together, in bytes.
+/// The most bytes of a chunk extension, and of all trailer fields.
 const MAX_LINE: u32 = 4_096;
 
-/// The most digits of a chunk's size; more would not fit into 64 bits.
+/// The most digits of a chunk's size; more do not fit into 64 bits.
 const MAX_DIGITS: u32 = 15;
 
-/// How far a body has been read.
+/// How far a body was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Framing(Body);
+pub struct BodyFraming(FramingState);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Body {
-    /// So many bytes are still to come.
+enum FramingState {
+    /// The number of bytes that are still to come.
     Length(u64),
-    Chunked(Chunk),
+    Chunked(ChunkState),
 }
 
-/// A place in a chunked body (RFC 9112, section 7.1). Stricter than the RFC: lines end with CR LF, and nothing but an
-/// extension follows the size.
+/// The state of a chunked body (RFC 9112, section 7.1). Stricter than the RFC: lines end with CR LF, and only an extension
+/// may follow the size. `httparse::parse_chunk_size` needs the whole line at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Chunk {
+enum ChunkState {
     Size {
         value: u64,
         digits: u32,
@@ -37,7 +37,7 @@ enum Chunk {
     },
     DataCr,
     DataLf,
-    /// At the start of a trailer field, or of the blank line that ends all.
+    /// At the start of a trailer field or of the final blank line.
     Trailer {
         length: u32,
     },
@@ -51,42 +51,42 @@ enum Chunk {
     Done,
 }
 
-/// The body is not what chunks look like.
+/// The chunks of a body are invalid.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedChunk;
 
-impl Framing {
+impl BodyFraming {
     pub fn length(bytes: u64) -> Self {
-        Self(Body::Length(bytes))
+        Self(FramingState::Length(bytes))
     }
 
     pub fn chunked() -> Self {
-        Self(Body::Chunked(Chunk::Size { value: 0, digits: 0 }))
+        Self(FramingState::Chunked(ChunkState::Size { value: 0, digits: 0 }))
     }
 
-    /// Whether the whole body has been read.
+    /// Returns true if the whole body was read.
     pub fn is_done(&self) -> bool {
-        matches!(self.0, Body::Length(0) | Body::Chunked(Chunk::Done))
+        matches!(self.0, FramingState::Length(0) | FramingState::Chunked(ChunkState::Done))
     }
 
-    /// Reads on, and answers how many of `bytes` belong to the body.
-    pub fn consume(&mut self, bytes: &[u8]) -> Result<usize, Malformed> {
+    /// Continues reading, and returns how many of `bytes` belong to the body.
+    pub fn consume(&mut self, bytes: &[u8]) -> Result<usize, MalformedChunk> {
         let chunk = match &mut self.0 {
-            Body::Length(left) => {
+            FramingState::Length(left) => {
                 let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                 *left -= taken as u64;
                 return Ok(taken);
             }
-            Body::Chunked(chunk) => chunk,
+            FramingState::Chunked(chunk) => chunk,
         };
         let mut at = 0;
-        while at < bytes.len() && *chunk != Chunk::Done {
-            if let Chunk::Data { left } = chunk {
+        while at < bytes.len() && *chunk != ChunkState::Done {
+            if let ChunkState::Data { left } = chunk {
                 let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len() - at);
                 *left -= taken as u64;
                 at += taken;
                 if *left == 0 {
-                    *chunk = Chunk::DataCr;
+                    *chunk = ChunkState::DataCr;
                 }
             } else {
                 *chunk = chunk.step(bytes[at])?;
@@ -97,11 +97,11 @@ impl Framing {
     }
 }
 
-impl Chunk {
-    fn step(&self, byte: u8) -> Result<Self, Malformed> {
+impl ChunkState {
+    fn step(&self, byte: u8) -> Result<Self, MalformedChunk> {
         Ok(match (self, byte) {
             (Self::Size { value, digits }, _) if byte.is_ascii_hexdigit() && *digits < MAX_DIGITS => {
-                let digit = char::from(byte).to_digit(16).ok_or(Malformed)?;
+                let digit = char::from(byte).to_digit(16).ok_or(MalformedChunk)?;
                 Self::Size { value: (value << 4) | u64::from(digit), digits: digits + 1 }
             }
             (Self::Size { value, digits: 1.. }, b';') => Self::Extension { value: *value, length: 0 },
@@ -122,7 +122,7 @@ impl Chunk {
                 Self::TrailerText { length: length + 1 }
             }
             (Self::TrailerEnd { length }, b'\n') => Self::Trailer { length: *length },
-            _ => return Err(Malformed),
+            _ => return Err(MalformedChunk),
         })
     }
 }
@@ -150,10 +150,10 @@ mod tests {
             (&long, None),
         ];
         for (text, expected) in table {
-            let mut whole = Framing::chunked();
+            let mut whole = BodyFraming::chunked();
             let got = whole.consume(text.as_bytes()).ok().filter(|_| whole.is_done());
             assert_eq!(got, *expected, "{text:.40?}");
-            let mut split = Framing::chunked();
+            let mut split = BodyFraming::chunked();
             let mut used = 0;
             let ends = text.bytes().try_for_each(|byte| split.consume(&[byte]).map(|one| used += one));
             assert_eq!(ends.ok().filter(|()| split.is_done()).map(|()| used), *expected, "{text:.40?} byte by byte");
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_body_of_known_length_takes_no_more() {
-        let mut body = Framing::length(5);
+        let mut body = BodyFraming::length(5);
         assert_eq!(body.consume(b"abc"), Ok(3));
         assert!(!body.is_done());
         assert_eq!(body.consume(b"deGET"), Ok(2));

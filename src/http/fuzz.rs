@@ -1,28 +1,28 @@
 //! The entry of the fuzz target `http_head`.
 
-use super::framing::Framing;
-use super::head::{end, judge};
+use super::framing::BodyFraming;
+use super::head::{find_end, validate_head};
 
-/// Takes any bytes as a head and its body. Asserts that pieces do not change what is read, and that an accepted head can be
-/// read in one way only.
+/// Reads any bytes as a head and its body. Asserts that splitting them changes nothing, and that an accepted head is not
+/// ambiguous.
 pub fn head(data: &[u8]) {
-    let found = end(data, &mut 0);
+    let found = find_end(data, &mut 0);
     let mut scanned = 0;
-    let in_pieces = (0..=data.len()).find_map(|length| end(&data[..length], &mut scanned));
+    let in_pieces = (0..=data.len()).find_map(|length| find_end(&data[..length], &mut scanned));
     assert_eq!(in_pieces, found);
     let Some(end) = found else { return };
     let (head, rest) = data.split_at(end);
-    match judge(head) {
+    match validate_head(head) {
         Ok(framing) => {
             check_fields(head);
             check_body(&framing, rest);
         }
-        Err(fault) => assert!(fault.status.is_client_error(), "{fault:?}"),
+        Err(error) => assert!(error.status.is_client_error(), "{error:?}"),
     }
-    check_body(&Framing::chunked(), rest);
+    check_body(&BodyFraming::chunked(), rest);
 }
 
-/// Reads the fields of an accepted head the simplest way, as a lenient proxy might.
+/// Reads the fields of an accepted head as a lenient proxy might.
 fn check_fields(head: &[u8]) {
     assert!(!head.contains(&0), "a NUL in an accepted head");
     let lines = head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
@@ -42,7 +42,7 @@ fn check_fields(head: &[u8]) {
     assert!(names.iter().all(|name| !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace)));
 }
 
-fn check_body(framing: &Framing, bytes: &[u8]) {
+fn check_body(framing: &BodyFraming, bytes: &[u8]) {
     let (mut whole, mut split) = (framing.clone(), framing.clone());
     let taken = whole.consume(bytes).ok();
     let mut used = 0;

@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`.
+//! `/healthz` and `/readyz`, which need no token and contain no secrets.
 
 use std::sync::Arc;
 
@@ -8,15 +8,14 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use serde_json::{Value, json};
 
-use super::Hub;
+use super::state::AppState;
 use crate::bus::ChannelState;
 
-/// The routes; they need no token and tell no secrets.
-pub fn routes(hub: Arc<Hub>) -> Router {
+pub fn routes(state: Arc<AppState>) -> Router {
     let ready = move || {
-        let hub = hub.clone();
+        let state = state.clone();
         async move {
-            let (ready, parts) = readiness(&hub);
+            let (ready, parts) = readiness(&state);
             let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             (status, Json(json!({ "status": if ready { "ready" } else { "degraded" }, "parts": parts })))
         }
@@ -24,19 +23,19 @@ pub fn routes(hub: Arc<Hub>) -> Router {
     Router::new().route("/healthz", get(async || Json(json!({ "status": "ok" })))).route("/readyz", get(ready))
 }
 
-/// Whether everything works, and each part's state.
-pub fn readiness(hub: &Hub) -> (bool, Value) {
+/// Returns whether everything works, and the state of each part.
+pub fn readiness(state: &AppState) -> (bool, Value) {
     let mut ready = true;
     let mut channels = serde_json::Map::new();
-    for (name, state) in hub.channels.all() {
-        let word = match state {
+    for (name, channel) in state.channels.all() {
+        let word = match channel {
             ChannelState::Running => "ok".to_owned(),
             ChannelState::Stopped => "stopped".to_owned(),
             ChannelState::Starting => {
                 ready = false;
                 "starting".to_owned()
             }
-            // The error may hold addresses; who wants it reads the log or `daoyou status`.
+            // The error may contain addresses; the log and `daoyou status` have it.
             ChannelState::Failed { .. } => {
                 ready = false;
                 "failed".to_owned()
@@ -44,12 +43,12 @@ pub fn readiness(hub: &Hub) -> (bool, Value) {
         };
         channels.insert(name, Value::String(word));
     }
-    // Messages are taken in all the same: they wait for the service.
+    // A failed service does not make the gateway unready: messages are accepted and wait.
     let services: serde_json::Map<String, Value> =
-        hub.bus.services().all().into_iter().map(|(name, fault)| (name, fault.code.into())).collect();
-    let intake = hub.bus.intake_fault();
+        state.bus.services().all().into_iter().map(|(name, fault)| (name, fault.code.into())).collect();
+    let intake = state.bus.intake_fault();
     ready &= intake.is_none();
-    let (inbound, outbound) = hub.bus.depths();
+    let (inbound, outbound) = state.bus.depths();
     let parts = json!({
         "intake": intake.unwrap_or_else(|| "ok".to_owned()),
         "channels": channels,

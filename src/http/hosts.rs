@@ -1,5 +1,5 @@
-//! Which names this server answers to. A page of the web that has its own name point to this machine (DNS rebinding) is
-//! refused by `Host`, one that writes here across origins by `Origin`.
+//! The host names that the server answers to. The check of `Host` refuses web pages whose name was made to point to this machine
+//! (DNS rebinding); the check of `Origin` refuses requests of pages from other sites.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,42 +7,42 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, header};
 use daoyou_channels::HttpError;
 
-/// The names beyond those that follow from the address.
+/// `gateway.hosts`: the names beyond those that follow from the address.
 #[derive(Clone, Debug, Default)]
-pub struct Hosts {
+pub struct AllowedHosts {
     names: Vec<String>,
 }
 
-impl Hosts {
-    /// `names` as in `gateway.hosts`; each has passed [`Hosts::check`].
+impl AllowedHosts {
+    /// Takes the names of `gateway.hosts`, each of which has passed [`AllowedHosts::is_valid`].
     pub fn new(names: &[String]) -> Self {
-        Self { names: names.iter().map(|name| plain(name).to_ascii_lowercase()).collect() }
+        Self { names: names.iter().map(|name| without_final_dot(name).to_ascii_lowercase()).collect() }
     }
 
-    /// Whether `name` can stand in `gateway.hosts`: a name or an IP address, without scheme, port or path.
-    pub fn check(name: &str) -> bool {
-        let name = plain(name);
+    /// Returns true if `name` is a host name or an IP address, without scheme, port or path.
+    pub fn is_valid(name: &str) -> bool {
+        let name = without_final_dot(name);
         let ip = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
         ip.is_ok() || (!name.is_empty() && name.len() <= 253 && name.chars().all(letters))
     }
 
-    /// Whether a request that came to the address `local` of this machine may go on.
+    /// Checks `Host` and `Origin` of a request to the address `local` of this machine.
     ///
     /// # Errors
-    /// 400 or 403, with the name and the key that would allow it.
+    /// 400 or 403, with the name and the configuration key that would allow it.
     pub fn admit(&self, uri: &Uri, headers: &HeaderMap, local: SocketAddr) -> Result<(), HttpError> {
         let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let (name, _) = split(host).ok_or_else(|| HttpError::bad_request("Host is no name of a host"))?;
+        let (name, _) = split_port(host).ok_or_else(|| HttpError::bad_request("Host is not a host name"))?;
         for name in [Some(name), uri.authority().map(Authority::host)].into_iter().flatten() {
-            if !self.knows(name, local.ip()) {
+            if !self.is_own_name(name, local.ip()) {
                 return Err(HttpError::forbidden(format!(
                     "this server does not answer to the name {name:.100?}; its owner can add it to gateway.hosts"
                 )));
             }
         }
         for origin in headers.get_all(header::ORIGIN) {
-            if !origin.to_str().is_ok_and(|origin| self.is_own(origin, host, local)) {
+            if !origin.to_str().is_ok_and(|origin| self.is_own_origin(origin, host, local)) {
                 return Err(HttpError::forbidden(format!(
                     "requests from pages of {:.100?} are not taken; the owner can add its name to gateway.hosts",
                     String::from_utf8_lossy(origin.as_bytes())
@@ -52,10 +52,10 @@ impl Hosts {
         Ok(())
     }
 
-    /// `local` is the address that the client came to; to know it, a name must have been looked up already, so that no
-    /// name of somebody else's gets in by it.
-    fn knows(&self, name: &str, local: IpAddr) -> bool {
-        let name = plain(name);
+    /// Returns true if `name` is localhost, a loopback address, a listed name, or `local`, the address that the client connected
+    /// to. An address cannot be rebound as a name can.
+    fn is_own_name(&self, name: &str, local: IpAddr) -> bool {
+        let name = without_final_dot(name);
         match name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
             Ok(ip) if ip.to_canonical().is_loopback() || ip.to_canonical() == local.to_canonical() => true,
             _ => name.eq_ignore_ascii_case("localhost") || self.is_listed(name),
@@ -66,31 +66,31 @@ impl Hosts {
         self.names.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
 
-    /// Whether a page of `origin` is of this server: of the very `host` that is asked, on another name of its address
-    /// and port, or of a listed name. Another program's port on this machine is another's page.
-    fn is_own(&self, origin: &str, host: &str, local: SocketAddr) -> bool {
+    /// Returns true if `origin` is this server: the requested `host`, another name of its address and port, or a listed name.
+    /// Another port of this machine is another program.
+    fn is_own_origin(&self, origin: &str, host: &str, local: SocketAddr) -> bool {
         let (authority, usual) = match origin.split_once("://") {
             Some(("http", rest)) => (rest, 80),
             Some(("https", rest)) => (rest, 443),
             _ => return false,
         };
-        let Some((name, port)) = split(authority) else { return false };
+        let Some((name, port)) = split_port(authority) else { return false };
         let same = |(host, own): (&str, Option<u16>)| {
             host.eq_ignore_ascii_case(name) && own.unwrap_or(usual) == port.unwrap_or(usual)
         };
-        split(host).is_some_and(same)
-            || self.is_listed(plain(name))
-            || (port.unwrap_or(usual) == local.port() && self.knows(name, local.ip()))
+        split_port(host).is_some_and(same)
+            || self.is_listed(without_final_dot(name))
+            || (port.unwrap_or(usual) == local.port() && self.is_own_name(name, local.ip()))
     }
 }
 
-/// Without the dot that may end a full name.
-fn plain(name: &str) -> &str {
+/// Removes the dot that may end a fully qualified name.
+fn without_final_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// Name (an IPv6 address in its brackets) and port of `host[:port]`.
-fn split(authority: &str) -> Option<(&str, Option<u16>)> {
+/// Splits `host[:port]`; an IPv6 address keeps its brackets.
+fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let end = match authority.strip_prefix('[') {
         Some(rest) => rest.find(']')? + 2,
         None => authority.find(':').unwrap_or(authority.len()),
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn status(uri: &str, host: &str, origin: Option<&str>) -> u16 {
-        let hosts = Hosts::new(&["Chat.example.org".to_owned(), "192.0.2.9".to_owned()]);
+        let hosts = AllowedHosts::new(&["Chat.example.org".to_owned(), "192.0.2.9".to_owned()]);
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, host.parse().unwrap());
         if let Some(origin) = origin {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_own_names_are_answered_to() {
+    fn requests_for_other_hosts_are_refused() {
         for (host, expected) in [
             ("localhost:18790", 200),
             ("LOCALHOST.", 200),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_others_are_refused() {
+    fn requests_of_other_origins_are_refused() {
         for (host, origin, expected) in [
             ("127.0.0.1:18790", "http://127.0.0.1:18790", 200),
             ("127.0.0.1:18790", "http://localhost:18790", 200),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_to_add_is_a_bare_name() {
+    fn a_valid_host_is_a_bare_name() {
         for (name, expected) in [
             ("chat.example.org", true),
             ("10.0.0.7", true),
@@ -185,7 +185,7 @@ mod tests {
             ("*", false),
             ("", false),
         ] {
-            assert_eq!(Hosts::check(name), expected, "{name:?}");
+            assert_eq!(AllowedHosts::is_valid(name), expected, "{name:?}");
         }
     }
 }

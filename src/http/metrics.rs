@@ -1,4 +1,4 @@
-//! `/metrics`, and the count of requests.
+//! `/metrics`, and the metrics of requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,21 +12,21 @@ use axum::routing::get;
 
 use daoyou_channels::HttpError;
 
-use super::Hub;
+use super::state::{AppState, SharedState};
 use crate::bus::ChannelState;
 use crate::llm::{CircuitState, Models};
 use crate::metrics::{self, Circuit, Metrics, QueueDepth, Scraped};
 use crate::store::queues::{self, Depth};
 
-/// What requests that no route matches are counted under.
+/// The route label of requests that no route matches.
 const UNMATCHED: &str = "unmatched";
 
-/// `GET /metrics`. Whoever mounts it sees to it that the caller has proved himself.
-pub fn metrics_routes(hub: Arc<Hub>) -> Router {
-    Router::new().route("/metrics", get(page)).with_state(hub)
+/// The route of the metrics. The caller adds authentication.
+pub fn metrics_routes(state: Arc<AppState>) -> Router {
+    Router::new().route("/metrics", get(page)).with_state(state)
 }
 
-/// Counts requests by their route's pattern and the answer's status. A layer for a whole router.
+/// Middleware that counts requests by the pattern of their route and the status of the answer.
 pub async fn count_requests(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -36,8 +36,8 @@ pub async fn count_requests(State(metrics): State<Arc<Metrics>>, request: Reques
     answer
 }
 
-async fn page(State(hub): State<Arc<Hub>>) -> Result<Response, HttpError> {
-    let store = hub.bus.store();
+async fn page(State(state): SharedState) -> Result<Response, HttpError> {
+    let store = state.bus.store();
     let path = store.path().to_owned();
     let (inbox, outbox, database_bytes) = store
         .read(move |connection| {
@@ -46,25 +46,25 @@ async fn page(State(hub): State<Arc<Hub>>) -> Result<Response, HttpError> {
             Ok((queues::inbox(connection)?, queues::outbox(connection)?, files))
         })
         .await?;
-    let channels = hub.channels.all();
+    let channels = state.channels.all();
     let scraped = Scraped {
         channels: channels.into_iter().map(|(name, state)| (name, state == ChannelState::Running)).collect(),
         inbox: inbox.into_iter().map(depth).collect(),
         outbox: outbox.into_iter().map(depth).collect(),
         database_bytes: database_bytes.to_vec(),
-        takes_messages: hub.bus.intake_fault().is_none(),
-        circuits: circuits(&hub.directory.models.get()),
+        takes_messages: state.bus.intake_fault().is_none(),
+        circuits: circuits(&state.directory.models.get()),
     };
-    let page = hub.bus.metrics().render(&scraped);
+    let page = state.bus.metrics().render(&scraped);
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response())
 }
 
 fn circuits(models: &Models) -> Vec<Circuit> {
-    let each = models.services().map(|(name, provider)| {
+    let circuits = models.services().map(|(name, provider)| {
         let (state, opened) = provider.circuit();
         Circuit { provider: name.to_owned(), is_closed: state == CircuitState::Closed, opened }
     });
-    each.collect()
+    circuits.collect()
 }
 
 fn depth(depth: Depth) -> QueueDepth {

@@ -1,56 +1,42 @@
-//! The HTTP server: health, the channels' own routes, and the API that the commands use, which asks for the token on TCP.
-//! Modules in reading order: what is served, how it is listened for, what each connection and each request goes through.
+//! The HTTP server: health, the routes of channels, and the API, which needs the token on TCP.
 
 mod api;
-mod attach;
-mod cron;
-mod directory;
+mod control_socket;
 mod health;
-mod inspect;
-pub mod jobs;
-pub mod memories;
-mod memory;
 mod metrics;
-pub mod peer;
-pub mod points;
 mod read_only;
 mod routes;
-mod said;
-mod token;
-pub mod views;
+mod state;
 
+mod login_attempts;
+mod token;
+
+mod hosts;
+mod proxies;
 mod server;
+mod service;
 mod tls;
 
+mod body;
 mod connections;
+mod framing;
+mod head;
 mod limits;
 mod stream;
 
-mod framing;
-mod head;
-
-mod body;
-mod door;
-mod hosts;
-mod proxies;
-
-mod attempts;
-mod extract;
-mod fault;
-mod stamp;
+mod error;
+mod file_stamp;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 
-pub use cron::settle as settle_job;
-pub use directory::GatewayDirectory;
-pub use health::readiness;
-pub use hosts::Hosts;
-pub use limits::Limits;
-pub use proxies::{Network, Proxies};
-pub use read_only::{Unwritable, read_only};
-pub use routes::{Hub, control, router, serve_control};
-pub use said::exported;
-pub use server::{Listening, Server, ServerSettings};
-pub use tls::{Tls, TlsConfig, TlsFile};
-pub use token::TokenGate;
+pub use control_socket::serve_control;
+pub use hosts::AllowedHosts;
+pub use limits::ServerLimits;
+pub use proxies::{IpNetwork, TrustedProxies};
+pub use read_only::{ReadOnlyReason, read_only_routes};
+pub use routes::{control_routes, tcp_routes};
+pub use server::{BoundListener, Server, ServerSettings};
+pub use state::AppState;
+pub use tls::{ReloadingTls, TlsConfig, TlsFile};
+pub use token::TokenAuth;

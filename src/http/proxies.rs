@@ -1,4 +1,4 @@
-//! Who the client is behind proxies that the owner trusts.
+//! The client's address behind trusted proxies.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -8,21 +8,21 @@ use daoyou_channels::ClientAddr;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// The most addresses of `X-Forwarded-For` that are looked at.
+/// The most addresses of `X-Forwarded-For` that are read.
 const MAX_HOPS: usize = 32;
 
-/// A range of addresses, written `10.0.0.0/8`, or one address.
+/// A range of addresses (`10.0.0.0/8`) or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
+pub struct IpNetwork {
     base: IpAddr,
     prefix: u32,
 }
 
-impl FromStr for Network {
+impl FromStr for IpNetwork {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no address or range of addresses");
+        let wrong = || format!("{text:?} is not an address or a range of addresses");
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix.parse::<u32>().map_err(|_| wrong())?)),
             None => (text, None),
@@ -37,9 +37,9 @@ impl FromStr for Network {
     }
 }
 
-impl Network {
-    /// Whether `address`, which is canonical, lies in it.
-    pub fn holds(&self, address: IpAddr) -> bool {
+impl IpNetwork {
+    /// Returns true if the range has `address`, which must be canonical.
+    pub fn contains(&self, address: IpAddr) -> bool {
         let differs = |bits: u32, differing: u128| {
             let host_bits = bits - self.prefix;
             differing.checked_shr(host_bits).unwrap_or(0) != 0
@@ -54,23 +54,23 @@ impl Network {
 
 /// `gateway.trusted_proxies`.
 #[derive(Clone, Debug, Default)]
-pub struct Proxies(pub Vec<Network>);
+pub struct TrustedProxies(pub Vec<IpNetwork>);
 
-impl Proxies {
-    /// The client behind the connection from `peer`: the last address of `X-Forwarded-For` that is no trusted proxy's,
-    /// if `peer` is one; else `peer` itself.
+impl TrustedProxies {
+    /// Returns the client of a connection from `peer`: the last address of `X-Forwarded-For` that is not a trusted proxy if `peer`
+    /// is a trusted proxy, else `peer`.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddr {
         let mut client = peer.to_canonical();
         if !self.trusts(client) {
             return ClientAddr(client);
         }
-        // Several fields are one list, in their order (RFC 9110, section 5.3).
+        // Several fields form one list in their order (RFC 9110, section 5.3).
         let hops = headers.get_all(FORWARDED_FOR).iter().rev().flat_map(|field| {
             let text = field.to_str().unwrap_or("unreadable");
             text.rsplit(',')
         });
         for hop in hops.take(MAX_HOPS) {
-            // What a trusted proxy wrote that is no address says nothing of who stands behind it.
+            // A trusted proxy wrote something else than an address, so the client before it is unknown.
             let Some(address) = hop_address(hop.trim()) else { break };
             client = address;
             if !self.trusts(client) {
@@ -81,11 +81,11 @@ impl Proxies {
     }
 
     fn trusts(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|network| network.holds(address))
+        self.0.iter().any(|network| network.contains(address))
     }
 }
 
-/// Some proxies write the port, too.
+/// Parses an address; some proxies append the port.
 fn hop_address(text: &str) -> Option<IpAddr> {
     let bare = text.parse::<IpAddr>().ok();
     let with_port = || text.parse::<std::net::SocketAddr>().ok().map(|address| address.ip());
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_holds_what_shares_its_prefix() {
+    fn a_network_contains_addresses_with_its_prefix() {
         for (network, address, expected) in [
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "11.0.0.1", false),
@@ -110,17 +110,17 @@ mod tests {
             ("::/0", "2001:db8::1", true),
             ("::1", "::2", false),
         ] {
-            let got = network.parse::<Network>().unwrap().holds(address.parse().unwrap());
+            let got = network.parse::<IpNetwork>().unwrap().contains(address.parse().unwrap());
             assert_eq!(got, expected, "{network} {address}");
         }
         for wrong in ["10.0.0.0/33", "10.0.0/8", "::/129", "proxy.example.org", "10.0.0.0/", ""] {
-            assert!(wrong.parse::<Network>().is_err(), "{wrong:?}");
+            assert!(wrong.parse::<IpNetwork>().is_err(), "{wrong:?}");
         }
     }
 
     #[test]
-    fn only_a_trusted_proxy_says_who_stands_behind_it() {
-        let proxies = Proxies(["127.0.0.1", "10.0.0.0/8"].map(|text| text.parse().unwrap()).into());
+    fn only_a_trusted_proxy_can_name_its_client() {
+        let proxies = TrustedProxies(["127.0.0.1", "10.0.0.0/8"].map(|text| text.parse().unwrap()).into());
         for (peer, fields, expected) in [
             ("203.0.113.9", &["198.51.100.1"][..], "203.0.113.9"),
             ("127.0.0.1", &[], "127.0.0.1"),
@@ -143,7 +143,7 @@ mod tests {
         }
         let mut headers = HeaderMap::new();
         headers.insert(FORWARDED_FOR, "198.51.100.1".parse().unwrap());
-        let nobody = Proxies::default().client("127.0.0.1".parse().unwrap(), &headers);
+        let nobody = TrustedProxies::default().client("127.0.0.1".parse().unwrap(), &headers);
         assert_eq!(nobody.0, "127.0.0.1".parse::<IpAddr>().unwrap());
     }
 }

@@ -1,4 +1,4 @@
-//! What is served while the home cannot be written: health, with the reason, and a refusal of everything else.
+//! The routes while the home cannot be written: health with the reason, and a refusal of everything else.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,27 +16,27 @@ use serde_json::{Value, json};
 
 use crate::live::Live;
 
-/// When a refused sender is to try again.
+/// When a refused sender should try again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Why a gateway only answers, and takes nothing.
-pub struct Unwritable {
+/// Why a gateway is read-only.
+pub struct ReadOnlyReason {
     pub home: PathBuf,
     pub listen: String,
     pub since: Instant,
-    /// In a few words that tell nothing of this machine's folders.
-    pub reason: Live<&'static str>,
-    /// The same with the error behind it.
+    /// A short text without paths of this machine.
+    pub summary: Live<&'static str>,
+    /// The same with the error.
     pub details: Live<String>,
 }
 
-/// Returns the routes. To `is_owner`, who asks on the control socket, the reason is told in full, and the status.
-pub fn read_only(why: Arc<Unwritable>, is_owner: bool) -> Router {
-    let words = {
-        let why = why.clone();
-        move || if is_owner { why.details.get().to_string() } else { why.reason.get().to_string() }
+/// Returns the routes. On the control socket, `is_owner`, they have the full reason and the status.
+pub fn read_only_routes(reason: Arc<ReadOnlyReason>, is_owner: bool) -> Router {
+    let text = {
+        let reason = reason.clone();
+        move || if is_owner { reason.details.get().to_string() } else { reason.summary.get().to_string() }
     };
-    let (alive, ready, refused) = (words.clone(), words.clone(), words);
+    let (alive, ready, refused) = (text.clone(), text.clone(), text);
     let mut router = Router::new()
         .route("/healthz", get(async move || Json(json!({ "status": "read-only", "reason": alive() }))))
         .route(
@@ -52,9 +52,9 @@ pub fn read_only(why: Arc<Unwritable>, is_owner: bool) -> Router {
             ..HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "store", format!("nothing can be stored: {}", refused()))
         });
     if is_owner {
-        router = router.route("/api/status", get(async move || Json(status(&why))));
+        router = router.route("/api/status", get(async move || Json(status(&reason))));
     }
-    // A connection that stays open would be cut when the gateway itself takes over, maybe with a request on its way.
+    // An open connection would be closed when the gateway itself takes over, perhaps in the middle of a request.
     router.layer(map_response(async |mut response: Response| {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         response
@@ -62,16 +62,16 @@ pub fn read_only(why: Arc<Unwritable>, is_owner: bool) -> Router {
 }
 
 /// What `daoyou status` and `daoyou doctor` read.
-fn status(why: &Unwritable) -> Value {
+fn status(reason: &ReadOnlyReason) -> Value {
     json!({
         "gateway": "up",
         "read_only": true,
-        "home": why.home,
+        "home": reason.home,
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
-        "uptime": Span::from_secs(why.since.elapsed().as_secs()).to_string(),
-        "listen": why.listen,
+        "uptime": Span::from_secs(reason.since.elapsed().as_secs()).to_string(),
+        "listen": reason.listen,
         "ready": false,
-        "parts": { "intake": format!("nothing can be stored: {}", why.details.get()), "channels": {} },
+        "parts": { "intake": format!("nothing can be stored: {}", reason.details.get()), "channels": {} },
     })
 }

@@ -1,4 +1,4 @@
-//! Listening on TCP for the world.
+//! The TCP server: its accept loop and its connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,60 +21,60 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connections::{Connections, Place, Signal};
-use super::door::{Door, Ends};
-use super::hosts::Hosts;
-use super::limits::{Limits, allow_connections};
-use super::proxies::Proxies;
-use super::stream::Guarded;
-use super::tls::Tls;
+use super::connections::{CloseSignal, ConnectionPermit, Connections};
+use super::hosts::AllowedHosts;
+use super::limits::{ServerLimits, raise_file_limit};
+use super::proxies::TrustedProxies;
+use super::service::{ConnectionAddrs, HttpService};
+use super::stream::ValidatedStream;
+use super::tls::ReloadingTls;
 use crate::metrics::Metrics;
 
-/// The rest after a connection could not be taken, because files or memory are short.
-const BREATH: Duration = Duration::from_millis(50);
+/// The pause after a connection could not be accepted because files or memory are short.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often the log is told that connections cannot be taken: a flood must not fill it.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+/// The least time between two log lines about refused connections: a flood must not fill the log.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What the HTTP machine may buffer beyond the largest head, in bytes.
-const HTTP_BUFFER: usize = 8 << 10;
+/// What hyper may buffer beyond the largest head, in bytes.
+const EXTRA_BUFFER: usize = 8 << 10;
 
-/// What a server is told.
+/// The settings of a server.
 pub struct ServerSettings {
     pub listen: SocketAddr,
-    pub hosts: Hosts,
-    pub proxies: Proxies,
-    pub tls: Option<Tls>,
-    /// Connections that may be open at once.
+    pub hosts: AllowedHosts,
+    pub proxies: TrustedProxies,
+    pub tls: Option<ReloadingTls>,
+    /// The most connections that are open at once.
     pub connections: usize,
-    pub limits: Limits,
+    pub limits: ServerLimits,
 }
 
-/// An address that is taken, before there is anything to serve on it.
-pub struct Listening {
+/// A bound address without anything to serve yet.
+pub struct BoundListener {
     listener: TcpListener,
     settings: ServerSettings,
 }
 
-/// A server that listens, and does not answer yet.
+/// A server that is bound and does not answer yet.
 pub struct Server {
     listener: TcpListener,
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    door: Door,
-    tls: Option<Tls>,
+    service: HttpService,
+    tls: Option<ReloadingTls>,
     connections: Arc<Connections>,
-    limits: Limits,
+    limits: ServerLimits,
     metrics: Arc<Metrics>,
 }
 
-impl Listening {
+impl BoundListener {
     /// Binds the address.
     ///
     /// # Errors
-    /// In words: the address, what was wrong, what to do.
+    /// The message names the address, the cause and the remedy.
     pub async fn bind(settings: ServerSettings) -> Result<Self, String> {
         let listen = settings.listen;
         let listener = TcpListener::bind(listen).await.map_err(|error| {
@@ -90,54 +90,54 @@ impl Listening {
         Ok(Self { listener, settings })
     }
 
-    /// Returns the address that is listened on, with the port that the system chose where port 0 was asked for.
+    /// Returns the address, with the port that the system chose for port 0.
     pub fn address(&self) -> SocketAddr {
         self.listener.local_addr().unwrap_or(self.settings.listen)
     }
 
-    /// Listens on a socket that is bound already.
+    /// Takes a bound socket.
     ///
     /// # Errors
-    /// It cannot be used.
-    pub fn on(socket: std::net::TcpListener, settings: ServerSettings) -> io::Result<Self> {
+    /// The socket cannot be used.
+    pub fn from_socket(socket: std::net::TcpListener, settings: ServerSettings) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::from_std(socket)?, settings })
     }
 
-    /// Returns the socket, for another server to take connections from as well.
+    /// Returns a second handle of the socket, from which another server can accept connections.
     ///
     /// # Errors
-    /// Files are short.
+    /// The process has too many open files.
     pub fn socket(&self) -> io::Result<std::net::TcpListener> {
         Ok(self.listener.as_fd().try_clone_to_owned()?.into())
     }
 
-    /// A server of `routes`.
-    pub fn serving(self, routes: Router, metrics: Arc<Metrics>) -> Server {
+    /// Adds the routes.
+    pub fn serve(self, routes: Router, metrics: Arc<Metrics>) -> Server {
         let ServerSettings { hosts, proxies, tls, connections, limits, .. } = self.settings;
-        let door = Door::new(routes, hosts, proxies, limits, metrics.clone());
-        let connections = Connections::new(allow_connections(connections));
-        Server { listener: self.listener, shared: Arc::new(Shared { door, tls, connections, limits, metrics }) }
+        let service = HttpService::new(routes, hosts, proxies, limits, metrics.clone());
+        let connections = Connections::new(raise_file_limit(connections));
+        Server { listener: self.listener, shared: Arc::new(Shared { service, tls, connections, limits, metrics }) }
     }
 }
 
 impl Server {
-    /// Where it listens.
+    /// Returns the address.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not tell it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown`; then requests that are being answered get `grace` to end.
+    /// Serves until `shutdown`. Requests that are being answered then get `grace` to end.
     pub async fn run(self, shutdown: CancellationToken, grace: Duration) {
         let shared = self.shared;
         let tasks = TaskTracker::new();
-        let mut told: Option<Instant> = None;
-        let mut tell = move |reason: &dyn std::fmt::Display, open: usize| {
-            if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-                told = Some(Instant::now());
-                tracing::warn!(%reason, open, "connections cannot be taken");
+        let mut logged: Option<Instant> = None;
+        let mut log = move |reason: &dyn std::fmt::Display, open: usize| {
+            if logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
+                logged = Some(Instant::now());
+                tracing::warn!(%reason, open, "connections cannot be accepted");
             }
         };
         loop {
@@ -146,37 +146,37 @@ impl Server {
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => match shared.connections.enter() {
-                    Some(place) => drop(tasks.spawn(connection(shared.clone(), stream, peer, place))),
+                Ok((stream, peer)) => match shared.connections.admit() {
+                    Some(permit) => drop(tasks.spawn(connection(shared.clone(), stream, peer, permit))),
                     None => {
                         shared.metrics.http.rejected("too_many_connections");
-                        tell(&"all are being answered", shared.connections.count());
+                        log(&"all connections are being answered", shared.connections.count());
                         refuse(&stream);
                     }
                 },
-                // The client was gone before it was taken.
+                // The client left before it was accepted.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) => {}
                 Err(error) => {
-                    tell(&error, shared.connections.count());
-                    tokio::time::sleep(BREATH).await;
+                    log(&error, shared.connections.count());
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
         drop(self.listener);
         tasks.close();
-        shared.connections.signal(Signal::Finish);
+        shared.connections.signal(CloseSignal::Finish);
         if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
-            tracing::debug!(open = shared.connections.count(), "connections that did not end in time are cut");
-            shared.connections.signal(Signal::Leave);
-            if tokio::time::timeout(BREATH, tasks.wait()).await.is_err() {
+            tracing::debug!(open = shared.connections.count(), "connections that did not end in time are closed");
+            shared.connections.signal(CloseSignal::Abort);
+            if tokio::time::timeout(ACCEPT_PAUSE, tasks.wait()).await.is_err() {
                 tracing::warn!(open = shared.connections.count(), "connections did not end");
             }
         }
     }
 }
 
-/// Tells a client that there is no room. What does not fit into the socket at once is not worth waiting for.
+/// Answers 503 to a client at the limit, without waiting for it.
 fn refuse(stream: &TcpStream) {
     const BODY: &str =
         r#"{"error":{"code":"too_many_connections","message":"all connections are in use; try again later"}}"#;
@@ -190,55 +190,49 @@ fn refuse(stream: &TcpStream) {
     }
 }
 
-async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, place: Place) {
+async fn connection(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
     let _open = shared.metrics.http.connected();
-    // Without it a reply in small pieces waits 40 ms for the other side's acknowledgement.
+    // Without TCP_NODELAY a reply in small parts waits 40 ms for an acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
     }
     let Ok(local) = stream.local_addr() else { return };
-    let ends = Ends { peer, local };
-    let leave = async |place: &Place| {
-        future::poll_fn(|context| match place.connection.poll_signal(context) {
-            Poll::Ready(_) => Poll::Ready(()),
-            Poll::Pending => Poll::Pending,
-        })
-        .await;
-    };
+    let addrs = ConnectionAddrs { peer, local };
+    let signal = future::poll_fn(|context| permit.connection.poll_signal(context));
     match &shared.tls {
-        None => serve(&shared, stream, ends, &place).await,
+        None => serve(&shared, stream, addrs, &permit).await,
         Some(tls) => {
-            let shaken = pin!(tls.accept(stream, shared.limits.handshake));
-            match future::select(shaken, pin!(leave(&place))).await {
-                Either::Left((Ok(stream), _)) => serve(&shared, stream, ends, &place).await,
-                Either::Left((Err(error), _)) => tracing::debug!(%peer, %error, "no TLS"),
+            let handshake = pin!(tls.accept(stream, shared.limits.handshake));
+            match future::select(handshake, signal).await {
+                Either::Left((Ok(stream), _)) => serve(&shared, stream, addrs, &permit).await,
+                Either::Left((Err(error), _)) => tracing::debug!(%peer, %error, "the TLS handshake failed"),
                 Either::Right(_) => {}
             }
         }
     }
 }
 
-/// Serves one connection until one of both sides ends it.
-async fn serve<Io>(shared: &Arc<Shared>, io: Io, ends: Ends, place: &Place)
+/// Serves one connection until either side ends it.
+async fn serve<Io>(shared: &Arc<Shared>, io: Io, addrs: ConnectionAddrs, permit: &ConnectionPermit)
 where
     Io: AsyncRead + AsyncWrite + Unpin,
 {
-    let connection = &place.connection;
-    let io = TokioIo::new(Guarded::new(io, connection.clone(), shared.limits));
+    let connection = &permit.connection;
+    let io = TokioIo::new(ValidatedStream::new(io, connection.clone(), shared.limits));
     let service = service_fn(|request: axum::http::Request<Incoming>| {
-        // Here, not in the future: the stream goes on to the next head before that one is polled.
+        // Taken before the future runs: the stream may validate the next head before the future is polled.
         let head = connection.next_head();
-        async move { Ok::<_, Infallible>(shared.door.answer(head, request, connection, ends).await) }
+        async move { Ok::<_, Infallible>(shared.service.answer(head, request, connection, addrs).await) }
     });
     let mut builder = http1::Builder::new();
-    // Heads are checked and bounded before; what is buffered behind them is memory that nobody counts.
-    builder.header_read_timeout(None).max_buf_size(shared.limits.head_bytes + HTTP_BUFFER);
+    // The stream bounds heads and their time; the memory that hyper buffers behind them is not counted anywhere.
+    builder.header_read_timeout(None).max_buf_size(shared.limits.head_bytes + EXTRA_BUFFER);
     let mut http = pin!(builder.serve_connection(io, service));
     let mut is_finishing = false;
     let ended = future::poll_fn(|context| {
         match connection.poll_signal(context) {
-            Poll::Ready(Signal::Leave) => return Poll::Ready(None),
-            Poll::Ready(Signal::Finish) if !is_finishing => {
+            Poll::Ready(CloseSignal::Abort) => return Poll::Ready(None),
+            Poll::Ready(CloseSignal::Finish) if !is_finishing => {
                 is_finishing = true;
                 http.as_mut().graceful_shutdown();
             }
@@ -247,7 +241,7 @@ where
         http.as_mut().poll(context).map(Some)
     });
     if let Some(Err(error)) = ended.await {
-        tracing::debug!(peer = %ends.peer, %error, "a connection broke off");
+        tracing::debug!(peer = %addrs.peer, %error, "a connection failed");
     }
 }
 

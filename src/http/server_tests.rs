@@ -1,4 +1,4 @@
-//! The server with short deadlines, from outside: what a client does -> what it gets.
+//! The server with short deadlines, from outside: what a client sends -> what it gets.
 
 use std::time::Duration;
 
@@ -20,25 +20,25 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-fn short() -> Limits {
+fn short() -> ServerLimits {
     let (brief, long) = (Duration::from_millis(100), PATIENCE);
-    Limits {
+    ServerLimits {
         header: brief,
         body: brief,
         idle: brief,
         write: brief,
         handshake: brief,
         linger: long,
-        ..Limits::default()
+        ..ServerLimits::default()
     }
 }
 
-fn long() -> Limits {
+fn long() -> ServerLimits {
     let long = PATIENCE * 2;
-    Limits { header: long, body: long, idle: long, write: long, handshake: long, ..Limits::default() }
+    ServerLimits { header: long, body: long, idle: long, write: long, handshake: long, ..ServerLimits::default() }
 }
 
-async fn start(limits: Limits, connections: usize) -> Running {
+async fn start(limits: ServerLimits, connections: usize) -> Running {
     let routes = Router::new()
         .route("/", get(async || "hello"))
         .route("/panic", get(async || -> &'static str { panic!("canary") }))
@@ -49,13 +49,13 @@ async fn start(limits: Limits, connections: usize) -> Running {
         .route("/stream", get(async || Sse::new(stream::pending::<Result<Event, Infallible>>().boxed())));
     let settings = ServerSettings {
         listen: ([127, 0, 0, 1], 0).into(),
-        hosts: Hosts::default(),
-        proxies: Proxies::default(),
+        hosts: AllowedHosts::default(),
+        proxies: TrustedProxies::default(),
         tls: None,
         connections,
         limits,
     };
-    let server = Listening::bind(settings).await.unwrap().serving(routes, Arc::default());
+    let server = BoundListener::bind(settings).await.unwrap().serve(routes, Arc::default());
     let (address, connections) = (server.address().unwrap(), server.shared.connections.clone());
     let shutdown = CancellationToken::new();
     let task = tokio::spawn(server.run(shutdown.clone(), PATIENCE));
@@ -69,8 +69,8 @@ impl Running {
         stream
     }
 
-    /// What comes until the server closes.
-    async fn whole(&self, text: &str) -> String {
+    /// Sends `text`, and reads until the server closes.
+    async fn exchange(&self, text: &str) -> String {
         rest(&mut self.open(text).await).await
     }
 
@@ -80,7 +80,7 @@ impl Running {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, waiting).await.expect("so many connections");
+        tokio::time::timeout(PATIENCE, waiting).await.expect("this number of connections");
     }
 }
 
@@ -101,7 +101,7 @@ async fn until(stream: &mut TcpStream, end: &str) -> String {
 }
 
 #[tokio::test]
-async fn who_is_slow_is_told_and_closed() {
+async fn slow_clients_get_408_and_are_closed() {
     let server = start(short(), 100).await;
     let chunked = "POST /take HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n";
     for (text, expected) in [
@@ -117,7 +117,7 @@ async fn who_is_slow_is_told_and_closed() {
         ("GET / HTTP/1.1\nHost: localhost\n\n\n", "HTTP/1.1 200"),
         ("POST /ignore HTTP/1.1\nHost: localhost\nContent-Length: 9\n\nhalf", "HTTP/1.1 200"),
     ] {
-        let got = server.whole(text).await;
+        let got = server.exchange(text).await;
         assert!(got.starts_with(expected) && (got.is_empty() == expected.is_empty()), "{text:?}: {got}");
         let is_late = expected.ends_with("408");
         assert_eq!(got.contains("{\"error\":{\"code\":\"timeout\""), is_late, "{got}");
@@ -132,18 +132,18 @@ async fn who_is_slow_is_told_and_closed() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_is_cut_off_and_who_waits_is_not() {
+async fn a_client_that_stops_reading_is_closed_and_an_idle_stream_is_not() {
     let server = start(short(), 100).await;
     let mut waiting = server.open("GET /stream HTTP/1.1\nHost: localhost\n\n").await;
     until(&mut waiting, "\r\n\r\n").await;
     let mut deaf = server.open("GET /endless HTTP/1.1\nHost: localhost\n\n").await;
-    // Else the count could be looked at before the connection is in it.
+    // Otherwise the connection might not be counted yet.
     until(&mut deaf, "\r\n\r\n").await;
     server.wait_count(1).await;
     let mut sunk = Vec::new();
     drop(deaf.read_to_end(&mut sunk).await);
     assert!(sunk.len() < 64 << 20, "cut off in the middle");
-    // Far behind all deadlines, the stream is still there.
+    // The stream is still open long after all deadlines.
     let more = tokio::time::timeout(Duration::from_millis(300), waiting.read_u8()).await;
     assert!(more.is_err(), "{more:?}");
 }
@@ -159,7 +159,7 @@ async fn a_panic_is_a_500_and_the_connection_survives() {
 }
 
 #[tokio::test]
-async fn requests_are_told_apart_however_they_are_packed() {
+async fn requests_are_separated_however_they_are_packed() {
     let server = start(long(), 100).await;
     let get = "GET / HTTP/1.1\nHost: localhost\n\n";
     let chunked = "POST /take HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n3;x=y\nabc\n1\nd\n0\nT: 1\n\n";
@@ -172,7 +172,7 @@ async fn requests_are_told_apart_however_they_are_packed() {
         let (mut reads, mut writes) = stream.split();
         let writing = async {
             for part in text.as_bytes().chunks(step) {
-                // The server may be done with us before all is written.
+                // The server may close before everything is written.
                 if writes.write_all(part).await.is_err() {
                     break;
                 }
@@ -189,14 +189,14 @@ async fn requests_are_told_apart_however_they_are_packed() {
     }
     let broken = "POST /take HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n3\nabcd\n0\n\n";
     for broken in [broken, &broken.replace("abcd", "ab"), &broken.replace("3\nabcd", "x")] {
-        let got = server.whole(&format!("{broken}{get}")).await;
+        let got = server.exchange(&format!("{broken}{get}")).await;
         assert!(got.starts_with("HTTP/1.1 400") && got.contains("chunks"), "{broken:?}: {got}");
         assert_eq!(got.matches("HTTP/1.1").count(), 1, "{got}");
     }
 }
 
 #[tokio::test]
-async fn a_refusal_is_read_even_by_those_who_write_on() {
+async fn a_client_that_keeps_writing_still_reads_the_refusal() {
     let server = start(long(), 100).await;
     let body = "x".repeat(20 << 20);
     for head in [
@@ -205,24 +205,24 @@ async fn a_refusal_is_read_even_by_those_who_write_on() {
         "POST /take HTTP/1.1\nHost: localhost\nHost: localhost\n\n".to_owned(),
         "POST /take HTTP/1.1\nHost: evil.example\nContent-Length: 20971520\n\n".to_owned(),
     ] {
-        let got = server.whole(&format!("{head}{body}")).await;
+        let got = server.exchange(&format!("{head}{body}")).await;
         assert!(got.starts_with("HTTP/1.1 4") && got.contains("connection: close"), "{head:?}: {got}");
     }
     server.wait_count(0).await;
 }
 
 #[tokio::test]
-async fn sockets_that_only_hang_on_keep_nobody_out() {
+async fn idle_sockets_keep_nobody_out() {
     let server = start(long(), 8).await;
     let mut slow = Vec::new();
     for n in 0..40 {
         slow.push(server.open(if n % 2 == 0 { "GET / HTTP/1.1\nHost" } else { "" }).await);
-        let got = server.whole("GET / HTTP/1.1\nHost: localhost\nConnection: close\n\n").await;
+        let got = server.exchange("GET / HTTP/1.1\nHost: localhost\nConnection: close\n\n").await;
         assert!(got.ends_with("hello"), "{n}: {got}");
     }
     assert!(server.connections.count() <= 8);
     drop(slow);
-    // Those in work stay, and who finds no place is told.
+    // Busy connections stay, and a client beyond the limit gets 503.
     let mut working = Vec::new();
     for _ in 0..8 {
         let mut stream = server.open("GET /stream HTTP/1.1\nHost: localhost\n\n").await;
@@ -235,14 +235,14 @@ async fn sockets_that_only_hang_on_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn the_end_lets_answers_finish_and_waits_for_nobody_else() {
+async fn shutdown_waits_only_for_answers() {
     let server = start(long(), 100).await;
     let mut idle = server.open("GET / HTTP/1.1\nHost: localhost\n\n").await;
     until(&mut idle, "hello").await;
     let mut slow = server.open("GET / HTT").await;
     let mut taking = server.open("POST /take HTTP/1.1\nHost: localhost\nContent-Length: 5\n\nab").await;
-    // Answered, so the three before have been taken.
-    server.whole("GET / HTTP/1.1\nHost: localhost\nConnection: close\n\n").await;
+    // This answer shows that the three connections before were accepted.
+    server.exchange("GET / HTTP/1.1\nHost: localhost\nConnection: close\n\n").await;
     tokio::task::yield_now().await;
     server.shutdown.cancel();
     assert_eq!(rest(&mut idle).await, "");

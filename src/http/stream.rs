@@ -1,9 +1,9 @@
-//! A connection's bytes, looked through before the HTTP machine sees them.
+//! A connection's stream, which gives hyper only valid requests.
 //!
-//! The machine (hyper) repairs some requests that could mean two things, and knows one deadline for waiting and reading
-//! alike. So each head is held back here until it is whole and judged; what is wrong reaches the machine as a request of
-//! our own, [`STAND_IN`], which the service answers with the fault. The end of each body is known here, too, so that no
-//! head gets past unseen, however the requests are packed.
+//! hyper's own limits do not serve: it repairs ambiguous heads (see [`head`](super::head)), its refusals have no JSON body, its header
+//! timeout closes without an answer and counts idle time, and it does not notice a client that stops reading. So each head is held
+//! back here until it is complete and valid. For an invalid or late one hyper gets [`PLACEHOLDER_REQUEST`], which the service answers
+//! with the error. The stream also follows each body to its end, so that it finds every head, however the requests are packed.
 
 use std::io;
 use std::pin::Pin;
@@ -17,67 +17,67 @@ use tokio_util::io::poll_read_buf;
 use daoyou_channels::HttpError;
 
 use super::connections::Connection;
-use super::fault;
-use super::framing::Framing;
-use super::head;
-use super::limits::Limits;
+use super::error;
+use super::framing::BodyFraming;
+use super::head::{find_end, validate_head};
+use super::limits::ServerLimits;
 
-/// What the HTTP machine reads in place of what nobody can.
-const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+/// The request that hyper gets instead of an invalid one.
+const PLACEHOLDER_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
 
-/// Read at once.
+/// How many bytes are read at once.
 const READ_SIZE: usize = 8 << 10;
 
-/// A stream of whole, judged requests.
-pub struct Guarded<Io> {
+/// A stream of complete, valid requests, with deadlines for heads, idle time and writes.
+pub struct ValidatedStream<Io> {
     io: Io,
     connection: Arc<Connection>,
-    limits: Limits,
-    /// What has been read and not yet handed on, from `start`.
+    limits: ServerLimits,
+    /// Bytes that hyper has not read, from `start`.
     buffer: Vec<u8>,
     start: usize,
-    /// How far the head has been searched for its end.
+    /// How far the head was scanned for its end.
     scanned: usize,
-    /// Whether the first byte of the next head has come.
+    /// The first byte of the next head has arrived.
     is_in_head: bool,
-    stage: Stage,
-    /// When the first byte of the head came; for the first head, when the connection began.
+    state: ReadState,
+    /// When the first byte of the head arrived; for the first head, when the connection began.
     head_since: Instant,
     has_served: bool,
     timer: Pin<Box<Sleep>>,
     write_timer: Option<Pin<Box<Sleep>>>,
-    /// What was refused; after it nothing is read.
-    refused: Option<Part>,
-    closing: Closing,
+    /// What was refused; nothing is read after it.
+    refused: Option<RefusedPart>,
+    close: CloseState,
 }
 
-enum Stage {
-    /// Waiting for the next head, or for the rest of it.
+enum ReadState {
+    /// Waiting for the next head or the rest of it.
     Head,
-    /// So many bytes of a judged head are still to be handed on, then this body.
-    Message { head: usize, body: Framing },
+    /// hyper is to read this many more bytes of a valid head, then this body.
+    Message { head: usize, body: BodyFraming },
     /// Nothing more is read.
-    Spent,
+    Ended,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum RefusedPart {
     Head,
     Body,
 }
 
 #[derive(Clone, Copy)]
-enum Closing {
+enum CloseState {
     Open,
-    /// Closed for writing; so many bytes may still be read and thrown away.
+    /// Closed for writing; at most this many bytes are still read and discarded.
     Lingering {
         bytes: u64,
     },
     Closed,
 }
 
-impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
-    pub fn new(io: Io, connection: Arc<Connection>, limits: Limits) -> Self {
+impl<Io: AsyncRead + AsyncWrite + Unpin> ValidatedStream<Io> {
+    pub fn new(io: Io, connection: Arc<Connection>, limits: ServerLimits) -> Self {
         let now = Instant::now();
         Self {
             io,
@@ -87,13 +87,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
             start: 0,
             scanned: 0,
             is_in_head: false,
-            stage: Stage::Head,
+            state: ReadState::Head,
             head_since: now,
             has_served: false,
             timer: Box::pin(tokio::time::sleep_until(now + limits.header)),
             write_timer: None,
             refused: None,
-            closing: Closing::Open,
+            close: CloseState::Open,
         }
     }
 
@@ -109,7 +109,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
         }
     }
 
-    /// Reads until a head is whole and judged. `false`: there will be none.
+    /// Reads until a head is complete and validated. Returns false if there will be none.
     fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             if self.take_head() {
@@ -127,17 +127,17 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
                 Poll::Pending => {
                     ready!(self.poll_deadline(context));
                     if self.is_between() {
-                        self.stage = Stage::Spent;
+                        self.state = ReadState::Ended;
                         return Poll::Ready(Ok(false));
                     }
-                    self.condemn(fault::late("the head of the request", self.limits.header));
+                    self.refuse_head(error::late("the head of the request", self.limits.header));
                     return Poll::Ready(Ok(true));
                 }
             }
         }
     }
 
-    /// Empty lines before a request are left over from the body before (RFC 9112, section 2.2); they do not begin one.
+    /// Skips empty lines before a request, which some clients send after a body (RFC 9112, section 2.2).
     fn skip_empty_lines(&mut self) {
         while self.unread().starts_with(b"\r\n") {
             self.skip(2);
@@ -152,57 +152,57 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
         }
     }
 
-    /// Returns true if nothing of the next head has come: half an empty line is no part of one.
+    /// Returns true if nothing of the next head has arrived; half an empty line is not a part of it.
     fn is_between(&self) -> bool {
         matches!(self.unread(), [] | [b'\r'])
     }
 
-    /// Whether there is a head now, good or not.
+    /// Validates the head if it is complete. Returns true if hyper can read it or a placeholder.
     fn take_head(&mut self) -> bool {
         if self.unread().is_empty() {
             return false;
         }
         let mut scanned = self.scanned;
-        let end = head::end(self.unread(), &mut scanned);
+        let end = find_end(self.unread(), &mut scanned);
         self.scanned = scanned;
         let size = end.unwrap_or(self.unread().len());
         if size > self.limits.head_bytes {
             let limit = self.limits.head_bytes;
-            self.condemn(fault::too_many_headers(format!("the head of the request is larger than {limit} bytes")));
+            self.refuse_head(error::too_many_headers(format!("the head of the request is larger than {limit} bytes")));
             return true;
         }
         let Some(end) = end else { return false };
         (self.scanned, self.is_in_head) = (0, false);
-        match head::judge(&self.unread()[..end]) {
+        match validate_head(&self.unread()[..end]) {
             Ok(body) => {
                 self.has_served = true;
                 self.connection.pass_head();
                 if !body.is_done() {
                     self.connection.receiving();
                 }
-                self.stage = Stage::Message { head: end, body };
+                self.state = ReadState::Message { head: end, body };
             }
-            Err(fault) => self.condemn(fault),
+            Err(error) => self.refuse_head(error),
         }
         true
     }
 
-    /// Puts [`STAND_IN`] in the place of what came.
-    fn condemn(&mut self, fault: HttpError) {
-        tracing::debug!(code = fault.code, reason = %fault.message, "a request cannot be read");
+    /// Replaces the buffered bytes by [`PLACEHOLDER_REQUEST`].
+    fn refuse_head(&mut self, error: HttpError) {
+        tracing::debug!(code = error.code, reason = %error.message, "the head of a request is refused");
         self.buffer.clear();
-        self.buffer.extend_from_slice(STAND_IN);
+        self.buffer.extend_from_slice(PLACEHOLDER_REQUEST);
         self.start = 0;
-        self.refused = Some(Part::Head);
-        self.connection.pass_fault(fault);
-        self.stage = Stage::Message { head: STAND_IN.len(), body: Framing::length(0) };
+        self.refused = Some(RefusedPart::Head);
+        self.connection.pass_invalid_head(error);
+        self.state = ReadState::Message { head: PLACEHOLDER_REQUEST.len(), body: BodyFraming::length(0) };
     }
 
-    /// Hands on what belongs to the message at hand; `false` when there is nothing left to hand on.
-    fn give(&mut self, out: &mut ReadBuf<'_>) -> bool {
+    /// Copies buffered bytes of the current message to hyper. Returns false if there are none.
+    fn copy_buffered(&mut self, out: &mut ReadBuf<'_>) -> bool {
         let before = out.filled().len();
         while out.remaining() > 0 && !self.unread().is_empty() {
-            let Stage::Message { head, body } = &mut self.stage else { break };
+            let ReadState::Message { head, body } = &mut self.state else { break };
             let offered = &self.buffer[self.start..];
             let offered = &offered[..offered.len().min(out.remaining())];
             let taken = if *head > 0 {
@@ -212,7 +212,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
             } else if let Ok(taken) = body.consume(offered) {
                 taken
             } else {
-                self.spoil_body();
+                self.refuse_body();
                 break;
             };
             out.put_slice(&offered[..taken]);
@@ -222,35 +222,35 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
         out.filled().len() > before
     }
 
-    /// Goes on to the next head where this message has been handed on.
+    /// Goes on to the next head if hyper has read this message to its end.
     fn end_message(&mut self) {
-        match &self.stage {
-            Stage::Message { head: 0, body } if body.is_done() => {}
+        match &self.state {
+            ReadState::Message { head: 0, body } if body.is_done() => {}
             _ => return,
         }
         self.connection.received();
-        self.stage = if self.refused.is_some() { Stage::Spent } else { Stage::Head };
+        self.state = if self.refused.is_some() { ReadState::Ended } else { ReadState::Head };
         self.skip_empty_lines();
     }
 
-    /// Reads more of a body straight to where it is wanted.
+    /// Reads more of a body directly into hyper's buffer.
     fn poll_body(&mut self, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.buffer.is_empty() {
-            // A body may be long on its way; the buffer is for heads.
+            // A body may take long to arrive; the buffer is for heads.
             self.buffer = Vec::new();
         }
         let before = out.filled().len();
-        // The HTTP machine makes its buffer larger for a stream that fills it, and keeps it so.
+        // hyper enlarges its buffer for a stream that fills it, and keeps it large.
         let size = out.remaining().min(READ_SIZE);
         let mut part = ReadBuf::new(out.initialize_unfilled_to(size));
         ready!(Pin::new(&mut self.io).poll_read(context, &mut part))?;
         let count = part.filled().len();
         out.advance(count);
-        let Stage::Message { body, .. } = &mut self.stage else { return Poll::Ready(Ok(())) };
+        let ReadState::Message { body, .. } = &mut self.state else { return Poll::Ready(Ok(())) };
         let fresh = &out.filled()[before..];
         let Ok(taken) = body.consume(fresh) else {
             out.set_filled(before);
-            self.spoil_body();
+            self.refuse_body();
             return Poll::Ready(Ok(()));
         };
         self.buffer.extend_from_slice(&fresh[taken..]);
@@ -259,15 +259,15 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the body where it cannot be read on.
-    fn spoil_body(&mut self) {
-        self.connection.spoil_body(HttpError::bad_request("the chunks of the body cannot be read"));
-        self.refused = Some(Part::Body);
-        self.stage = Stage::Spent;
+    /// Ends the body at an invalid chunk.
+    fn refuse_body(&mut self) {
+        self.connection.set_body_error(HttpError::bad_request("the chunks of the body are invalid"));
+        self.refused = Some(RefusedPart::Body);
+        self.state = ReadState::Ended;
     }
 
-    /// Ready when the client has let too much time pass. A deadline that has moved away is noticed when the old one is
-    /// reached, so that a busy connection does not touch its timer with each request.
+    /// Completes when the client is too slow. A deadline that was put off is noticed when the old one is reached, so that a busy
+    /// connection does not reset its timer with each request.
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let due = self.due();
         if due < self.timer.deadline() {
@@ -285,22 +285,22 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
 
     fn due(&self) -> Instant {
         if self.has_served && self.is_between() {
-            // While a request is being answered, nothing is waited for.
+            // A client does not have to send anything while it waits for an answer.
             self.connection.idle_since().unwrap_or_else(Instant::now) + self.limits.idle
         } else {
             self.head_since + self.limits.header
         }
     }
 
-    /// Fails once the client has not read for too long.
+    /// Fails when the client has not read for too long.
     fn poll_stall(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let limit = self.limits.write;
         let timer = self.write_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         ready!(timer.as_mut().poll(context));
-        Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the client does not read what it is sent"))
+        Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its answer"))
     }
 
-    fn watch<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn check_stall<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match written {
             Poll::Pending => self.poll_stall(context).map(Err),
             Poll::Ready(result) => {
@@ -310,7 +310,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
         }
     }
 
-    /// Reads on for a while, and throws it away.
+    /// Reads and discards what the client still sends, within the limits.
     fn poll_linger(&mut self, context: &mut Context<'_>, mut bytes: u64) -> Poll<()> {
         let mut scratch = [0_u8; READ_SIZE];
         loop {
@@ -318,7 +318,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
             match Pin::new(&mut self.io).poll_read(context, &mut out) {
                 Poll::Ready(Ok(())) if !out.filled().is_empty() => {
                     bytes = bytes.saturating_sub(out.filled().len() as u64);
-                    self.closing = Closing::Lingering { bytes };
+                    self.close = CloseState::Lingering { bytes };
                     if bytes == 0 {
                         return Poll::Ready(());
                     }
@@ -330,37 +330,36 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Guarded<Io> {
     }
 }
 
-impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<Io> {
+impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for ValidatedStream<Io> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         loop {
-            match &this.stage {
-                Stage::Head => {
+            match &this.state {
+                ReadState::Head => {
                     if !ready!(this.poll_head(context))? {
                         return Poll::Ready(Ok(()));
                     }
                 }
-                Stage::Message { .. } => {
-                    if this.give(out) {
+                ReadState::Message { .. } => {
+                    if this.copy_buffered(out) {
                         return Poll::Ready(Ok(()));
                     }
-                    if let Stage::Message { .. } = this.stage {
+                    if let ReadState::Message { .. } = this.state {
                         return this.poll_body(context, out);
                     }
                 }
-                // A refused head is being answered; the end of the stream would break that off. To one who reads a
-                // body, the end of the stream is what tells that there is no more of it.
-                Stage::Spent if this.refused == Some(Part::Head) => return Poll::Pending,
-                Stage::Spent => return Poll::Ready(Ok(())),
+                // The end of the stream would cut off the answer to a refused head. A refused body has to end.
+                ReadState::Ended if this.refused == Some(RefusedPart::Head) => return Poll::Pending,
+                ReadState::Ended => return Poll::Ready(Ok(())),
             }
         }
     }
 }
 
-impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<Io> {
+impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ValidatedStream<Io> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.watch(context, written)
+        self.check_stall(context, written)
     }
 
     fn poll_write_vectored(
@@ -369,7 +368,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<Io> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
-        self.watch(context, written)
+        self.check_stall(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -378,28 +377,28 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<Io> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.io).poll_flush(context);
-        self.watch(context, flushed)
+        self.check_stall(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         loop {
-            match this.closing {
-                Closing::Open => {
+            match this.close {
+                CloseState::Open => {
                     let shut = Pin::new(&mut this.io).poll_shutdown(context);
-                    ready!(this.watch(context, shut))?;
-                    this.closing = if this.refused.is_some() || matches!(this.stage, Stage::Message { .. }) {
+                    ready!(this.check_stall(context, shut))?;
+                    this.close = if this.refused.is_some() || matches!(this.state, ReadState::Message { .. }) {
                         this.timer.as_mut().reset(Instant::now() + this.limits.linger);
-                        Closing::Lingering { bytes: this.limits.linger_bytes }
+                        CloseState::Lingering { bytes: this.limits.linger_bytes }
                     } else {
-                        Closing::Closed
+                        CloseState::Closed
                     };
                 }
-                Closing::Lingering { bytes } => {
+                CloseState::Lingering { bytes } => {
                     ready!(this.poll_linger(context, bytes));
-                    this.closing = Closing::Closed;
+                    this.close = CloseState::Closed;
                 }
-                Closing::Closed => return Poll::Ready(Ok(())),
+                CloseState::Closed => return Poll::Ready(Ok(())),
             }
         }
     }

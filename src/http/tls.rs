@@ -1,4 +1,5 @@
-//! Certificates from files, read again when they change, so that renewing them needs no restart.
+//! TLS with certificates from files. rustls has no reloading of its own: the files are read again when they change, so that a
+//! renewed certificate needs no restart.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,13 +17,13 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::stamp::Stamp;
+use super::file_stamp::FileStamp;
 
 /// `[gateway.tls]`: serve HTTPS. Both files or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TlsConfig {
-    /// The certificate and those that lead up to its authority, PEM.
+    /// The certificate and its intermediate certificates, PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert: Option<String>,
     /// Its private key, PEM.
@@ -30,33 +31,33 @@ pub struct TlsConfig {
     pub key: Option<String>,
 }
 
-/// Which of the two files a fault is about.
+/// The file that an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsFile {
     Cert,
     Key,
 }
 
-/// Makes encrypted streams.
+/// A TLS acceptor with the current certificate.
 #[derive(Debug)]
-pub struct Tls {
-    files: Files,
+pub struct ReloadingTls {
+    files: CertificateFiles,
     current: Mutex<(Stamps, Arc<ServerConfig>)>,
 }
 
 #[derive(Clone, Debug)]
-struct Files {
+struct CertificateFiles {
     cert: PathBuf,
     key: PathBuf,
 }
 
-type Stamps = [Option<Stamp>; 2];
+type Stamps = [Option<FileStamp>; 2];
 
-impl Tls {
-    /// Reads both files; `~/` is the folder of the user, `user`.
+impl ReloadingTls {
+    /// Reads both files; `~/` is the folder `user`.
     ///
     /// # Errors
-    /// Which file is of no use, why, and what would be right.
+    /// The file that cannot be used, and why.
     pub fn open(config: &TlsConfig, user: Option<&Path>) -> Result<Option<Self>, (TlsFile, String)> {
         let (cert, key) = match (&config.cert, &config.key) {
             (Some(cert), Some(key)) => (cert, key),
@@ -64,29 +65,29 @@ impl Tls {
             (Some(_), None) => return Err((TlsFile::Key, "it is not set, and gateway.tls.cert is".to_owned())),
             (None, Some(_)) => return Err((TlsFile::Cert, "it is not set, and gateway.tls.key is".to_owned())),
         };
-        let whole = |file, path: &str| {
+        let absolute = |file, path: &str| {
             let path = crate::home::expand(path, Path::new(""), user);
             let wrong = || format!("{} is neither absolute nor begins with ~/", path.display());
             if path.is_absolute() { Ok(path.clone()) } else { Err((file, wrong())) }
         };
-        let files = Files { cert: whole(TlsFile::Cert, cert)?, key: whole(TlsFile::Key, key)? };
+        let files = CertificateFiles { cert: absolute(TlsFile::Cert, cert)?, key: absolute(TlsFile::Key, key)? };
         let current = Mutex::new((files.stamps(), files.read()?));
         Ok(Some(Self { files, current }))
     }
 
-    /// Shakes hands.
+    /// Makes the TLS handshake.
     ///
     /// # Errors
-    /// The client does not, or not within `limit`.
+    /// The handshake fails, or takes longer than `limit`.
     pub async fn accept(&self, stream: TcpStream, limit: Duration) -> io::Result<TlsStream<TcpStream>> {
         let acceptor = TlsAcceptor::from(self.config());
         match tokio::time::timeout(limit, acceptor.accept(stream)).await {
-            Ok(shaken) => shaken,
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no TLS handshake in time")),
+            Ok(stream) => stream,
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake took too long")),
         }
     }
 
-    /// What the files hold now; while that is of no use, what they held before.
+    /// Returns the configuration from the files, or the previous one if they are invalid now.
     fn config(&self) -> Arc<ServerConfig> {
         let stamps = self.files.stamps();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,11 +95,11 @@ impl Tls {
             current.0 = stamps;
             match self.files.read() {
                 Ok(config) => {
-                    tracing::info!(cert = %self.files.cert.display(), "the certificate was read anew");
+                    tracing::info!(cert = %self.files.cert.display(), "the certificate was reloaded");
                     current.1 = config;
                 }
                 Err((_, reason)) => {
-                    tracing::error!(reason, "the new certificate is of no use; the one before stays");
+                    tracing::error!(reason, "the new certificate is invalid; the previous one stays in use");
                 }
             }
         }
@@ -106,9 +107,9 @@ impl Tls {
     }
 }
 
-impl Files {
+impl CertificateFiles {
     fn stamps(&self) -> Stamps {
-        [Stamp::of(&self.cert), Stamp::of(&self.key)]
+        [FileStamp::read(&self.cert), FileStamp::read(&self.key)]
     }
 
     fn read(&self) -> Result<Arc<ServerConfig>, (TlsFile, String)> {
@@ -118,11 +119,11 @@ impl Files {
             .and_then(Iterator::collect)
             .map_err(|error| of_cert(describe(&error, "certificate")))?;
         if chain.is_empty() {
-            return Err(of_cert("it holds no certificate".to_owned()));
+            return Err(of_cert("it has no certificate".to_owned()));
         }
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| of_key(describe(&error, "private key")))?;
         let provider = Arc::new(ring::default_provider());
-        // Building the configuration checks it all, but does not say which file is to blame.
+        // Building the configuration checks the same, but does not tell which file is wrong.
         CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => of_key("it is not the key of the certificate".to_owned()),
             rustls::Error::InvalidCertificate(_) => of_cert(format!("the certificate cannot be read: {error}")),
@@ -137,11 +138,11 @@ impl Files {
     }
 }
 
-/// The key itself never stands in an error.
+/// Describes an error without the content of the file.
 fn describe(error: &pem::Error, what: &str) -> String {
     match error {
         pem::Error::Io(error) => format!("cannot be read: {error}"),
-        pem::Error::NoItemsFound => format!("it holds no {what}"),
+        pem::Error::NoItemsFound => format!("it has no {what}"),
         _ => format!("it is not PEM, or its {what} is broken"),
     }
 }

@@ -11,10 +11,11 @@ use super::check::{Check, Fix};
 use super::running::{Holder, holder};
 use super::{database, files, machine, memory, workspace as own_files};
 use crate::config::{Fault, Loaded, Place};
-use crate::control::{ControlClient, Question};
+use crate::control::ControlClient;
 use crate::gateway::inspect::Inspector;
 use crate::home::Home;
 use crate::memory::Identities;
+use crate::query::GatewayQuery;
 
 /// How long the gateway may take for its own checks: the slowest of them waits for other machines.
 const CHECKS: Duration = Duration::from_secs(60);
@@ -139,7 +140,7 @@ async fn inside(home: &Home, loaded: &Result<Loaded, Vec<Fault>>, held: &Holder)
         (Holder::Silent { .. }, _) => {
             vec![Finding::warn(NAME, format!("{WHAT}: the gateway does not answer"), "restart the gateway")]
         }
-        (Holder::Nobody, Ok(loaded)) => match Inspector::at_rest(home.clone(), loaded) {
+        (Holder::Nobody, Ok(loaded)) => match Inspector::offline(home.clone(), loaded) {
             Ok(inspector) => Box::pin(inspector.checks()).await,
             Err(faults) => faults.0.iter().map(|fault| fault_check("config", fault)).collect(),
         },
@@ -150,5 +151,5 @@ async fn inside(home: &Home, loaded: &Result<Loaded, Vec<Fault>>, held: &Holder)
 }
 
 async fn asked(client: &ControlClient) -> anyhow::Result<Vec<Finding>> {
-    Ok(serde_json::from_value(client.get(&Question::Checks.path()).await?)?)
+    Ok(serde_json::from_value(client.get(&GatewayQuery::Checks.path()).await?)?)
 }

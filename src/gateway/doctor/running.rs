@@ -7,8 +7,9 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::check::{Check, Fix};
-use crate::control::{ControlClient, Question};
+use crate::control::ControlClient;
 use crate::home::{Home, LockError};
+use crate::query::GatewayQuery;
 
 const NAME: &str = "gateway";
 /// How long a gateway may take to say how it is.
@@ -44,7 +45,7 @@ pub async fn holder(home: &Home) -> Holder {
         Ok(client) => client,
         Err(error) => return Holder::Silent { pid, reason: format!("{error:#}") },
     };
-    match timeout(ANSWER, client.get(&Question::Status.path())).await {
+    match timeout(ANSWER, client.get(&GatewayQuery::Status.path())).await {
         Ok(Ok(status)) => Holder::Answers { client, status },
         Ok(Err(error)) => Holder::Silent { pid, reason: format!("{error:#}") },
         Err(_) => Holder::Silent { pid, reason: format!("no answer within {ANSWER:?}") },

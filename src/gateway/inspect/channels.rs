@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::Inspector;
 use crate::bus::ChannelState;
-use crate::control::InspectError;
+use crate::query::InspectError;
 use crate::store::cursors::PassedOver;
 use crate::store::{Connection, cursors, outbox};
 

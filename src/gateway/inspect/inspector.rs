@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use crate::agent::prepare_workspace;
 use crate::bus::{ChannelHealth, MessageBus};
 use crate::config::{Config, Fault, Faults, Loaded};
-use crate::control::{Inspect, InspectError, Question};
 use crate::gateway::channels;
 use crate::gateway::check::build_models;
 use crate::gateway::equip::{Equipment, Partners, build_tools};
 use crate::home::Home;
 use crate::llm::Models;
+use crate::query::{GatewayQuery, Inspect, InspectError};
 use crate::store::overview::{Overview, overview};
 use crate::store::{Connection, Store, StoreError};
 use crate::tools::{Executor, Replay};
@@ -65,7 +65,7 @@ impl RunningInspector {
 
 #[async_trait]
 impl Inspect for RunningInspector {
-    async fn answer(&self, question: Question) -> Result<Value, InspectError> {
+    async fn answer(&self, question: GatewayQuery) -> Result<Value, InspectError> {
         let inspector = Inspector {
             home: self.home.clone(),
             config: self.live.equipment.config.get(),
@@ -83,7 +83,7 @@ impl Inspector {
     ///
     /// # Errors
     /// The model services are configured wrongly.
-    pub fn at_rest(home: Home, loaded: &Loaded) -> Result<Self, Faults> {
+    pub fn offline(home: Home, loaded: &Loaded) -> Result<Self, Faults> {
         crate::llm::install_crypto();
         // Without its secret a provider is none that can be asked; what else there is to see does not depend on it.
         let mut whole = loaded.clone();
@@ -163,14 +163,14 @@ impl Inspector {
 
 #[async_trait]
 impl Inspect for Inspector {
-    async fn answer(&self, question: Question) -> Result<Value, InspectError> {
+    async fn answer(&self, question: GatewayQuery) -> Result<Value, InspectError> {
         match question {
-            Question::Status => self.status().await,
-            Question::Channels => self.channel_rows().await,
-            Question::TestChannel(name) => self.test_channel(&name).await,
-            Question::Models(ask) => self.model_rows(ask).await,
-            Question::Tools => self.tool_rows(),
-            Question::Checks => Ok(json!(Box::pin(self.checks()).await)),
+            GatewayQuery::Status => self.status().await,
+            GatewayQuery::Channels => self.channel_rows().await,
+            GatewayQuery::TestChannel(name) => self.test_channel(&name).await,
+            GatewayQuery::Models(scope) => self.model_rows(scope).await,
+            GatewayQuery::Tools => self.tool_rows(),
+            GatewayQuery::Checks => Ok(json!(Box::pin(self.checks()).await)),
         }
     }
 }

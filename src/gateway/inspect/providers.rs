@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::Inspector;
 use crate::agent::told_limits;
-use crate::control::{Ask, InspectError};
 use crate::llm::{
     CircuitState, KeySource, LlmError, LlmErrorKind, ModelChoice, OFFLINE, Probe, SERVICES, Service, is_same_model,
     nearest, place,
 };
+use crate::query::{InspectError, ProbeScope};
 
 /// How long a service may take to list its models.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -41,24 +41,24 @@ type Calls = Vec<(String, Call)>;
 type Call = (String, Result<(), LlmError>);
 
 impl Inspector {
-    pub(super) async fn model_rows(&self, ask: Ask) -> Result<Value, InspectError> {
+    pub(super) async fn model_rows(&self, scope: ProbeScope) -> Result<Value, InspectError> {
         let mut names: Vec<&str> = self.models.services().map(|(name, _)| name).collect();
         names.extend(
             SERVICES.iter().map(|service| service.name).filter(|name| !names.contains(name)).collect::<Vec<_>>(),
         );
         names.sort_by_key(|name| (!self.config.providers.contains_key(*name), !self.has_key(name)));
         names.push(OFFLINE);
-        if let Ask::Only(wanted) = &ask {
+        if let ProbeScope::One(wanted) = &scope {
             names.retain(|name| name == wanted);
             if names.is_empty() {
                 let what = format!("there is no provider {wanted:?}; `daoyou models` lists those there are");
                 return Err(InspectError::Unknown(what));
             }
         }
-        let asked = |name: &str| match &ask {
-            Ask::Nobody => false,
-            Ask::Everybody => true,
-            Ask::Only(wanted) => name == wanted,
+        let asked = |name: &str| match &scope {
+            ProbeScope::None => false,
+            ProbeScope::All => true,
+            ProbeScope::One(wanted) => name == wanted,
         };
         let resolved = self.models.resolve(&self.config.agent.model).await;
         let named: Vec<String> = names.iter().filter(|name| asked(name)).map(|name| (*name).to_owned()).collect();

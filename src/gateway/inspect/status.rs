@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::{Inspector, providers, sandbox};
 use crate::bus::{ServiceFault, stored_service_faults};
-use crate::control::InspectError;
 use crate::gateway::equip;
 use crate::guard::is_still;
-use crate::http::views;
 use crate::llm::CircuitState;
 use crate::metrics::CacheMetrics;
+use crate::query;
+use crate::query::InspectError;
 use crate::store::overview::LastTurn;
 use crate::store::processes::{self, ProcessRow};
 use crate::store::{Connection, memory_lists};
@@ -69,14 +69,14 @@ impl Inspector {
             "dead_letters": overview.stuck,
             "dead_messages": overview.dead,
             "last_turns": overview.last.iter().map(turn).collect::<Vec<_>>(),
-            "today": views::spent(&overview.used),
+            "today": query::usage(&overview.used),
             "heartbeat": self.heartbeat().await?,
             "database": self.database(overview.free),
             "caches": self.caches(),
             "memory": self.memory().await?,
             "processes": processes,
             "sandbox": sandbox,
-            "losses": views::losses(&overview.losses),
+            "losses": query::losses(&overview.losses),
         }))
     }
 

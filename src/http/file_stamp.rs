@@ -1,20 +1,20 @@
-//! Whether a file is still the one that was read.
+//! Detection of changed files.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What changes when a file is written or another one takes its place.
+/// The metadata of a file that changes when the file is written or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileStamp {
     inode: (u64, u64),
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Stamp {
-    /// Of the file at `path`, if there is one.
-    pub fn of(path: &Path) -> Option<Self> {
+impl FileStamp {
+    /// Reads the stamp of the file at `path`; `None` if there is no such file.
+    pub fn read(path: &Path) -> Option<Self> {
         let meta = path.metadata().ok()?;
         Some(Self {
             inode: (meta.dev(), meta.ino()),

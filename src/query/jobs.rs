@@ -1,27 +1,83 @@
-//! Jobs and their runs, in the form that the API and the commands show them, and what the commands do with them.
+//! Jobs and their runs.
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::views::time;
-use crate::control::{JobChange, JobQuery};
+use super::rows::timestamp;
 use crate::cron::{self, AskedJob, Fired, Job, JobError, Place, Schedule, Scope, Task, Terms, Unreadable};
 use crate::llm::costs_in_words;
-use crate::store::Connection;
 use crate::store::job_runs::{self, RunRow};
 use crate::store::usage::Costs;
+use crate::store::{Commit, Connection, Store, StoreError};
 
-/// The most runs a history shows.
-pub(super) const HISTORY_LIMIT: u32 = 1_000;
-/// Runs and times that belong to the view of one job.
-const SHOWN_RUNS: u32 = 5;
-const SHOWN_TIMES: usize = 5;
+/// The most runs of a history.
+pub const HISTORY_LIMIT: u32 = 1_000;
+/// How many past runs and future times the view of one job has.
+const VIEW_RUNS: u32 = 5;
+const VIEW_TIMES: usize = 5;
+
+/// Something to read about jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobQuery {
+    List,
+    /// By id or name, as in all that follow.
+    Show(String),
+    History {
+        job: String,
+        limit: u32,
+    },
+    /// All jobs as a `cron.json`.
+    Export,
+}
+
+/// Something to change about jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobChange {
+    /// JSON with the fields of [`AskedJob`].
+    Add(Value),
+    Remove(String),
+    Enable(String),
+    Disable(String),
+    Run(String),
+    /// The text of a `cron.json`.
+    Import(String),
+}
+
+/// A committed change.
+pub struct AppliedJobChange {
+    pub answer: Value,
+    /// The message of a run that was started by hand.
+    pub fired: Option<Fired>,
+}
 
 /// Answers a query.
 ///
 /// # Errors
-/// There is no such job, or the store cannot be read.
-pub fn look(connection: &Connection, query: &JobQuery, terms: &Terms) -> Result<Value, JobError> {
+/// The job does not exist, or the store cannot be read.
+pub async fn read(store: &Store, query: JobQuery, terms: Arc<Terms>) -> Result<Value, JobError> {
+    store.read(move |connection| settle(answer(connection, &query, &terms))).await?
+}
+
+/// Makes a change in one synced commit. The caller wakes the cron service after it.
+///
+/// # Errors
+/// The job does not exist, the change is invalid, or the store cannot be written.
+pub async fn apply(store: &Store, change: JobChange, terms: Arc<Terms>) -> Result<AppliedJobChange, JobError> {
+    let now = Timestamp::now();
+    store.write(Commit::Synced, move |connection| settle(write(connection, &change, &terms, now))).await?
+}
+
+/// Lets only an error of the store roll the transaction back.
+fn settle<T>(result: Result<T, JobError>) -> Result<Result<T, JobError>, StoreError> {
+    match result {
+        Err(JobError::Store(error)) => Err(error),
+        settled => Ok(settled),
+    }
+}
+
+fn answer(connection: &Connection, query: &JobQuery, terms: &Terms) -> Result<Value, JobError> {
     match query {
         JobQuery::List => {
             let jobs = cron::list(connection, &Scope::All)?;
@@ -31,7 +87,7 @@ pub fn look(connection: &Connection, query: &JobQuery, terms: &Terms) -> Result<
         JobQuery::History { job, limit } => {
             let runs = job_runs::of_job(connection, job, (*limit).min(HISTORY_LIMIT))?;
             if runs.is_empty() {
-                // One that has not run yet has no history; one that never was is an error.
+                // A job that has not run yet has an empty history; an unknown job is an error.
                 cron::find(connection, &Scope::All, job)?;
             }
             Ok(runs.iter().map(run).collect())
@@ -40,23 +96,12 @@ pub fn look(connection: &Connection, query: &JobQuery, terms: &Terms) -> Result<
     }
 }
 
-/// A change that was made.
-pub struct JobChanged {
-    pub answer: Value,
-    /// What a run by hand gave others to do.
-    pub fired: Option<Fired>,
-}
-
-/// Makes a change. Whoever runs jobs is to be woken after it.
-///
-/// # Errors
-/// There is no such job, or what is asked for cannot be done.
-pub fn change(
+fn write(
     connection: &Connection,
     change: &JobChange,
     terms: &Terms,
     now: Timestamp,
-) -> Result<JobChanged, JobError> {
+) -> Result<AppliedJobChange, JobError> {
     let all = Scope::All;
     let answer = match change {
         JobChange::Add(asked) => {
@@ -74,27 +119,27 @@ pub fn change(
         JobChange::Run(job) => {
             let job = cron::find(connection, &all, job)?;
             let fired = cron::run_now(connection, &job, &terms.rules, now)?;
-            let answer = json!({ "id": job.row.id, "name": job.row.name, "due": time(now.as_millisecond()) });
-            return Ok(JobChanged { answer, fired: Some(fired) });
+            let answer = json!({ "id": job.row.id, "name": job.row.name, "due": timestamp(now.as_millisecond()) });
+            return Ok(AppliedJobChange { answer, fired: Some(fired) });
         }
     };
-    Ok(JobChanged { answer, fired: None })
+    Ok(AppliedJobChange { answer, fired: None })
 }
 
 fn show(connection: &Connection, job: &str, terms: &Terms) -> Result<Value, JobError> {
     let job = cron::find(connection, &Scope::All, job)?;
     let mut view = view(&job, terms);
-    let upcoming = job.row.enabled.then(|| job.body.schedule.upcoming(Timestamp::now(), SHOWN_TIMES));
+    let upcoming = job.row.enabled.then(|| job.body.schedule.upcoming(Timestamp::now(), VIEW_TIMES));
     view["upcoming"] = upcoming.unwrap_or_default().iter().map(|at| json!(at)).collect();
-    let runs = job_runs::of_job(connection, &job.row.id, SHOWN_RUNS)?;
+    let runs = job_runs::of_job(connection, &job.row.id, VIEW_RUNS)?;
     view["runs"] = runs.iter().map(run).collect();
     view["maker"] = json!(job.body.maker);
     view["result"] = json!(job.row.result);
     Ok(view)
 }
 
-fn view(Job { row, body }: &Job, terms: &Terms) -> Value {
-    let job = Job { row: row.clone(), body: body.clone() };
+fn view(job: &Job, terms: &Terms) -> Value {
+    let Job { row, body } = job;
     let (kind, text) = match &body.task {
         Task::Prompt(text) => ("prompt", text),
         Task::Message(text) => ("message", text),
@@ -112,7 +157,7 @@ fn view(Job { row, body }: &Job, terms: &Terms) -> Value {
         "paused": row.paused,
         "failures": row.failures,
         "when": job.when(terms),
-        "next_at": row.next_at.filter(|_| row.enabled).map(time),
+        "next_at": row.next_at.filter(|_| row.enabled).map(timestamp),
         "next": job.next_in_words(terms).filter(|_| row.enabled),
         "schedule": schedule(&body.schedule),
         "kind": kind,
@@ -126,8 +171,8 @@ fn view(Job { row, body }: &Job, terms: &Terms) -> Value {
         "stale_after": body.stale_after.map(|span| span.to_string()),
         "jitter": body.jitter.map(|span| span.to_string()),
         "delete_after_run": body.delete_after_run,
-        "created_at": time(row.created_at),
-        "updated_at": time(row.updated_at),
+        "created_at": timestamp(row.created_at),
+        "updated_at": timestamp(row.updated_at),
     })
 }
 
@@ -137,8 +182,8 @@ fn unreadable(Unreadable { row, error }: &Unreadable) -> Value {
         "name": row.name,
         "state": "unreadable",
         "enabled": row.enabled,
-        "error": format!("what stands in its row cannot be read: {error}; it can only be removed"),
-        "created_at": time(row.created_at),
+        "error": format!("its row cannot be read: {error}; it can only be removed"),
+        "created_at": timestamp(row.created_at),
     })
 }
 
@@ -160,9 +205,9 @@ fn run(run: &RunRow) -> Value {
     json!({
         "job": run.job,
         "name": run.name,
-        "due": time(run.due),
-        "started": has_started.then(|| time(run.at)),
-        "ended": run.ended.map(time),
+        "due": timestamp(run.due),
+        "started": has_started.then(|| timestamp(run.at)),
+        "ended": run.ended.map(timestamp),
         "late_ms": has_started.then(|| (run.at - run.due).max(0)),
         "outcome": outcome,
         "delivery": cron::delivery(run),

@@ -1,70 +1,110 @@
-//! Memories in the form that the API and the commands show them, and what the commands do with them.
+//! Memories, and searches in them and in conversations.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::said;
-use super::views::time;
-use crate::control::{MemoryChange, MemoryQuery, Whom};
+use super::rows::timestamp;
+use super::sessions::{self, check_search_text, import_faults};
 use crate::memory::{
     self, Ask, AskedEntry, Desk, Entry, ExportedMemory, Found, Hit, Kind, MemoryError, Owner, Remembered, Selection,
     Terms, Whose,
 };
 use crate::store::{Commit, Connection, StoreError, memories, memory_lists, notes, vectors};
 
-/// The most that a list shows, and what it shows where nothing is said.
-pub(super) const LIST_LIMIT: u32 = 1_000;
-const LISTED: u32 = 200;
-/// The same of what is found.
+/// The most memories of a list, and the number without a limit in the query.
+const LIST_LIMIT: u32 = 1_000;
+const LIST_DEFAULT: u32 = 200;
+/// The same for hits of a search.
 const HITS_LIMIT: u32 = 100;
-const HITS: u32 = 10;
-/// What nothing of is in it was found by what was said beside it, which people do not look for.
-const LEAST: f64 = 0.01;
-/// Memories that an export reads at a time, and the most that it holds.
+const HITS_DEFAULT: u32 = 10;
+/// The least similarity of a hit. It leaves out messages that match only by what was said beside them.
+const LEAST_SIMILARITY: f64 = 0.01;
+/// How many memories an export reads at a time, and the most that it holds.
 const PAGE: u32 = 1_000;
 const EXPORT_LIMIT: usize = 1_000_000;
-/// Memories that are forgotten at once, at most.
+/// The most memories that one request forgets.
 const FORGET_LIMIT: usize = 1_000;
-/// Memories of one import, at most.
+/// The most memories of one import.
 const IMPORT_LIMIT: usize = 100_000;
-/// Faults of an import that are told, at most.
-const FAULTS: usize = 20;
+
+/// Something to read about memories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemoryQuery {
+    /// The newest first.
+    List {
+        selection: Selection,
+        limit: Option<u32>,
+    },
+    /// One memory, and those that it replaced.
+    Show(i64),
+    Search {
+        text: String,
+        selection: Selection,
+        /// A duration before now, a date, or a time.
+        since: Option<String>,
+        limit: Option<u32>,
+    },
+    Export(Selection),
+    Stats,
+    /// Searches the messages of all sessions, or of one.
+    SearchMessages {
+        text: String,
+        session: Option<String>,
+        since: Option<String>,
+        limit: Option<u32>,
+    },
+}
+
+/// Something to change about memories.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MemoryChange {
+    /// JSON with the fields of [`AskedEntry`].
+    Add(Value),
+    Forget(Vec<i64>),
+    /// The lines of an export.
+    Import(String),
+    /// Imports the file of a conversation as a new session.
+    ImportSession {
+        text: String,
+        session: Option<String>,
+        owner: Option<String>,
+    },
+}
 
 /// Answers a query.
 ///
 /// # Errors
-/// What is asked about is not there, or the store cannot be read.
-pub async fn look(desk: &Desk, query: MemoryQuery) -> Result<Value, MemoryError> {
+/// The memory does not exist, the query is invalid, or the store cannot be read.
+pub async fn read(desk: &Desk, query: MemoryQuery) -> Result<Value, MemoryError> {
     let (terms, now) = (desk.terms.get(), Timestamp::now());
     if terms.workspace.is_dir() {
         desk.import_by_hand().await;
     }
-    let read = move |connection: &Connection| settle(looked(connection, &query, &terms, now));
+    let read = move |connection: &Connection| settle(answer(connection, &query, &terms, now));
     match desk.store.read(read).await?? {
-        Looked::Answer(answer) => Ok(answer),
-        Looked::For(ask) => Ok(desk.find(ask).await?.iter().map(hit).collect()),
+        Answer::Complete(answer) => Ok(answer),
+        Answer::Search(ask) => Ok(desk.find(ask).await?.iter().map(hit).collect()),
     }
 }
 
-/// Makes a change, and tells whoever keeps files, index and vectors.
+/// Makes a change in one synced commit, then has files, index and vectors updated.
 ///
 /// # Errors
-/// There is no such memory, or what is asked for cannot be done; then nothing is written.
-pub async fn change(desk: &Arc<Desk>, change: MemoryChange) -> Result<Value, MemoryError> {
+/// The memory does not exist or the change is invalid, and nothing was written; or the store cannot be written.
+pub async fn apply(desk: &Arc<Desk>, change: MemoryChange) -> Result<Value, MemoryError> {
     if desk.terms.get().workspace.is_dir() {
         desk.import_by_hand().await;
     }
-    let at = desk.clone();
-    let write = move |connection: &Connection| settle(changed(connection, &change, &at));
-    let answer = desk.store.write(Commit::Synced, write).await??;
+    let service = desk.clone();
+    let work = move |connection: &Connection| settle(write(connection, &change, &service));
+    let answer = desk.store.write(Commit::Synced, work).await??;
     desk.changed();
     Ok(answer)
 }
 
-/// Only what is wrong with the store undoes the commit and fails for it; what else is wrong is found before anything is
-/// written.
+/// Lets only an error of the store roll the transaction back; every other error is found before anything is written.
 fn settle<T>(result: Result<T, MemoryError>) -> Result<Result<T, MemoryError>, StoreError> {
     match result {
         Err(MemoryError::Store(error)) => Err(error),
@@ -72,39 +112,38 @@ fn settle<T>(result: Result<T, MemoryError>) -> Result<Result<T, MemoryError>, S
     }
 }
 
-/// What the store says to a query.
-enum Looked {
-    Answer(Value),
-    /// This is to be found.
-    For(Ask),
+/// The store's part of an answer.
+enum Answer {
+    Complete(Value),
+    /// The answer is the result of this search.
+    Search(Ask),
 }
 
-fn looked(connection: &Connection, query: &MemoryQuery, terms: &Terms, now: Timestamp) -> Result<Looked, MemoryError> {
-    Ok(Looked::Answer(match query {
-        MemoryQuery::List { whom, limit } => {
-            let limit = limit.unwrap_or(LISTED).min(LIST_LIMIT);
-            page(connection, &selection(whom), terms, None, limit)?.iter().map(view).collect()
+fn answer(connection: &Connection, query: &MemoryQuery, terms: &Terms, now: Timestamp) -> Result<Answer, MemoryError> {
+    Ok(Answer::Complete(match query {
+        MemoryQuery::List { selection, limit } => {
+            let limit = limit.unwrap_or(LIST_DEFAULT).min(LIST_LIMIT);
+            page(connection, selection, terms, None, limit)?.iter().map(view).collect()
         }
         MemoryQuery::Show(id) => show(connection, *id)?,
-        MemoryQuery::Search { text, whom, since, limit } => {
-            let selection = selection(whom);
+        MemoryQuery::Search { text, selection, since, limit } => {
             let kind = selection.kind()?;
             let mut ask = ask(text, selection.whose(&terms.identities)?.owners(connection)?, *limit)?;
             ask.kinds = kind.map_or_else(|| Kind::ALL.to_vec(), |kind| vec![kind]);
             ask.messages = kind.is_none();
             ask.since = since.as_deref().map(|since| memory::since(since, now, &terms.zone)).transpose()?;
-            return Ok(Looked::For(ask));
+            return Ok(Answer::Search(ask));
         }
-        MemoryQuery::Said { text, session, since, limit } => {
+        MemoryQuery::SearchMessages { text, session, since, limit } => {
             let since = since.as_deref().map(|since| memory::since(since, now, &terms.zone)).transpose()?;
-            said::search(connection, text, session.as_deref(), since, count(*limit))?
+            sessions::search(connection, text, session.as_deref(), since, count(*limit))?
         }
-        MemoryQuery::Export(whom) => export(connection, &selection(whom), terms)?,
+        MemoryQuery::Export(selection) => export(connection, selection, terms)?,
         MemoryQuery::Stats => stats(connection, terms, now)?,
     }))
 }
 
-fn changed(connection: &Connection, change: &MemoryChange, desk: &Desk) -> Result<Value, MemoryError> {
+fn write(connection: &Connection, change: &MemoryChange, desk: &Desk) -> Result<Value, MemoryError> {
     let terms = desk.terms.get();
     match change {
         MemoryChange::Add(asked) => {
@@ -126,13 +165,9 @@ fn changed(connection: &Connection, change: &MemoryChange, desk: &Desk) -> Resul
         MemoryChange::Forget(ids) => forget(connection, ids),
         MemoryChange::Import(text) => import(connection, text, desk),
         MemoryChange::ImportSession { text, session, owner } => {
-            said::import(connection, text, session.as_deref(), owner.as_deref(), &terms)
+            sessions::import(connection, text, session.as_deref(), owner.as_deref(), &terms)
         }
     }
-}
-
-fn selection(whom: &Whom) -> Selection {
-    Selection { owner: whom.owner.clone(), kind: whom.kind.clone() }
 }
 
 fn page(
@@ -155,7 +190,7 @@ fn entry(connection: &Connection, id: i64) -> Result<Entry, MemoryError> {
     memories::get(connection, id)?.and_then(Entry::of).ok_or(MemoryError::NotFound(id))
 }
 
-/// One memory, and what it took the place of, the newest first.
+/// One memory, and those that it replaced, the newest first.
 fn show(connection: &Connection, id: i64) -> Result<Value, MemoryError> {
     let mut shown = view(&entry(connection, id)?);
     let before = memories::replaced_by(connection, id)?;
@@ -163,9 +198,9 @@ fn show(connection: &Connection, id: i64) -> Result<Value, MemoryError> {
     Ok(shown)
 }
 
-/// What is looked for; in nothing yet.
+/// A search without kinds.
 fn ask(text: &str, owners: Vec<Owner>, limit: Option<u32>) -> Result<Ask, MemoryError> {
-    said::check(text)?;
+    check_search_text(text)?;
     Ok(Ask {
         text: text.trim().to_owned(),
         owners,
@@ -174,16 +209,15 @@ fn ask(text: &str, owners: Vec<Owner>, limit: Option<u32>) -> Result<Ask, Memory
         session: None,
         since: None,
         until: None,
-        least: LEAST,
+        least: LEAST_SIMILARITY,
         limit: count(limit),
     })
 }
 
 fn count(limit: Option<u32>) -> usize {
-    usize::try_from(limit.unwrap_or(HITS).clamp(1, HITS_LIMIT)).unwrap_or(1)
+    usize::try_from(limit.unwrap_or(HITS_DEFAULT).clamp(1, HITS_LIMIT)).unwrap_or(1)
 }
 
-/// What was found, as a line of a list.
 fn hit(hit: &Hit) -> Value {
     let (id, session, seq) = match &hit.found {
         Found::Memory(id) => (Some(id), None, None),
@@ -195,7 +229,7 @@ fn hit(hit: &Hit) -> Value {
         "kind": hit.kind.map_or("message", Kind::as_str),
         "session": session,
         "seq": seq,
-        "at": time(hit.at),
+        "at": timestamp(hit.at),
         "text": hit.text,
     })
 }
@@ -212,7 +246,7 @@ fn export(connection: &Connection, selection: &Selection, terms: &Terms) -> Resu
             return Err(MemoryError::Wrong(many));
         }
     }
-    // The oldest first, so that an import makes them in their order.
+    // The oldest first, so that an import creates them in their order.
     lines.reverse();
     Ok(json!(lines))
 }
@@ -230,7 +264,7 @@ fn line(entry: &Entry) -> ExportedMemory {
     }
 }
 
-/// All lines or none. Summaries stay with the conversations that they are of.
+/// Imports all lines or none. Summaries are skipped: they belong to their conversations.
 fn import(connection: &Connection, text: &str, desk: &Desk) -> Result<Value, MemoryError> {
     let terms = desk.terms.get();
     let (mut new, mut summaries, mut faults) = (Vec::new(), 0, Vec::new());
@@ -249,12 +283,12 @@ fn import(connection: &Connection, text: &str, desk: &Desk) -> Result<Value, Mem
         }
     }
     if !faults.is_empty() {
-        return Err(MemoryError::Wrong(faults_in_words(&faults)));
+        return Err(MemoryError::Wrong(import_faults(&faults)));
     }
     let (mut written, mut known) = (0, 0);
     for entry in &mut new {
         desk.strike(entry);
-        // As it stands in the file: also a task, which is else written each time, and what something newer has replaced.
+        // Compared as the file has it. This finds tasks, which `remember` would write each time, and replaced memories too.
         let (owner, kind) = (entry.owner.as_str(), entry.kind.as_str());
         if memories::holds(connection, owner, kind, &entry.name, &entry.text)? {
             known += 1;
@@ -268,15 +302,7 @@ fn import(connection: &Connection, text: &str, desk: &Desk) -> Result<Value, Mem
     Ok(json!({ "imported": written, "known": known, "summaries": summaries }))
 }
 
-/// Faults of a file, each on its line; nothing of it was taken.
-pub(super) fn faults_in_words(faults: &[String]) -> String {
-    let more = faults.len().saturating_sub(FAULTS);
-    let told = faults.iter().take(FAULTS).cloned().collect::<Vec<_>>().join("\n");
-    let more = if more == 0 { String::new() } else { format!("\nand {more} more") };
-    format!("nothing was imported:\n{told}{more}")
-}
-
-/// All of them or none.
+/// Forgets all of them or none.
 fn forget(connection: &Connection, ids: &[i64]) -> Result<Value, MemoryError> {
     if ids.is_empty() || ids.len() > FORGET_LIMIT {
         return Err(MemoryError::Wrong(format!("name 1 to {FORGET_LIMIT} memories by their ids, not {}", ids.len())));
@@ -310,7 +336,7 @@ fn stats(connection: &Connection, terms: &Terms, now: Timestamp) -> Result<Value
     }))
 }
 
-/// The tokens that summaries have used today, as the agent notes them.
+/// The tokens that summaries used today, from the note that consolidation keeps.
 fn summary_tokens(connection: &Connection, terms: &Terms, now: Timestamp) -> Result<u64, StoreError> {
     let Some((spent, _)) = notes::get(connection, "memory", "spent", "day")? else { return Ok(0) };
     let spent: Value = serde_json::from_str(&spent)?;
@@ -330,8 +356,8 @@ fn view(entry: &Entry) -> Value {
         "origin": entry.origin.as_str(),
         "source": source.map(|source| json!({ "session": source.session, "seq": source.seq, "turn": source.turn })),
         "confidence": entry.confidence,
-        "created_at": time(entry.created_at),
-        "used_at": entry.used_at.map(time),
+        "created_at": timestamp(entry.created_at),
+        "used_at": entry.used_at.map(timestamp),
         "uses": entry.uses,
         "replaced_by": entry.replaced_by,
     })

@@ -1,20 +1,19 @@
-//! Turns, as points that their sessions can go back to: in the form that the API and the commands show them, and what the
-//! commands do with them.
+//! Turns: their steps and usage, and sessions that go back to one or fork from one.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::views::{LIST_LIMIT, inbound, outbound, spent, time};
+use super::rows::{self, LIST_LIMIT, inbound, outbound, timestamp};
 use crate::llm::costs_in_words;
 use crate::store::points::{self, PointError};
 use crate::store::usage::{self, Scope};
 use crate::store::{Connection, StoreError, inbox, messages, outbox, spawns, turn_steps};
 
-/// Tries to find a key for a fork that no session has.
-const TRIES: usize = 8;
+/// How many random keys are tried for a fork.
+const KEY_TRIES: usize = 8;
 
-/// Turns, the newest first: of one session, or of all.
-pub fn list(connection: &Connection, session: Option<&str>, limit: Option<u32>) -> Result<Value, StoreError> {
+/// Lists the turns of one session or of all, the newest first.
+pub(super) fn list(connection: &Connection, session: Option<&str>, limit: Option<u32>) -> Result<Value, StoreError> {
     let limit = limit.unwrap_or(LIST_LIMIT);
     let rows = match session {
         Some(session) => inbox::newest_of_session(connection, session, limit)?,
@@ -37,8 +36,8 @@ pub fn list(connection: &Connection, session: Option<&str>, limit: Option<u32>) 
         .collect()
 }
 
-/// One turn: its messages, each of its steps, what it used and sent, and whether its session can go back to it.
-pub fn show(connection: &Connection, id: &str) -> Result<Value, PointError> {
+/// Returns a turn with its messages, steps, usage and deliveries, and whether its session can be restored to it.
+pub(super) fn show(connection: &Connection, id: &str) -> Result<Value, PointError> {
     let turn = points::turn_of(connection, id)?;
     let rows = inbox::of_turn(connection, turn)?;
     let steps = turn_steps::of_turn(connection, turn)?;
@@ -47,7 +46,7 @@ pub fn show(connection: &Connection, id: &str) -> Result<Value, PointError> {
         .into_iter()
         .map(|step| {
             let body: Value = serde_json::from_str(&step.body).unwrap_or(Value::String(step.body));
-            json!({ "seq": step.seq, "kind": step.kind, "at": time(step.at), "hash": step.hash, "body": body })
+            json!({ "seq": step.seq, "kind": step.kind, "at": timestamp(step.at), "hash": step.hash, "body": body })
         })
         .collect::<Vec<_>>();
     let sent = outbox::of_turn(connection, turn)?;
@@ -64,12 +63,12 @@ pub fn show(connection: &Connection, id: &str) -> Result<Value, PointError> {
         "steps": steps,
         "intact": intact,
         "checkpoint": checkpoint,
-        "used": spent(&usage::spent(connection, Scope::Turn(turn))?),
+        "used": rows::usage(&usage::spent(connection, Scope::Turn(turn))?),
         "outbox": sent.iter().map(outbound).collect::<Vec<_>>(),
     }))
 }
 
-/// Whose sub-agent's turn it is; null when it is none's.
+/// Describes the sub-agent whose turn this is; null if it is not a sub-agent's.
 fn sub_agent(connection: &Connection, turn: Uuid) -> Result<Value, StoreError> {
     let found = spawns::find(connection, turn)?;
     Ok(found.map_or(Value::Null, |spawn| {
@@ -83,9 +82,9 @@ fn sub_agent(connection: &Connection, turn: Uuid) -> Result<Value, StoreError> {
     }))
 }
 
-/// Puts the session of a turn back to it. For a home where no gateway runs: in a running one only the session's lane
-/// writes the session.
-pub fn restore(connection: &Connection, id: &str) -> Result<Value, PointError> {
+/// Restores the session of a turn to the end of that turn. For a home without a running gateway: in a running one only the
+/// session's lane writes the session.
+pub(super) fn restore(connection: &Connection, id: &str) -> Result<Value, PointError> {
     let point = points::of_turn(connection, points::turn_of(connection, id)?)?;
     if points::is_busy(connection, &point.session)? {
         return Err(PointError::Busy(point.session));
@@ -94,33 +93,33 @@ pub fn restore(connection: &Connection, id: &str) -> Result<Value, PointError> {
     Ok(restored(connection, point.turn, &point.session)?)
 }
 
-/// What is answered when a session has been put back to a turn.
+/// The answer to a restore that was carried out.
 pub fn restored(connection: &Connection, turn: Uuid, session: &str) -> Result<Value, StoreError> {
     let head = messages::session(connection, session)?;
     let messages = head.next_seq - head.first_seq;
     Ok(json!({ "turn": turn, "session": session, "restored": true, "epoch": head.epoch, "messages": messages }))
 }
 
-/// Begins a new session as that of the turn was right after it; with a name of its own where none is given.
-pub fn fork(connection: &Connection, id: &str, session: Option<&str>) -> Result<Value, PointError> {
+/// Copies the session of a turn, up to the end of that turn, into a new session; without `session` under a random key.
+pub(super) fn fork(connection: &Connection, id: &str, session: Option<&str>) -> Result<Value, PointError> {
     let point = points::of_turn(connection, points::turn_of(connection, id)?)?;
     let copied = match session {
         Some(session) => points::fork(connection, &point, session).map(|copied| (session.to_owned(), copied)),
-        None => fork_anew(connection, &point),
+        None => fork_with_random_key(connection, &point),
     };
     let (session, copied) = copied?;
     Ok(json!({ "session": session, "turn": point.turn, "forked_from": point.session, "messages": copied }))
 }
 
-/// No key of a channel, so that no chat that is opened later finds another one's past in it.
-fn fork_anew(connection: &Connection, point: &points::Point) -> Result<(String, usize), PointError> {
-    let mut tries = 0;
+/// Forks under a random key with a prefix that no channel uses, so that no later chat gets this history.
+fn fork_with_random_key(connection: &Connection, point: &points::Point) -> Result<(String, usize), PointError> {
+    let mut tried = 0;
     loop {
-        // The end of an id is chance alone.
+        // The last bytes of an id are random.
         let session = format!("fork:{}", &daoyou_channels::new_id().simple().to_string()[24..]);
-        tries += 1;
+        tried += 1;
         match points::fork(connection, point, &session) {
-            Err(PointError::Exists(_)) if tries < TRIES => {}
+            Err(PointError::Exists(_)) if tried < KEY_TRIES => {}
             forked => return Ok((session, forked?)),
         }
     }

@@ -1,24 +1,36 @@
-//! What a terminal completes, and which model answers it.
+//! What a terminal shows and completes, in the gateway's process or attached to it.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use axum::Json;
-use axum::extract::{Query, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use daoyou_channels::SessionKey;
 use daoyou_channels::cli::{Conversation, Directory, Names};
-use serde::Deserialize;
-use serde_json::json;
+use daoyou_channels::{OutboundMessage, SessionEvent};
+use serde::{Deserialize, Serialize};
 
-use super::routes::Hub;
 use crate::live::Live;
 use crate::llm::Models;
 use crate::store::{Store, messages};
 
-/// How many sessions a terminal is told of.
+/// How many sessions a terminal can complete.
 const SESSIONS: u32 = 200;
+
+/// The model of a conversation, and the names that a terminal completes.
+#[derive(Serialize, Deserialize)]
+pub struct TerminalInfo {
+    pub model: String,
+    pub sessions: Vec<String>,
+    pub models: Vec<String>,
+}
+
+/// A message of the event stream that an attached terminal follows.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TerminalFrame {
+    /// The terminal is attached and receives everything from now on.
+    Attached,
+    Delivery(OutboundMessage),
+    Event(SessionEvent),
+}
 
 /// The sessions and models of a gateway.
 pub struct GatewayDirectory {
@@ -49,27 +61,5 @@ impl Directory for GatewayDirectory {
         let chosen = head.map_err(|error| error.to_string())?.model;
         let wanted = conversation.model.clone().or(chosen).unwrap_or_else(|| (*self.model.get()).clone());
         self.models.get().resolve(&wanted).await.map(|choice| choice.to_string()).map_err(|error| error.to_string())
-    }
-}
-
-/// Of which conversation the model is wanted.
-#[derive(Deserialize)]
-pub struct Asked {
-    session: Option<SessionKey>,
-    model: Option<String>,
-}
-
-/// `GET /api/terminal`: the names, and the conversation's model; 422 says why it has none.
-pub async fn terminal(State(hub): State<Arc<Hub>>, Query(asked): Query<Asked>) -> Response {
-    let conversation = Conversation { session: asked.session, model: asked.model, ..Conversation::of(None) };
-    match hub.directory.model(&conversation).await {
-        Ok(model) => {
-            let Names { sessions, models } = hub.directory.names().await;
-            Json(json!({ "model": model, "sessions": sessions, "models": models })).into_response()
-        }
-        Err(message) => {
-            let error = json!({ "error": { "code": "no_model", "message": message } });
-            (StatusCode::UNPROCESSABLE_ENTITY, Json(error)).into_response()
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! What the server itself says no with.
+//! Errors as HTTP answers.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -7,28 +7,29 @@ use axum::http::StatusCode;
 use daoyou_channels::HttpError;
 use daoyou_channels::settings::ByteSize;
 
-use crate::control::InspectError;
 use crate::cron::JobError;
 use crate::memory::MemoryError;
+use crate::query::InspectError;
 use crate::store::StoreError;
 use crate::store::points::PointError;
 
-/// Something did not arrive in time.
+/// 408: a part of a request did not arrive in time.
 pub fn late(what: &str, limit: Duration) -> HttpError {
     HttpError::new(StatusCode::REQUEST_TIMEOUT, "timeout", format!("{what} did not arrive within {limit:?}"))
 }
 
-/// A body of more than `limit` bytes.
+/// 413: a body of more than `limit` bytes.
 pub fn too_large(limit: u64) -> HttpError {
     let message = format!("the body is larger than {}", ByteSize(limit));
     HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
 }
 
+/// 431.
 pub fn too_many_headers(message: impl Into<Cow<'static, str>>) -> HttpError {
     HttpError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", message)
 }
 
-/// A turn that its session cannot go back to.
+/// A turn that its session cannot be restored to, by the code of a [`PointError`].
 pub fn no_point(code: &'static str, message: impl Into<Cow<'static, str>>) -> HttpError {
     let status = match code {
         "invalid" => StatusCode::BAD_REQUEST,
@@ -39,7 +40,7 @@ pub fn no_point(code: &'static str, message: impl Into<Cow<'static, str>>) -> Ht
     HttpError::new(status, code, message)
 }
 
-// Here, since neither area may know of HTTP: `?` in a route answers with them.
+// These conversions are here because the other modules know nothing of HTTP.
 impl From<StoreError> for HttpError {
     fn from(error: StoreError) -> Self {
         tracing::error!(%error, "an API request failed");
@@ -61,7 +62,7 @@ impl From<JobError> for HttpError {
         match error {
             JobError::Store(error) => error.into(),
             JobError::NotFound(_) => Self::not_found(error.to_string()),
-            JobError::Wrong(words) => Self::unprocessable(words),
+            JobError::Wrong(message) => Self::unprocessable(message),
             JobError::NameTaken { .. } => Self::unprocessable(error.to_string()),
         }
     }
@@ -72,7 +73,7 @@ impl From<MemoryError> for HttpError {
         match error {
             MemoryError::Store(error) => error.into(),
             MemoryError::NotFound(_) => Self::not_found(error.to_string()),
-            MemoryError::Wrong(words) => Self::unprocessable(words),
+            MemoryError::Wrong(message) => Self::unprocessable(message),
         }
     }
 }
@@ -80,13 +81,13 @@ impl From<MemoryError> for HttpError {
 impl From<InspectError> for HttpError {
     fn from(error: InspectError) -> Self {
         match error {
-            InspectError::Unknown(words) => Self::not_found(words),
-            InspectError::Failed(words) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", words),
+            InspectError::Unknown(message) => Self::not_found(message),
+            InspectError::Failed(message) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", message),
         }
     }
 }
 
-/// The word for a status where nobody chose one.
+/// The error code of a status for which no handler chose one.
 pub fn code(status: StatusCode) -> &'static str {
     match status.as_u16() {
         400 => "bad_request",

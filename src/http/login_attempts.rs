@@ -1,4 +1,4 @@
-//! Failed attempts to log in, counted by client and by token, so that nobody can try on and on unnoticed.
+//! The rate limits of wrong tokens, by client and by the beginning of the token.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -8,34 +8,34 @@ use daoyou_channels::{ClientAddr, Quota, RateLimiter};
 
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Failures of one client with tokens of one beginning that are answered with 401; those beyond it get 429.
+/// The failures of one client with tokens of one prefix that are answered with 401; those beyond it get 429.
 const PREFIX_QUOTA: Quota = Quota::Window { count: 10, period: WINDOW };
-/// The same for one client and all tokens.
+/// The same with all tokens.
 const CLIENT_QUOTA: Quota = Quota::Window { count: 40, period: WINDOW };
-/// Warnings about one client.
+/// The warnings about one client.
 const WARNING_QUOTA: Quota = Quota::Window { count: 1, period: WINDOW };
 
-/// How much of a token is its beginning, in bytes.
-const PREFIX: usize = 4;
+/// The length of a prefix, in bytes.
+const PREFIX_BYTES: usize = 4;
 
-/// Clients, and clients with one beginning, that are counted apart.
+/// The most clients, and clients with a prefix, that are counted separately.
 const MAX_ENTRIES: usize = 4_096;
 
 /// Counts the failures of each client.
 ///
-/// They only decide how a wrong token is answered. The right token is never counted and never waits, so that nobody who
-/// shares an address with its owner (a proxy, this machine itself) can shut the owner out.
+/// They decide only how a wrong token is answered. The right token is never limited, so that a client that shares the owner's
+/// address (behind a proxy, or on this machine) cannot lock the owner out.
 #[derive(Debug)]
 pub struct LoginAttempts {
-    failures: RateLimiter<Key>,
+    failures: RateLimiter<FailureKey>,
     warnings: RateLimiter<IpAddr>,
-    /// Keyed anew by each process, so that what is remembered says nothing about the tokens.
+    /// Random for each process, so that the hashes reveal nothing about the tokens.
     hasher: RandomState,
 }
 
-/// A client, and the hash of the beginning of the tokens that it tried; without one it stands for all of them.
+/// A client and the hash of a token's prefix, or `None` for all tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct FailureKey {
     client: IpAddr,
     prefix: Option<u64>,
 }
@@ -51,15 +51,15 @@ impl Default for LoginAttempts {
 }
 
 impl LoginAttempts {
-    /// Counts a failure of `client` with the wrong `token`.
+    /// Counts a wrong `token` of `client`.
     ///
     /// # Errors
-    /// There were too many; the time until the next one is counted.
+    /// A limit is exceeded; the time until the next failure is counted.
     pub fn record_failure(&self, client: ClientAddr, token: &[u8]) -> Result<(), Duration> {
         let client = client.bucket();
-        let prefix = self.hasher.hash_one(&token[..token.len().min(PREFIX)]);
-        let all = self.failures.take(&Key { client, prefix: None }, CLIENT_QUOTA);
-        let counted = all.and_then(|()| self.failures.take(&Key { client, prefix: Some(prefix) }, PREFIX_QUOTA));
+        let prefix = self.hasher.hash_one(&token[..token.len().min(PREFIX_BYTES)]);
+        let all = self.failures.take(&FailureKey { client, prefix: None }, CLIENT_QUOTA);
+        let counted = all.and_then(|()| self.failures.take(&FailureKey { client, prefix: Some(prefix) }, PREFIX_QUOTA));
         if counted.is_err() && self.warnings.take(&client, WARNING_QUOTA).is_ok() {
             tracing::warn!(%client, "too many wrong tokens; further ones are answered 429 for a while");
         }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_wrong_token_is_told_to_wait_out_its_minute() {
+    async fn repeating_one_wrong_token_is_limited_for_a_minute() {
         let attempts = LoginAttempts::default();
         for n in 0..10 {
             let from = client(&format!("2001:db8::{n:x}"));
@@ -91,16 +91,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_of_different_tokens_is_told_to_wait() {
+    async fn a_flood_of_different_tokens_is_limited() {
         let attempts = LoginAttempts::default();
         let passed =
             (0..1_000).filter(|n| attempts.record_failure(client("192.0.2.1"), format!("{n:04}").as_bytes()).is_ok());
         assert_eq!(passed.count(), 40);
-        assert_eq!(attempts.failures.key_count(), 1 + 40, "what follows is not remembered one by one");
+        assert_eq!(attempts.failures.key_count(), 1 + 40, "refused tokens have no entries");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_table_does_not_grow_without_end() {
+    async fn the_table_is_bounded() {
         let attempts = LoginAttempts::default();
         for n in 0..20_000_u32 {
             attempts.record_failure(ClientAddr(IpAddr::from(n.to_be_bytes())), &n.to_be_bytes()).ok();

@@ -1,0 +1,143 @@
+//! The commands' queries and changes where no gateway runs: the store is opened for each, under the lock of the home.
+
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use serde_json::{Value, json};
+
+use super::equip::{job_rules, job_terms, memory_terms, secrets, timezone};
+use super::inspect::Inspector;
+use crate::config::Loaded;
+use crate::cron::JobError;
+use crate::home::{Home, HomeLock};
+use crate::memory::{Desk, MemoryError};
+use crate::query::{
+    self, GatewayQuery, Inspect, JobChange, JobQuery, MemoryChange, MemoryQuery, StoreChange, StoreQuery, jobs,
+    memories, sessions,
+};
+use crate::store::Store;
+
+/// Answers a query about sessions, turns or the queue.
+///
+/// # Errors
+/// The subject does not exist, or the store cannot be read.
+pub async fn read_store(home: &Home, _lock: &HomeLock, query: StoreQuery) -> anyhow::Result<Value> {
+    let subject = query.subject();
+    // A query does not create a store.
+    if !home.database().exists() {
+        return match query {
+            StoreQuery::Sessions | StoreQuery::Turns { .. } | StoreQuery::Queue => Ok(json!([])),
+            _ => Err(anyhow!("there is no {subject}")),
+        };
+    }
+    let store = Store::open(&home.database())?;
+    let answer = query::read(&store, query).await;
+    store.close().await;
+    answer?.with_context(|| format!("there is no {subject}"))
+}
+
+/// Makes a change to sessions, turns or the queue.
+///
+/// # Errors
+/// The subject does not exist, or the store cannot be written.
+pub async fn change_store(home: &Home, _lock: &HomeLock, change: StoreChange) -> anyhow::Result<Value> {
+    let subject = change.subject();
+    if !home.database().exists() {
+        return match change {
+            StoreChange::ClearSession(key) => Ok(sessions::cleared(&key, false)),
+            _ => Err(anyhow!("there is no {subject}")),
+        };
+    }
+    let store = Store::open(&home.database())?;
+    let applied = query::apply(&store, change).await;
+    store.close().await;
+    Ok(applied?.with_context(|| format!("there is no {subject}"))?.answer)
+}
+
+/// Answers a query about jobs.
+///
+/// # Errors
+/// The job does not exist, or the store cannot be read.
+pub async fn read_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, query: JobQuery) -> anyhow::Result<Value> {
+    let terms = Arc::new(job_terms(&loaded.config, Arc::new(job_rules(&loaded.config)?)));
+    if !home.database().exists() {
+        return match query {
+            JobQuery::List => Ok(json!([])),
+            JobQuery::Show(job) | JobQuery::History { job, .. } => Err(JobError::NotFound(job).into()),
+            JobQuery::Export => Ok(json!({ "version": 1, "jobs": [] })),
+        };
+    }
+    let store = Store::open(&home.database())?;
+    let answer = jobs::read(&store, query, terms).await;
+    store.close().await;
+    Ok(answer?)
+}
+
+/// Makes a change to jobs, which the next gateway follows.
+///
+/// # Errors
+/// The change is invalid, or the store cannot be written.
+pub async fn change_jobs(home: &Home, _lock: &HomeLock, loaded: &Loaded, change: JobChange) -> anyhow::Result<Value> {
+    let terms = Arc::new(job_terms(&loaded.config, Arc::new(job_rules(&loaded.config)?)));
+    let store = Store::open(&home.database())?;
+    let applied = jobs::apply(&store, change, terms).await;
+    store.close().await;
+    Ok(applied?.answer)
+}
+
+/// Answers a query about memories.
+///
+/// # Errors
+/// The memory does not exist, or the store cannot be read.
+pub async fn read_memory(home: &Home, _lock: &HomeLock, loaded: &Loaded, query: MemoryQuery) -> anyhow::Result<Value> {
+    if !home.database().exists() {
+        return match query {
+            MemoryQuery::Show(id) => Err(MemoryError::NotFound(id).into()),
+            MemoryQuery::Stats => Ok(json!({ "entries": [], "known": 0, "replaced": 0 })),
+            _ => Ok(json!([])),
+        };
+    }
+    let memory = open_memory(home, loaded)?;
+    let answer = memories::read(&memory, query).await;
+    memory.store.close().await;
+    Ok(answer?)
+}
+
+/// Makes a change to memories, and updates the files of the workspace.
+///
+/// # Errors
+/// The change is invalid, or the store cannot be written.
+pub async fn change_memory(
+    home: &Home,
+    _lock: &HomeLock,
+    loaded: &Loaded,
+    change: MemoryChange,
+) -> anyhow::Result<Value> {
+    let memory = open_memory(home, loaded)?;
+    memory.secrets.set(secrets(loaded, home)?);
+    let answer = memories::apply(&memory, change).await;
+    // A home that was never started has no files yet.
+    if answer.is_ok() && memory.terms.get().workspace.is_dir() {
+        memory.keep_files().await;
+    }
+    memory.store.close().await;
+    Ok(answer?)
+}
+
+fn open_memory(home: &Home, loaded: &Loaded) -> anyhow::Result<Arc<Desk>> {
+    let config = &loaded.config;
+    let terms = memory_terms(config, timezone(config)?, home.workspace(&config.agent.workspace));
+    Ok(Arc::new(Desk::new(Store::open(&home.database())?, terms)))
+}
+
+/// Answers a query about the gateway that this home would have. Only queries that read the store keep `lock`, so that a gateway
+/// can start while other machines are probed.
+///
+/// # Errors
+/// The configuration is invalid, or the subject does not exist.
+pub async fn inspect(home: &Home, lock: HomeLock, loaded: &Loaded, query: GatewayQuery) -> anyhow::Result<Value> {
+    let lock = Some(lock).filter(|_| matches!(query, GatewayQuery::Status | GatewayQuery::Channels));
+    let answer = Inspector::offline(home.clone(), loaded)?.answer(query).await;
+    drop(lock);
+    Ok(answer?)
+}

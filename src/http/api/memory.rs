@@ -1,0 +1,119 @@
+//! `/api/memory`, `/api/search`, and the import of sessions.
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, Path, Query};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use daoyou_channels::{HttpError, json};
+use serde::Deserialize;
+
+use super::response::{ApiResult, run_detached};
+use crate::http::state::{AppState, SharedState};
+use crate::memory::Selection;
+use crate::query::{MemoryChange, MemoryQuery, memories};
+
+/// The largest import, in bytes.
+const IMPORT_LIMIT: usize = 64 * 1024 * 1024;
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/api/memory", get(list).post(add))
+        .route("/api/memory/search", get(search))
+        .route("/api/memory/stats", get(async |state: SharedState| read(&state, MemoryQuery::Stats).await))
+        .route("/api/memory/export", get(export))
+        .route("/api/memory/forget", post(forget))
+        .route(
+            "/api/memory/import",
+            post(async |state: SharedState, text: String| apply(&state, MemoryChange::Import(text)).await)
+                .layer(DefaultBodyLimit::max(IMPORT_LIMIT)),
+        )
+        .route("/api/search", get(search_messages))
+        .route("/api/sessions", post(import_session).layer(DefaultBodyLimit::max(IMPORT_LIMIT)))
+        .route(
+            "/api/memory/{id}",
+            get(async |state: SharedState, Path(id): Path<String>| {
+                read(&state, MemoryQuery::Show(parse_id(&id)?)).await
+            })
+            .delete(async |state: SharedState, Path(id): Path<String>| {
+                apply(&state, MemoryChange::Forget(vec![parse_id(&id)?])).await
+            }),
+        )
+}
+
+/// The parameters of all queries.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Params {
+    q: Option<String>,
+    owner: Option<String>,
+    kind: Option<String>,
+    session: Option<String>,
+    since: Option<String>,
+    limit: Option<u32>,
+}
+
+impl Params {
+    fn selection(&self) -> Selection {
+        Selection { owner: self.owner.clone(), kind: self.kind.clone() }
+    }
+
+    fn text(&self) -> Result<String, HttpError> {
+        self.q.clone().ok_or_else(|| HttpError::bad_request("\"q\" is missing: what to look for"))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ids {
+    ids: Vec<i64>,
+}
+
+async fn list(state: SharedState, Query(params): Query<Params>) -> ApiResult {
+    read(&state, MemoryQuery::List { selection: params.selection(), limit: params.limit }).await
+}
+
+async fn search(state: SharedState, Query(params): Query<Params>) -> ApiResult {
+    let (text, selection) = (params.text()?, params.selection());
+    read(&state, MemoryQuery::Search { text, selection, since: params.since, limit: params.limit }).await
+}
+
+async fn search_messages(state: SharedState, Query(params): Query<Params>) -> ApiResult {
+    let text = params.text()?;
+    let Params { session, since, limit, .. } = params;
+    read(&state, MemoryQuery::SearchMessages { text, session, since, limit }).await
+}
+
+async fn import_session(state: SharedState, Query(params): Query<Params>, text: String) -> ApiResult {
+    apply(&state, MemoryChange::ImportSession { text, session: params.session, owner: params.owner }).await
+}
+
+async fn export(state: SharedState, Query(params): Query<Params>) -> ApiResult {
+    read(&state, MemoryQuery::Export(params.selection())).await
+}
+
+async fn add(state: SharedState, text: String) -> ApiResult {
+    apply(&state, MemoryChange::Add(parse(&text)?)).await
+}
+
+async fn forget(state: SharedState, text: String) -> ApiResult {
+    let Ids { ids } = parse(&text)?;
+    apply(&state, MemoryChange::Forget(ids)).await
+}
+
+fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, HttpError> {
+    json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not valid: {error}")))
+}
+
+fn parse_id(id: &str) -> Result<i64, HttpError> {
+    id.parse().map_err(|_| HttpError::not_found(format!("{id:?} is no memory's id; ids are whole numbers such as 17")))
+}
+
+async fn read(state: &AppState, query: MemoryQuery) -> ApiResult {
+    Ok(Json(memories::read(&state.memory, query).await?))
+}
+
+async fn apply(state: &AppState, change: MemoryChange) -> ApiResult {
+    let service = state.memory.clone();
+    run_detached(async move { Ok(Json(memories::apply(&service, change).await?)) }).await
+}

@@ -1,0 +1,19 @@
+//! Answers of the API.
+
+use axum::Json;
+use daoyou_channels::HttpError;
+use serde_json::Value;
+
+use crate::store::StoreError;
+
+/// What a route of the API returns.
+pub type ApiResult = Result<Json<Value>, HttpError>;
+
+/// Runs `work` to its end even if the client disconnects, so that what follows a commit is not left out.
+pub async fn run_detached<T, F>(work: F) -> Result<T, HttpError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, HttpError>> + Send + 'static,
+{
+    tokio::spawn(work).await.unwrap_or_else(|error| Err(StoreError::Row(error.to_string()).into()))
+}

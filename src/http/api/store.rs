@@ -1,0 +1,195 @@
+//! Messages, sessions, turns and the queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use daoyou_channels::trust::{Author, Standing, trust_of};
+use daoyou_channels::{Alongside, HttpError, InboundMessage, Inbox, MessageState, MessageStatus, SessionKey};
+use serde::Deserialize;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::body::UniqueJson;
+use super::response::{ApiResult, run_detached};
+use crate::http::error;
+use crate::http::state::{AppState, SharedState};
+use crate::query::{
+    self, AfterCommit, AppliedChange, LIST_LIMIT, RetryClass, StoreChange, StoreQuery, sessions, turns,
+};
+use crate::store::messages;
+use crate::store::points::{of_turn, settle, turn_of};
+
+/// How long one request waits for a message to end; callers ask again.
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/api/messages", post(accept))
+        .route("/api/messages/{id}", get(message))
+        .route("/api/sessions", get(async |state: SharedState| read(&state, StoreQuery::Sessions).await))
+        .route(
+            "/api/sessions/{key}",
+            get(async |state: SharedState, Path(key)| read(&state, StoreQuery::Session(key)).await)
+                .delete(async |state: SharedState, Path(key): Path<String>| clear(&state, &key).await),
+        )
+        .route(
+            "/api/sessions/{key}/transcript",
+            get(async |state: SharedState, Path(key)| read(&state, StoreQuery::Transcript(key)).await),
+        )
+        .route("/api/turns", get(list_turns))
+        .route("/api/turns/{id}", get(async |state: SharedState, Path(id)| read(&state, StoreQuery::Turn(id)).await))
+        .route("/api/turns/{id}/restore", post(restore))
+        .route("/api/turns/{id}/fork", post(fork))
+        .route("/api/queue", get(async |state: SharedState| read(&state, StoreQuery::Queue).await))
+        .route(
+            "/api/queue/{id}",
+            get(async |state: SharedState, Path(id)| read(&state, StoreQuery::QueueEntry(id)).await)
+                .delete(async |state: SharedState, Path(id)| apply(&state, StoreChange::Drop(id)).await),
+        )
+        .route(
+            "/api/queue/{id}/retry",
+            post(async |state: SharedState, Path(id)| apply(&state, StoreChange::Retry(id)).await),
+        )
+        .route("/api/queue/retry", post(retry_all))
+        .route(
+            "/api/losses/acknowledge",
+            post(async |state: SharedState| apply(&state, StoreChange::Acknowledge).await),
+        )
+}
+
+fn not_found(subject: &str) -> HttpError {
+    HttpError::not_found(format!("there is no {subject}"))
+}
+
+async fn read(state: &AppState, query: StoreQuery) -> ApiResult {
+    let subject = query.subject();
+    query::read(state.bus.store(), query).await?.map(Json).ok_or_else(|| not_found(&subject))
+}
+
+async fn apply(state: &Arc<AppState>, change: StoreChange) -> ApiResult {
+    let state = state.clone();
+    run_detached(async move {
+        let subject = change.subject();
+        let applied = query::apply(state.bus.store(), change).await?;
+        let AppliedChange { answer, after } = applied.ok_or_else(|| not_found(&subject))?;
+        after_commit(&state, after);
+        Ok(Json(answer))
+    })
+    .await
+}
+
+fn after_commit(state: &AppState, after: AfterCommit) {
+    match after {
+        AfterCommit::Nothing => {}
+        AfterCommit::Deliver { channel } => state.bus.outbound_written(&channel, 1),
+        AfterCommit::Hasten { channel } => state.bus.outbound_hastened(&channel),
+        AfterCommit::Run { session, messages } => state.bus.inbound_revived(SessionKey::from(session), messages),
+        AfterCommit::Forget { channel } => state.bus.outbound_ended(&channel),
+        AfterCommit::RetryServices => state.bus.ask_services_again(),
+        AfterCommit::All(all) => all.into_iter().for_each(|one| after_commit(state, one)),
+    }
+}
+
+#[derive(Deserialize)]
+struct RetryParams {
+    outcomes: String,
+}
+
+async fn retry_all(state: SharedState, Query(RetryParams { outcomes }): Query<RetryParams>) -> ApiResult {
+    let known = RetryClass::ALL.map(RetryClass::as_str).join(", ");
+    let classes = RetryClass::parse_list(&outcomes)
+        .ok_or_else(|| HttpError::bad_request(format!("outcomes: {outcomes:?} is not known; allowed: {known}")))?;
+    apply(&state, StoreChange::RetryAll(classes)).await
+}
+
+/// Clears a session through its lane, as `/new` does: only the lane writes a session.
+async fn clear(state: &AppState, key: &str) -> ApiResult {
+    // Clearing must not create a session.
+    let session = key.to_owned();
+    let session = state.bus.store().read(move |connection| messages::session(connection, &session)).await?;
+    if session.next_seq == 0 {
+        return Ok(Json(sessions::cleared(key, false)));
+    }
+    let done = run_command(state, key, "/new").await?;
+    if done.is_none_or(|done| done.status != MessageStatus::Done) {
+        let busy = format!("session {key} is busy and was not cleared within {WAIT_LIMIT:?}");
+        return Err(HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "busy", busy));
+    }
+    Ok(Json(sessions::cleared(key, true)))
+}
+
+/// Sends a slash command to the session's lane, and waits until it is done.
+async fn run_command(state: &AppState, session: &str, command: &str) -> Result<Option<MessageState>, HttpError> {
+    let trust = trust_of(Author::Owner, Standing::Owner);
+    let mut message = InboundMessage::text("cli", "direct", "owner", trust, command);
+    message.session = Some(SessionKey::from(session));
+    message.metadata.insert("pickup".to_owned(), json!(true));
+    let id = state.inbox.accept(message, Alongside::default()).await?.id();
+    Ok(state.inbox.wait(id, WAIT_LIMIT).await?)
+}
+
+#[derive(Deserialize)]
+struct TurnsParams {
+    session: Option<String>,
+    limit: Option<u32>,
+}
+
+async fn list_turns(state: SharedState, Query(TurnsParams { session, limit }): Query<TurnsParams>) -> ApiResult {
+    read(&state, StoreQuery::Turns { session, limit: limit.map(|limit| limit.min(LIST_LIMIT)) }).await
+}
+
+/// Restores a session through its lane: running turns end first.
+async fn restore(state: SharedState, Path(id): Path<String>) -> ApiResult {
+    let find = move |connection: &_| settle(turn_of(connection, &id).and_then(|turn| of_turn(connection, turn)));
+    let point = state.bus.store().read(find).await??;
+    let done = run_command(&state, &point.session, &format!("/restore {}", point.turn)).await?;
+    let Some(done) = done.filter(|done| done.status == MessageStatus::Done) else {
+        let waits = "the order is kept: it is carried out when the turns before it in this session have ended";
+        return Ok(Json(json!({ "turn": point.turn, "session": point.session, "restored": false, "waits": waits })));
+    };
+    // The point that was found above does not exist any more.
+    if let Some(reply) = done.reply.filter(|reply| reply.error.is_some()) {
+        return Err(error::no_point("not_restored", reply.content));
+    }
+    let answer = move |connection: &_| turns::restored(connection, point.turn, &point.session);
+    Ok(Json(state.bus.store().read(answer).await?))
+}
+
+#[derive(Deserialize)]
+struct ForkParams {
+    session: Option<String>,
+}
+
+async fn fork(state: SharedState, Path(turn): Path<String>, Query(params): Query<ForkParams>) -> ApiResult {
+    apply(&state, StoreChange::Fork { turn, session: params.session }).await
+}
+
+async fn accept(
+    State(state): SharedState,
+    UniqueJson(message): UniqueJson<InboundMessage>,
+) -> Result<Response, HttpError> {
+    let acceptance = state.inbox.accept(message, Alongside::default()).await?;
+    Ok((StatusCode::ACCEPTED, Json(acceptance)).into_response())
+}
+
+#[derive(Deserialize)]
+struct WaitParams {
+    /// Seconds.
+    #[serde(default)]
+    wait: u64,
+}
+
+async fn message(
+    State(state): SharedState,
+    Path(id): Path<Uuid>,
+    Query(params): Query<WaitParams>,
+) -> Result<Response, HttpError> {
+    let limit = Duration::from_secs(params.wait).min(WAIT_LIMIT);
+    let message = state.inbox.wait(id, limit).await?.ok_or_else(|| not_found("such message"))?;
+    Ok(Json(message).into_response())
+}

@@ -1,0 +1,117 @@
+//! The control socket. Only the gateway's own user and root may use it: the kernel names the user of the client (`SO_PEERCRED`,
+//! unix(7)), whatever the modes of the socket and its folder are.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use axum::Router;
+use axum::serve::Listener;
+use rustix::process::{Uid, geteuid};
+use tokio::net::{UnixListener, UnixStream, unix::SocketAddr};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The least time between two log lines about refused users: a flood must not fill the log.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// The pause after a connection could not be accepted because files or memory are short.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves the control socket at `path` until `shutdown`, then removes it; the task ends after that.
+///
+/// # Errors
+/// The socket cannot be created.
+pub async fn serve_control(path: &Path, router: Router, shutdown: CancellationToken) -> io::Result<JoinHandle<()>> {
+    // This process holds the lock on the home, so an existing socket was left by a gateway that died.
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    let path = path.to_owned();
+    Ok(tokio::spawn(async move {
+        let served = axum::serve(OwnerListener { listener, logged: None, closed: 0 }, router.into_make_service())
+            .with_graceful_shutdown(shutdown.cancelled_owned());
+        if let Err(error) = served.await {
+            tracing::error!(%error, "the control socket failed");
+        }
+        if let Err(error) = std::fs::remove_file(&path) {
+            tracing::debug!(%error, "the control socket could not be removed");
+        }
+    }))
+}
+
+/// A Unix socket that accepts connections of the gateway's own user and of root, and closes all others at once.
+struct OwnerListener {
+    listener: UnixListener,
+    logged: Option<Instant>,
+    /// Connections that were closed since the last log line.
+    closed: u64,
+}
+
+impl OwnerListener {
+    fn log_refusal(&mut self, user: &dyn std::fmt::Display) {
+        self.closed += 1;
+        if self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
+            tracing::warn!(
+                %user, closed = self.closed,
+                "a connection to the control socket was closed: only the gateway's own user and root may use it"
+            );
+            self.logged = Some(Instant::now());
+            self.closed = 0;
+        }
+    }
+}
+
+impl Listener for OwnerListener {
+    type Io = UnixStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (UnixStream, SocketAddr) {
+        loop {
+            let (stream, address) = match self.listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::debug!(%error, "a connection to the control socket could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            match stream.peer_cred().map(|peer| peer.uid()) {
+                Ok(user) if is_allowed(user, geteuid()) => return (stream, address),
+                Ok(user) => self.log_refusal(&user),
+                Err(error) => self.log_refusal(&error),
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+fn is_allowed(user: u32, own: Uid) -> bool {
+    user == own.as_raw() || user == Uid::ROOT.as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_own_user_and_root_may_connect() {
+        for (user, own, expected) in [
+            (1000, 1000, true),
+            (0, 1000, true),
+            (1001, 1000, false),
+            (65_534, 1000, false),
+            (1001, 0, false),
+            (0, 0, true),
+        ] {
+            assert_eq!(is_allowed(user, Uid::from_raw(own)), expected, "{user} at a gateway of {own}");
+        }
+    }
+}

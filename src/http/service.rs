@@ -1,0 +1,167 @@
+//! The service of every connection: checks before the routes, and errors as JSON after them.
+
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use daoyou_channels::{BodyBudget, ClientAddr, HttpError};
+use futures_util::FutureExt;
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+
+use super::body::BoundedBody;
+use super::connections::Connection;
+use super::error;
+use super::hosts::AllowedHosts;
+use super::limits::ServerLimits;
+use super::proxies::TrustedProxies;
+use crate::metrics::Metrics;
+
+/// The longest plain-text error that becomes the message of a JSON error, in bytes.
+const MAX_MESSAGE: usize = 1_024;
+
+/// Answers the requests of all connections.
+pub struct HttpService {
+    routes: TowerToHyperService<Router>,
+    hosts: AllowedHosts,
+    proxies: TrustedProxies,
+    limits: ServerLimits,
+    budget: Arc<BodyBudget>,
+    metrics: Arc<Metrics>,
+}
+
+/// The addresses of both ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionAddrs {
+    pub peer: SocketAddr,
+    pub local: SocketAddr,
+}
+
+/// Tells the connection when the body of an answer was sent or given up.
+struct AnswerGuard(Arc<Connection>);
+
+impl Drop for AnswerGuard {
+    fn drop(&mut self) {
+        self.0.answered();
+    }
+}
+
+impl HttpService {
+    pub fn new(
+        routes: Router,
+        hosts: AllowedHosts,
+        proxies: TrustedProxies,
+        limits: ServerLimits,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let budget = BodyBudget::new(limits.body_budget);
+        Self { routes: TowerToHyperService::new(routes), hosts, proxies, limits, budget, metrics }
+    }
+
+    /// Answers a request. `head` is the error of a head that the stream refused.
+    pub async fn answer(
+        &self,
+        head: Result<(), HttpError>,
+        request: Request<Incoming>,
+        connection: &Arc<Connection>,
+        addrs: ConnectionAddrs,
+    ) -> Response {
+        let response = match head.and_then(|()| self.admit(&request, addrs)) {
+            Ok(()) => self.route(request, connection, addrs).await,
+            Err(error) => {
+                self.metrics.http.rejected(error.code);
+                error.closing()
+            }
+        };
+        let guard = AnswerGuard(connection.clone());
+        // The closure keeps the guard for as long as the body lives.
+        response.map(|body| Body::new(body.inspect_err(move |_| _ = &guard)))
+    }
+
+    fn admit(&self, request: &Request<Incoming>, addrs: ConnectionAddrs) -> Result<(), HttpError> {
+        self.hosts.admit(request.uri(), request.headers(), addrs.local)?;
+        match request.body().size_hint().exact() {
+            Some(length) if length > self.limits.body_bytes => Err(error::too_large(self.limits.body_bytes)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn route(
+        &self,
+        request: Request<Incoming>,
+        connection: &Arc<Connection>,
+        addrs: ConnectionAddrs,
+    ) -> Response {
+        let client = self.proxies.client(addrs.peer.ip(), request.headers());
+        let mut counted = None;
+        let mut request = request.map(|body| {
+            if body.is_end_stream() {
+                return Body::empty();
+            }
+            let share = self.budget.share();
+            let bounded = BoundedBody::new(body, &self.limits, share.clone(), connection.clone());
+            counted = Some(share);
+            Body::new(bounded)
+        });
+        if let Some(share) = counted {
+            request.extensions_mut().insert(share);
+        }
+        request.extensions_mut().insert(client);
+        // Routes that know nothing of proxies take the client for the peer.
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::new(client.0, addrs.peer.port())));
+        let method = request.method().clone();
+        let answered = AssertUnwindSafe(self.routes.call(request)).catch_unwind().await;
+        if let Some(error) = connection.take_body_error() {
+            tracing::debug!(%method, client = %client.0, code = error.code, "the body of a request is refused");
+            return error.closing();
+        }
+        match answered {
+            Ok(Ok(response)) => error_as_json(response, client).await,
+            Ok(Err(never)) => match never {},
+            Err(panic) => {
+                let text = panic.downcast_ref::<&str>().copied();
+                let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+                tracing::error!(%method, panic = text, "the handler of a request panicked");
+                HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the gateway failed; its log says how")
+                    .into_response()
+            }
+        }
+    }
+}
+
+/// Turns an error in plain text into JSON; a short text becomes the message.
+async fn error_as_json(response: Response, client: ClientAddr) -> Response {
+    let status = response.status();
+    if !(status.is_client_error() || status.is_server_error()) || !is_plain_text(response.headers()) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, MAX_MESSAGE).await.ok();
+    let text = text.as_deref().and_then(|bytes| std::str::from_utf8(bytes).ok()).map(str::trim).unwrap_or_default();
+    let message = match text {
+        "" if status == StatusCode::METHOD_NOT_ALLOWED => {
+            "this address does not take that method; Allow names those it takes"
+        }
+        "" => status.canonical_reason().unwrap_or("the request was refused"),
+        text => text,
+    };
+    tracing::debug!(%status, client = %client.0, message, "refused");
+    let error = HttpError::new(status, error::code(status), message.to_owned()).into_response();
+    let (new, body) = error.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.remove(header::CONTENT_TYPE);
+    parts.headers.extend(new.headers);
+    Response::from_parts(parts, body)
+}
+
+fn is_plain_text(headers: &HeaderMap) -> bool {
+    let plain = |value: &HeaderValue| value.as_bytes().starts_with(b"text/plain");
+    headers.get(header::CONTENT_TYPE).is_none_or(plain)
+}

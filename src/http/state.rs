@@ -1,0 +1,29 @@
+//! The parts of the gateway that routes use.
+
+use std::sync::Arc;
+
+use daoyou_channels::cli::CliChannel;
+use tokio_util::sync::CancellationToken;
+
+use crate::bus::{BusInbox, ChannelHealth, MessageBus};
+use crate::cron::Desk;
+use crate::memory;
+use crate::query::{GatewayDirectory, Inspect};
+
+/// The state that all routes share.
+pub struct AppState {
+    pub bus: Arc<MessageBus>,
+    pub inbox: BusInbox,
+    pub channels: Arc<ChannelHealth>,
+    pub cli: Arc<CliChannel>,
+    pub directory: Arc<GatewayDirectory>,
+    pub jobs: Arc<Desk>,
+    pub memory: Arc<memory::Desk>,
+    /// Answers queries about the gateway itself.
+    pub inspector: Arc<dyn Inspect>,
+    /// Cancelled to end open event streams.
+    pub shutdown: CancellationToken,
+}
+
+/// The extractor of the state.
+pub type SharedState = axum::extract::State<Arc<AppState>>;

@@ -1,0 +1,21 @@
+//! What the API, the control socket and the offline commands read and change, and the JSON that they answer. It does not know who
+//! asks: `http` and `gateway` call it, and `control` maps its requests to HTTP.
+
+mod inspect;
+pub mod jobs;
+pub mod memories;
+mod queue;
+mod rows;
+pub mod sessions;
+mod store_query;
+mod terminal;
+pub mod turns;
+
+pub use crate::memory::Selection;
+pub use inspect::{GatewayQuery, Inspect, InspectError, ProbeScope};
+pub use jobs::{JobChange, JobQuery};
+pub use memories::{MemoryChange, MemoryQuery};
+pub use queue::{AfterCommit, AppliedChange, RetryClass};
+pub use rows::{LIST_LIMIT, losses, timestamp, usage};
+pub use store_query::{StoreChange, StoreQuery, apply, read};
+pub use terminal::{GatewayDirectory, TerminalFrame, TerminalInfo};

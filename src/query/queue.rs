@@ -1,0 +1,187 @@
+//! The queue: messages that wait, failed or were given up, and deliveries that are not sent.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::rows::{LIST_LIMIT, inbound, outbound};
+use crate::bus::{Errand, OutboundBody};
+use crate::store::inbox::State;
+use crate::store::{Connection, StoreError, inbox, outbox, turn_steps};
+
+/// The most messages or deliveries of one class that one request retries.
+const RETRY_LIMIT: u32 = 10_000;
+
+/// Entries of the queue that can be retried, by their state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum RetryClass {
+    /// A delivery or a message that was given up.
+    Dead,
+    /// A message that was answered with an error.
+    Failed,
+    /// A message that waits for a model service.
+    Waiting,
+    /// A delivery that may or may not have arrived.
+    Unknown,
+}
+
+impl RetryClass {
+    pub const ALL: [Self; 4] = [Self::Dead, Self::Failed, Self::Waiting, Self::Unknown];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Dead => "dead",
+            Self::Failed => "failed",
+            Self::Waiting => "waiting",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Parses names separated by commas; `None` if one is unknown.
+    pub fn parse_list(text: &str) -> Option<Vec<Self>> {
+        text.split(',').map(|name| Self::ALL.into_iter().find(|class| class.as_str() == name)).collect()
+    }
+}
+
+/// A committed change.
+pub struct AppliedChange {
+    pub answer: Value,
+    pub after: AfterCommit,
+}
+
+/// What a running gateway does after a change was committed.
+pub enum AfterCommit {
+    Nothing,
+    /// A delivery of this channel is pending again.
+    Deliver {
+        channel: String,
+    },
+    /// Messages of this session are queued again.
+    Run {
+        session: String,
+        messages: usize,
+    },
+    /// Deliveries of this channel that waited for their next try are due.
+    Hasten {
+        channel: String,
+    },
+    /// A pending delivery of this channel was removed.
+    Forget {
+        channel: String,
+    },
+    /// The model services are tried again at once.
+    RetryServices,
+    All(Vec<AfterCommit>),
+}
+
+/// Lists undelivered rows of the outbox, and messages that wait or were given up.
+pub(super) fn list(connection: &Connection) -> Result<Value, StoreError> {
+    let mut all: Vec<Value> = outbox::undelivered(connection, LIST_LIMIT)?.iter().map(outbound).collect();
+    all.extend(inbox::all_waiting(connection, LIST_LIMIT)?.iter().map(inbound));
+    all.extend(inbox::dead(connection, LIST_LIMIT)?.iter().map(inbound));
+    Ok(Value::Array(all))
+}
+
+pub(super) fn show(connection: &Connection, id: Uuid) -> Result<Option<Value>, StoreError> {
+    if let Some(row) = outbox::find(connection, id)? {
+        return Ok(Some(outbound(&row)));
+    }
+    Ok(inbox::find(connection, id)?.as_ref().map(inbound))
+}
+
+/// Retries all entries of these classes, the oldest first.
+pub(super) fn retry_all(connection: &Connection, classes: &[RetryClass]) -> Result<AppliedChange, StoreError> {
+    let (mut after, mut deliveries, mut messages, mut waiting) = (Vec::new(), 0, 0, 0);
+    for class in classes {
+        match class {
+            RetryClass::Dead | RetryClass::Unknown => {
+                for id in outbox::in_state(connection, class.as_str(), RETRY_LIMIT)? {
+                    after.extend(
+                        outbox::retry(connection, id)?.map(|row| AfterCommit::Deliver { channel: row.channel }),
+                    );
+                    deliveries += 1;
+                }
+            }
+            RetryClass::Failed | RetryClass::Waiting => {}
+        }
+        match class {
+            RetryClass::Dead => {
+                for row in inbox::dead(connection, RETRY_LIMIT)?.iter().rev() {
+                    let revived = inbox::revive(connection, row.id)?;
+                    messages += revived.as_ref().map_or(0, |(_, messages)| *messages);
+                    after.extend(revived.map(|(session, messages)| AfterCommit::Run { session, messages }));
+                }
+            }
+            RetryClass::Failed => {
+                for turn in inbox::failed_turns(connection, RETRY_LIMIT)? {
+                    let revived = revive_failed(connection, turn)?;
+                    messages += revived.as_ref().map_or(0, |(_, messages)| *messages);
+                    after.extend(revived.map(|(session, messages)| AfterCommit::Run { session, messages }));
+                }
+            }
+            RetryClass::Waiting => {
+                waiting = inbox::waiting(connection)?;
+                after.push(AfterCommit::RetryServices);
+                for id in outbox::put_off(connection, RETRY_LIMIT)? {
+                    after.extend(outbox::hasten(connection, id)?.map(|channel| AfterCommit::Hasten { channel }));
+                    deliveries += 1;
+                }
+            }
+            RetryClass::Unknown => {}
+        }
+    }
+    let answer = json!({ "deliveries": deliveries, "messages": messages, "waiting": waiting });
+    Ok(AppliedChange { answer, after: AfterCommit::All(after) })
+}
+
+/// Queues the messages of a failed turn again, so that the turn continues from its last step; returns their session and count.
+/// Turns of jobs and sub-agents are not retried: their failure was reported, and the job or the agent decides about another try.
+fn revive_failed(connection: &Connection, turn: Uuid) -> Result<Option<(String, usize)>, StoreError> {
+    let reply =
+        outbox::reply(connection, turn)?.map(|row| serde_json::from_str::<OutboundBody>(&row.body)).transpose()?;
+    let rows = inbox::of_turn(connection, turn)?;
+    let is_failed = reply.is_some_and(|body| body.error.is_some());
+    let Some(row) = rows.first().filter(|row| is_failed && Errand::of(&row.metadata).is_none()) else {
+        return Ok(None);
+    };
+    let messages = inbox::revive_done(connection, turn)?;
+    if messages > 0 {
+        turn_steps::append(connection, turn, "note", turn_steps::RETRIED)?;
+    }
+    Ok((messages > 0).then(|| (row.session.clone(), messages)))
+}
+
+/// Retries a delivery that is dead, unknown or put off, or a message that waits, failed or was given up.
+pub(super) fn retry(connection: &Connection, id: Uuid) -> Result<Option<AppliedChange>, StoreError> {
+    if let Some(row) = outbox::retry(connection, id)? {
+        let answer = json!({ "id": row.id, "state": "pending" });
+        return Ok(Some(AppliedChange { answer, after: AfterCommit::Deliver { channel: row.channel } }));
+    }
+    if let Some(channel) = outbox::hasten(connection, id)? {
+        let answer = json!({ "id": id, "state": "pending", "tried_again": true });
+        return Ok(Some(AppliedChange { answer, after: AfterCommit::Hasten { channel } }));
+    }
+    if inbox::find(connection, id)?.is_some_and(|row| row.state == State::Waiting) {
+        let answer = json!({ "id": id, "state": "waiting", "asked_again": true });
+        return Ok(Some(AppliedChange { answer, after: AfterCommit::RetryServices }));
+    }
+    let revived = match inbox::revive(connection, id)? {
+        None => match inbox::find(connection, id)? {
+            Some(row) => revive_failed(connection, row.turn)?,
+            None => None,
+        },
+        revived => revived,
+    };
+    let answer = json!({ "id": id, "state": "queued" });
+    Ok(revived.map(|(session, messages)| AppliedChange { answer, after: AfterCommit::Run { session, messages } }))
+}
+
+/// Removes an undelivered row or a dead message.
+pub(super) fn remove(connection: &Connection, id: Uuid) -> Result<Option<AppliedChange>, StoreError> {
+    let answer = json!({ "id": id, "dropped": true });
+    if let Some(row) = outbox::find(connection, id)? {
+        let was_pending = row.state == "pending";
+        let after = if was_pending { AfterCommit::Forget { channel: row.channel } } else { AfterCommit::Nothing };
+        return Ok(outbox::remove(connection, id)?.then_some(AppliedChange { answer, after }));
+    }
+    Ok(inbox::drop_dead(connection, id)?.then_some(AppliedChange { answer, after: AfterCommit::Nothing }))
+}

@@ -1,0 +1,113 @@
+//! Requests that the store alone answers: about sessions, turns and the queue.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::queue::{self, AfterCommit, AppliedChange, RetryClass};
+use super::{sessions, turns};
+use crate::store::points::{PointError, settle};
+use crate::store::{Commit, Connection, Store, losses};
+
+/// Something to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreQuery {
+    Sessions,
+    /// The messages of a session as they are stored.
+    Session(String),
+    /// A session as text for people.
+    Transcript(String),
+    /// Turns of one session or of all, at most `limit`.
+    Turns {
+        session: Option<String>,
+        limit: Option<u32>,
+    },
+    /// By its id, or the beginning of it.
+    Turn(String),
+    Queue,
+    QueueEntry(Uuid),
+}
+
+/// Something to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreChange {
+    ClearSession(String),
+    /// Puts the session of a turn back to the end of that turn.
+    Restore(String),
+    /// Starts a new session as a copy of the turn's session at the end of that turn.
+    Fork {
+        turn: String,
+        session: Option<String>,
+    },
+    Retry(Uuid),
+    /// All entries of these classes.
+    RetryAll(Vec<RetryClass>),
+    Drop(Uuid),
+    /// Marks all losses as known to the owner.
+    Acknowledge,
+}
+
+impl StoreQuery {
+    /// Names what does not exist when there is no answer.
+    pub fn subject(&self) -> String {
+        match self {
+            Self::Sessions | Self::Turns { .. } | Self::Queue => "list".to_owned(),
+            Self::Session(key) | Self::Transcript(key) => format!("session {key}"),
+            Self::Turn(id) => format!("turn {id}"),
+            Self::QueueEntry(id) => format!("{id} in the queue"),
+        }
+    }
+}
+
+impl StoreChange {
+    /// Names what does not exist when there is nothing to change.
+    pub fn subject(&self) -> String {
+        match self {
+            Self::ClearSession(key) => format!("session {key}"),
+            Self::Restore(turn) | Self::Fork { turn, .. } => format!("turn {turn}"),
+            Self::Retry(id) | Self::Drop(id) => format!("undelivered message {id}"),
+            Self::RetryAll(_) => "message".to_owned(),
+            Self::Acknowledge => "loss".to_owned(),
+        }
+    }
+}
+
+/// Answers a query; `None` if its subject does not exist.
+///
+/// # Errors
+/// The store cannot be read, or the turn is ambiguous or not well named.
+pub async fn read(store: &Store, query: StoreQuery) -> Result<Option<Value>, PointError> {
+    store.read(move |connection| settle(answer(connection, &query))).await?
+}
+
+/// Makes a change in one synced commit; `None` if its subject does not exist.
+///
+/// # Errors
+/// The store cannot be written, or the turn cannot be restored or forked.
+pub async fn apply(store: &Store, change: StoreChange) -> Result<Option<AppliedChange>, PointError> {
+    store.write(Commit::Synced, move |connection| settle(write(connection, &change))).await?
+}
+
+fn answer(connection: &Connection, query: &StoreQuery) -> Result<Option<Value>, PointError> {
+    Ok(match query {
+        StoreQuery::Sessions => Some(sessions::list(connection)?),
+        StoreQuery::Session(key) => sessions::show(connection, key)?,
+        StoreQuery::Transcript(key) => sessions::transcript(connection, key)?,
+        StoreQuery::Turns { session, limit } => Some(turns::list(connection, session.as_deref(), *limit)?),
+        StoreQuery::Turn(id) => Some(turns::show(connection, id)?),
+        StoreQuery::Queue => Some(queue::list(connection)?),
+        StoreQuery::QueueEntry(id) => queue::show(connection, *id)?,
+    })
+}
+
+fn write(connection: &Connection, change: &StoreChange) -> Result<Option<AppliedChange>, PointError> {
+    let done = |answer: Value| Some(AppliedChange { answer, after: AfterCommit::Nothing });
+    Ok(match change {
+        StoreChange::ClearSession(key) => done(sessions::clear(connection, key)?),
+        StoreChange::Restore(id) => done(turns::restore(connection, id)?),
+        StoreChange::Fork { turn, session } => done(turns::fork(connection, turn, session.as_deref())?),
+        StoreChange::Retry(id) => queue::retry(connection, *id)?,
+        StoreChange::RetryAll(classes) => Some(queue::retry_all(connection, classes)?),
+        StoreChange::Drop(id) => queue::remove(connection, *id)?,
+        StoreChange::Acknowledge => done(json!({ "acknowledged": losses::acknowledge(connection)? })),
+    })
+}
