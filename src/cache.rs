@@ -102,8 +102,8 @@ impl<V: Clone + Send + Sync + 'static> Cache<V> {
             },
         };
         match found {
-            Found::Kept(_) => counts.hits.one(),
-            _ => counts.misses.one(),
+            Found::Kept(_) => counts.hits.increment(),
+            _ => counts.misses.increment(),
         }
         // What has expired leaves only when somebody looks after it.
         self.kept.run_pending_tasks().await;

@@ -20,7 +20,7 @@ use crate::bus::{Errand, MessageBus, OutboundBody, OutboundDraft, RunEnd, Told};
 use crate::chat::ChatMessage;
 use crate::crash;
 use crate::memory;
-use crate::metrics::{Outcome, Phase};
+use crate::metrics::{TurnOutcome, TurnPhase};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::usage::{self, Tokens};
 use crate::store::{Commit, Connection, StoreError, forgetting, messages, meta, now_ms, points, turn_steps};
@@ -84,7 +84,7 @@ impl Ending {
         };
         crash::point("end_committed", &last.content);
         let turns = &bus.metrics().turns;
-        turns.phase(Phase::End, begun.elapsed());
+        turns.phase(TurnPhase::End, begun.elapsed());
         turns.ended(self.outcome(), since(self.rows.first().unwrap_or(last)));
         bus.inbound_ended(&session, &ids);
         if is_answered {
@@ -94,12 +94,12 @@ impl Ending {
         written
     }
 
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> TurnOutcome {
         match (self.state, self.error) {
-            (State::Dead, _) => Outcome::Dead,
-            (_, None) => Outcome::Done,
-            (_, Some("stopped")) => Outcome::Cancelled,
-            (_, Some(code)) => Outcome::Failed(code),
+            (State::Dead, _) => TurnOutcome::Dead,
+            (_, None) => TurnOutcome::Done,
+            (_, Some("stopped")) => TurnOutcome::Cancelled,
+            (_, Some(code)) => TurnOutcome::Failed(code),
         }
     }
 

@@ -41,7 +41,7 @@ use crate::crash;
 use crate::guard::Secrets;
 use crate::llm::{Models, costs_in_words};
 use crate::memory::Desk;
-use crate::metrics::Phase;
+use crate::metrics::TurnPhase;
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::turn_steps;
 use crate::store::{Commit, Connection, StoreError, meta};
@@ -108,7 +108,7 @@ impl LaneRunner {
         let _running = turns.run();
         // A turn that goes on did not wait: its message was taken up long ago.
         if let Some(first) = started.rows.first().filter(|row| row.stalled == 0 && started.steps.is_empty()) {
-            turns.phase(Phase::Waiting, since(first));
+            turns.phase(TurnPhase::Waiting, since(first));
         }
         let proven = (company == Company::Alone).then_some(proven);
         let flight = self.flight.board(turn);

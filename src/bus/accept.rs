@@ -67,9 +67,9 @@ impl MessageBus {
             let channel = bus.metrics.messages.channel(&message.channel);
             let answer = bus.judge(message, reply, alongside).await;
             match &answer {
-                Ok(Acceptance::Accepted { .. }) => channel.accepted.one(),
-                Ok(Acceptance::Duplicate { .. }) => channel.duplicates.one(),
-                Err(refusal) => channel.refused.get(reason_of(refusal)).one(),
+                Ok(Acceptance::Accepted { .. }) => channel.accepted.increment(),
+                Ok(Acceptance::Duplicate { .. }) => channel.duplicates.increment(),
+                Err(refusal) => channel.refused.get(reason_of(refusal)).increment(),
             }
             answer
         });

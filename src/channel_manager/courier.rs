@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::delivery::{Hold, Next, deliver, millis};
 use super::queue::ChatQueues;
 use crate::bus::{ChannelHealth, MessageBus};
-use crate::metrics::Delivered;
+use crate::metrics::DeliveryOutcome;
 use crate::store::outbox::{self, Pending};
 use crate::store::{Commit, StoreError, now_ms};
 
@@ -186,7 +186,7 @@ async fn try_once(channel: &dyn Channel, bus: &MessageBus, hold: &Hold, pending:
         outbox::mark_ended(connection, id, "unknown", "the channel failed in the middle; whether it arrived is unknown")
     };
     bus.store().write(Commit::Synced, ended).await?;
-    bus.metrics().messages.channel(channel.name()).delivered(Delivered::Unknown, 1);
+    bus.metrics().messages.channel(channel.name()).delivered(DeliveryOutcome::Unknown, 1);
     Ok(Next::Ended)
 }
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::bus::{ChannelHealth, ChannelState, DeadLetter, MessageBus, message_of};
 use crate::crash;
-use crate::metrics::Delivered;
+use crate::metrics::DeliveryOutcome;
 use crate::store::outbox::{self, Pending};
 use crate::store::{Commit, Connection, StoreError, now_ms};
 
@@ -116,7 +116,7 @@ impl Delivery<'_> {
                 let sent = move |connection: &_| outbox::mark_sent(connection, id, provider_id.as_deref());
                 self.record(Commit::Logged, sent).await?;
                 self.hold.sends(channel);
-                self.count(Delivered::Sent);
+                self.count(DeliveryOutcome::Sent);
                 Ok(Next::Ended)
             }
             Err(SendError::Away) => {
@@ -147,7 +147,7 @@ impl Delivery<'_> {
             tracing::error!(channel, reason = told, "the channel cannot send; its messages wait");
             self.bus.notify_held(channel, &told).await;
         }
-        self.count(Delivered::Retry);
+        self.count(DeliveryOutcome::Retry);
         Ok(Next::Retry { tries: self.tries - 1, at })
     }
 
@@ -163,7 +163,7 @@ impl Delivery<'_> {
         tracing::info!(channel = self.channel.name(), %id, %turn, tries, ?wait, reason, "not delivered; trying again");
         let write = move |connection: &_| outbox::mark_retry(connection, id, at, &reason);
         self.record(Commit::Logged, write).await?;
-        self.count(Delivered::Retry);
+        self.count(DeliveryOutcome::Retry);
         Ok(Next::Retry { tries, at })
     }
 
@@ -174,7 +174,7 @@ impl Delivery<'_> {
         let told = reason.clone();
         let write = move |connection: &_| outbox::mark_ended(connection, id, state, &reason);
         self.record(Commit::Synced, write).await?;
-        self.count(if state == "dead" { Delivered::Dead } else { Delivered::Unknown });
+        self.count(if state == "dead" { DeliveryOutcome::Dead } else { DeliveryOutcome::Unknown });
         if state == "dead" {
             let (slot, chat_id) = (self.slot.as_str(), self.chat_id.as_str());
             let letter = DeadLetter { turn, slot, id, channel, chat_id, reason: &told };
@@ -183,7 +183,7 @@ impl Delivery<'_> {
         Ok(Next::Ended)
     }
 
-    fn count(&self, how: Delivered) {
+    fn count(&self, how: DeliveryOutcome) {
         self.bus.metrics().messages.channel(self.channel.name()).delivered(how, 1);
     }
 

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::courier::Courier;
 use crate::bus::{ChannelHealth, ChannelState, MessageBus};
-use crate::metrics::Delivered;
+use crate::metrics::DeliveryOutcome;
 use crate::store::{Commit, Connection, StoreError, outbox};
 
 /// Outbox rows of a channel that does not exist, looked at in one go.
@@ -144,7 +144,7 @@ impl ChannelManager {
             for _ in 0..given_up {
                 self.bus.outbound_ended(name);
             }
-            self.bus.metrics().messages.channel(name).delivered(Delivered::Dead, given_up);
+            self.bus.metrics().messages.channel(name).delivered(DeliveryOutcome::Dead, given_up);
             tracing::warn!(channel = name, messages = given_up, "there is no such channel: dead letters");
         }
     }
@@ -240,7 +240,7 @@ async fn recover(bus: &MessageBus, channel: Option<&str>) -> Result<usize, Store
     let cut_off = bus.store().write(Commit::Synced, look).await?;
     for row in cut_off.iter().filter(|row| !row.is_sent_again) {
         bus.outbound_ended(&row.channel);
-        bus.metrics().messages.channel(&row.channel).delivered(Delivered::Unknown, 1);
+        bus.metrics().messages.channel(&row.channel).delivered(DeliveryOutcome::Unknown, 1);
     }
     Ok(cut_off.len())
 }

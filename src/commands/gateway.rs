@@ -10,7 +10,7 @@ use super::prepared::{Prepared, refuse, watch_signals};
 use super::{Exit, output};
 use crate::cli::Globals;
 use crate::config;
-use crate::gateway::{Daemon, Options, Start, serve};
+use crate::gateway::{Daemon, GatewayStart, Options, serve};
 use crate::home::LockError;
 
 /// Runs the daemon in the foreground until it is told to stop, or its terminal is left.
@@ -45,7 +45,7 @@ pub async fn run(chats_here: bool, globals: &Globals, prepared: Prepared) -> any
         let listen = served.map_or_else(|| "nowhere".to_owned(), |served| served.to_string());
         tracing::info!(listen, "ready");
     };
-    let start = Start { home: &home, loaded: &loaded, options: &options, on_read_only: &on_read_only };
+    let start = GatewayStart { home: &home, loaded: &loaded, options: &options, on_read_only: &on_read_only };
     match serve(start, shutdown, on_ready).await {
         Err(error) => refuse(error.downcast::<LockError>()?),
         Ok(()) => Ok(Exit::Ok),

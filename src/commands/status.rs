@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::chinese::{columns, filled, said};
 use super::output::{self, tr};
 use super::show::{self, Columns, text};
-use crate::gateway::{age, bytes};
+use crate::gateway::{format_age, format_bytes};
 
 const COLUMNS: Columns = &[
     ("", "mark"),
@@ -130,7 +130,7 @@ fn services(status: &Value, mut out: impl Write) -> io::Result<()> {
 
 /// Writes the sizes of the database.
 fn database(database: &Value, mut out: impl Write) -> io::Result<()> {
-    let size = |key: &str| bytes(database[key].as_u64().unwrap_or(0));
+    let size = |key: &str| format_bytes(database[key].as_u64().unwrap_or(0));
     match database["size"].as_u64() {
         Some(_) => {
             let sizes = [size("size"), size("wal"), size("free")];
@@ -320,7 +320,7 @@ fn process_line(process: &Value) -> String {
 /// How long ago a time of the JSON was.
 fn ago(time: &Value) -> Option<String> {
     let then: Timestamp = time.as_str()?.parse().ok()?;
-    Some(age(then.as_millisecond(), Timestamp::now().as_millisecond()))
+    Some(format_age(then.as_millisecond(), Timestamp::now().as_millisecond()))
 }
 
 /// The services, and below them the models of those that were asked.

@@ -108,14 +108,14 @@ impl Gateway {
             started: Arc::new(|| {}),
         };
         let health = Arc::new(ChannelHealth::default());
-        let live = inspect::Live {
+        let parts = inspect::RunningParts {
             bus: bus.clone(),
             health: health.clone(),
             started: Instant::now(),
             serves: listening.as_ref().map(BoundListener::address),
             equipment: equipment.clone(),
         };
-        let inspector = RunningInspector::new(home.clone(), &running, live);
+        let inspector = RunningInspector::new(home.clone(), &running, parts);
         let cron =
             (!is_alone).then(|| CronService::new(bus.clone(), equipment.rules.clone(), equipment.jobs.service()));
         let stop_serving = CancellationToken::new();

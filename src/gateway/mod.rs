@@ -21,10 +21,10 @@ mod watchdog;
 pub use build::{Gateway, Options, banner, language};
 pub use check::check;
 pub use equip::timezone;
-pub use inspect::{age, bytes};
+pub use inspect::{format_age, format_bytes};
 pub use offline_store::{
     change_jobs, change_memory, change_store, inspect as inspect_offline, read_jobs, read_memory, read_store,
 };
-pub use read_only::{Start, serve};
+pub use read_only::{GatewayStart, serve};
 pub use reload::{Daemon, Load};
 pub use run::supervise_command;

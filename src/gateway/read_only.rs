@@ -1,5 +1,5 @@
-//! Starts a gateway as soon as its home can be written. Until then it lives, says why it takes nothing, and refuses what
-//! comes, so that senders try again.
+//! Starts a gateway as soon as its home can be written. Until then the process is read-only: it tells the reason and refuses
+//! messages, so that senders try again.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -24,38 +24,37 @@ use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::store::StoreError;
 
-/// How often it is tried whether the home can be written.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How often a write to the home is tried.
+const TRIAL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A start that fails although a little can be written, because it needs more, is tried again after growing waits: mending a
-/// large database on a full disk costs minutes each time.
+/// The longest wait after a start that failed although the trial was written. The waits grow: repairing a large database on a
+/// full disk takes minutes each time.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// How long a start waits for the lock of a gateway that was killed just before.
+/// How long a start waits for the lock of a gateway that was just killed.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long requests may take to end when the gateway itself takes over.
+/// How long requests may take to end when the full gateway takes over.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Bytes that must fit in: more than the smallest files of a start.
-const TRIAL: usize = 64 * 1024;
+/// The size of a trial in bytes: more than the smallest files of a start.
+const TRIAL_BYTES: usize = 64 * 1024;
 
-/// What a gateway is started with, once or several times.
-pub struct Start<'a> {
+/// The parameters of a gateway, which may be started several times.
+pub struct GatewayStart<'a> {
     pub home: &'a Home,
     pub loaded: &'a Loaded,
     pub options: &'a (dyn Fn() -> anyhow::Result<Options> + Sync),
-    /// Called with the reason when the gateway can only answer.
+    /// Called with the reason when the gateway becomes read-only.
     pub on_read_only: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Builds a gateway and runs it until `shutdown`; `on_ready` is called when messages are taken, with the address
-/// that is served.
+/// Builds a gateway and runs it until `shutdown`. Calls `on_ready` with the served address when it accepts messages.
 ///
 /// # Errors
-/// [`LockError`] where another gateway holds the home; else what is wrong, if it is not that nothing can be written.
+/// [`LockError`] if another gateway holds the home, or any other error than that the home cannot be written.
 pub async fn serve(
-    start: Start<'_>,
+    start: GatewayStart<'_>,
     shutdown: CancellationToken,
     on_ready: impl Fn(Option<SocketAddr>),
 ) -> anyhow::Result<()> {
@@ -83,14 +82,14 @@ pub async fn serve(
         let standby = match &mut standby {
             Some(standby) => standby,
             None => {
-                // The disk may be full for this process and not for the gateway that has the home.
+                // The disk may be full for this process and not for a gateway that holds the home.
                 if let Err(held @ LockError::Held { .. }) = start.home.lock() {
                     return Err(held.into());
                 }
                 standby.insert(Standby::new(&start, kind).await?)
             }
         };
-        standby.begin(&start, kind, &failed).await?;
+        standby.serve(&start, kind, &failed).await?;
         if !standby.wait(start.home, &shutdown).await {
             standby.stop().await;
             return Ok(());
@@ -98,7 +97,7 @@ pub async fn serve(
     }
 }
 
-impl Start<'_> {
+impl GatewayStart<'_> {
     async fn build(&self, standby: Option<&mut Standby>) -> anyhow::Result<Gateway> {
         let socket = match standby {
             Some(standby) => {
@@ -114,16 +113,16 @@ impl Start<'_> {
     }
 }
 
-/// What answers while nothing can be written.
+/// The servers of a read-only gateway.
 struct Standby {
-    why: Arc<ReadOnlyReason>,
+    reason: Arc<ReadOnlyReason>,
     socket: TcpListener,
-    /// So that commands ask this process, and no other gateway starts. None where not even the lock can be had.
+    /// Held so that commands ask this process and no other gateway starts. `None` if it cannot be taken.
     lock: Option<HomeLock>,
     serving: Option<Serving>,
-    /// Failed starts since the home could be written at least a little.
+    /// Failed starts since the last trial that failed.
     attempts: u32,
-    free: u64,
+    free_bytes: u64,
 }
 
 struct Serving {
@@ -132,10 +131,10 @@ struct Serving {
 }
 
 impl Standby {
-    async fn new(start: &Start<'_>, kind: ErrorKind) -> anyhow::Result<Self> {
+    async fn new(start: &GatewayStart<'_>, kind: ErrorKind) -> anyhow::Result<Self> {
         let listening = BoundListener::bind(server_settings(start.loaded)?).await.map_err(anyhow::Error::msg)?;
         Ok(Self {
-            why: Arc::new(ReadOnlyReason {
+            reason: Arc::new(ReadOnlyReason {
                 home: start.home.dir().to_owned(),
                 listen: start.loaded.config.gateway.listen.clone(),
                 since: Instant::now(),
@@ -146,32 +145,32 @@ impl Standby {
             lock: None,
             serving: None,
             attempts: 0,
-            free: 0,
+            free_bytes: 0,
         })
     }
 
-    /// Says why, and answers if it does not yet.
-    async fn begin(&mut self, start: &Start<'_>, kind: ErrorKind, error: &anyhow::Error) -> anyhow::Result<()> {
+    /// Sets the reason, and starts the servers if they do not run.
+    async fn serve(&mut self, start: &GatewayStart<'_>, kind: ErrorKind, error: &anyhow::Error) -> anyhow::Result<()> {
         let summary = summary(kind);
         let details = format!("{summary}: {error:#}");
-        if *self.why.details.get() != details {
+        if *self.reason.details.get() != details {
             tracing::error!(home = %start.home.dir().display(), "read-only until the home can be written: {details}");
             (start.on_read_only)(&details);
             service::ready(&format!("read-only: {details}"));
         }
-        self.why.summary.set(summary);
-        self.why.details.set(details);
-        self.free = free(start.home.dir());
+        self.reason.summary.set(summary);
+        self.reason.details.set(details);
+        self.free_bytes = free_bytes(start.home.dir());
         self.lock = start.home.lock().ok();
         if self.serving.is_some() {
             return Ok(());
         }
         let stop = CancellationToken::new();
         let listening = BoundListener::from_socket(self.socket.try_clone()?, server_settings(start.loaded)?)?;
-        let server = listening.serve(http::read_only_routes(self.why.clone(), false), Arc::new(Metrics::default()));
+        let server = listening.serve(http::read_only_routes(self.reason.clone(), false), Arc::new(Metrics::default()));
         let mut tasks = vec![tokio::spawn(server.run(stop.clone(), GRACE))];
         if self.lock.is_some() {
-            let router = http::read_only_routes(self.why.clone(), true);
+            let router = http::read_only_routes(self.reason.clone(), true);
             match http::serve_control(&start.home.socket(), router, stop.clone()).await {
                 Ok(task) => tasks.push(task),
                 Err(error) => {
@@ -183,21 +182,21 @@ impl Standby {
         Ok(())
     }
 
-    /// Returns true when a start is worth trying, false at `shutdown`.
+    /// Waits until another start is due; returns false at `shutdown`.
     async fn wait(&mut self, home: &Home, shutdown: &CancellationToken) -> bool {
         let due = match self.attempts {
             0 => Duration::ZERO,
-            attempts => (PAUSE * 2_u32.saturating_pow(attempts.min(8))).min(MAX_WAIT),
+            attempts => (TRIAL_INTERVAL * 2_u32.saturating_pow(attempts.min(8))).min(MAX_WAIT),
         };
         let begun = Instant::now();
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return false,
-                () = sleep(PAUSE) => {}
+                () = sleep(TRIAL_INTERVAL) => {}
             }
             service::alive();
             match try_to_write(home) {
-                Ok(()) if begun.elapsed() >= due || free(home.dir()) > self.free => {
+                Ok(()) if begun.elapsed() >= due || free_bytes(home.dir()) > self.free_bytes => {
                     self.attempts += 1;
                     return true;
                 }
@@ -217,17 +216,17 @@ impl Standby {
     }
 }
 
-/// Returns why nothing can be written, if a start failed for that: what the error says, or else what a trial says, since
-/// SQLite's errors do not tell a full disk from a broken one.
+/// Returns why the home cannot be written, if a start failed for that: from the error, or from a trial, because SQLite's errors do
+/// not distinguish a full disk from a broken one.
 fn unwritable(home: &Home, error: &anyhow::Error) -> Option<ErrorKind> {
-    error.chain().find_map(of_cause).or_else(|| {
+    error.chain().find_map(unwritable_kind).or_else(|| {
         let is_of_store = error.chain().any(<dyn std::error::Error>::is::<StoreError>);
         let trial = try_to_write(home).err().filter(|_| is_of_store)?;
         Some(trial.kind()).filter(|kind| is_unwritable(*kind))
     })
 }
 
-fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
+fn unwritable_kind(cause: &(dyn std::error::Error + 'static)) -> Option<ErrorKind> {
     if let Some(error) = cause.downcast_ref::<io::Error>() {
         return Some(error.kind()).filter(|kind| is_unwritable(*kind));
     }
@@ -248,7 +247,7 @@ fn summary(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// Writes as much as a small start does, and removes it.
+/// Writes a trial file, and removes it.
 fn try_to_write(home: &Home) -> io::Result<()> {
     let home = Home::open(Some(home.dir().to_owned())).map_err(|error| match error {
         HomeError::Io { error, .. } => error,
@@ -256,7 +255,7 @@ fn try_to_write(home: &Home) -> io::Result<()> {
     })?;
     let path = home.dir().join("daoyou.trial");
     let written = File::create(&path).and_then(|mut file| {
-        file.write_all(&[0; TRIAL])?;
+        file.write_all(&[0; TRIAL_BYTES])?;
         file.sync_all()
     });
     match std::fs::remove_file(&path) {
@@ -265,8 +264,8 @@ fn try_to_write(home: &Home) -> io::Result<()> {
     }
 }
 
-/// Bytes that are free on the disk of `dir`, or where it will be.
-fn free(dir: &Path) -> u64 {
-    let there = dir.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
-    statvfs(there).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+/// Returns the free bytes on the disk of `dir` or of its nearest existing parent.
+fn free_bytes(dir: &Path) -> u64 {
+    let existing = dir.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
+    statvfs(existing).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -15,7 +15,7 @@ use daoyou_channels::HttpError;
 use super::state::{AppState, SharedState};
 use crate::bus::ChannelState;
 use crate::llm::{CircuitState, Models};
-use crate::metrics::{self, Circuit, Metrics, QueueDepth, Scraped};
+use crate::metrics::{self, CircuitSample, Metrics, QueueDepth, ScrapedState};
 use crate::store::queues::{self, Depth};
 
 /// The route label of requests that no route matches.
@@ -47,7 +47,7 @@ async fn page(State(state): SharedState) -> Result<Response, HttpError> {
         })
         .await?;
     let channels = state.channels.all();
-    let scraped = Scraped {
+    let scraped = ScrapedState {
         channels: channels.into_iter().map(|(name, state)| (name, state == ChannelState::Running)).collect(),
         inbox: inbox.into_iter().map(depth).collect(),
         outbox: outbox.into_iter().map(depth).collect(),
@@ -59,10 +59,10 @@ async fn page(State(state): SharedState) -> Result<Response, HttpError> {
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response())
 }
 
-fn circuits(models: &Models) -> Vec<Circuit> {
+fn circuits(models: &Models) -> Vec<CircuitSample> {
     let circuits = models.services().map(|(name, provider)| {
         let (state, opened) = provider.circuit();
-        Circuit { provider: name.to_owned(), is_closed: state == CircuitState::Closed, opened }
+        CircuitSample { provider: name.to_owned(), is_closed: state == CircuitState::Closed, opened }
     });
     circuits.collect()
 }

@@ -11,8 +11,8 @@ use daoyou_channels::settings::Secret;
 use daoyou_channels::{BodyShare, ClientAddr, HttpError};
 use subtle::ConstantTimeEq;
 
-use super::login_attempts::LoginAttempts;
 use super::file_stamp::FileStamp;
+use super::login_attempts::LoginAttempts;
 use crate::home::Home;
 
 /// Checks the token of requests.

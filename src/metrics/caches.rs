@@ -1,19 +1,18 @@
-//! What is kept to be given again.
+//! Caches.
 
-use super::{Counter, Gauge, Kind, Page};
+use super::{Counter, Gauge, MetricKind, MetricsPage};
 
-/// One cache.
+/// Metrics of one cache.
 #[derive(Debug, Default)]
 pub struct CacheCounts {
-    /// Looked up and found, or found while somebody else was already at it.
+    /// Lookups that found an entry, or one that another caller was already computing.
     pub hits: Counter,
-    /// Looked up and made.
+    /// Lookups that computed the entry.
     pub misses: Counter,
-    /// Kept at the moment.
     pub entries: Gauge,
 }
 
-/// The caches.
+/// Metrics of all caches.
 #[derive(Debug, Default)]
 pub struct CacheMetrics {
     pub responses: CacheCounts,
@@ -21,19 +20,19 @@ pub struct CacheMetrics {
 }
 
 impl CacheMetrics {
-    /// Each with its name.
+    /// Returns each cache with its name.
     pub fn all(&self) -> [(&'static str, &CacheCounts); 2] {
         [("responses", &self.responses), ("tools", &self.tools)]
     }
 
-    pub(super) fn write(&self, page: &mut Page) {
-        page.family("daoyou_cache_lookups_total", Kind::Counter, "Lookups in caches, by what came of them.");
+    pub(super) fn write(&self, page: &mut MetricsPage) {
+        page.family("daoyou_cache_lookups_total", MetricKind::Counter, "Lookups in caches, by what came of them.");
         for (cache, counts) in self.all() {
             for (outcome, count) in [("hit", &counts.hits), ("miss", &counts.misses)] {
                 page.sample(&[("cache", cache), ("outcome", outcome)], count.get());
             }
         }
-        page.family("daoyou_cache_entries", Kind::Gauge, "What caches hold.");
+        page.family("daoyou_cache_entries", MetricKind::Gauge, "What caches hold.");
         for (cache, counts) in self.all() {
             page.sample(&[("cache", cache)], counts.entries.get());
         }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Counter, Histogram, Kind, Page};
+use super::{Counter, Histogram, MetricKind, MetricsPage};
 
-/// Seconds behind the slot.
+/// Seconds after the due time.
 const SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 600.0, 3_600.0, 86_400.0];
 
-/// What became of the slots of all jobs.
+/// Metrics of the due times of all jobs.
 #[derive(Debug)]
 pub struct CronMetrics {
     fired: Counter,
@@ -25,34 +25,38 @@ impl Default for CronMetrics {
 }
 
 impl CronMetrics {
-    /// Slots came: those that were run are told by how late.
+    /// Records due times: `lateness` has an entry for each run that was started.
     pub fn fired(&self, lateness: &[Duration], skipped: u64, missed: u64, failed: u64) {
         self.fired.add(u64::try_from(lateness.len()).unwrap_or(u64::MAX));
         self.skipped.add(skipped);
         self.missed.add(missed);
         self.failed.add(failed);
         for late in lateness {
-            self.lateness.time(*late);
+            self.lateness.observe_duration(*late);
         }
     }
 
-    /// The turn of a run failed.
+    /// Records a run whose turn failed.
     pub fn run_failed(&self) {
-        self.failed.one();
+        self.failed.increment();
     }
 
-    pub(super) fn write(&self, page: &mut Page) {
+    pub(super) fn write(&self, page: &mut MetricsPage) {
         page.family(
             "daoyou_cron_slots_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Times at which jobs were due: run, skipped (the run before was not done) or missed (nobody was there).",
         );
         for (outcome, count) in [("run", &self.fired), ("skipped", &self.skipped), ("missed", &self.missed)] {
             page.sample(&[("outcome", outcome)], count.get());
         }
-        page.family("daoyou_cron_failures_total", Kind::Counter, "Runs of jobs that failed.");
+        page.family("daoyou_cron_failures_total", MetricKind::Counter, "Runs of jobs that failed.");
         page.sample(&[], self.failed.get());
-        page.family("daoyou_cron_lateness_seconds", Kind::Histogram, "How long after its time each run was begun.");
+        page.family(
+            "daoyou_cron_lateness_seconds",
+            MetricKind::Histogram,
+            "How long after its time each run was begun.",
+        );
         page.histogram(&[], &self.lateness);
     }
 }

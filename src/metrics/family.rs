@@ -1,43 +1,43 @@
-//! One value for each name of something, with a bound on the names.
+//! Metrics with one label.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Stands for all names beyond the bound.
+/// The label value of all names beyond the limit.
 pub const OTHER: &str = "other";
 
-/// The longest name, in bytes; a longer one is [`OTHER`].
+/// The longest name, in bytes; a longer one counts as [`OTHER`].
 const NAME_BYTES: usize = 128;
 
-/// Values by name. After `limit` names, all further ones share one value: what comes from outside must not fill the
-/// memory here, nor that of whoever scrapes.
+/// Metrics by the value of a label. All names after the first `limit` share [`OTHER`]: input from outside must not fill the memory of
+/// this process or of the scraper.
 #[derive(Debug)]
-pub struct Family<T> {
+pub struct MetricFamily<T> {
     limit: usize,
     make: fn() -> T,
     known: RwLock<HashMap<Box<str>, Arc<T>>>,
 }
 
-impl<T: Default> Family<T> {
+impl<T: Default> MetricFamily<T> {
     pub fn new(limit: usize) -> Self {
         Self::with(limit, T::default)
     }
 }
 
-impl<T> Family<T> {
-    /// A family whose values begin as what `make` makes.
+impl<T> MetricFamily<T> {
+    /// Creates a family whose metrics `make` creates.
     pub fn with(limit: usize, make: fn() -> T) -> Self {
         Self { limit, make, known: RwLock::default() }
     }
 
-    /// The value of `name`, made when it is first asked for.
+    /// Returns the metric of `name`, which the first call creates.
     pub fn get(&self, name: &str) -> Arc<T> {
         let name = if name.len() > NAME_BYTES { OTHER } else { name };
         let found = self.known.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         found.unwrap_or_else(|| self.add(name))
     }
 
-    /// All names and their values, in order.
+    /// Returns all names and their metrics, sorted.
     pub fn all(&self) -> BTreeMap<Box<str>, Arc<T>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -57,10 +57,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_beyond_the_bound_share_one_value() {
-        let family = Family::<Counter>::new(2);
+    fn names_beyond_the_limit_share_one_metric() {
+        let family = MetricFamily::<Counter>::new(2);
         for name in ["a", "b", "c", "d", "a", &"x".repeat(NAME_BYTES + 1)] {
-            family.get(name).one();
+            family.get(name).increment();
         }
         let all: Vec<_> = family.all().iter().map(|(name, count)| (name.to_string(), count.get())).collect();
         assert_eq!(all, [("a".to_owned(), 2), ("b".to_owned(), 1), (OTHER.to_owned(), 3)]);

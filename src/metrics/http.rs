@@ -1,67 +1,67 @@
-//! Requests to the HTTP server.
+//! Requests to the HTTP server, and its connections.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Counter, Family, Gauge, Held, Histogram, Kind, Page};
+use super::{Counter, Gauge, GaugeGuard, Histogram, MetricFamily, MetricKind, MetricsPage};
 
-/// More than there are routes and statuses.
+/// Limits above the number of routes and statuses.
 const ROUTES: usize = 100;
 const STATUSES: usize = 64;
 
-/// Seconds: from health checks to callers who wait for a reply.
+/// Seconds: from health checks to requests that wait for a reply.
 const SECONDS: &[f64] =
     &[0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-/// What is known of requests and connections.
+/// Metrics of requests and connections.
 #[derive(Debug)]
 pub struct HttpMetrics {
-    routes: Family<Route>,
+    routes: MetricFamily<RouteMetrics>,
     connections: Gauge,
-    rejected: Family<Counter>,
+    rejected: MetricFamily<Counter>,
 }
 
 #[derive(Debug)]
-struct Route {
-    by_status: Family<Counter>,
+struct RouteMetrics {
+    by_status: MetricFamily<Counter>,
     duration: Histogram,
 }
 
 impl Default for HttpMetrics {
     fn default() -> Self {
         Self {
-            routes: Family::with(ROUTES, || Route {
-                by_status: Family::new(STATUSES),
+            routes: MetricFamily::with(ROUTES, || RouteMetrics {
+                by_status: MetricFamily::new(STATUSES),
                 duration: Histogram::new(SECONDS),
             }),
             connections: Gauge::default(),
-            rejected: Family::new(STATUSES),
+            rejected: MetricFamily::new(STATUSES),
         }
     }
 }
 
 impl HttpMetrics {
-    /// A request was answered with `status` (three digits). `route` is the route's pattern, never the path that was asked
-    /// for: paths hold names and ids.
+    /// Records an answer with `status` (three digits). `route` is the route's pattern, not the requested path: paths contain names
+    /// and ids.
     pub fn answered(&self, route: &str, status: &str, took: Duration) {
-        let route: Arc<Route> = self.routes.get(route);
-        route.by_status.get(status).one();
-        route.duration.time(took);
+        let route: Arc<RouteMetrics> = self.routes.get(route);
+        route.by_status.get(status).increment();
+        route.duration.observe_duration(took);
     }
 
-    /// A connection is open until what is answered is dropped.
-    pub fn connected(&self) -> Held {
-        self.connections.hold()
+    /// Counts a connection as open until the guard is dropped.
+    pub fn connected(&self) -> GaugeGuard {
+        self.connections.track()
     }
 
-    /// A connection was closed by the server for `reason`, a stable word, e.g. because there were too many.
+    /// Records a connection that the server closed, by the code of the reason.
     pub fn rejected(&self, reason: &str) {
-        self.rejected.get(reason).one();
+        self.rejected.get(reason).increment();
     }
 
-    pub(super) fn write(&self, page: &mut Page) {
+    pub(super) fn write(&self, page: &mut MetricsPage) {
         let routes = self.routes.all();
-        page.family("daoyou_http_requests_total", Kind::Counter, "Requests answered, by route and status.");
+        page.family("daoyou_http_requests_total", MetricKind::Counter, "Requests answered, by route and status.");
         for (route, requests) in &routes {
             for (status, count) in requests.by_status.all() {
                 page.sample(&[("route", route), ("status", &status)], count.get());
@@ -69,17 +69,17 @@ impl HttpMetrics {
         }
         page.family(
             "daoyou_http_request_duration_seconds",
-            Kind::Histogram,
+            MetricKind::Histogram,
             "From a request's head to its answer's head; callers with ?wait hold theirs open for the reply.",
         );
         for (route, requests) in &routes {
             page.histogram(&[("route", route)], &requests.duration);
         }
-        page.family("daoyou_http_connections", Kind::Gauge, "Connections that are open now.");
+        page.family("daoyou_http_connections", MetricKind::Gauge, "Connections that are open now.");
         page.sample(&[], self.connections.get());
         page.family(
             "daoyou_http_connections_rejected_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Connections that the server closed, by why.",
         );
         for (reason, count) in self.rejected.all() {

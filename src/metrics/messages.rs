@@ -1,39 +1,39 @@
-//! Messages that come in and go out, by channel.
+//! Inbound and outbound messages, by channel.
 
 use std::sync::Arc;
 
-use super::{Counter, Family, Kind, Page};
+use super::{Counter, MetricFamily, MetricKind, MetricsPage};
 
-/// More channels than anybody configures.
+/// A limit above the number of configured channels.
 const CHANNELS: usize = 200;
-/// More reasons than there are.
+/// A limit above the number of reasons.
 const REASONS: usize = 32;
 
-/// How one try to deliver a message ended.
+/// The outcome of one attempt to deliver a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivered {
+pub enum DeliveryOutcome {
     Sent,
-    /// It is tried again later.
+    /// Another attempt follows.
     Retry,
-    /// Whether it arrived is unknown, and it is not tried again.
+    /// It may have arrived; there is no other attempt.
     Unknown,
     /// Given up.
     Dead,
 }
 
-/// The counts by channel.
+/// Counts by channel.
 #[derive(Debug)]
 pub struct MessageMetrics {
-    channels: Family<ChannelMetrics>,
+    channels: MetricFamily<ChannelMetrics>,
 }
 
-/// The counts of one channel.
+/// Counts of one channel.
 #[derive(Debug)]
 pub struct ChannelMetrics {
     pub accepted: Counter,
     pub duplicates: Counter,
-    /// By the stable word for the reason.
-    pub refused: Family<Counter>,
+    /// By the code of the reason.
+    pub refused: MetricFamily<Counter>,
     sent: Counter,
     retries: Counter,
     unknown: Counter,
@@ -45,7 +45,7 @@ impl Default for ChannelMetrics {
         Self {
             accepted: Counter::default(),
             duplicates: Counter::default(),
-            refused: Family::new(REASONS),
+            refused: MetricFamily::new(REASONS),
             sent: Counter::default(),
             retries: Counter::default(),
             unknown: Counter::default(),
@@ -55,13 +55,13 @@ impl Default for ChannelMetrics {
 }
 
 impl ChannelMetrics {
-    /// `messages` were delivered, or not, so.
-    pub fn delivered(&self, how: Delivered, messages: usize) {
-        let counter = match how {
-            Delivered::Sent => &self.sent,
-            Delivered::Retry => &self.retries,
-            Delivered::Unknown => &self.unknown,
-            Delivered::Dead => &self.dead,
+    /// Records the outcome of an attempt to deliver `messages`.
+    pub fn delivered(&self, outcome: DeliveryOutcome, messages: usize) {
+        let counter = match outcome {
+            DeliveryOutcome::Sent => &self.sent,
+            DeliveryOutcome::Retry => &self.retries,
+            DeliveryOutcome::Unknown => &self.unknown,
+            DeliveryOutcome::Dead => &self.dead,
         };
         counter.add(u64::try_from(messages).unwrap_or(u64::MAX));
     }
@@ -69,20 +69,20 @@ impl ChannelMetrics {
 
 impl Default for MessageMetrics {
     fn default() -> Self {
-        Self { channels: Family::new(CHANNELS) }
+        Self { channels: MetricFamily::new(CHANNELS) }
     }
 }
 
 impl MessageMetrics {
-    /// The counts of the channel called `name`.
+    /// Returns the counts of the channel `name`.
     pub fn channel(&self, name: &str) -> Arc<ChannelMetrics> {
         self.channels.get(name)
     }
 
-    pub(super) fn write(&self, page: &mut Page) {
+    pub(super) fn write(&self, page: &mut MetricsPage) {
         let channels = self.channels.all();
         let mut each = |name, help, value: fn(&ChannelMetrics) -> &Counter| {
-            page.family(name, Kind::Counter, help);
+            page.family(name, MetricKind::Counter, help);
             for (channel, counts) in &channels {
                 page.sample(&[("channel", channel)], value(counts).get());
             }
@@ -100,7 +100,7 @@ impl MessageMetrics {
         );
         page.family(
             "daoyou_messages_refused_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Messages that were refused: their senders were told, and nothing of them is kept.",
         );
         for (channel, counts) in &channels {
@@ -110,7 +110,7 @@ impl MessageMetrics {
         }
         page.family(
             "daoyou_deliveries_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Messages that left the outbox: sent, unknown (they may have arrived) or dead (given up).",
         );
         for (channel, counts) in &channels {

@@ -1,9 +1,11 @@
-//! What the gateway counts and measures, and how Prometheus reads it. At the bottom of the house: it knows nothing of
-//! ours, whoever has something to count holds [`Metrics`].
+//! Metrics, and the page that Prometheus scrapes. Other modules record through [`Metrics`]; this one imports none of them.
 //!
-//! Names go by <https://prometheus.io/docs/practices/naming/>, the page by the text format 0.0.4 of
-//! <https://prometheus.io/docs/instrumenting/exposition_formats/>. No label holds a session, a chat or a sender, and each
-//! has a bound on its values. Recording is a few atomic additions; nobody waits for a scrape.
+//! Names follow <https://prometheus.io/docs/practices/naming/>, the page the text format 0.0.4 of
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/>. No label has a session, a chat or a sender as its value, and the
+//! values of each are bounded. Recording is a few atomic additions and never waits for a scrape.
+//!
+//! Own code, because prometheus-client writes OpenMetrics only, and `prometheus` and `metrics` bound no label values and omit families
+//! without samples.
 
 mod caches;
 mod cron;
@@ -20,12 +22,14 @@ mod value;
 
 pub use caches::{CacheCounts, CacheMetrics};
 pub use cron::CronMetrics;
-pub use family::Family;
+pub use family::MetricFamily;
 pub use http::HttpMetrics;
-pub use messages::{ChannelMetrics, Delivered, MessageMetrics};
-pub use page::{CONTENT_TYPE, Kind, Page};
+pub use messages::{ChannelMetrics, DeliveryOutcome, MessageMetrics};
+pub use page::{CONTENT_TYPE, MetricKind, MetricsPage};
 pub use registry::Metrics;
-pub use scraped::{Circuit, QueueDepth, Scraped};
+pub use scraped::{CircuitSample, QueueDepth, ScrapedState};
 pub use store::StoreMetrics;
-pub use turns::{Asking, ModelUse, Outcome, Phase, ProviderCalls, ToolMetrics, TurnMeter, TurnMetrics};
-pub use value::{Counter, Gauge, Held, Histogram};
+pub use turns::{
+    ModelCallTimer, ModelUsage, ProviderMetrics, ToolMetrics, TurnMeter, TurnMetrics, TurnOutcome, TurnPhase,
+};
+pub use value::{Counter, Gauge, GaugeGuard, Histogram};

@@ -1,47 +1,47 @@
-//! The page that Prometheus reads: its text format, version 0.0.4.
+//! The page in Prometheus' text format, version 0.0.4.
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
 
 use std::fmt::Display;
 
 use super::Histogram;
 
-/// What the page is served as.
+/// The content type of the page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a family's values are.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     Counter,
     Gauge,
     Histogram,
 }
 
-/// A page under way.
+/// A page that is being written.
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct MetricsPage {
     text: String,
     family: &'static str,
 }
 
-impl Page {
-    /// Begins a family; the samples that follow belong to it.
-    pub fn family(&mut self, name: &'static str, kind: Kind, help: &str) {
+impl MetricsPage {
+    /// Starts a family, to which the following samples belong.
+    pub fn family(&mut self, name: &'static str, kind: MetricKind, help: &str) {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         self.text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
         self.family = name;
     }
 
-    /// A counter's or gauge's sample.
+    /// Writes the sample of a counter or gauge.
     pub fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.line("", labels, None, value);
     }
 
-    /// A histogram's samples.
+    /// Writes the samples of a histogram.
     pub fn histogram(&mut self, labels: &[(&str, &str)], histogram: &Histogram) {
         let mut count = 0;
         for (bound, below) in histogram.buckets() {
@@ -53,7 +53,6 @@ impl Page {
         self.line("_count", labels, None, count);
     }
 
-    /// The page as it is served.
     pub fn into_text(self) -> String {
         self.text
     }
@@ -80,11 +79,11 @@ mod tests {
 
     #[test]
     fn the_page_is_text_format_0_0_4() {
-        let mut page = Page::default();
-        page.family("a_total", Kind::Counter, "Of \\ and\nmore.");
+        let mut page = MetricsPage::default();
+        page.family("a_total", MetricKind::Counter, "Of \\ and\nmore.");
         page.sample(&[], 3);
         page.sample(&[("x", "q\"\\\n"), ("y", "")], 0.25);
-        page.family("b_seconds", Kind::Histogram, "Time.");
+        page.family("b_seconds", MetricKind::Histogram, "Time.");
         let histogram = Histogram::new(&[0.000_05, 2.5]);
         histogram.observe(0.5);
         page.histogram(&[("z", "1")], &histogram);

@@ -1,4 +1,4 @@
-//! The process itself, under the names that all programs give these.
+//! The process itself, under the names that Prometheus recommends.
 //! <https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics>
 
 use std::fs;
@@ -6,19 +6,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{Kind, Page};
+use super::{MetricKind, MetricsPage};
 
-/// Writes what the system tells; what it does not tell is left out.
-pub fn write(page: &mut Page, started: SystemTime) {
+/// Writes the values that the system provides.
+pub fn write(page: &mut MetricsPage, started: SystemTime) {
     let mut gauge = |name, help, value: Option<f64>| {
         if let Some(value) = value {
-            page.family(name, Kind::Gauge, help);
+            page.family(name, MetricKind::Gauge, help);
             page.sample(&[], value);
         }
     };
     let bytes = resident_bytes().map(|bytes| bytes as f64);
     gauge("process_resident_memory_bytes", "Resident memory size in bytes.", bytes);
-    // Reading the folder holds one open itself.
+    // Reading the folder opens one descriptor itself.
     let open = fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count().saturating_sub(1) as f64);
     gauge("process_open_fds", "Number of open file descriptors.", open);
     let most = getrlimit(Resource::Nofile).current.map(|most| most as f64);

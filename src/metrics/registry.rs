@@ -1,12 +1,13 @@
-//! All of it together.
+//! All metrics of a gateway.
 
 use std::time::SystemTime;
 
 use super::{
-    CacheMetrics, CronMetrics, HttpMetrics, Kind, MessageMetrics, Page, Scraped, StoreMetrics, TurnMetrics, process,
+    CacheMetrics, CronMetrics, HttpMetrics, MessageMetrics, MetricKind, MetricsPage, ScrapedState, StoreMetrics,
+    TurnMetrics, process,
 };
 
-/// What a gateway counts and measures; one for each gateway, shared by all its parts.
+/// The metrics of a gateway, shared by all its parts.
 #[derive(Debug)]
 pub struct Metrics {
     pub messages: MessageMetrics,
@@ -33,10 +34,10 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// The page, with what is only known when it is asked for.
-    pub fn render(&self, scraped: &Scraped) -> String {
-        let mut page = Page::default();
-        page.family("daoyou_build_info", Kind::Gauge, "Always 1; the labels say which build this is.");
+    /// Writes the page, with the state that is read at each scrape.
+    pub fn render(&self, scraped: &ScrapedState) -> String {
+        let mut page = MetricsPage::default();
+        page.family("daoyou_build_info", MetricKind::Gauge, "Always 1; the labels say which build this is.");
         let build = if cfg!(debug_assertions) { "debug" } else { "release" };
         page.sample(&[("version", env!("CARGO_PKG_VERSION")), ("build", build)], 1);
         self.messages.write(&mut page);

@@ -1,6 +1,6 @@
-//! What others know better, and is asked for at each scrape: counted twice it could be counted wrongly.
+//! State of other modules that is read at each scrape rather than counted a second time.
 
-use super::{Kind, Page};
+use super::{MetricKind, MetricsPage};
 
 /// Messages of one channel in one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,54 +9,56 @@ pub struct QueueDepth {
     /// As in the store.
     pub state: String,
     pub messages: u64,
-    /// How long the oldest has been there, in milliseconds.
+    /// The age of the oldest, in milliseconds.
     pub oldest_ms: i64,
 }
 
-/// What the page is given at one scrape.
+/// The state at one scrape.
 #[derive(Clone, Debug, Default)]
-pub struct Scraped {
-    /// Every channel and whether it runs. These have their lines also where nothing waits.
+pub struct ScrapedState {
+    /// Every channel and whether it runs. Each has samples even if its queues are empty.
     pub channels: Vec<(String, bool)>,
-    /// What came in and is not done.
+    /// Inbound messages that are not done.
     pub inbox: Vec<QueueDepth>,
-    /// What is to go out and is not sent.
+    /// Outbound messages that are not sent.
     pub outbox: Vec<QueueDepth>,
     /// Bytes of the database and of its write-ahead log.
     pub database_bytes: Vec<(&'static str, u64)>,
-    /// Whether messages are accepted.
     pub takes_messages: bool,
-    /// Each model service that is set up.
-    pub circuits: Vec<Circuit>,
+    /// The circuit breaker of each configured model service.
+    pub circuits: Vec<CircuitSample>,
 }
 
-/// The circuit breaker before a model service.
+/// The state of the circuit breaker of a model service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Circuit {
+pub struct CircuitSample {
     pub provider: String,
-    /// The service is asked as usual.
     pub is_closed: bool,
-    /// How often it began to be left alone.
+    /// How often it opened.
     pub opened: u64,
 }
 
-/// A queue as the page shows it.
-struct Queue<'a> {
+/// The families of a queue.
+struct QueueFamilies<'a> {
     depths: &'a [QueueDepth],
     states: &'a [&'static str],
-    /// In these states nobody waits any more.
+    /// States in which a message no longer waits.
     ended: &'a [&'static str],
     messages: (&'static str, &'static str),
     age: (&'static str, &'static str),
 }
 
-impl Scraped {
-    pub(super) fn write(&self, page: &mut Page) {
-        page.family("daoyou_accepting", Kind::Gauge, "1 while messages are accepted, 0 while every one is refused.");
+impl ScrapedState {
+    pub(super) fn write(&self, page: &mut MetricsPage) {
+        page.family(
+            "daoyou_accepting",
+            MetricKind::Gauge,
+            "1 while messages are accepted, 0 while every one is refused.",
+        );
         page.sample(&[], u8::from(self.takes_messages));
         page.family(
             "daoyou_channel_up",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "1 while the channel receives, 0 while it starts, fails or stops.",
         );
         for (channel, is_up) in &self.channels {
@@ -64,7 +66,7 @@ impl Scraped {
         }
         self.write_queue(
             page,
-            &Queue {
+            &QueueFamilies {
                 depths: &self.inbox,
                 states: &["queued", "running", "waiting", "dead"],
                 ended: &["dead"],
@@ -74,7 +76,7 @@ impl Scraped {
         );
         self.write_queue(
             page,
-            &Queue {
+            &QueueFamilies {
                 depths: &self.outbox,
                 states: &["pending", "sending", "unknown", "dead"],
                 ended: &["unknown", "dead"],
@@ -84,7 +86,7 @@ impl Scraped {
         );
         page.family(
             "daoyou_provider_circuit_closed",
-            Kind::Gauge,
+            MetricKind::Gauge,
             "1 while the model service is asked as usual, 0 while it is left alone or tried, as it failed again and again.",
         );
         for circuit in &self.circuits {
@@ -92,19 +94,19 @@ impl Scraped {
         }
         page.family(
             "daoyou_provider_circuit_opened_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "How often the model service began to be left alone.",
         );
         for circuit in &self.circuits {
             page.sample(&[("provider", &circuit.provider)], circuit.opened);
         }
-        page.family("daoyou_store_bytes", Kind::Gauge, "Size of the database and of its write-ahead log.");
+        page.family("daoyou_store_bytes", MetricKind::Gauge, "Size of the database and of its write-ahead log.");
         for (file, bytes) in &self.database_bytes {
             page.sample(&[("file", file)], bytes);
         }
     }
 
-    fn write_queue(&self, page: &mut Page, queue: &Queue<'_>) {
+    fn write_queue(&self, page: &mut MetricsPage, queue: &QueueFamilies<'_>) {
         let mut channels: Vec<&str> = self.channels.iter().map(|(channel, _)| channel.as_str()).collect();
         channels.extend(queue.depths.iter().map(|depth| depth.channel.as_str()));
         channels.sort_unstable();
@@ -112,18 +114,18 @@ impl Scraped {
         let of = |channel: &str, state: &str| {
             queue.depths.iter().find(|depth| depth.channel == channel && depth.state == state)
         };
-        page.family(queue.messages.0, Kind::Gauge, queue.messages.1);
+        page.family(queue.messages.0, MetricKind::Gauge, queue.messages.1);
         for channel in &channels {
             for state in queue.states {
                 let messages = of(channel, state).map_or(0, |depth| depth.messages);
                 page.sample(&[("channel", channel), ("state", state)], messages);
             }
         }
-        page.family(queue.age.0, Kind::Gauge, queue.age.1);
+        page.family(queue.age.0, MetricKind::Gauge, queue.age.1);
         for channel in &channels {
             let waiting = queue.states.iter().filter(|state| !queue.ended.contains(state));
             let oldest = waiting.filter_map(|state| of(channel, state)).map(|depth| depth.oldest_ms).max();
-            // A clock that was set back makes nobody younger than new.
+            // A clock that was set back must not give a negative age.
             page.sample(&[("channel", channel)], oldest.unwrap_or(0).max(0) as f64 / 1_000.0);
         }
     }

@@ -1,63 +1,67 @@
-//! Commits of the store.
+//! CommitMetrics of the store.
 
 use std::time::Duration;
 
-use super::{Counter, Histogram, Kind, Page};
+use super::{Counter, Histogram, MetricKind, MetricsPage};
 
 /// Seconds: from a commit in memory to a disk that hangs.
 const SECONDS: &[f64] =
     &[0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
-/// Writes of one commit, up to as many as share one.
+/// Writes that share one commit.
 const WRITES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
-/// What is known of commits: `synced` ones waited for the disk.
+/// Metrics of commits; synced ones wait for the disk.
 #[derive(Debug, Default)]
 pub struct StoreMetrics {
-    synced: Commits,
-    logged: Commits,
+    synced: CommitMetrics,
+    logged: CommitMetrics,
     failures: Counter,
 }
 
 #[derive(Debug)]
-struct Commits {
+struct CommitMetrics {
     duration: Histogram,
     writes: Histogram,
 }
 
-impl Default for Commits {
+impl Default for CommitMetrics {
     fn default() -> Self {
         Self { duration: Histogram::new(SECONDS), writes: Histogram::new(WRITES) }
     }
 }
 
 impl StoreMetrics {
-    /// A group of `writes` was committed.
+    /// Records a commit of a group of `writes`.
     pub fn committed(&self, is_synced: bool, writes: usize, took: Duration) {
         let commits = if is_synced { &self.synced } else { &self.logged };
-        commits.duration.time(took);
+        commits.duration.observe_duration(took);
         commits.writes.observe(writes as f64);
     }
 
-    /// A group of writes could not be committed.
+    /// Records a group of writes that could not be committed.
     pub fn failed(&self) {
-        self.failures.one();
+        self.failures.increment();
     }
 
-    pub(super) fn write(&self, page: &mut Page) {
+    pub(super) fn write(&self, page: &mut MetricsPage) {
         let kinds = [("synced", &self.synced), ("logged", &self.logged)];
         page.family(
             "daoyou_store_commit_duration_seconds",
-            Kind::Histogram,
+            MetricKind::Histogram,
             "How long commits took: synced ones wait for the disk, logged ones reach it with the next synced one.",
         );
         for (kind, commits) in kinds {
             page.histogram(&[("commit", kind)], &commits.duration);
         }
-        page.family("daoyou_store_commit_writes", Kind::Histogram, "Writes that shared one commit.");
+        page.family("daoyou_store_commit_writes", MetricKind::Histogram, "Writes that shared one commit.");
         for (kind, commits) in kinds {
             page.histogram(&[("commit", kind)], &commits.writes);
         }
-        page.family("daoyou_store_commit_failures_total", Kind::Counter, "Groups of writes that were not committed.");
+        page.family(
+            "daoyou_store_commit_failures_total",
+            MetricKind::Counter,
+            "Groups of writes that were not committed.",
+        );
         page.sample(&[], self.failures.get());
     }
 }

@@ -1,66 +1,66 @@
-//! Turns, and what they spend their time and tokens on.
+//! Turns, and their time, tokens and costs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Counter, Family, Gauge, Held, Histogram, Kind, Page};
+use super::{Counter, Gauge, GaugeGuard, Histogram, MetricFamily, MetricKind, MetricsPage};
 
-/// More of each than there are; whoever names a model in a chat must not make ever more series.
+/// Limits above the usual numbers: a chat that names ever new models must not create ever new series.
 const CODES: usize = 64;
 const PROVIDERS: usize = 50;
 const MODELS: usize = 50;
 const TOOLS: usize = 200;
 const CURRENCIES: usize = 8;
 
-/// Seconds: from a command's answer to the longest turn.
+/// Seconds: from a slash command to the longest turn.
 const SECONDS: &[f64] =
     &[0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
-/// How a turn ended.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TurnOutcome {
     Done,
-    /// With the stable word for what went wrong.
+    /// With the code of its error.
     Failed(&'static str),
     Cancelled,
-    /// Its message was given up.
+    /// The message was given up.
     Dead,
 }
 
 /// A part of a turn's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// From the message's acceptance until its turn began.
+pub enum TurnPhase {
+    /// From the acceptance of the message to the start of its turn.
     Waiting,
-    /// All model calls of the turn together.
+    /// All model calls of the turn.
     Model,
-    /// All tools of the turn together.
+    /// All tool calls of the turn.
     Tools,
     /// The commit that ends the turn.
     End,
 }
 
-/// Tokens of one model.
+/// Tokens and costs of one model.
 #[derive(Debug)]
-pub struct ModelUse {
+pub struct ModelUsage {
     input: Counter,
     output: Counter,
     cached: Counter,
-    /// Money by currency, in millionths of its unit.
-    costs: Family<Counter>,
+    /// By currency, in millionths of its unit.
+    costs: MetricFamily<Counter>,
 }
 
-impl Default for ModelUse {
+impl Default for ModelUsage {
     fn default() -> Self {
         let none = Counter::default;
-        Self { input: none(), output: none(), cached: none(), costs: Family::new(CURRENCIES) }
+        Self { input: none(), output: none(), cached: none(), costs: MetricFamily::new(CURRENCIES) }
     }
 }
 
 /// Calls of one provider's models.
 #[derive(Debug)]
-pub struct ProviderCalls {
+pub struct ProviderMetrics {
     ok: Counter,
     failed: Counter,
     cut_off: Counter,
@@ -75,23 +75,23 @@ pub struct ToolMetrics {
     duration: Histogram,
 }
 
-/// What is known of turns.
+/// Metrics of turns.
 #[derive(Debug)]
 pub struct TurnMetrics {
     done: Counter,
     failed: Counter,
     cancelled: Counter,
     dead: Counter,
-    codes: Family<Counter>,
+    codes: MetricFamily<Counter>,
     running: Gauge,
     waiting: Histogram,
     model: Histogram,
     tools: Histogram,
     end: Histogram,
     whole: Histogram,
-    models: Family<Family<ModelUse>>,
-    by_provider: Family<ProviderCalls>,
-    by_tool: Family<ToolMetrics>,
+    models: MetricFamily<MetricFamily<ModelUsage>>,
+    by_provider: MetricFamily<ProviderMetrics>,
+    by_tool: MetricFamily<ToolMetrics>,
 }
 
 impl Default for TurnMetrics {
@@ -102,21 +102,21 @@ impl Default for TurnMetrics {
             failed: Counter::default(),
             cancelled: Counter::default(),
             dead: Counter::default(),
-            codes: Family::new(CODES),
+            codes: MetricFamily::new(CODES),
             running: Gauge::default(),
             waiting: seconds(),
             model: seconds(),
             tools: seconds(),
             end: seconds(),
             whole: seconds(),
-            models: Family::with(PROVIDERS, || Family::new(MODELS)),
-            by_provider: Family::with(PROVIDERS, || ProviderCalls {
+            models: MetricFamily::with(PROVIDERS, || MetricFamily::new(MODELS)),
+            by_provider: MetricFamily::with(PROVIDERS, || ProviderMetrics {
                 ok: Counter::default(),
                 failed: Counter::default(),
                 cut_off: Counter::default(),
                 duration: Histogram::new(SECONDS),
             }),
-            by_tool: Family::with(TOOLS, || ToolMetrics {
+            by_tool: MetricFamily::with(TOOLS, || ToolMetrics {
                 ok: Counter::default(),
                 failed: Counter::default(),
                 duration: Histogram::new(SECONDS),
@@ -126,62 +126,65 @@ impl Default for TurnMetrics {
 }
 
 impl TurnMetrics {
-    /// A turn runs until what is answered is dropped.
-    pub fn run(&self) -> Held {
-        self.running.hold()
+    /// Counts a turn as running until the guard is dropped.
+    pub fn run(&self) -> GaugeGuard {
+        self.running.track()
     }
 
-    /// A turn has ended, `whole` after its message was accepted.
-    pub fn ended(&self, outcome: Outcome, whole: Duration) {
+    /// Records the end of a turn, `whole` after its message was accepted.
+    pub fn ended(&self, outcome: TurnOutcome, whole: Duration) {
         match outcome {
-            Outcome::Done => self.done.one(),
-            Outcome::Cancelled => self.cancelled.one(),
-            Outcome::Dead => self.dead.one(),
-            Outcome::Failed(code) => {
-                self.failed.one();
-                self.codes.get(code).one();
+            TurnOutcome::Done => self.done.increment(),
+            TurnOutcome::Cancelled => self.cancelled.increment(),
+            TurnOutcome::Dead => self.dead.increment(),
+            TurnOutcome::Failed(code) => {
+                self.failed.increment();
+                self.codes.get(code).increment();
             }
         }
-        self.whole.time(whole);
+        self.whole.observe_duration(whole);
     }
 
-    /// A turn spent `took` on this.
-    pub fn phase(&self, phase: Phase, took: Duration) {
+    /// Records the time of one phase of a turn.
+    pub fn phase(&self, phase: TurnPhase, took: Duration) {
         let histogram = match phase {
-            Phase::Waiting => &self.waiting,
-            Phase::Model => &self.model,
-            Phase::Tools => &self.tools,
-            Phase::End => &self.end,
+            TurnPhase::Waiting => &self.waiting,
+            TurnPhase::Model => &self.model,
+            TurnPhase::Tools => &self.tools,
+            TurnPhase::End => &self.end,
         };
-        histogram.time(took);
+        histogram.observe_duration(took);
     }
 
-    /// A model took so many tokens outside of any turn.
+    /// Records tokens that a model read outside of any turn.
     pub fn model_read(&self, provider: &str, model: &str, input: u64) {
         self.models.get(provider).get(model).input.add(input);
     }
 
-    /// Measures one turn.
     pub fn meter(&self) -> TurnMeter<'_> {
-        TurnMeter { turns: self, model: Sum::default(), tools: Sum::default() }
+        TurnMeter { turns: self, model: TimeSum::default(), tools: TimeSum::default() }
     }
 
-    pub(super) fn write(&self, page: &mut Page) {
-        page.family("daoyou_turns_total", Kind::Counter, "Turns that ended, by how.");
+    pub(super) fn write(&self, page: &mut MetricsPage) {
+        page.family("daoyou_turns_total", MetricKind::Counter, "Turns that ended, by how.");
         for (outcome, count) in
             [("done", &self.done), ("failed", &self.failed), ("cancelled", &self.cancelled), ("dead", &self.dead)]
         {
             page.sample(&[("outcome", outcome)], count.get());
         }
-        page.family("daoyou_turn_failures_total", Kind::Counter, "Turns that failed, by the code of their error.");
+        page.family(
+            "daoyou_turn_failures_total",
+            MetricKind::Counter,
+            "Turns that failed, by the code of their error.",
+        );
         for (code, count) in self.codes.all() {
             page.sample(&[("code", &code)], count.get());
         }
-        page.family("daoyou_turns_running", Kind::Gauge, "Turns that run now.");
+        page.family("daoyou_turns_running", MetricKind::Gauge, "Turns that run now.");
         page.sample(&[], self.running.get());
         page.family(
             "daoyou_turn_phase_duration_seconds",
-            Kind::Histogram,
+            MetricKind::Histogram,
             "Where the time of a turn went: waiting in its lane, all its model calls, all its tools, the commit of its end.",
         );
         for (phase, histogram) in
@@ -191,7 +194,7 @@ impl TurnMetrics {
         }
         page.family(
             "daoyou_turn_duration_seconds",
-            Kind::Histogram,
+            MetricKind::Histogram,
             "From the acceptance of a message to the end of its turn.",
         );
         page.histogram(&[], &self.whole);
@@ -201,11 +204,11 @@ impl TurnMetrics {
         self.write_tools(page);
     }
 
-    fn write_model_calls(&self, page: &mut Page) {
+    fn write_model_calls(&self, page: &mut MetricsPage) {
         let providers = self.by_provider.all();
         page.family(
             "daoyou_model_calls_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Calls of models with their retries, by how they ended; cut_off is a turn that was stopped meanwhile.",
         );
         for (provider, calls) in &providers {
@@ -213,16 +216,16 @@ impl TurnMetrics {
                 page.sample(&[("provider", provider), ("outcome", outcome)], count.get());
             }
         }
-        page.family("daoyou_model_call_duration_seconds", Kind::Histogram, "How long calls of models took.");
+        page.family("daoyou_model_call_duration_seconds", MetricKind::Histogram, "How long calls of models took.");
         for (provider, calls) in &providers {
             page.histogram(&[("provider", provider)], &calls.duration);
         }
     }
 
-    fn write_tokens(&self, page: &mut Page) {
+    fn write_tokens(&self, page: &mut MetricsPage) {
         page.family(
             "daoyou_model_tokens_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "Tokens of models: input (with those read from the service's cache), output, and cached (of the input).",
         );
         for (provider, models) in self.models.all() {
@@ -234,10 +237,10 @@ impl TurnMetrics {
         }
     }
 
-    fn write_costs(&self, page: &mut Page) {
+    fn write_costs(&self, page: &mut MetricsPage) {
         page.family(
             "daoyou_model_cost_total",
-            Kind::Counter,
+            MetricKind::Counter,
             "What models cost, in units of the currency, where their price is known.",
         );
         for (provider, models) in self.models.all() {
@@ -250,74 +253,74 @@ impl TurnMetrics {
         }
     }
 
-    fn write_tools(&self, page: &mut Page) {
+    fn write_tools(&self, page: &mut MetricsPage) {
         let tools = self.by_tool.all();
-        page.family("daoyou_tool_calls_total", Kind::Counter, "Calls of tools, by how they ended.");
+        page.family("daoyou_tool_calls_total", MetricKind::Counter, "Calls of tools, by how they ended.");
         for (tool, calls) in &tools {
             for (outcome, count) in [("ok", &calls.ok), ("failed", &calls.failed)] {
                 page.sample(&[("tool", tool), ("outcome", outcome)], count.get());
             }
         }
-        page.family("daoyou_tool_call_duration_seconds", Kind::Histogram, "How long calls of tools took.");
+        page.family("daoyou_tool_call_duration_seconds", MetricKind::Histogram, "How long calls of tools took.");
         for (tool, calls) in &tools {
             page.histogram(&[("tool", tool)], &calls.duration);
         }
     }
 }
 
-/// Measures one turn while it runs.
+/// Measures one turn.
 #[derive(Debug)]
 pub struct TurnMeter<'a> {
     turns: &'a TurnMetrics,
-    model: Sum,
-    tools: Sum,
+    model: TimeSum,
+    tools: TimeSum,
 }
 
-/// The time of one model call. Dropped without a word it was cut off.
+/// Measures one model call. A call whose timer is dropped before [`ModelCallTimer::ended`] was cut off.
 #[derive(Debug)]
-pub struct Asking<'a> {
-    sum: &'a Sum,
-    calls: Arc<ProviderCalls>,
+pub struct ModelCallTimer<'a> {
+    sum: &'a TimeSum,
+    calls: Arc<ProviderMetrics>,
     began: Instant,
     ended: Option<bool>,
     counts: bool,
 }
 
-impl Asking<'_> {
-    /// An answer came, or none.
+impl ModelCallTimer<'_> {
+    /// Records the end of the call.
     pub fn ended(mut self, is_ok: bool) {
         self.ended = Some(is_ok);
     }
 
-    /// Nobody was asked.
+    /// Discards the call: no service was asked.
     pub fn forget(mut self) {
         self.counts = false;
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for ModelCallTimer<'_> {
     fn drop(&mut self) {
         if !self.counts {
             return;
         }
         let took = self.began.elapsed();
         self.sum.add(took);
-        self.calls.duration.time(took);
+        self.calls.duration.observe_duration(took);
         match self.ended {
-            Some(true) => self.calls.ok.one(),
-            Some(false) => self.calls.failed.one(),
-            None => self.calls.cut_off.one(),
+            Some(true) => self.calls.ok.increment(),
+            Some(false) => self.calls.failed.increment(),
+            None => self.calls.cut_off.increment(),
         }
     }
 }
 
-/// Nanoseconds; nothing yet is no observation.
+/// A sum of times in nanoseconds; zero is no observation.
 #[derive(Debug, Default)]
-struct Sum(AtomicU64);
+struct TimeSum(AtomicU64);
 
-impl Sum {
+impl TimeSum {
     fn add(&self, took: Duration) {
-        // What took no measurable time was there all the same.
+        // At least 1, so that a call without measurable time is observed.
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
         self.0.fetch_add(nanos, Ordering::Relaxed);
     }
@@ -325,40 +328,40 @@ impl Sum {
     fn observe(&self, histogram: &Histogram) {
         match self.0.load(Ordering::Relaxed) {
             0 => {}
-            nanos => histogram.time(Duration::from_nanos(nanos)),
+            nanos => histogram.observe_duration(Duration::from_nanos(nanos)),
         }
     }
 }
 
 impl TurnMeter<'_> {
-    /// A model is asked until what is answered is dropped, also by a turn that was stopped meanwhile.
-    pub fn ask_model(&self, provider: &str) -> Asking<'_> {
+    /// Starts the timer of a model call.
+    pub fn ask_model(&self, provider: &str) -> ModelCallTimer<'_> {
         let calls = self.turns.by_provider.get(provider);
-        Asking { sum: &self.model, calls, began: Instant::now(), ended: None, counts: true }
+        ModelCallTimer { sum: &self.model, calls, began: Instant::now(), ended: None, counts: true }
     }
 
-    /// A model answered. `cached` is that part of `input` which came from the service's cache.
+    /// Records the tokens of an answer. `cached` is the part of `input` from the service's cache.
     pub fn model_used(&self, provider: &str, model: &str, input: u64, output: u64, cached: u64) {
-        let used: Arc<ModelUse> = self.turns.models.get(provider).get(model);
+        let used: Arc<ModelUsage> = self.turns.models.get(provider).get(model);
         used.input.add(input);
         used.output.add(output);
         used.cached.add(cached);
     }
 
-    /// A model's answer cost so many millionths of the currency's unit.
+    /// Records the cost of an answer, in millionths of the currency's unit.
     pub fn model_cost(&self, provider: &str, model: &str, currency: &str, micros: u64) {
         self.turns.models.get(provider).get(model).costs.get(currency).add(micros);
     }
 
-    /// A tool ran. `tool` is a registered name: models write what they like.
+    /// Records a tool call. `tool` must be a registered name: models may write any.
     pub fn tool_ran(&self, tool: &str, is_ok: bool, took: Duration) {
         let calls = self.turns.by_tool.get(tool);
-        if is_ok { &calls.ok } else { &calls.failed }.one();
-        calls.duration.time(took);
+        if is_ok { &calls.ok } else { &calls.failed }.increment();
+        calls.duration.observe_duration(took);
         self.tools.add(took);
     }
 
-    /// The turn has its answer.
+    /// Records the sums when the turn has its answer.
     pub fn end(&self) {
         self.model.observe(&self.turns.model);
         self.tools.observe(&self.turns.tools);

@@ -1,20 +1,18 @@
-//! The three kinds of values. None of them takes a lock.
+//! Counters, gauges and histograms, all without locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Only ever grows, until the process ends.
+/// A count that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
-    pub fn one(&self) {
+    pub fn increment(&self) {
         self.add(1);
     }
 
-    /// `count` more.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
@@ -24,18 +22,18 @@ impl Counter {
     }
 }
 
-/// How many there are at the moment.
+/// A current number.
 #[derive(Clone, Debug, Default)]
 pub struct Gauge(Arc<AtomicI64>);
 
 impl Gauge {
-    /// Counts one until what is answered is dropped.
-    pub fn hold(&self) -> Held {
+    /// Counts one until the guard is dropped.
+    pub fn track(&self) -> GaugeGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Held(self.clone())
+        GaugeGuard(self.clone())
     }
 
-    /// Says how many there are, for one that nothing else holds.
+    /// Sets the number of a gauge that has no guards.
     pub fn set(&self, count: i64) {
         self.0.store(count, Ordering::Relaxed);
     }
@@ -45,20 +43,20 @@ impl Gauge {
     }
 }
 
-/// One that a [`Gauge`] counts.
+/// One item that a [`Gauge`] counts.
 #[derive(Debug)]
-pub struct Held(Gauge);
+pub struct GaugeGuard(Gauge);
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// How many observations fell below each bound, and their sum.
+/// The number of observations up to each bound, and their sum.
 #[derive(Debug)]
 pub struct Histogram {
-    /// Upper bounds, growing; what is above all of them is counted last.
+    /// Ascending upper bounds; the last count is for observations above all of them.
     bounds: &'static [f64],
     counts: Box<[AtomicU64]>,
     /// The bits of an `f64`.
@@ -75,16 +73,16 @@ impl Histogram {
         let bucket = self.bounds.partition_point(|bound| *bound < value);
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
         let add = |sum: u64| Some((f64::from_bits(sum) + value).to_bits());
-        // The closure always has an answer, so the update always succeeds.
+        // The closure always returns a value, so the update always succeeds.
         let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// In seconds.
-    pub fn time(&self, took: Duration) {
+    /// Observes a time in seconds.
+    pub fn observe_duration(&self, took: Duration) {
         self.observe(took.as_secs_f64());
     }
 
-    /// The bounds, each with the number of observations up to it; the last bound is infinite.
+    /// Returns each bound with the number of observations up to it; the last bound is infinite.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
         bounds.zip(&self.counts).scan(0, |below, (bound, count)| {
@@ -103,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_observation_counts_in_every_bucket_that_reaches_it() {
+    fn an_observation_counts_in_every_bucket_up_from_its_own() {
         let histogram = Histogram::new(&[1.0, 10.0]);
         for value in [0.5, 1.0, 1.5, 100.0] {
             histogram.observe(value);
@@ -114,9 +112,9 @@ mod tests {
     }
 
     #[test]
-    fn a_gauge_counts_what_is_held() {
+    fn a_gauge_counts_its_guards() {
         let gauge = Gauge::default();
-        let (one, two) = (gauge.hold(), gauge.hold());
+        let (one, two) = (gauge.track(), gauge.track());
         assert_eq!(gauge.get(), 2);
         drop((one, two));
         assert_eq!(gauge.get(), 0);

@@ -8,7 +8,7 @@ use daoyou_channels::Finding;
 use super::check::{Check, Fix};
 use super::memory;
 use super::running::Holder;
-use crate::gateway::inspect::{age, bytes};
+use crate::gateway::inspect::{format_age, format_bytes};
 use crate::home::Home;
 use crate::memory::Identities;
 use crate::store::checkup::{Checkup, Soundness, examine};
@@ -104,7 +104,7 @@ fn size(home: &Home, checkup: &Checkup) -> Finding {
     let whole = checkup.pages.saturating_mul(checkup.page_bytes);
     let empty = checkup.free_pages.saturating_mul(checkup.page_bytes);
     let log = fs::metadata(home.database().with_extension("db-wal")).map_or(0, |log| log.len());
-    let message = format!("{}, {} of it empty; log {}", bytes(whole), bytes(empty), bytes(log));
+    let message = format!("{}, {} of it empty; log {}", format_bytes(whole), format_bytes(empty), format_bytes(log));
     if log > LONG_LOG {
         Finding::warn(NAME, message, "restart the gateway, which writes the log back")
     } else if empty > MUCH_EMPTY && empty > whole / 2 {
@@ -119,7 +119,7 @@ fn queues(overview: &Overview, runs: bool, now: i64) -> Vec<Finding> {
     let waiting = |name: &str, count: usize, [one, more]: [&str; 2], oldest: Option<i64>, long: i64, look: &str| {
         let Some(oldest) = oldest.filter(|_| count > 0) else { return Finding::ok(name, format!("no {more}")) };
         let what = if count == 1 { one } else { more };
-        let message = format!("{count} {what}, the oldest for {}", age(oldest, now));
+        let message = format!("{count} {what}, the oldest for {}", format_age(oldest, now));
         match (now - oldest > long, runs) {
             (false, _) => Finding::ok(name, message),
             (true, true) => Finding::warn(name, message, look),
@@ -161,7 +161,8 @@ fn queues(overview: &Overview, runs: bool, now: i64) -> Vec<Finding> {
 /// A store that comes from the future says that the clock went back.
 fn clock(overview: &Overview, now: i64) -> Option<Finding> {
     let newest = overview.newest.filter(|newest| *newest > now.saturating_add(AHEAD))?;
-    let message = format!("the newest message is {} ahead of this machine's clock: it went back", age(now, newest));
+    let message =
+        format!("the newest message is {} ahead of this machine's clock: it went back", format_age(now, newest));
     Some(Finding::warn("clock of the store", message, "timedatectl set-ntp true"))
 }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rustix::fs::statvfs;
 
 use super::check::Check;
-use crate::gateway::inspect::bytes;
+use crate::gateway::inspect::format_bytes;
 use crate::home::Home;
 
 /// 2026-01-01: no machine that runs this program lives before it, in seconds.
@@ -40,7 +40,7 @@ fn disk(home: &Home, reserve: u64) -> Finding {
 }
 
 fn room(name: &str, free: u64, reserve: u64, no_files: bool, mend: &str) -> Finding {
-    let (have, keep) = (bytes(free), bytes(reserve));
+    let (have, keep) = (format_bytes(free), format_bytes(reserve));
     if no_files {
         Finding::fail(name, "no more files can be made (no free inodes)", mend)
     } else if free < LEAST {

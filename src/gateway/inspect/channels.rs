@@ -1,4 +1,4 @@
-//! The channels, and whether they and the port work.
+//! Lists and tests the channels and the port.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -18,26 +18,26 @@ use crate::store::cursors::PassedOver;
 use crate::store::{Connection, cursors, outbox};
 
 const EMAIL: &str = "email";
-/// Of what a channel passed over, so much is shown.
+/// How many skipped messages of a channel are shown.
 const PASSED_OVER: u32 = 5;
 
-/// The longest that one channel's test may take.
-const TEST: Duration = Duration::from_secs(40);
-/// The same of what is not tried by `doctor`.
-const WHOLE_WAY: Duration = Duration::from_secs(120);
-/// How long this machine may take to connect to itself.
-const CONNECT: Duration = Duration::from_secs(2);
+/// The time limit of a channel's test.
+const TEST_LIMIT: Duration = Duration::from_secs(40);
+/// The time limit of the test that `doctor` leaves out.
+const WHOLE_WAY_LIMIT: Duration = Duration::from_secs(120);
+/// The time limit of a connection to this machine.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 impl Inspector {
-    /// Each channel, with what it passed over.
+    /// Lists the channels with the messages that they skipped.
     pub(super) async fn channel_rows(&self) -> Result<Value, InspectError> {
         let names: Vec<String> = self.names().collect();
-        let look = move |connection: &Connection| {
+        let read = move |connection: &Connection| {
             let passed = |name: &String| cursors::passed_over(connection, name, PASSED_OVER);
             let passed = names.iter().map(passed).collect::<Result<Vec<_>, _>>()?;
             Ok((outbox::open_by_channel(connection)?, passed))
         };
-        let (queued, passed) = self.read(look).await?;
+        let (queued, passed) = self.read(read).await?;
         let mut rows = self.rows(&queued);
         let mut passed = passed.into_iter();
         for row in rows.as_array_mut().into_iter().flatten() {
@@ -48,28 +48,28 @@ impl Inspector {
         Ok(rows)
     }
 
-    /// The names of the channels that there are, in the order in which they are listed.
+    /// Returns the names of all channels in the order of the list.
     fn names(&self) -> impl Iterator<Item = String> {
-        let hooks = self.config.channels.webhook.keys().map(hook);
+        let hooks = self.config.channels.webhook.keys().map(webhook_channel);
         let email = self.has_email().then(|| EMAIL.to_owned());
         std::iter::once("cli".to_owned()).chain(email).chain(hooks).chain(self.removed().map(str::to_owned))
     }
 
-    /// Channels that run and are no longer in the configuration.
+    /// Returns running channels that are no longer in the configuration.
     fn removed(&self) -> impl Iterator<Item = &str> {
         let is_known = |name: &str| match name.strip_prefix("webhook:") {
             Some(hook) => self.config.channels.webhook.contains_key(hook),
             None => name != EMAIL || self.has_email(),
         };
-        self.channels.keys().map(String::as_str).filter(move |name| self.live.is_some() && !is_known(name))
+        self.channels.keys().map(String::as_str).filter(move |name| self.running.is_some() && !is_known(name))
     }
 
-    /// What a reload has left to the next start.
+    /// Returns the note of a change that takes effect at the next start.
     fn until_restart(&self, name: &str, enabled: bool) -> Option<&'static str> {
-        // The terminal needs no restart, and who runs for a single conversation has no other channel.
-        let live = self.live.as_ref().filter(|live| live.serves.is_some() && name != "cli")?;
+        // The terminal needs no restart, and a gateway of a single conversation has no other channel.
+        let running = self.running.as_ref().filter(|running| running.serves.is_some() && name != "cli")?;
         match (self.channels.contains_key(name), enabled) {
-            (true, false) if live.health.all().contains_key(name) => {
+            (true, false) if running.health.all().contains_key(name) => {
                 Some("switched off in the configuration; it runs until the gateway is restarted")
             }
             (false, true) if self.email_rests().filter(|_| name == EMAIL).is_none() => {
@@ -79,17 +79,17 @@ impl Inspector {
         }
     }
 
-    /// Whether anything is set for e-mail: like a webhook it is listed once it is.
+    /// Returns true if e-mail has settings: like a webhook it is listed only then.
     fn has_email(&self) -> bool {
         self.config.channels.email != EmailConfig::default()
     }
 
-    /// Why the e-mail channel does not run although it is switched on. One that runs keeps the settings that it began with.
+    /// Returns why the enabled e-mail channel does not run. A running one keeps the settings that it started with.
     fn email_rests(&self) -> Option<&'static str> {
         self.config.channels.email.resting().filter(|_| !self.channels.contains_key(EMAIL))
     }
 
-    /// Each channel with its state; `queued` are the undelivered messages by channel.
+    /// Lists the channels with their states; `queued` has the undelivered messages by channel.
     pub(super) fn rows(&self, queued: &[(String, usize)]) -> Value {
         let row = |name: &str, kind: &str, enabled: bool, allow_from: Value| {
             let (state, error) = self.state(name, enabled);
@@ -111,7 +111,7 @@ impl Inspector {
         Value::Array(rows)
     }
 
-    /// The state as one word, and the error that a failed one has.
+    /// Returns the state, and the error of a failed channel.
     fn state(&self, name: &str, enabled: bool) -> (&'static str, Option<String>) {
         if let Some(Err(error)) = self.channels.get(name) {
             return ("failed", Some(error.clone()));
@@ -119,8 +119,8 @@ impl Inspector {
         if let Some(why) = self.email_rests().filter(|_| name == EMAIL) {
             return ("resting", Some(why.to_owned()));
         }
-        let Some(live) = &self.live else { return (if enabled { "down" } else { "off" }, None) };
-        match live.health.all().remove(name) {
+        let Some(running) = &self.running else { return (if enabled { "down" } else { "off" }, None) };
+        match running.health.all().remove(name) {
             Some(ChannelState::Starting) => ("starting", None),
             Some(ChannelState::Running) => ("running", None),
             Some(ChannelState::Stopped) => ("stopped", None),
@@ -130,23 +130,23 @@ impl Inspector {
     }
 
     pub(super) async fn test_channel(&self, wanted: &str) -> Result<Value, InspectError> {
-        // A webhook's own name is enough.
+        // The name of a webhook may come without its prefix.
         let mut known = self.names().chain((wanted == EMAIL).then(|| EMAIL.to_owned()));
-        let Some(name) = known.find(|name| name == wanted || *name == hook(wanted)) else {
+        let Some(name) = known.find(|name| name == wanted || *name == webhook_channel(wanted)) else {
             let known = self.names().collect::<Vec<_>>().join(", ");
             return Err(InspectError::Unknown(format!("there is no channel {wanted:?}; there are {known}")));
         };
         let mut checks = self.test(&name).await;
-        // What is broken already is not tried again for a minute.
+        // The long test is left out if the short one failed.
         if let Some(Ok(channel)) = self.channels.get(&name)
             && worst(&checks) != Verdict::Fail
         {
-            checks.extend(bounded(WHOLE_WAY, channel.test_whole_way()).await);
+            checks.extend(bounded(WHOLE_WAY_LIMIT, channel.test_whole_way()).await);
         }
         Ok(json!({ "channel": name, "ok": worst(&checks) != Verdict::Fail, "checks": checks }))
     }
 
-    /// Every test of one channel, in the order in which they depend on each other.
+    /// Runs the tests of one channel, each after those that it depends on.
     pub(super) async fn test(&self, name: &str) -> Vec<Finding> {
         let channel = match self.channels.get(name) {
             None => {
@@ -179,19 +179,20 @@ impl Inspector {
         if let Some(path) = name.strip_prefix("webhook:").map(|name| format!("/webhook/{name}")) {
             findings.push(self.route(&path).await);
         }
-        findings.extend(bounded(TEST, channel.test()).await);
+        findings.extend(bounded(TEST_LIMIT, channel.test()).await);
         findings
     }
 
-    /// Whether the server answers at `path`: to a method that the route does not know, so nobody's message.
+    /// Checks that the server answers at `path`, by a method that the route does not have, so that no message arises.
     async fn route(&self, path: &str) -> Finding {
         const NAME: &str = "route";
-        let Some(listen) = self.live.as_ref().and_then(|live| live.serves) else {
+        let Some(listen) = self.running.as_ref().and_then(|running| running.serves) else {
             return Finding::ok(NAME, format!("{path}: not tried, as no gateway serves it"));
         };
-        let listen = reachable(listen);
+        let listen = connect_addr(listen);
         let url = format!("http://{listen}{path}");
-        let client = reqwest::Client::builder().no_proxy().tls_certs_only(std::iter::empty()).timeout(CONNECT).build();
+        let client =
+            reqwest::Client::builder().no_proxy().tls_certs_only(std::iter::empty()).timeout(CONNECT_LIMIT).build();
         let answer = match client {
             Ok(client) => client.request(reqwest::Method::OPTIONS, &url).send().await,
             Err(error) => return Finding::warn(NAME, format!("not tried: {error}"), "try again"),
@@ -211,23 +212,23 @@ impl Inspector {
         }
     }
 
-    /// The port: ours, free, or somebody else's.
+    /// Checks that the gateway listens on its port, or that the port is free.
     pub(super) async fn port(&self) -> Finding {
         const NAME: &str = "port";
         const OTHER: &str = "choose another port with gateway.listen in config.toml, or stop the program that has it";
-        let served = self.live.as_ref().and_then(|live| live.serves);
+        let served = self.running.as_ref().and_then(|running| running.serves);
         let listen = match served.map_or_else(|| self.config.gateway.listen_addr(), Ok) {
             Ok(listen) => listen,
             Err(wrong) => return Finding::fail(NAME, wrong, "set gateway.listen = \"127.0.0.1:18790\" in config.toml"),
         };
-        match &self.live {
-            Some(live) if live.serves.is_some() => {
-                match timeout(CONNECT, TcpStream::connect(reachable(listen))).await {
+        match &self.running {
+            Some(running) if running.serves.is_some() => {
+                match timeout(CONNECT_LIMIT, TcpStream::connect(connect_addr(listen))).await {
                     Ok(Ok(_)) => Finding::ok(NAME, format!("the gateway listens on {listen}")),
                     Ok(Err(error)) => Finding::fail(NAME, format!("{listen}: {error}"), "restart the gateway"),
                     Err(_) => Finding::fail(
                         NAME,
-                        format!("{listen}: no connection within {CONNECT:?}"),
+                        format!("{listen}: no connection within {CONNECT_LIMIT:?}"),
                         "restart the gateway",
                     ),
                 }
@@ -248,9 +249,9 @@ impl Inspector {
         let tests = names.into_iter().map(async |name| (name, self.test(name).await));
         let mut all = Vec::new();
         for (name, findings) in futures_util::future::join_all(tests).await {
-            let told: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+            let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
             if worst(&findings) == Verdict::Ok {
-                all.push(Finding::ok(format!("channel {name}"), told[1..].join("; ")));
+                all.push(Finding::ok(format!("channel {name}"), messages[1..].join("; ")));
                 continue;
             }
             let bad = findings.into_iter().filter(|finding| finding.state != Verdict::Ok);
@@ -267,17 +268,17 @@ async fn bounded(limit: Duration, test: impl Future<Output = Vec<Finding>>) -> V
     }
 }
 
-fn skipped(place: &PassedOver) -> Value {
-    let at = Timestamp::from_millisecond(place.at).map(|at| at.to_string()).unwrap_or_default();
-    json!({ "source": place.source, "position": place.position, "reason": place.reason, "at": at })
+fn skipped(row: &PassedOver) -> Value {
+    let at = Timestamp::from_millisecond(row.at).map(|at| at.to_string()).unwrap_or_default();
+    json!({ "source": row.source, "position": row.position, "reason": row.reason, "at": at })
 }
 
-fn hook(name: impl AsRef<str>) -> String {
+fn webhook_channel(name: impl AsRef<str>) -> String {
     format!("webhook:{}", name.as_ref())
 }
 
-/// Where this machine reaches a server that listens on `listen`.
-fn reachable(listen: SocketAddr) -> SocketAddr {
+/// Returns the address at which this machine reaches a server that listens on `listen`.
+fn connect_addr(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

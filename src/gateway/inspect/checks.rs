@@ -1,4 +1,4 @@
-//! What `doctor` asks of the process that is, or would be, the gateway.
+//! The checks of `doctor` that the gateway's process makes.
 
 use daoyou_channels::Finding;
 use jiff::tz::TimeZone;
@@ -8,11 +8,11 @@ use super::Inspector;
 use super::sandbox::root_check;
 use crate::gateway::equip;
 
-/// Files that a gateway may need open at once: connections, the database, commands.
+/// The open files that a gateway may need: connections, the database, commands.
 const OPEN_FILES: u64 = 1_024;
 
 impl Inspector {
-    /// Every check, side by side where they wait.
+    /// Runs all checks, concurrently where they wait.
     pub async fn checks(&self) -> Vec<Finding> {
         let (mut findings, sandbox, port, channels) =
             tokio::join!(self.provider_checks(), self.sandbox_check(), self.port(), self.all_channels());
@@ -24,7 +24,7 @@ impl Inspector {
         findings
     }
 
-    /// Whether the models that the memory names can be asked; nothing where it names none.
+    /// Checks the models that the memory's configuration names.
     fn memory_models(&self) -> Vec<Finding> {
         let memory = &self.config.memory;
         let named = [
@@ -51,17 +51,17 @@ impl Inspector {
             Ok(zone) if zone.is_unknown() => {
                 Finding::warn(NAME, "this machine has none, and none is set: times are UTC", MEND)
             }
-            Ok(zone) => Finding::ok(NAME, name(&zone)),
+            Ok(zone) => Finding::ok(NAME, zone_name(&zone)),
         }
     }
 }
 
-fn name(zone: &TimeZone) -> String {
+fn zone_name(zone: &TimeZone) -> String {
     let now = jiff::Timestamp::now().to_zoned(zone.clone());
     format!("{}, now {}", zone.iana_name().unwrap_or("a zone of this machine's own"), now.strftime("%F %H:%M %z"))
 }
 
-/// `limit` is absent where there is none.
+/// `limit` is `None` if there is no limit.
 fn files_check(limit: Option<u64>) -> Finding {
     const NAME: &str = "open files";
     match limit {

@@ -1,4 +1,4 @@
-//! What there is to look at, and who is asked what.
+//! The inspector: what it reads, and which part answers which query.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,44 +22,44 @@ use crate::store::overview::{Overview, overview};
 use crate::store::{Connection, Store, StoreError};
 use crate::tools::{Executor, Replay};
 
-/// Looks at a gateway, or at what would be one, as it is now.
+/// Answers queries about a gateway, or about the one that a home would have, with the settings of this moment.
 pub struct Inspector {
     pub(super) home: Home,
     pub(super) config: Arc<Config>,
     pub(super) models: Arc<Models>,
-    pub(super) channels: Arc<EachChannel>,
-    pub(super) live: Option<Live>,
-    /// Secrets that are missing, without which no gateway starts.
+    pub(super) channels: Arc<ChannelResults>,
+    pub(super) running: Option<RunningParts>,
+    /// Missing secrets, without which no gateway starts.
     pub(super) missing: Vec<Fault>,
 }
 
-/// The channels that are switched on, or why one cannot be.
-type EachChannel = BTreeMap<String, Result<Arc<dyn Channel>, String>>;
+/// The enabled channels, or why one cannot be created.
+type ChannelResults = BTreeMap<String, Result<Arc<dyn Channel>, String>>;
 
-/// What only a running gateway has.
+/// The parts that only a running gateway has.
 #[derive(Clone)]
-pub struct Live {
+pub struct RunningParts {
     pub bus: Arc<MessageBus>,
     pub health: Arc<ChannelHealth>,
     pub started: Instant,
-    /// Where it serves HTTP, whatever the configuration says by now; one that runs for a single conversation does not.
+    /// The address of the HTTP server, whatever the configuration says now; `None` for a gateway of a single conversation.
     pub serves: Option<SocketAddr>,
-    /// What a reload replaces.
+    /// The settings that a reload replaces.
     pub equipment: Equipment,
 }
 
-/// Answers for a running gateway, each question with the settings of that moment.
+/// Answers queries about a running gateway, each with the settings of that moment.
 pub struct RunningInspector {
     home: Home,
-    channels: Arc<EachChannel>,
-    live: Live,
+    channels: Arc<ChannelResults>,
+    running: RunningParts,
 }
 
 impl RunningInspector {
-    /// For a gateway that is being built, with its channels.
-    pub fn new(home: Home, channels: &[Arc<dyn Channel>], live: Live) -> Self {
+    /// Creates the inspector of a gateway that is being built, with its channels.
+    pub fn new(home: Home, channels: &[Arc<dyn Channel>], running: RunningParts) -> Self {
         let channels = channels.iter().map(|channel| (channel.name().to_owned(), Ok(channel.clone()))).collect();
-        Self { home, channels: Arc::new(channels), live }
+        Self { home, channels: Arc::new(channels), running }
     }
 }
 
@@ -68,10 +68,10 @@ impl Inspect for RunningInspector {
     async fn answer(&self, question: GatewayQuery) -> Result<Value, InspectError> {
         let inspector = Inspector {
             home: self.home.clone(),
-            config: self.live.equipment.config.get(),
-            models: self.live.equipment.models.get(),
+            config: self.running.equipment.config.get(),
+            models: self.running.equipment.models.get(),
             channels: self.channels.clone(),
-            live: Some(self.live.clone()),
+            running: Some(self.running.clone()),
             missing: Vec::new(),
         };
         inspector.answer(question).await
@@ -79,13 +79,13 @@ impl Inspect for RunningInspector {
 }
 
 impl Inspector {
-    /// For a home where no gateway runs.
+    /// Creates the inspector of a home without a running gateway.
     ///
     /// # Errors
-    /// The model services are configured wrongly.
+    /// The configuration of the model services is invalid.
     pub fn offline(home: Home, loaded: &Loaded) -> Result<Self, Faults> {
         crate::llm::install_crypto();
-        // Without its secret a provider is none that can be asked; what else there is to see does not depend on it.
+        // A provider without its secret cannot be probed; the other answers do not depend on it.
         let mut whole = loaded.clone();
         whole.config.providers.retain(|name, _| {
             let is_of =
@@ -101,24 +101,24 @@ impl Inspector {
             }
         }
         let (channels, missing) = (Arc::new(channels), loaded.missing.clone());
-        Ok(Self { home, config: Arc::new(loaded.config.clone()), models, channels, live: None, missing })
+        Ok(Self { home, config: Arc::new(loaded.config.clone()), models, channels, running: None, missing })
     }
 
-    /// The store's part of what is asked.
+    /// Reads the store's part of an answer.
     pub(super) async fn overview(&self, since: i64, turns: u32) -> Result<Overview, InspectError> {
         self.read(move |connection| overview(connection, since, turns)).await
     }
 
-    /// Looks into the store; where there is none yet, what is found is nothing.
+    /// Reads from the store; without a store, returns the default.
     pub(super) async fn read<T, F>(&self, look: F) -> Result<T, InspectError>
     where
         T: Default + Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let failed = |error: StoreError| InspectError::Failed(error.to_string());
-        match &self.live {
-            Some(live) => live.bus.store().read(look).await.map_err(failed),
-            // Looking makes nothing.
+        match &self.running {
+            Some(running) => running.bus.store().read(look).await.map_err(failed),
+            // A query does not create a store.
             None if !self.home.database().exists() => Ok(T::default()),
             None => {
                 let store = Store::open(&self.home.database()).map_err(failed)?;
@@ -129,10 +129,10 @@ impl Inspector {
         }
     }
 
-    /// The gateway's tools, or those it would have; its workspace must be there.
+    /// Returns the gateway's tools, or those that it would have; its workspace must exist.
     pub(super) fn tools(&self) -> Result<Arc<Executor>, String> {
-        if let Some(live) = &self.live {
-            return Ok(live.equipment.runner.get().tools.clone());
+        if let Some(running) = &self.running {
+            return Ok(running.equipment.runner.get().tools.clone());
         }
         let workspace = self.home.workspace(&self.config.agent.workspace);
         build_tools(&self.config, &workspace, &self.home, &Partners::default()).map_err(|error| error.to_string())
@@ -140,7 +140,7 @@ impl Inspector {
 
     fn tool_rows(&self) -> Result<Value, InspectError> {
         let failed = |error: String| InspectError::Failed(error);
-        if self.live.is_none() {
+        if self.running.is_none() {
             let workspace = self.home.workspace(&self.config.agent.workspace);
             prepare_workspace(&workspace).map_err(|error| failed(error.to_string()))?;
         }
@@ -151,7 +151,7 @@ impl Inspector {
                 "name": spec.name,
                 "description": spec.description,
                 "enabled": enabled,
-                // Of a tool that runs others it depends on which.
+                // For a tool that runs others it depends on these.
                 "idempotent": tool.replay() != Replay::Once && tool.members(&Value::Null).is_empty(),
                 "aliases": tool.aliases(),
                 "schema": spec.parameters,

@@ -1,4 +1,4 @@
-//! Answers what the commands ask about the gateway itself, the same whether it runs or rests.
+//! Answers queries about the gateway itself, for a running gateway and offline.
 
 mod channels;
 mod checks;
@@ -6,7 +6,7 @@ mod inspector;
 mod providers;
 mod sandbox;
 mod status;
-mod words;
+mod units;
 
-pub use inspector::{Inspector, Live, RunningInspector};
-pub use words::{age, bytes};
+pub use inspector::{Inspector, RunningInspector, RunningParts};
+pub use units::{format_age, format_bytes};

@@ -1,4 +1,4 @@
-//! The model services: which there are, whether they answer, and which model is in use.
+//! Lists and checks the model services and the model in use.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,29 +16,29 @@ use crate::llm::{
 };
 use crate::query::{InspectError, ProbeScope};
 
-/// How long a service may take to list its models.
-const DEADLINE: Duration = Duration::from_secs(5);
-/// How long a model may take to answer a word; a server of one's own may have to load it first.
-const CALL_DEADLINE: Duration = Duration::from_secs(30);
-/// How far a clock may be off, in seconds.
-const SKEW: i64 = 120;
+/// The time limit of a service for its list of models.
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
+/// The time limit of a model for a short answer; a local server may have to load it first.
+const CALL_LIMIT: Duration = Duration::from_secs(30);
+/// The tolerated clock skew, in seconds.
+const MAX_SKEW: i64 = 120;
 
-/// The seconds until a provider that is left alone is tried again.
-pub(super) fn seconds(circuit: CircuitState) -> Option<u64> {
+/// Returns the seconds until an open circuit breaker lets a call through.
+pub(super) fn seconds_open(circuit: CircuitState) -> Option<u64> {
     match circuit {
         CircuitState::Open(left) => Some(left.as_secs() + 1),
         CircuitState::Closed | CircuitState::HalfOpen => None,
     }
 }
 
-/// What each service that was asked answered.
-type Answers = BTreeMap<String, Result<Probe, LlmError>>;
+/// The results of probes, by service.
+type ProbeResults = BTreeMap<String, Result<Probe, LlmError>>;
 
-/// Models that were asked for a word, in order, each with its service.
-type Calls = Vec<(String, Call)>;
+/// Trial calls of models in order, each with its service.
+type TrialCalls = Vec<(String, TrialCall)>;
 
-/// The model, and how its call went.
-type Call = (String, Result<(), LlmError>);
+/// A model and the result of its trial call.
+type TrialCall = (String, Result<(), LlmError>);
 
 impl Inspector {
     pub(super) async fn model_rows(&self, scope: ProbeScope) -> Result<Value, InspectError> {
@@ -62,7 +62,7 @@ impl Inspector {
         };
         let resolved = self.models.resolve(&self.config.agent.model).await;
         let named: Vec<String> = names.iter().filter(|name| asked(name)).map(|name| (*name).to_owned()).collect();
-        let (answers, calls) = tokio::join!(self.ask(asked), self.call(&named));
+        let (answers, calls) = tokio::join!(self.probe_services(asked), self.call_models(&named));
         let (takes, error) = match &resolved {
             Ok(choice) => (Some(choice.to_string()), None),
             Err(error) => (None, Some(error.to_string())),
@@ -84,12 +84,12 @@ impl Inspector {
         &self,
         name: &str,
         in_use: &str,
-        (answer, call): (Option<&Result<Probe, LlmError>>, Option<&Call>),
+        (answer, call): (Option<&Result<Probe, LlmError>>, Option<&TrialCall>),
     ) -> Value {
         let service = Service::find(name);
         let provider = self.models.services().find(|(other, _)| *other == name).map(|(_, provider)| provider);
-        // Only a gateway that runs has asked anybody.
-        let asked = self.live.as_ref().and(provider).map(|provider| provider.circuit().0);
+        // Only a running gateway has made calls.
+        let asked = self.running.as_ref().and(provider).map(|provider| provider.circuit().0);
         let url = provider.map(|provider| place(provider.base_url()));
         let (models, error) = match answer {
             None => (None, None),
@@ -126,11 +126,11 @@ impl Inspector {
             "abilities": facts.abilities,
             "in_use": name == in_use,
             "circuit": asked.map(CircuitState::as_str),
-            "circuit_seconds": asked.and_then(seconds),
-            "last_failure": self.live.as_ref().and(provider).and_then(|provider| provider.last_failure()),
+            "circuit_seconds": asked.and_then(seconds_open),
+            "last_failure": self.running.as_ref().and(provider).and_then(|provider| provider.last_failure()),
             "models": models,
             "error": error,
-            // The model that was asked for a word and gave one.
+            // The model that answered the trial call.
             "answers": answers,
             "call_error": call_error,
         })
@@ -140,34 +140,34 @@ impl Inspector {
         self.models.services().any(|(other, provider)| other == name && provider.has_key())
     }
 
-    /// Asks those services side by side.
-    async fn ask(&self, wanted: impl Fn(&str) -> bool) -> Answers {
+    /// Probes services concurrently.
+    async fn probe_services(&self, wanted: impl Fn(&str) -> bool) -> ProbeResults {
         let asked = self.models.services().filter(|(name, _)| wanted(name));
-        let answers = asked.map(async |(name, provider)| (name.to_owned(), provider.probe(DEADLINE).await));
+        let answers = asked.map(async |(name, provider)| (name.to_owned(), provider.probe(PROBE_LIMIT).await));
         join_all(answers).await.into_iter().collect()
     }
 
-    /// Asks a model of each of these for a word, as a turn would: `PROVIDER/MODEL`, or a provider's usual one.
-    async fn call(&self, wanted: &[String]) -> Calls {
+    /// Makes a trial call to each of these models, as a turn would: `PROVIDER/MODEL`, or a provider for its default model.
+    async fn call_models(&self, wanted: &[String]) -> TrialCalls {
         let called = wanted.iter().map(async |wanted| {
             let choice = self.models.resolve(wanted).await.ok()?;
             let name = choice.provider.name().to_owned();
             let (_, provider) = self.models.services().find(|(other, _)| *other == name)?;
-            let result = provider.try_out(&choice.model, CALL_DEADLINE).await;
+            let result = provider.try_out(&choice.model, CALL_LIMIT).await;
             Some((name, (choice.to_string(), result)))
         });
         join_all(called).await.into_iter().flatten().collect()
     }
 
-    /// The model in use, those that stand in for it, each service that is set up, and the clocks of those that told.
+    /// Checks the model in use and its fallbacks, each configured service, and the clock.
     pub(super) async fn provider_checks(&self) -> Vec<Finding> {
         let resolved = self.models.resolve(&self.config.agent.model).await;
         let in_use = resolved.as_ref().map(|choice| choice.provider.name().to_owned()).unwrap_or_default();
         let is_set_up = |name: &str| self.config.providers.contains_key(name) || self.has_key(name) || name == in_use;
-        // The one in use is the first, and so the one that counts for its service.
+        // The model in use is the first, so that its call decides about its service.
         let called: Vec<String> =
             [&self.config.agent.model].into_iter().chain(&self.config.agent.fallback).cloned().collect();
-        let (answers, calls) = tokio::join!(self.ask(is_set_up), self.call(&called));
+        let (answers, calls) = tokio::join!(self.probe_services(is_set_up), self.call_models(&called));
         let mut findings = match &resolved {
             Ok(choice) => vec![self.model_check(choice, answers.get(&in_use)).await],
             Err(error) => vec![Finding::fail(
@@ -179,7 +179,7 @@ impl Inspector {
         for (name, answer) in &answers {
             let mut calls = calls_of(&calls, name);
             let finding = service_check(name, answer, calls.next());
-            // Only the one in use stops the answers.
+            // Only a failure of the service in use stops replies.
             let is_worse = finding.state == Verdict::Fail && *name != in_use && resolved.is_ok();
             findings.push(if is_worse { finding.as_bad_as(Verdict::Warn) } else { finding });
             for call in calls.filter(|(_, result)| result.is_err()) {
@@ -228,13 +228,13 @@ impl Inspector {
     }
 }
 
-/// The calls of a service's models.
-fn calls_of<'a>(calls: &'a Calls, service: &str) -> impl Iterator<Item = &'a Call> {
+/// Returns the trial calls of a service's models.
+fn calls_of<'a>(calls: &'a TrialCalls, service: &str) -> impl Iterator<Item = &'a TrialCall> {
     calls.iter().filter(move |(name, _)| name == service).map(|(_, call)| call)
 }
 
-/// What a service's list of models says of it, and a call where one was made: that one decides.
-fn service_check(name: &str, answer: &Result<Probe, LlmError>, call: Option<&Call>) -> Finding {
+/// Checks a service by its probe, or by its trial call if there was one.
+fn service_check(name: &str, answer: &Result<Probe, LlmError>, call: Option<&TrialCall>) -> Finding {
     let check = format!("provider {name}");
     let listed = match answer {
         Ok(Probe { models: Ok(models), .. }) => format!("lists {} models", models.len()),
@@ -245,7 +245,7 @@ fn service_check(name: &str, answer: &Result<Probe, LlmError>, call: Option<&Cal
         (Some((model, Ok(()))), _) => return Finding::ok(check, format!("it answers as {model}, and {listed}")),
         (Some((_, Err(error))), _) => error,
         (None, Ok(Probe { models: Ok(_), .. })) => return Finding::ok(check, format!("it is there, and {listed}")),
-        // Not every service lists its models.
+        // Some services do not list their models.
         (None, Ok(Probe { models: Err(_), status: 404 | 405, .. })) => {
             return Finding::ok(
                 check,
@@ -268,7 +268,7 @@ fn service_check(name: &str, answer: &Result<Probe, LlmError>, call: Option<&Cal
             Finding::fail(check, format!("it refuses the key: {words}"), mend)
         }
         LlmErrorKind::RateLimit => Finding::warn(check, format!("it answers, but not now: {words}"), "try again later"),
-        // A turn has more patience.
+        // A turn waits longer.
         LlmErrorKind::Timeout if !error.is_outage() => Finding::warn(check, words, "try again later"),
         LlmErrorKind::Server => Finding::fail(check, format!("it fails at the moment: {words}"), "try again later"),
         LlmErrorKind::Connection | LlmErrorKind::Timeout => {
@@ -283,12 +283,12 @@ fn service_check(name: &str, answer: &Result<Probe, LlmError>, call: Option<&Cal
     }
 }
 
-/// This machine's clock against those of the services.
-fn clock_check(answers: &Answers, now: Timestamp) -> Option<Finding> {
+/// Compares the clock of this machine with those of the services.
+fn clock_check(answers: &ProbeResults, now: Timestamp) -> Option<Finding> {
     let told = answers.iter().filter_map(|(name, answer)| Some((name, answer.as_ref().ok()?.date?)));
     let off = |date: Timestamp| now.as_second() - date.as_second();
     let (name, skew) = told.map(|(name, date)| (name, off(date))).max_by_key(|(_, skew)| skew.abs())?;
-    if skew.abs() <= SKEW {
+    if skew.abs() <= MAX_SKEW {
         return Some(Finding::ok("clock of services", format!("within {} s of {name}'s", skew.abs())));
     }
     let way = if skew > 0 { "ahead of" } else { "behind" };
@@ -377,7 +377,7 @@ mod tests {
             (&[0, 121][..], Some(Verdict::Warn)),
             (&[-500, 3][..], Some(Verdict::Warn)),
         ] {
-            let answers: Answers = dates
+            let answers: ProbeResults = dates
                 .iter()
                 .map(|off| {
                     let date = Timestamp::from_second(1_800_000_000 + off).ok();

@@ -1,4 +1,4 @@
-//! Whether commands are held: tried with a command, through the tool that models use.
+//! Checks the sandbox by running a command through the tool that models use.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::guard::{self, MEND, Namespaces, Policy, Sandbox, SandboxMode};
 use crate::tools::{ToolContext, sandbox_of};
 
 const NAME: &str = "sandbox";
-/// Written by the trial, in the workspace and in the home.
-const TRACE: &str = ".daoyou-doctor";
+/// The file that the trial writes in the workspace and tries to write in the home.
+const TRIAL_FILE: &str = ".daoyou-doctor";
 
 impl Inspector {
     pub(super) async fn sandbox_check(&self) -> Finding {
@@ -23,7 +23,7 @@ impl Inspector {
             return Finding::ok(NAME, "exec is switched off: no command runs");
         }
         let status = guard::status();
-        let sandbox = match in_force(exec.sandbox).await {
+        let sandbox = match active_sandbox(exec.sandbox).await {
             Ok(Sandbox::Off) => {
                 let mend = "set tools.exec.sandbox = \"auto\" in config.toml";
                 return Finding::warn(
@@ -54,7 +54,7 @@ impl Inspector {
                 let held =
                     format!("{status}; a command wrote in the workspace, not outside, and read no secret; {network}");
                 let gaps = guard::status().gaps();
-                match (sandbox, missing().await) {
+                match (sandbox, missing_namespaces().await) {
                     (Sandbox::Landlock, Some(reason)) => Finding::warn(
                         NAME,
                         format!("{held}; only the owner's turns can run commands, and chmod fails in them: {reason}"),
@@ -67,14 +67,13 @@ impl Inspector {
         }
     }
 
-    /// Runs a command that tries what it must not; answers what it could.
+    /// Runs a command that tries forbidden actions, and returns those that succeeded.
     async fn trial(&self, workspace: &Path) -> Result<Vec<&'static str>, String> {
-        let outside = self.home.dir().join(TRACE);
+        let outside = self.home.dir().join(TRIAL_FILE);
         let (quoted, token) = (quote(&outside), quote(&self.home.token_file()));
-        // Each failure that is hoped for is silent; `end` shows that it was tried. Only what the shell itself can do: the PATH
-        // may be empty.
+        // Expected failures are silent; `end` shows that all were tried. Only builtins of the shell: PATH may be empty.
         let command = format!(
-            "echo in > {TRACE} && echo inside; (echo out > {quoted}) 2>/dev/null && echo outside; \
+            "echo in > {TRIAL_FILE} && echo inside; (echo out > {quoted}) 2>/dev/null && echo outside; \
              (: < {token}) 2>/dev/null && echo token; echo end"
         );
         let call = ToolCall {
@@ -95,27 +94,27 @@ impl Inspector {
             cancel: CancellationToken::new(),
         };
         let result = self.tools()?.run(&call, &context).await.result;
-        match std::fs::remove_file(workspace.join(TRACE)) {
+        match std::fs::remove_file(workspace.join(TRIAL_FILE)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(%error, "what the trial wrote could not be removed");
+                tracing::warn!(%error, "the file of the trial could not be removed");
             }
             _ => {}
         }
         if !result.success {
             return Err(result.render());
         }
-        let said: Vec<&str> = result.content.lines().collect();
-        if !said.contains(&"inside") || !said.contains(&"end") {
-            return Err(format!("a command could not write in the workspace: {}", said.join(" ")));
+        let printed: Vec<&str> = result.content.lines().collect();
+        if !printed.contains(&"inside") || !printed.contains(&"end") {
+            return Err(format!("a command could not write in the workspace: {}", printed.join(" ")));
         }
         let mut leaks = Vec::new();
-        if said.contains(&"outside") {
+        if printed.contains(&"outside") {
             leaks.push("write outside the workspace");
             if let Err(error) = std::fs::remove_file(&outside) {
-                tracing::warn!(%error, "what the trial wrote could not be removed");
+                tracing::warn!(%error, "the file of the trial could not be removed");
             }
         }
-        if said.contains(&"token") {
+        if printed.contains(&"token") {
             leaks.push("read the token");
         }
         let network = self.config.tools.exec.network;
@@ -146,22 +145,22 @@ pub(super) fn root_check() -> Option<Finding> {
     })
 }
 
-/// This program, as the tools start it.
+/// The path by which tools start this program.
 fn own_program() -> &'static Path {
     Path::new("/proc/self/exe")
 }
 
-/// The sandbox that commands get here.
+/// Returns the sandbox that commands run in.
 ///
 /// # Errors
-/// Why there is none that the configuration accepts.
-pub(super) async fn in_force(mode: SandboxMode) -> Result<Sandbox, String> {
-    let asked = tokio::task::spawn_blocking(move || sandbox_of(mode, own_program()));
-    asked.await.unwrap_or_else(|error| Err(error.to_string()))
+/// Why no sandbox that the configuration accepts is available.
+pub(super) async fn active_sandbox(mode: SandboxMode) -> Result<Sandbox, String> {
+    let sandbox = tokio::task::spawn_blocking(move || sandbox_of(mode, own_program()));
+    sandbox.await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Why there are no namespaces, where there are none.
-async fn missing() -> Option<String> {
+/// Returns why namespaces are not available, if they are not.
+async fn missing_namespaces() -> Option<String> {
     match tokio::task::spawn_blocking(|| guard::namespaces(own_program())).await {
         Ok(Namespaces::Work { .. }) => None,
         Ok(Namespaces::Missing(reason)) => Some(reason),
@@ -169,7 +168,7 @@ async fn missing() -> Option<String> {
     }
 }
 
-/// A path as one word of `sh`.
+/// Quotes a path for `sh`.
 fn quote(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }

@@ -16,11 +16,11 @@ use crate::store::overview::LastTurn;
 use crate::store::processes::{self, ProcessRow};
 use crate::store::{Connection, memory_lists};
 
-/// Turns that are shown.
+/// How many turns are shown.
 const TURNS: u32 = 5;
 
 impl Inspector {
-    /// The keys are the same whether a gateway runs or not.
+    /// Returns the status; the keys are the same for a running gateway and offline.
     pub(super) async fn status(&self) -> Result<Value, InspectError> {
         let overview = self.overview(self.midnight(), TURNS).await?;
         let outbound: usize = overview.outbound.iter().map(|(_, messages)| messages).sum();
@@ -28,23 +28,24 @@ impl Inspector {
             Ok(choice) => choice.to_string(),
             Err(error) => format!("none: {error}"),
         };
-        let uptime = self.live.as_ref().map(|live| Span::from_secs(live.started.elapsed().as_secs()).to_string());
+        let uptime =
+            self.running.as_ref().map(|running| Span::from_secs(running.started.elapsed().as_secs()).to_string());
         let processes = self.processes().await?;
-        let sandbox = match sandbox::in_force(self.config.tools.exec.sandbox).await {
+        let sandbox = match sandbox::active_sandbox(self.config.tools.exec.sandbox).await {
             Ok(sandbox) => json!({ "in_force": sandbox }),
             Err(reason) => json!({ "in_force": null, "reason": reason }),
         };
         Ok(json!({
-            "gateway": if self.live.is_some() { "up" } else { "down" },
+            "gateway": if self.running.is_some() { "up" } else { "down" },
             "home": self.home.dir(),
             "version": env!("CARGO_PKG_VERSION"),
-            "pid": self.live.as_ref().map(|_| std::process::id()),
+            "pid": self.running.as_ref().map(|_| std::process::id()),
             "uptime": uptime,
             "missing": self.missing.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "listen": self.listen(),
-            "restart_needed": self.live.as_ref().map_or_else(Vec::new, |live| live.equipment.waiting.get().to_vec()),
+            "restart_needed": self.running.as_ref().map_or_else(Vec::new, |running| running.equipment.waiting.get().to_vec()),
             "ready": false,
-            // The server of a running gateway puts its own here.
+            // The HTTP server of a running gateway replaces these.
             "parts": { "intake": "no gateway runs", "channels": {}, "services": {}, "inbound": overview.inbound, "outbound": outbound },
             "model": model,
             "circuits": self.circuits(),
@@ -55,15 +56,15 @@ impl Inspector {
                 "inbound": overview.inbound,
                 "running": overview.running,
                 "waiting": overview.waiting,
-                "oldest_inbound": overview.oldest_inbound.map(time),
+                "oldest_inbound": overview.oldest_inbound.map(query::timestamp),
                 "outbound": outbound,
-                "oldest_outbound": overview.oldest_outbound.map(time),
+                "oldest_outbound": overview.oldest_outbound.map(query::timestamp),
             },
             "jobs": {
                 "enabled": overview.jobs.enabled,
                 "disabled": overview.jobs.disabled,
                 "paused": overview.jobs.paused,
-                "next": overview.next_job.map(time),
+                "next": overview.next_job.map(query::timestamp),
                 "runs": self.config.cron.enabled,
             },
             "dead_letters": overview.stuck,
@@ -80,25 +81,25 @@ impl Inspector {
         }))
     }
 
-    /// The address that is served, or would be.
+    /// Returns the address that is or would be served.
     fn listen(&self) -> String {
-        let served = self.live.as_ref().and_then(|live| live.serves);
+        let served = self.running.as_ref().and_then(|running| running.serves);
         served.map_or_else(|| self.config.gateway.listen.clone(), |address| address.to_string())
     }
 
-    /// What is remembered, and how far the index is.
+    /// Counts the memories, and the messages that are not indexed yet.
     async fn memory(&self) -> Result<Value, InspectError> {
-        let look = |connection: &Connection| {
+        let read = |connection: &Connection| {
             let counts = memory_lists::counts(connection)?;
             Ok((counts.iter().map(|count| count.current).sum::<u64>(), memory_lists::index(connection)?))
         };
-        let (known, index) = self.read(look).await?;
+        let (known, index) = self.read(read).await?;
         let enabled = self.config.memory.enabled;
         let index = json!({ "messages": index.messages, "behind": index.behind, "made_anew": index.is_made_anew });
         Ok(json!({ "enabled": enabled, "known": known, "index": index }))
     }
 
-    /// What runs in the background; with no gateway, what was detached.
+    /// Lists background commands; offline, those that were detached.
     async fn processes(&self) -> Result<Value, InspectError> {
         let rows = self.read(processes::open).await?;
         let lives =
@@ -111,59 +112,58 @@ impl Inspector {
                 "session": row.session,
                 "pid": row.pid,
                 "detached": row.detached,
-                "since": time(row.started_at),
+                "since": query::timestamp(row.started_at),
             })
         };
         Ok(rows.into_iter().filter(lives).map(row).collect())
     }
 
-    /// When HEARTBEAT.md is looked at next, and what that has used today.
+    /// Returns the next heartbeat, and the tokens that heartbeats used today.
     async fn heartbeat(&self) -> Result<Value, InspectError> {
         let (settings, now) = (equip::heartbeat(&self.config), Timestamp::now());
-        let next = settings.next_look(now).filter(|_| settings.config.enabled && self.live.is_some());
+        let next = settings.next_look(now).filter(|_| settings.config.enabled && self.running.is_some());
         let (enabled, most) = (settings.config.enabled, settings.config.tokens_per_day);
         let used = self.read(move |connection| settings.tokens_today(connection, now)).await?;
         Ok(json!({ "enabled": enabled, "next": next, "tokens_today": used, "tokens_per_day": most }))
     }
 
-    /// What is kept to be given again.
     fn caches(&self) -> Value {
-        let (none, live) = (CacheMetrics::default(), self.live.as_ref());
-        let caches = live.map_or(&none, |live| &live.bus.metrics().caches).all().map(|(name, counts)| {
+        let (none, running) = (CacheMetrics::default(), self.running.as_ref());
+        let caches = running.map_or(&none, |running| &running.bus.metrics().caches).all().map(|(name, counts)| {
             let (hits, misses, entries) = (counts.hits.get(), counts.misses.get(), counts.entries.get());
             (name.to_owned(), json!({ "hits": hits, "misses": misses, "entries": entries }))
         });
         Value::Object(caches.into_iter().collect())
     }
 
-    /// The model services that messages wait for, and why.
+    /// Lists the model services that messages wait for, with the reasons.
     async fn services(&self) -> Result<Value, InspectError> {
         let faults = self.read(stored_service_faults).await?;
         let row = |(provider, fault): (String, ServiceFault)| {
             let ServiceFault { code, message, since, .. } = fault;
-            json!({ "provider": provider, "code": code, "message": message, "since": time(since) })
+            json!({ "provider": provider, "code": code, "message": message, "since": query::timestamp(since) })
         };
         Ok(faults.into_iter().map(row).collect())
     }
 
-    /// The providers that are not asked at the moment, or with one call at a time, and for how long still.
+    /// Lists the providers whose circuit breaker is not closed.
     fn circuits(&self) -> Value {
         let services = self.models.services().map(|(name, provider)| (name, provider.circuit().0));
         let broken = services.filter(|(_, state)| *state != CircuitState::Closed);
         let row = |(name, state): (&str, CircuitState)| {
-            let seconds = providers::seconds(state);
+            let seconds = providers::seconds_open(state);
             json!({ "provider": name, "circuit": state.as_str(), "circuit_seconds": seconds })
         };
         broken.map(row).collect()
     }
 
-    /// The providers whose last call failed, and how, in words for the owner.
+    /// Lists the providers whose last call failed, with the error for the owner.
     fn failures(&self) -> Value {
         let failed = self.models.services().filter_map(|(name, provider)| Some((name, provider.last_failure()?)));
         failed.map(|(name, error)| json!({ "provider": name, "error": error })).collect()
     }
 
-    /// When today began, for the owner.
+    /// Returns when today began in the owner's time zone.
     fn midnight(&self) -> i64 {
         let zone = equip::timezone(&self.config).unwrap_or_else(|_| jiff::tz::TimeZone::system());
         let now = Timestamp::now();
@@ -171,7 +171,7 @@ impl Inspector {
         midnight.as_millisecond()
     }
 
-    /// The sizes are null where there is none yet.
+    /// The sizes are null if the file does not exist.
     fn database(&self, free: u64) -> Value {
         let path = self.home.database();
         let size = |path: &std::path::Path| std::fs::metadata(path).map(|file| file.len()).ok();
@@ -187,10 +187,6 @@ fn turn(turn: &LastTurn) -> Value {
         "session": turn.session,
         "outcome": outcome,
         "error": turn.error,
-        "at": time(turn.received_at),
+        "at": query::timestamp(turn.received_at),
     })
-}
-
-fn time(ms: i64) -> String {
-    Timestamp::from_millisecond(ms).map(|at| at.to_string()).unwrap_or_default()
 }
