@@ -1,6 +1,6 @@
 //! Caches.
 
-use super::{Counter, Gauge, MetricKind, MetricsPage};
+use super::{Counter, Gauge, MetricsPage};
 
 /// Metrics of one cache.
 #[derive(Debug, Default)]
@@ -26,13 +26,13 @@ impl CacheMetrics {
     }
 
     pub(super) fn write(&self, page: &mut MetricsPage) {
-        page.family("daoyou_cache_lookups_total", MetricKind::Counter, "Lookups in caches, by what came of them.");
+        page.counter("daoyou_cache_lookups_total", "Lookups in caches, by what came of them.");
         for (cache, counts) in self.all() {
             for (outcome, count) in [("hit", &counts.hits), ("miss", &counts.misses)] {
                 page.sample(&[("cache", cache), ("outcome", outcome)], count.get());
             }
         }
-        page.family("daoyou_cache_entries", MetricKind::Gauge, "What caches hold.");
+        page.gauge("daoyou_cache_entries", "What caches hold.");
         for (cache, counts) in self.all() {
             page.sample(&[("cache", cache)], counts.entries.get());
         }

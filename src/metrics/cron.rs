@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Counter, Histogram, MetricKind, MetricsPage};
+use super::{Counter, Histogram, MetricsPage};
 
 /// Seconds after the due time.
 const SECONDS: &[f64] = &[0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 600.0, 3_600.0, 86_400.0];
@@ -42,21 +42,16 @@ impl CronMetrics {
     }
 
     pub(super) fn write(&self, page: &mut MetricsPage) {
-        page.family(
+        page.counter(
             "daoyou_cron_slots_total",
-            MetricKind::Counter,
             "Times at which jobs were due: run, skipped (the run before was not done) or missed (nobody was there).",
         );
         for (outcome, count) in [("run", &self.fired), ("skipped", &self.skipped), ("missed", &self.missed)] {
             page.sample(&[("outcome", outcome)], count.get());
         }
-        page.family("daoyou_cron_failures_total", MetricKind::Counter, "Runs of jobs that failed.");
+        page.counter("daoyou_cron_failures_total", "Runs of jobs that failed.");
         page.sample(&[], self.failed.get());
-        page.family(
-            "daoyou_cron_lateness_seconds",
-            MetricKind::Histogram,
-            "How long after its time each run was begun.",
-        );
-        page.histogram(&[], &self.lateness);
+        page.histogram("daoyou_cron_lateness_seconds", "How long after its time each run was begun.");
+        page.buckets(&[], &self.lateness);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Counter, Gauge, GaugeGuard, Histogram, MetricFamily, MetricKind, MetricsPage};
+use super::{Counter, Gauge, GaugeGuard, Histogram, MetricFamily, MetricsPage};
 
 /// Limits above the number of routes and statuses.
 const ROUTES: usize = 100;
@@ -61,27 +61,22 @@ impl HttpMetrics {
 
     pub(super) fn write(&self, page: &mut MetricsPage) {
         let routes = self.routes.all();
-        page.family("daoyou_http_requests_total", MetricKind::Counter, "Requests answered, by route and status.");
+        page.counter("daoyou_http_requests_total", "Requests answered, by route and status.");
         for (route, requests) in &routes {
             for (status, count) in requests.by_status.all() {
                 page.sample(&[("route", route), ("status", &status)], count.get());
             }
         }
-        page.family(
+        page.histogram(
             "daoyou_http_request_duration_seconds",
-            MetricKind::Histogram,
             "From a request's head to its answer's head; callers with ?wait hold theirs open for the reply.",
         );
         for (route, requests) in &routes {
-            page.histogram(&[("route", route)], &requests.duration);
+            page.buckets(&[("route", route)], &requests.duration);
         }
-        page.family("daoyou_http_connections", MetricKind::Gauge, "Connections that are open now.");
+        page.gauge("daoyou_http_connections", "Connections that are open now.");
         page.sample(&[], self.connections.get());
-        page.family(
-            "daoyou_http_connections_rejected_total",
-            MetricKind::Counter,
-            "Connections that the server closed, by why.",
-        );
+        page.counter("daoyou_http_connections_rejected_total", "Connections that the server closed, by why.");
         for (reason, count) in self.rejected.all() {
             page.sample(&[("reason", &reason)], count.get());
         }

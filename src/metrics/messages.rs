@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Counter, MetricFamily, MetricKind, MetricsPage};
+use super::{Counter, MetricFamily, MetricsPage};
 
 /// A limit above the number of configured channels.
 const CHANNELS: usize = 200;
@@ -82,7 +82,7 @@ impl MessageMetrics {
     pub(super) fn write(&self, page: &mut MetricsPage) {
         let channels = self.channels.all();
         let mut each = |name, help, value: fn(&ChannelMetrics) -> &Counter| {
-            page.family(name, MetricKind::Counter, help);
+            page.counter(name, help);
             for (channel, counts) in &channels {
                 page.sample(&[("channel", channel)], value(counts).get());
             }
@@ -98,9 +98,8 @@ impl MessageMetrics {
             "Tries to deliver a message that failed and were put off to a later one.",
             |of| &of.retries,
         );
-        page.family(
+        page.counter(
             "daoyou_messages_refused_total",
-            MetricKind::Counter,
             "Messages that were refused: their senders were told, and nothing of them is kept.",
         );
         for (channel, counts) in &channels {
@@ -108,9 +107,8 @@ impl MessageMetrics {
                 page.sample(&[("channel", channel), ("reason", &reason)], count.get());
             }
         }
-        page.family(
+        page.counter(
             "daoyou_deliveries_total",
-            MetricKind::Counter,
             "Messages that left the outbox: sent, unknown (they may have arrived) or dead (given up).",
         );
         for (channel, counts) in &channels {

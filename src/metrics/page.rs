@@ -8,14 +8,6 @@ use super::Histogram;
 /// The content type of the page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The type of a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricKind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
 /// A page that is being written.
 #[derive(Debug, Default)]
 pub struct MetricsPage {
@@ -24,13 +16,22 @@ pub struct MetricsPage {
 }
 
 impl MetricsPage {
-    /// Starts a family, to which the following samples belong.
-    pub fn family(&mut self, name: &'static str, kind: MetricKind, help: &str) {
-        let kind = match kind {
-            MetricKind::Counter => "counter",
-            MetricKind::Gauge => "gauge",
-            MetricKind::Histogram => "histogram",
-        };
+    /// Starts a family of counters, to which the following samples belong.
+    pub fn counter(&mut self, name: &'static str, help: &str) {
+        self.family(name, "counter", help);
+    }
+
+    /// Starts a family of gauges.
+    pub fn gauge(&mut self, name: &'static str, help: &str) {
+        self.family(name, "gauge", help);
+    }
+
+    /// Starts a family of histograms.
+    pub fn histogram(&mut self, name: &'static str, help: &str) {
+        self.family(name, "histogram", help);
+    }
+
+    fn family(&mut self, name: &'static str, kind: &str, help: &str) {
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         self.text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
         self.family = name;
@@ -42,7 +43,7 @@ impl MetricsPage {
     }
 
     /// Writes the samples of a histogram.
-    pub fn histogram(&mut self, labels: &[(&str, &str)], histogram: &Histogram) {
+    pub fn buckets(&mut self, labels: &[(&str, &str)], histogram: &Histogram) {
         let mut count = 0;
         for (bound, below) in histogram.buckets() {
             let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
@@ -80,13 +81,13 @@ mod tests {
     #[test]
     fn the_page_is_text_format_0_0_4() {
         let mut page = MetricsPage::default();
-        page.family("a_total", MetricKind::Counter, "Of \\ and\nmore.");
+        page.counter("a_total", "Of \\ and\nmore.");
         page.sample(&[], 3);
         page.sample(&[("x", "q\"\\\n"), ("y", "")], 0.25);
-        page.family("b_seconds", MetricKind::Histogram, "Time.");
+        page.histogram("b_seconds", "Time.");
         let histogram = Histogram::new(&[0.000_05, 2.5]);
         histogram.observe(0.5);
-        page.histogram(&[("z", "1")], &histogram);
+        page.buckets(&[("z", "1")], &histogram);
         let expected = "\
 # HELP a_total Of \\\\ and\\nmore.
 # TYPE a_total counter

@@ -1,10 +1,12 @@
 //! All metrics of a gateway.
 
-use std::time::SystemTime;
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Resource, getrlimit};
 
 use super::{
-    CacheMetrics, CronMetrics, HttpMetrics, MessageMetrics, MetricKind, MetricsPage, ScrapedState, StoreMetrics,
-    TurnMetrics, process,
+    CacheMetrics, CronMetrics, HttpMetrics, MessageMetrics, MetricsPage, ScrapedState, StoreMetrics, TurnMetrics,
 };
 
 /// The metrics of a gateway, shared by all its parts.
@@ -37,7 +39,7 @@ impl Metrics {
     /// Writes the page, with the state that is read at each scrape.
     pub fn render(&self, scraped: &ScrapedState) -> String {
         let mut page = MetricsPage::default();
-        page.family("daoyou_build_info", MetricKind::Gauge, "Always 1; the labels say which build this is.");
+        page.gauge("daoyou_build_info", "Always 1; the labels say which build this is.");
         let build = if cfg!(debug_assertions) { "debug" } else { "release" };
         page.sample(&[("version", env!("CARGO_PKG_VERSION")), ("build", build)], 1);
         self.messages.write(&mut page);
@@ -47,7 +49,34 @@ impl Metrics {
         scraped.write(&mut page);
         self.store.write(&mut page);
         self.http.write(&mut page);
-        process::write(&mut page, self.started);
+        write_process(&mut page, self.started);
         page.into_text()
     }
+}
+
+/// Writes the values of the process that the system provides, under the names that Prometheus recommends:
+/// <https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics>.
+fn write_process(page: &mut MetricsPage, started: SystemTime) {
+    let mut gauge = |name, help, value: Option<f64>| {
+        if let Some(value) = value {
+            page.gauge(name, help);
+            page.sample(&[], value);
+        }
+    };
+    let bytes = resident_bytes().map(|bytes| bytes as f64);
+    gauge("process_resident_memory_bytes", "Resident memory size in bytes.", bytes);
+    // Reading the folder opens one descriptor itself.
+    let open = fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count().saturating_sub(1) as f64);
+    gauge("process_open_fds", "Number of open file descriptors.", open);
+    let most = getrlimit(Resource::Nofile).current.map(|most| most as f64);
+    gauge("process_max_fds", "Maximum number of open file descriptors.", most);
+    let since = started.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
+    gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", since);
+}
+
+fn resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1_024)
 }

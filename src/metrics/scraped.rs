@@ -1,6 +1,6 @@
 //! State of other modules that is read at each scrape rather than counted a second time.
 
-use super::{MetricKind, MetricsPage};
+use super::MetricsPage;
 
 /// Messages of one channel in one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,17 +50,9 @@ struct QueueFamilies<'a> {
 
 impl ScrapedState {
     pub(super) fn write(&self, page: &mut MetricsPage) {
-        page.family(
-            "daoyou_accepting",
-            MetricKind::Gauge,
-            "1 while messages are accepted, 0 while every one is refused.",
-        );
+        page.gauge("daoyou_accepting", "1 while messages are accepted, 0 while every one is refused.");
         page.sample(&[], u8::from(self.takes_messages));
-        page.family(
-            "daoyou_channel_up",
-            MetricKind::Gauge,
-            "1 while the channel receives, 0 while it starts, fails or stops.",
-        );
+        page.gauge("daoyou_channel_up", "1 while the channel receives, 0 while it starts, fails or stops.");
         for (channel, is_up) in &self.channels {
             page.sample(&[("channel", channel)], u8::from(*is_up));
         }
@@ -84,23 +76,16 @@ impl ScrapedState {
                 age: ("daoyou_outbox_oldest_age_seconds", "Age of the oldest message that is still to be delivered."),
             },
         );
-        page.family(
-            "daoyou_provider_circuit_closed",
-            MetricKind::Gauge,
-            "1 while the model service is asked as usual, 0 while it is left alone or tried, as it failed again and again.",
+        page.gauge("daoyou_provider_circuit_closed", "1 while the model service is asked as usual, 0 while it is left alone or tried, as it failed again and again.",
         );
         for circuit in &self.circuits {
             page.sample(&[("provider", &circuit.provider)], u8::from(circuit.is_closed));
         }
-        page.family(
-            "daoyou_provider_circuit_opened_total",
-            MetricKind::Counter,
-            "How often the model service began to be left alone.",
-        );
+        page.counter("daoyou_provider_circuit_opened_total", "How often the model service began to be left alone.");
         for circuit in &self.circuits {
             page.sample(&[("provider", &circuit.provider)], circuit.opened);
         }
-        page.family("daoyou_store_bytes", MetricKind::Gauge, "Size of the database and of its write-ahead log.");
+        page.gauge("daoyou_store_bytes", "Size of the database and of its write-ahead log.");
         for (file, bytes) in &self.database_bytes {
             page.sample(&[("file", file)], bytes);
         }
@@ -114,14 +99,14 @@ impl ScrapedState {
         let of = |channel: &str, state: &str| {
             queue.depths.iter().find(|depth| depth.channel == channel && depth.state == state)
         };
-        page.family(queue.messages.0, MetricKind::Gauge, queue.messages.1);
+        page.gauge(queue.messages.0, queue.messages.1);
         for channel in &channels {
             for state in queue.states {
                 let messages = of(channel, state).map_or(0, |depth| depth.messages);
                 page.sample(&[("channel", channel), ("state", state)], messages);
             }
         }
-        page.family(queue.age.0, MetricKind::Gauge, queue.age.1);
+        page.gauge(queue.age.0, queue.age.1);
         for channel in &channels {
             let waiting = queue.states.iter().filter(|state| !queue.ended.contains(state));
             let oldest = waiting.filter_map(|state| of(channel, state)).map(|depth| depth.oldest_ms).max();

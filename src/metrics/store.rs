@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Counter, Histogram, MetricKind, MetricsPage};
+use super::{Counter, Histogram, MetricsPage};
 
 /// Seconds: from a commit in memory to a disk that hangs.
 const SECONDS: &[f64] =
@@ -45,23 +45,18 @@ impl StoreMetrics {
 
     pub(super) fn write(&self, page: &mut MetricsPage) {
         let kinds = [("synced", &self.synced), ("logged", &self.logged)];
-        page.family(
+        page.histogram(
             "daoyou_store_commit_duration_seconds",
-            MetricKind::Histogram,
             "How long commits took: synced ones wait for the disk, logged ones reach it with the next synced one.",
         );
         for (kind, commits) in kinds {
-            page.histogram(&[("commit", kind)], &commits.duration);
+            page.buckets(&[("commit", kind)], &commits.duration);
         }
-        page.family("daoyou_store_commit_writes", MetricKind::Histogram, "Writes that shared one commit.");
+        page.histogram("daoyou_store_commit_writes", "Writes that shared one commit.");
         for (kind, commits) in kinds {
-            page.histogram(&[("commit", kind)], &commits.writes);
+            page.buckets(&[("commit", kind)], &commits.writes);
         }
-        page.family(
-            "daoyou_store_commit_failures_total",
-            MetricKind::Counter,
-            "Groups of writes that were not committed.",
-        );
+        page.counter("daoyou_store_commit_failures_total", "Groups of writes that were not committed.");
         page.sample(&[], self.failures.get());
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Counter, Gauge, GaugeGuard, Histogram, MetricFamily, MetricKind, MetricsPage};
+use super::{Counter, Gauge, GaugeGuard, Histogram, MetricFamily, MetricsPage};
 
 /// Limits above the usual numbers: a chat that names ever new models must not create ever new series.
 const CODES: usize = 64;
@@ -166,38 +166,27 @@ impl TurnMetrics {
     }
 
     pub(super) fn write(&self, page: &mut MetricsPage) {
-        page.family("daoyou_turns_total", MetricKind::Counter, "Turns that ended, by how.");
+        page.counter("daoyou_turns_total", "Turns that ended, by how.");
         for (outcome, count) in
             [("done", &self.done), ("failed", &self.failed), ("cancelled", &self.cancelled), ("dead", &self.dead)]
         {
             page.sample(&[("outcome", outcome)], count.get());
         }
-        page.family(
-            "daoyou_turn_failures_total",
-            MetricKind::Counter,
-            "Turns that failed, by the code of their error.",
-        );
+        page.counter("daoyou_turn_failures_total", "Turns that failed, by the code of their error.");
         for (code, count) in self.codes.all() {
             page.sample(&[("code", &code)], count.get());
         }
-        page.family("daoyou_turns_running", MetricKind::Gauge, "Turns that run now.");
+        page.gauge("daoyou_turns_running", "Turns that run now.");
         page.sample(&[], self.running.get());
-        page.family(
-            "daoyou_turn_phase_duration_seconds",
-            MetricKind::Histogram,
-            "Where the time of a turn went: waiting in its lane, all its model calls, all its tools, the commit of its end.",
+        page.histogram("daoyou_turn_phase_duration_seconds", "Where the time of a turn went: waiting in its lane, all its model calls, all its tools, the commit of its end.",
         );
         for (phase, histogram) in
             [("waiting", &self.waiting), ("model", &self.model), ("tools", &self.tools), ("end", &self.end)]
         {
-            page.histogram(&[("phase", phase)], histogram);
+            page.buckets(&[("phase", phase)], histogram);
         }
-        page.family(
-            "daoyou_turn_duration_seconds",
-            MetricKind::Histogram,
-            "From the acceptance of a message to the end of its turn.",
-        );
-        page.histogram(&[], &self.whole);
+        page.histogram("daoyou_turn_duration_seconds", "From the acceptance of a message to the end of its turn.");
+        page.buckets(&[], &self.whole);
         self.write_model_calls(page);
         self.write_tokens(page);
         self.write_costs(page);
@@ -206,9 +195,8 @@ impl TurnMetrics {
 
     fn write_model_calls(&self, page: &mut MetricsPage) {
         let providers = self.by_provider.all();
-        page.family(
+        page.counter(
             "daoyou_model_calls_total",
-            MetricKind::Counter,
             "Calls of models with their retries, by how they ended; cut_off is a turn that was stopped meanwhile.",
         );
         for (provider, calls) in &providers {
@@ -216,16 +204,15 @@ impl TurnMetrics {
                 page.sample(&[("provider", provider), ("outcome", outcome)], count.get());
             }
         }
-        page.family("daoyou_model_call_duration_seconds", MetricKind::Histogram, "How long calls of models took.");
+        page.histogram("daoyou_model_call_duration_seconds", "How long calls of models took.");
         for (provider, calls) in &providers {
-            page.histogram(&[("provider", provider)], &calls.duration);
+            page.buckets(&[("provider", provider)], &calls.duration);
         }
     }
 
     fn write_tokens(&self, page: &mut MetricsPage) {
-        page.family(
+        page.counter(
             "daoyou_model_tokens_total",
-            MetricKind::Counter,
             "Tokens of models: input (with those read from the service's cache), output, and cached (of the input).",
         );
         for (provider, models) in self.models.all() {
@@ -238,9 +225,8 @@ impl TurnMetrics {
     }
 
     fn write_costs(&self, page: &mut MetricsPage) {
-        page.family(
+        page.counter(
             "daoyou_model_cost_total",
-            MetricKind::Counter,
             "What models cost, in units of the currency, where their price is known.",
         );
         for (provider, models) in self.models.all() {
@@ -255,15 +241,15 @@ impl TurnMetrics {
 
     fn write_tools(&self, page: &mut MetricsPage) {
         let tools = self.by_tool.all();
-        page.family("daoyou_tool_calls_total", MetricKind::Counter, "Calls of tools, by how they ended.");
+        page.counter("daoyou_tool_calls_total", "Calls of tools, by how they ended.");
         for (tool, calls) in &tools {
             for (outcome, count) in [("ok", &calls.ok), ("failed", &calls.failed)] {
                 page.sample(&[("tool", tool), ("outcome", outcome)], count.get());
             }
         }
-        page.family("daoyou_tool_call_duration_seconds", MetricKind::Histogram, "How long calls of tools took.");
+        page.histogram("daoyou_tool_call_duration_seconds", "How long calls of tools took.");
         for (tool, calls) in &tools {
-            page.histogram(&[("tool", tool)], &calls.duration);
+            page.buckets(&[("tool", tool)], &calls.duration);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! `/api`: what the commands and the page use. The mode of the control socket's file protects it there, the token on TCP.
 
-mod body;
 mod gateway;
 mod jobs;
 mod memory;

@@ -3,18 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{FromRequest, Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use daoyou_channels::trust::{Author, Standing, trust_of};
-use daoyou_channels::{Alongside, HttpError, InboundMessage, Inbox, MessageState, MessageStatus, SessionKey};
+use daoyou_channels::{
+    Alongside, HttpError, InboundMessage, Inbox, MessageState, MessageStatus, SessionKey, json as strict_json,
+};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::body::UniqueJson;
 use super::response::{ApiResult, run_detached};
 use crate::http::error;
 use crate::http::state::{AppState, SharedState};
@@ -167,6 +170,28 @@ struct ForkParams {
 
 async fn fork(state: SharedState, Path(turn): Path<String>, Query(params): Query<ForkParams>) -> ApiResult {
     apply(&state, StoreChange::Fork { turn, session: params.session }).await
+}
+
+/// A JSON body in which no object has a key twice: two programs could read such a body differently.
+pub struct UniqueJson<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for UniqueJson<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let Json(text) =
+            Json::<Box<RawValue>>::from_request(request, state).await.map_err(IntoResponse::into_response)?;
+        parse(text.get()).map(Self).map_err(IntoResponse::into_response)
+    }
+}
+
+/// Parses a body.
+///
+/// # Errors
+/// 400 if it is not JSON or an object has a key twice, 422 if it does not fit `T`.
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, HttpError> {
+    strict_json::check_keys(text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))?;
+    serde_json::from_str(text).map_err(|error| HttpError::unprocessable(format!("the body does not fit: {error}")))
 }
 
 async fn accept(
