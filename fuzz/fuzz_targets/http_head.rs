@@ -1,4 +1,4 @@
-//! The head and the body of an HTTP request: any bytes are one request, read in one way only, or are refused.
+//! The head and the body of an HTTP request: any bytes are refused or read as one unambiguous request.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

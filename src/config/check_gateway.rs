@@ -4,7 +4,7 @@ use daoyou_channels::settings::ByteSize;
 
 use super::fault::quoted;
 use super::settings::GatewayConfig;
-use crate::http::{AllowedHosts, IpNetwork};
+use crate::http::{AllowedHosts, parse_network};
 
 /// The shortest token where others than this machine can try it, in characters.
 const MIN_TOKEN: usize = 16;
@@ -31,9 +31,7 @@ pub(super) fn findings(gateway: &GatewayConfig) -> Vec<Finding> {
         let allowed = "a name or an IP address without scheme, port and path, such as \"chat.example.org\"";
         found.push(Finding { keys: &["gateway.hosts"], wrong, allowed });
     }
-    for (index, proxy) in
-        gateway.trusted_proxies.iter().enumerate().filter(|(_, text)| text.parse::<IpNetwork>().is_err())
-    {
+    for (index, proxy) in gateway.trusted_proxies.iter().enumerate().filter(|(_, text)| parse_network(text).is_err()) {
         let wrong = format!("entry {index} is {}", quoted(proxy));
         let allowed = "an IP address or a range such as \"10.0.0.0/8\"";
         found.push(Finding { keys: &["gateway.trusted_proxies"], wrong, allowed });

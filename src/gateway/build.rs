@@ -256,7 +256,7 @@ async fn listen(loaded: &Loaded, is_alone: bool, socket: Option<TcpListener>) ->
 pub(super) fn server_settings(loaded: &Loaded) -> anyhow::Result<http::ServerSettings> {
     let config = &loaded.config.gateway;
     let proxies =
-        config.trusted_proxies.iter().map(|text| text.parse()).collect::<Result<Vec<http::IpNetwork>, String>>();
+        config.trusted_proxies.iter().map(|text| http::parse_network(text)).collect::<Result<Vec<_>, String>>();
     Ok(http::ServerSettings {
         listen: config.listen_addr().map_err(anyhow::Error::msg)?,
         hosts: http::AllowedHosts::new(&config.hosts),

@@ -33,7 +33,7 @@ pub mod fuzz;
 pub use control_socket::serve_control;
 pub use hosts::AllowedHosts;
 pub use limits::ServerLimits;
-pub use proxies::{IpNetwork, TrustedProxies};
+pub use proxies::{TrustedProxies, parse_network};
 pub use read_only::{ReadOnlyReason, read_only_routes};
 pub use routes::{control_routes, tcp_routes};
 pub use server::{BoundListener, Server, ServerSettings};
