@@ -1,5 +1,6 @@
 //! The HTTP request of each query and change.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::json;
 
@@ -7,6 +8,10 @@ use crate::query::{
     GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, ProbeScope, RetryClass, Selection, StoreChange,
     StoreQuery,
 };
+
+/// The characters that [`escape`] replaces.
+const RESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':').remove(b'@');
 
 impl StoreQuery {
     /// The path of the API that answers it.
@@ -149,16 +154,8 @@ fn with_query(path: &str, parameters: impl IntoIterator<Item = (&'static str, Op
 }
 
 /// Escapes a segment or a parameter of a URL (RFC 3986, section 2.1).
-fn escape(segment: &str) -> String {
-    let mut escaped = String::with_capacity(segment.len());
-    for byte in segment.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~:@".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            escaped.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    escaped
+fn escape(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, RESERVED)
 }
 
 #[cfg(test)]
