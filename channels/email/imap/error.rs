@@ -1,31 +1,43 @@
-//! What goes wrong with a mail server, by what is to be done about it.
+//! Errors of an IMAP connection, grouped by how the caller must react.
 
-/// The longest text of a server's that is shown.
-const MOST_SHOWN: usize = 200;
+use std::io;
 
-/// What went wrong, as a sentence without the server's name.
+/// Longest text of a server that is shown, in characters.
+const MAX_DISPLAYED: usize = 200;
+
+/// An error of an IMAP connection, as a sentence without the server's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
-    /// There is no connection, or no more.
+pub enum ImapError {
+    /// There is no connection, or it was lost.
     #[error("{0}")]
-    Lost(String),
-    /// What came was too much, or cannot be understood; the connection is of no use any more.
+    Disconnected(String),
+    /// A response is too large or cannot be parsed; the connection is unusable.
     #[error("{0}")]
-    Garbled(String),
-    /// The server said no; the connection is as good as before.
+    Protocol(String),
+    /// The server refused a command; the connection stays usable.
     #[error("{0}")]
-    Denied(String),
-    /// Nobody can log in like this.
+    Rejected(String),
+    /// The server refused the credentials, or there are none.
     #[error("{0}")]
     Login(String),
 }
 
-/// Text of a server's, fit to be shown: one line, and not a long one.
-pub fn shown(text: &[u8]) -> String {
+impl From<&io::Error> for ImapError {
+    fn from(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::InvalidData => Self::Protocol(error.to_string()),
+            io::ErrorKind::UnexpectedEof => Self::Disconnected("the server closed the connection".to_owned()),
+            _ => Self::Disconnected(error.to_string()),
+        }
+    }
+}
+
+/// Makes text from a server displayable: one line of limited length.
+pub fn display_line(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let clean: String =
-        text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST_SHOWN + 1).collect();
-    match clean.char_indices().nth(MOST_SHOWN) {
+        text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_DISPLAYED + 1).collect();
+    match clean.char_indices().nth(MAX_DISPLAYED) {
         Some((cut, _)) => format!("{}…", &clean[..cut]),
         None => clean,
     }

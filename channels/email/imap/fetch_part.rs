@@ -1,77 +1,80 @@
-//! A part of a mail, read straight into its place. The crate would look at each of its lines again whether the answer is at its
-//! end, and hold all of it twice.
+//! Reads a part of a mail directly into its buffer. The crate would check after each line whether the response is complete, and hold
+//! everything twice.
 
 use std::io;
 
-use super::error::shown;
-use super::stream::{Stream, literal};
+use super::error::display_line;
+use super::stream::{ImapStream, literal};
 
-/// The longest answer, without what it carries.
-const MOST_FRAME: usize = 64 * 1_024;
+/// Longest response without its literals, in bytes.
+const MAX_FRAME: usize = 64 * 1_024;
 
-/// How an answer ended.
+/// The result of fetching a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The part is there.
+pub enum PartOutcome {
+    /// The part was appended.
     Found,
-    /// There is no such mail.
+    /// The mail does not exist.
     Missing,
-    /// The server said no.
-    Denied,
+    /// The server refused the command.
+    Rejected,
 }
 
-/// Reads the answer to `UID FETCH uid (UID BODY.PEEK[]<…>)`, and puts the part behind what is in `into`.
+/// Reads the response to `UID FETCH uid (UID BODY.PEEK[]<…>)`, and appends the part to `into`.
 ///
 /// # Errors
-/// The connection is lost, or the server sends more than `most` bytes or what is no such answer (`InvalidData`).
-pub fn read(stream: &Stream, uid: u32, most: u64, into: &mut Vec<u8>) -> io::Result<End> {
-    let mut end = End::Missing;
+/// The connection is lost, the server sends a literal of more than `max` bytes, or the response is malformed (`InvalidData`).
+pub fn read_part(stream: &ImapStream, uid: u32, max: u64, into: &mut Vec<u8>) -> io::Result<PartOutcome> {
+    let mut outcome = PartOutcome::Missing;
     loop {
         let before = into.len();
         let mut frame = String::new();
         loop {
             let line = stream.read_line()?;
             frame.push_str(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']));
-            if frame.len() > MOST_FRAME {
-                return Err(wrong("the server sends an answer without end"));
+            if frame.len() > MAX_FRAME {
+                return Err(invalid_data("the server sends a response without end"));
             }
             let Some(size) = literal(&line) else { break };
-            if size > most {
-                return Err(wrong("the server sent more than it was asked for"));
+            if size > max {
+                return Err(invalid_data("the server sent more than it was asked for"));
             }
             let from = into.len();
             stream.read_into(size, into)?;
-            // Of other things that come as literals nobody asked for any.
+            // Literals of other items were not requested.
             if from > before || !frame.contains("BODY[]") {
                 into.truncate(from);
             }
         }
         let mut words = frame.split_ascii_whitespace();
         match (words.next().unwrap_or_default(), words.nth(1)) {
-            ("*", Some(word)) if word.eq_ignore_ascii_case("FETCH") => match of_uid(&frame) {
-                Some((found, quoted)) if found == uid && end == End::Missing => {
+            ("*", Some(word)) if word.eq_ignore_ascii_case("FETCH") => match parse_fetch(&frame) {
+                Some((found, quoted)) if found == uid && outcome == PartOutcome::Missing => {
                     into.extend_from_slice(quoted.as_bytes());
-                    end = End::Found;
+                    outcome = PartOutcome::Found;
                 }
-                // Somebody changed a mail's flags meanwhile.
+                // An unsolicited FETCH reports changed flags.
                 _ => into.truncate(before),
             },
             ("*" | "+", _) => into.truncate(before),
-            _ => return ended(&frame, end),
+            _ => return parse_completion(&frame, outcome),
         }
     }
 }
 
-fn ended(frame: &str, end: End) -> io::Result<End> {
+fn parse_completion(frame: &str, outcome: PartOutcome) -> io::Result<PartOutcome> {
     match frame.split_ascii_whitespace().nth(1).unwrap_or_default().to_ascii_uppercase().as_str() {
-        "OK" => Ok(end),
-        "NO" | "BAD" => Ok(End::Denied),
-        _ => Err(wrong(&format!("the server's answer cannot be understood, at: {}", shown(frame.as_bytes())))),
+        "OK" => Ok(outcome),
+        "NO" | "BAD" => Ok(PartOutcome::Rejected),
+        _ => Err(invalid_data(&format!(
+            "the server's answer cannot be understood, at: {}",
+            display_line(frame.as_bytes())
+        ))),
     }
 }
 
-/// Whose answer it is, and the part where that is so small that it came as a quoted string.
-fn of_uid(frame: &str) -> Option<(u32, String)> {
+/// Parses the UID of a FETCH response, and the part if it is so short that it is a quoted string.
+fn parse_fetch(frame: &str) -> Option<(u32, String)> {
     let (mut bare, mut quoted, mut is_section) = (String::new(), String::new(), false);
     let mut chars = frame.chars();
     while let Some(c) = chars.next() {
@@ -93,8 +96,8 @@ fn of_uid(frame: &str) -> Option<(u32, String)> {
     Some((uid.parse().ok()?, quoted))
 }
 
-fn wrong(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+fn invalid_data(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message.to_owned())
 }
 
 #[cfg(test)]
@@ -104,42 +107,42 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::email::imap::stream::Limit;
+    use crate::email::imap::stream::ResponseLimit;
 
-    fn answer(text: &str) -> (Result<End, String>, String) {
+    fn read_response(text: &str) -> (Result<PartOutcome, String>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         listener.accept().unwrap().0.write_all(text.as_bytes()).unwrap();
         let wait = Duration::from_secs(5);
-        let stream = Stream::new(socket, Limit { bytes: 1_000, silence: wait, total: wait });
+        let stream = ImapStream::new(socket, ResponseLimit { bytes: 1_000, silence: wait, total: wait });
         let mut into = b"so far ".to_vec();
-        let end = read(&stream, 7, 20, &mut into).map_err(|error| error.to_string());
-        (end, String::from_utf8(into).unwrap())
+        let outcome = read_part(&stream, 7, 20, &mut into).map_err(|error| error.to_string());
+        (outcome, String::from_utf8(into).unwrap())
     }
 
     #[test]
-    fn a_part_is_found_among_what_else_comes() {
+    fn a_part_is_found_among_unsolicited_responses() {
         for (text, end, into) in [
-            ("* 1 FETCH (UID 7 BODY[]<0> {5}\r\nab\r\nc)\r\na1 OK\r\n", End::Found, "so far ab\r\nc"),
-            ("* 1 FETCH (BODY[]<0> {3}\r\nabc UID 7)\r\na1 OK\r\n", End::Found, "so far abc"),
+            ("* 1 FETCH (UID 7 BODY[]<0> {5}\r\nab\r\nc)\r\na1 OK\r\n", PartOutcome::Found, "so far ab\r\nc"),
+            ("* 1 FETCH (BODY[]<0> {3}\r\nabc UID 7)\r\na1 OK\r\n", PartOutcome::Found, "so far abc"),
             (
                 "* 9 EXISTS\r\n* 1 FETCH (UID 7 BODY[]<0> {8}\r\na1 OK x\n)\r\n* 1 FETCH (UID 7 FLAGS (\\Seen))\r\na1 OK\r\n",
-                End::Found,
+                PartOutcome::Found,
                 "so far a1 OK x\n",
             ),
-            ("* 1 FETCH (UID 8 BODY[]<0> {3}\r\nabc)\r\na1 OK\r\n", End::Missing, "so far "),
-            ("* 1 FETCH (UID 7 BODY[]<0> \"a\\\"b UID 9\")\r\na1 OK\r\n", End::Found, "so far a\"b UID 9"),
-            ("* 1 FETCH (UID 7 BODY[]<40> \"\")\r\na1 OK\r\n", End::Found, "so far "),
-            ("* 1 FETCH (UID 7 BODY[]<40> NIL)\r\na1 OK\r\n", End::Found, "so far "),
-            ("a1 OK nothing\r\n", End::Missing, "so far "),
-            ("a1 NO gone\r\n", End::Denied, "so far "),
+            ("* 1 FETCH (UID 8 BODY[]<0> {3}\r\nabc)\r\na1 OK\r\n", PartOutcome::Missing, "so far "),
+            ("* 1 FETCH (UID 7 BODY[]<0> \"a\\\"b UID 9\")\r\na1 OK\r\n", PartOutcome::Found, "so far a\"b UID 9"),
+            ("* 1 FETCH (UID 7 BODY[]<40> \"\")\r\na1 OK\r\n", PartOutcome::Found, "so far "),
+            ("* 1 FETCH (UID 7 BODY[]<40> NIL)\r\na1 OK\r\n", PartOutcome::Found, "so far "),
+            ("a1 OK nothing\r\n", PartOutcome::Missing, "so far "),
+            ("a1 NO gone\r\n", PartOutcome::Rejected, "so far "),
         ] {
-            assert_eq!(answer(text), (Ok(end), into.to_owned()), "{text}");
+            assert_eq!(read_response(text), (Ok(end), into.to_owned()), "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_answer_is_a_fault() {
+    fn a_malformed_response_is_an_error() {
         for (text, wanted) in [
             ("* 1 FETCH (UID 7 BODY[]<0> {21}\r\n", "more than it was asked for"),
             ("* 1 FETCH (UID 7 BODY[]<0> {99999999999999999999}\r\n", "end of file"),
@@ -147,7 +150,7 @@ mod tests {
             ("\r\n", "cannot be understood"),
             ("* 1 FETCH (UID 7 BODY[]<0> {9}\r\nabc", "end of file"),
         ] {
-            let error = answer(text).0.unwrap_err();
+            let error = read_response(text).0.unwrap_err();
             assert!(error.contains(wanted), "{text}: {error}");
         }
     }

@@ -1,4 +1,4 @@
-//! Logging in.
+//! Login by password or access token.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,105 +7,105 @@ use imap::types::Capabilities;
 use imap::{Authenticator, Client, Session};
 use rustls::ClientConfig;
 
-use super::error::{Trouble, shown};
-use super::stream::Stream;
+use super::error::{ImapError, display_line};
+use super::stream::ImapStream;
 use crate::email::account::{Account, Login, Server};
 use crate::settings::Secret;
 
-/// What a thread of its own needs to connect and log in.
+/// Server address, TLS settings and credentials of one login.
 #[derive(Clone)]
-pub struct Access {
+pub struct ImapAccess {
     pub server: Server,
     pub tls: Arc<ClientConfig>,
-    proof: Proof,
+    credential: Credential,
 }
 
 #[derive(Clone)]
-enum Proof {
+enum Credential {
     Password(Secret),
     Token(Secret),
 }
 
-impl Access {
-    /// Gets the token, where one is wanted.
+impl ImapAccess {
+    /// Resolves the credentials of `account`; runs the token command if there is one.
     ///
     /// # Errors
-    /// There is no token, or no password.
-    pub async fn to(account: &Account) -> Result<Self, Trouble> {
-        let proof = match &account.imap.login {
-            Login::Password(password) => Proof::Password(password.clone()),
-            Login::Token(command) => Proof::Token(command.token().await.map_err(Trouble::Login)?),
-            Login::None => return Err(Trouble::Login("there is neither a password nor a token".to_owned())),
+    /// There is neither a token nor a password.
+    pub async fn resolve(account: &Account) -> Result<Self, ImapError> {
+        let credential = match &account.imap.login {
+            Login::Password(password) => Credential::Password(password.clone()),
+            Login::Token(command) => Credential::Token(command.token().await.map_err(ImapError::Login)?),
+            Login::None => return Err(ImapError::Login("neither a password nor a token is set".to_owned())),
         };
-        Ok(Self { server: account.imap.clone(), tls: account.tls_config(), proof })
+        Ok(Self { server: account.imap.clone(), tls: account.tls_config(), credential })
     }
 
-    /// Logs in, the way that the server's capabilities leave.
+    /// Logs in by a mechanism that `capabilities` allow.
     ///
     /// # Errors
-    /// [`Trouble::Login`] where that is refused for good.
+    /// [`ImapError::Login`] if the refusal is final.
     pub fn log_in(
         &self,
-        client: Client<Stream>,
-        can: &Capabilities,
-        stream: &Stream,
-    ) -> Result<Session<Stream>, Trouble> {
+        client: Client<ImapStream>,
+        capabilities: &Capabilities,
+        stream: &ImapStream,
+    ) -> Result<Session<ImapStream>, ImapError> {
         let username = &self.server.username;
-        match &self.proof {
-            Proof::Token(token) => {
-                if !can.has_str("AUTH=XOAUTH2") {
-                    return Err(Trouble::Login("the server takes no access tokens (XOAUTH2)".to_owned()));
+        match &self.credential {
+            Credential::Token(token) => {
+                if !capabilities.has_str("AUTH=XOAUTH2") {
+                    return Err(ImapError::Login("the server accepts no access tokens (XOAUTH2)".to_owned()));
                 }
-                let xoauth2 = Xoauth2 { username, token, error: RefCell::default() };
+                let xoauth2 = Xoauth2Auth { username, token, error: RefCell::default() };
                 client
                     .authenticate("XOAUTH2", &xoauth2)
-                    .map_err(|(error, _)| self.refused(&error, stream, xoauth2.error.take()))
+                    .map_err(|(error, _)| self.login_error(&error, stream, xoauth2.error.take()))
             }
-            Proof::Password(password) => {
-                let plain = can.has_str("AUTH=PLAIN");
-                let disabled = can.has_str("LOGINDISABLED");
-                if disabled && !plain {
-                    return Err(Trouble::Login(
-                        "the server lets nobody log in with a password here (LOGINDISABLED); it may want TLS, or an \
+            Credential::Password(password) => {
+                let plain = capabilities.has_str("AUTH=PLAIN");
+                let is_disabled = capabilities.has_str("LOGINDISABLED");
+                if is_disabled && !plain {
+                    return Err(ImapError::Login(
+                        "the server allows no login by password here (LOGINDISABLED); it may require TLS, or an \
                          access token by token_command"
                             .to_owned(),
                     ));
                 }
-                // A quoted string has no other characters (RFC 3501, section 9); PLAIN is in UTF-8 (RFC 4616).
-                let odd = !username.is_ascii() || !password.expose().is_ascii();
-                let entered = if plain && (disabled || odd) {
-                    client.authenticate("PLAIN", &Plain { username, password })
+                // A quoted string is ASCII (RFC 3501, section 9); PLAIN is UTF-8 (RFC 4616).
+                let is_utf8 = !username.is_ascii() || !password.expose().is_ascii();
+                let result = if plain && (is_disabled || is_utf8) {
+                    client.authenticate("PLAIN", &PlainAuth { username, password })
                 } else {
                     client.login(username, password.expose())
                 };
-                entered.map_err(|(error, _)| self.refused(&error, stream, None))
+                result.map_err(|(error, _)| self.login_error(&error, stream, None))
             }
         }
     }
 
-    fn refused(&self, error: &imap::Error, stream: &Stream, why: Option<String>) -> Trouble {
-        // These say that another try may work (RFC 5530, section 3).
-        const PASSING: [&str; 4] = ["[UNAVAILABLE]", "[INUSE]", "[LIMIT]", "[SERVERBUG]"];
-        let said = self.hide(&stream.explanation());
+    fn login_error(&self, error: &imap::Error, stream: &ImapStream, detail: Option<String>) -> ImapError {
+        // Response codes of temporary failures (RFC 5530, section 3).
+        const TEMPORARY: [&str; 4] = ["[UNAVAILABLE]", "[INUSE]", "[LIMIT]", "[SERVERBUG]"];
+        let explanation = self.redact(&stream.explanation());
         match error {
-            imap::Error::No(_) | imap::Error::Bad(_) if PASSING.iter().any(|code| said.contains(code)) => {
-                Trouble::Lost(format!("nobody can log in at the moment: {said}"))
+            imap::Error::No(_) | imap::Error::Bad(_) if TEMPORARY.iter().any(|code| explanation.contains(code)) => {
+                ImapError::Disconnected(format!("no login is possible at the moment: {explanation}"))
             }
             imap::Error::No(_) => {
-                let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-                Trouble::Login(format!("the login of {} was refused: {said}{why}", self.server.username))
+                let detail = detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
+                ImapError::Login(format!("the login of {} was refused: {explanation}{detail}", self.server.username))
             }
             imap::Error::Bad(_) => {
-                Trouble::Login(format!("the login of {} was not understood: {said}", self.server.username))
+                ImapError::Login(format!("the login of {} was not understood: {explanation}", self.server.username))
             }
-            other => super::session::trouble(other, stream),
+            other => stream.imap_error(other),
         }
     }
 
-    /// Some servers repeat what they did not understand.
-    fn hide(&self, text: &str) -> String {
-        match &self.proof {
-            Proof::Password(secret) | Proof::Token(secret) if !secret.expose().is_empty() => {
+    /// Removes the secret from `text`: some servers repeat what they did not understand.
+    fn redact(&self, text: &str) -> String {
+        match &self.credential {
+            Credential::Password(secret) | Credential::Token(secret) if !secret.expose().is_empty() => {
                 text.replace(secret.expose(), "(hidden)")
             }
             _ => text.to_owned(),
@@ -113,12 +113,12 @@ impl Access {
     }
 }
 
-struct Plain<'a> {
+struct PlainAuth<'a> {
     username: &'a str,
     password: &'a Secret,
 }
 
-impl Authenticator for Plain<'_> {
+impl Authenticator for PlainAuth<'_> {
     type Response = String;
 
     fn process(&self, _challenge: &[u8]) -> String {
@@ -126,25 +126,25 @@ impl Authenticator for Plain<'_> {
     }
 }
 
-/// As Google and Microsoft describe it.
-struct Xoauth2<'a> {
+/// The XOAUTH2 mechanism of Google and Microsoft.
+struct Xoauth2Auth<'a> {
     username: &'a str,
     token: &'a Secret,
     error: RefCell<Option<String>>,
 }
 
-impl Authenticator for Xoauth2<'_> {
+impl Authenticator for Xoauth2Auth<'_> {
     type Response = String;
 
     fn process(&self, challenge: &[u8]) -> String {
         if challenge.is_empty() {
             return format!("user={}\u{1}auth=Bearer {}\u{1}\u{1}", self.username, self.token.expose());
         }
-        // The reason, as JSON. It wants an empty answer before the server says NO.
+        // The challenge holds the error as JSON; the server sends NO after an empty response.
         let status = serde_json::from_slice::<serde_json::Value>(challenge)
             .ok()
             .and_then(|reason| Some(format!("status {}", reason.get("status")?.as_str()?)));
-        *self.error.borrow_mut() = status.map(|status| shown(status.as_bytes()));
+        *self.error.borrow_mut() = status.map(|status| display_line(status.as_bytes()));
         String::new()
     }
 }

@@ -1,44 +1,49 @@
-//! Names of mailboxes as IMAP writes them.
+//! Mailbox names in IMAP syntax.
 
 use base64::Engine;
 use base64::alphabet::IMAP_MUTF7;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::NO_PAD;
 
-/// Base64 with `,` in place of `/`, and without padding.
+/// Base64 with `,` instead of `/`, without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&IMAP_MUTF7, NO_PAD);
 
-/// `name` in modified UTF-7 (RFC 3501, section 5.1.3): `测试` is `&bUuL1Q-`.
+/// Quotes `mailbox` for a command.
+pub fn quote(mailbox: &str) -> String {
+    format!("\"{}\"", escape(&encode(mailbox)))
+}
+
+/// Encodes `name` in modified UTF-7 (RFC 3501, section 5.1.3): `测试` becomes `&bUuL1Q-`.
 pub fn encode(name: &str) -> String {
     let mut encoded = String::with_capacity(name.len());
-    let mut shifted: Vec<u8> = Vec::new();
+    let mut units: Vec<u8> = Vec::new();
     for c in name.chars() {
         if matches!(c, ' '..='~') {
-            unshift(&mut shifted, &mut encoded);
+            flush_base64(&mut units, &mut encoded);
             encoded.push(c);
             if c == '&' {
                 encoded.push('-');
             }
         } else {
-            let mut units = [0; 2];
-            shifted.extend(c.encode_utf16(&mut units).iter().flat_map(|unit| unit.to_be_bytes()));
+            let mut buffer = [0; 2];
+            units.extend(c.encode_utf16(&mut buffer).iter().flat_map(|unit| unit.to_be_bytes()));
         }
     }
-    unshift(&mut shifted, &mut encoded);
+    flush_base64(&mut units, &mut encoded);
     encoded
 }
 
-/// The inside of a quoted string (RFC 3501, section 9, `quoted`).
+/// Escapes the content of a quoted string (RFC 3501, section 9, `quoted`).
 pub fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-fn unshift(shifted: &mut Vec<u8>, encoded: &mut String) {
-    if !shifted.is_empty() {
+fn flush_base64(units: &mut Vec<u8>, encoded: &mut String) {
+    if !units.is_empty() {
         encoded.push('&');
-        BASE64.encode_string(&*shifted, encoded);
+        BASE64.encode_string(&*units, encoded);
         encoded.push('-');
-        shifted.clear();
+        units.clear();
     }
 }
 
@@ -47,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_written_in_modified_utf_7() {
+    fn names_are_encoded_in_modified_utf_7() {
         for (name, wanted) in [
             ("INBOX", "INBOX"),
             ("测试", "&bUuL1Q-"),
@@ -58,6 +63,13 @@ mod tests {
             ("a\r\nb", "a&AA0ACg-b"),
         ] {
             assert_eq!(encode(name), wanted);
+        }
+    }
+
+    #[test]
+    fn names_are_quoted() {
+        for (name, wanted) in [("INBOX", r#""INBOX""#), ("a\"b\\c", r#""a\"b\\c""#), ("测试", r#""&bUuL1Q-""#)] {
+            assert_eq!(quote(name), wanted);
         }
     }
 }

@@ -1,12 +1,10 @@
-//! Mailboxes by IMAP. In reading order: bytes and their bounds, a connection, what is asked on it, then what is done with a
-//! mailbox's mails.
+//! Reading mailboxes by IMAP. In reading order: errors, the bounded stream, a connection and its commands, then the mails of a mailbox.
 
 mod error;
 
 mod connect;
 mod stream;
 
-mod enter;
 mod fetch_part;
 mod login;
 mod mailbox_name;
@@ -18,17 +16,13 @@ mod catchup;
 mod reader;
 mod watch;
 
-mod find;
-mod probe;
-mod sent;
+mod one_shot;
 
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use find::find;
-pub use probe::probe;
-pub use sent::append;
+pub use one_shot::{append, find, probe};
 pub use settings::{SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
 pub use watch::watch;

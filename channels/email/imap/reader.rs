@@ -1,65 +1,84 @@
-//! The mails of one mailbox, one after the other, in the order of their UIDs. Only one is in memory at a time.
+//! Reads the mails of one mailbox in UID order and hands them over. Only one mail is in memory at a time.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::catchup::Since;
-use super::error::Trouble;
-use super::session::{About, Fetched, Link, Opened};
+use super::error::ImapError;
+use super::session::{FetchOutcome, ImapSession, MailSummary};
 use super::settings::WatchSettings;
 use crate::backoff::Backoff;
 use crate::email::config::Done;
 use crate::email::source::{Intake, RawContent, RawMail, Taken};
 use crate::inbox::{Alongside, Cursor, Inbox, Refusal};
 
-/// A mail that the server hands out in no way is given up after so many tries.
-const MOST_FAILURES: u32 = 3;
-/// As many tries are lost with the connection before that counts as the mail's own fault: a large mail over a bad line
-/// deserves patience.
-pub const MOST_LOSSES: u32 = 10;
-/// Accepted mails that could not be marked yet; more are left as they lie.
-const MOST_UNMARKED: usize = 100;
-/// Where the server cannot idle, it is asked at least so often whether it is there.
-const LONGEST_WAIT: Duration = Duration::from_secs(45);
+/// Failures after which a mail that the server does not deliver is skipped.
+const MAX_FAILURES: u32 = 3;
+/// Lost connections that count as the fault of one mail: a large mail over a bad line deserves patience.
+pub const MAX_LOSSES: u32 = 10;
+/// Accepted mails that could not be marked yet; older ones are dropped from the list and stay unmarked.
+const MAX_UNMARKED: usize = 100;
 
-/// A place in a mailbox (RFC 3501, section 2.3.1.1), written `UIDVALIDITY:UID`.
+/// A position in a mailbox (RFC 3501, section 2.3.1.1), written `UIDVALIDITY:UID`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub validity: u32,
+pub struct MailPosition {
+    pub uid_validity: u32,
     pub uid: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for MailPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.validity, self.uid)
+        write!(f, "{}:{}", self.uid_validity, self.uid)
     }
 }
 
-impl FromStr for Place {
+impl FromStr for MailPosition {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (validity, uid) = text.split_once(':').ok_or(())?;
-        Ok(Self { validity: validity.parse().map_err(|_| ())?, uid: uid.parse().map_err(|_| ())? })
+        let (uid_validity, uid) = text.split_once(':').ok_or(())?;
+        Ok(Self { uid_validity: uid_validity.parse().map_err(|_| ())?, uid: uid.parse().map_err(|_| ())? })
     }
 }
 
-/// Waiting, in a thread that may block.
-pub struct Rest {
+/// A scan of mails that may have been read before: those received since `since`, with UIDs up to `last_uid`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BacklogScan {
+    pub since: Timestamp,
+    pub last_uid: u32,
+}
+
+impl BacklogScan {
+    /// Returns true if the mail was received in time.
+    pub fn covers(&self, summary: &MailSummary) -> bool {
+        // INTERNALDATE has no fractions of a second.
+        summary.received_at.is_some_and(|received_at| received_at.as_second() >= self.since.as_second())
+    }
+
+    /// The search query for mails after `uid`. SEARCH compares only the day, in the zone in which it was written (RFC 3501,
+    /// section 6.4.4).
+    pub fn query(&self, uid: u32) -> String {
+        const DAY: SignedDuration = SignedDuration::from_hours(24);
+        let day = self.since.checked_sub(DAY).unwrap_or(self.since);
+        format!("UID {}:{} SINCE {}", uid.saturating_add(1), self.last_uid, day.strftime("%-d-%b-%Y"))
+    }
+}
+
+/// The async runtime and the stop signal, for a thread that may block.
+pub struct BlockingContext {
     pub handle: Handle,
     pub stop: CancellationToken,
 }
 
-impl Rest {
-    /// Waits, at most until the reading is to end.
-    pub fn rest(&self, wait: Duration) {
+impl BlockingContext {
+    /// Sleeps until `wait` is over or the stop signal comes.
+    pub fn pause(&self, wait: Duration) {
         self.handle.block_on(async {
             tokio::select! {
                 () = self.stop.cancelled() => {}
@@ -70,96 +89,71 @@ impl Rest {
 }
 
 /// Reads a mailbox, over one connection after the other.
-pub struct Reader {
+pub struct MailboxReader {
     pub settings: WatchSettings,
     pub intake: Arc<dyn Intake>,
     pub inbox: Arc<dyn Inbox>,
-    pub rest: Rest,
-    /// Up to where the mailbox was read; mails that are nobody's business may lie between it and the cursor on disk.
-    pub at: Place,
-    /// Accepted, and not marked yet.
-    unmarked: VecDeque<Place>,
-    pub mended: bool,
-    idles: bool,
-    failing: Failing,
+    pub context: BlockingContext,
+    /// Where reading goes on. Mails that were passed over may lie between it and the stored cursor.
+    pub position: MailPosition,
+    /// Accepted mails that are not marked yet.
+    unmarked: VecDeque<MailPosition>,
+    /// [`MailboxReader::recover_marks`] ran.
+    pub marks_recovered: bool,
+    pub supports_idle: bool,
+    failing: FailureCount,
 }
 
-/// The mail that fails, how often it did, and how often the connection was lost over it.
+/// Failures and lost connections of one mail.
 #[derive(Default)]
-struct Failing {
+struct FailureCount {
     uid: u32,
     failures: u32,
     losses: u32,
 }
 
-/// What became of one step.
-enum Step {
+/// The result of one attempt to hand over a mail.
+enum OfferStep {
     Done,
     Again,
 }
 
-impl Reader {
-    pub fn new(settings: WatchSettings, intake: Arc<dyn Intake>, inbox: Arc<dyn Inbox>, rest: Rest) -> Self {
+impl MailboxReader {
+    pub fn new(
+        settings: WatchSettings,
+        intake: Arc<dyn Intake>,
+        inbox: Arc<dyn Inbox>,
+        context: BlockingContext,
+    ) -> Self {
         Self {
             settings,
             intake,
             inbox,
-            rest,
-            at: Place { validity: 0, uid: 0 },
+            context,
+            position: MailPosition { uid_validity: 0, uid: 0 },
             unmarked: VecDeque::new(),
-            mended: false,
-            idles: true,
-            failing: Failing::default(),
+            marks_recovered: false,
+            supports_idle: true,
+            failing: FailureCount::default(),
         }
     }
 
-    /// Takes what is there and what arrives, until it is told to end or the connection is lost.
-    ///
-    /// # Errors
-    /// Why the connection is of no use any more.
-    pub fn read(&mut self, link: &mut Link, opened: Opened) -> Result<(), Trouble> {
-        if opened.read_only && self.settings.done != Done::Keep {
-            tracing::warn!(mailbox = %self.settings.mailbox, "the mailbox is read-only: accepted mails cannot be marked");
-        }
-        let mut since = self.resume(link, opened)?;
-        self.mend(link)?;
-        self.mark_left(link)?;
-        while !self.is_ending() {
-            if let Some(behind) = since.take() {
-                self.catch_up(link, &behind)?;
-                continue;
-            }
-            link.take_news();
-            let from = self.at.uid;
-            // `*` is the last mail, even where that is older (RFC 3501, section 6.4.8).
-            for uid in link.search(&format!("UID {}:*", from.saturating_add(1)))? {
-                if uid > self.at.uid && !self.is_ending() {
-                    self.offer(link, uid, None)?;
-                }
-            }
-            if !self.is_ending() && !link.take_news() {
-                self.wait(link)?;
-            }
-        }
-        Ok(())
+    pub fn is_stopping(&self) -> bool {
+        self.context.stop.is_cancelled()
     }
 
-    pub fn is_ending(&self) -> bool {
-        self.rest.stop.is_cancelled()
-    }
-
-    /// Takes one mail, and offers it again for as long as it is not taken. `since` is set where the mailbox is gone through
-    /// again: then an older one is passed by, and one that was accepted before is only marked.
-    pub fn offer(&mut self, link: &mut Link, uid: u32, since: Option<&Since>) -> Result<(), Trouble> {
-        let (first, longest) = self.settings.pace.retry;
+    /// Hands over one mail, and tries again until it is taken. During a `scan`, skips a mail that is too old, and only marks a
+    /// mail that was accepted before.
+    pub fn offer(&mut self, session: &mut ImapSession, uid: u32, scan: Option<&BacklogScan>) -> Result<(), ImapError> {
+        let (first, longest) = self.settings.timings.retry;
         let mut backoff = Backoff::new(first, longest);
-        while !self.is_ending() {
-            let step = match self.try_offer(link, uid, since, &mut backoff) {
-                Err(trouble) => self.failed(uid, trouble, &mut backoff)?,
+        while !self.is_stopping() {
+            let step = match self.try_offer(session, uid, scan, &mut backoff) {
+                Err(error) => self.handle_fetch_failure(uid, error, &mut backoff)?,
                 Ok(step) => step,
             };
-            if matches!(step, Step::Done) {
-                self.at.uid = uid;
+            if matches!(step, OfferStep::Done) {
+                self.position.uid = uid;
                 return Ok(());
             }
         }
@@ -168,184 +162,171 @@ impl Reader {
 
     fn try_offer(
         &mut self,
-        link: &mut Link,
+        session: &mut ImapSession,
         uid: u32,
-        since: Option<&Since>,
+        scan: Option<&BacklogScan>,
         backoff: &mut Backoff,
-    ) -> Result<Step, Trouble> {
-        // It may have gone since the search.
-        let Some(about) = link.about(uid)? else { return Ok(Step::Done) };
-        if let Some(since) = since {
-            if !since.covers(&about) {
-                return Ok(Step::Done);
+    ) -> Result<OfferStep, ImapError> {
+        // The mail may have vanished since the search.
+        let Some(summary) = session.fetch_summary(uid)? else { return Ok(OfferStep::Done) };
+        if let Some(scan) = scan {
+            if !scan.covers(&summary) {
+                return Ok(OfferStep::Done);
             }
-            let Some(header) = link.header(uid)? else { return gone(link, uid) };
+            let Some(header) = session.fetch_header(uid)? else { return check_vanished(session, uid) };
             match self.known(&header) {
-                Ok(Some(Taken::Accepted)) => return self.mark(link, uid).map(|()| Step::Done),
-                Ok(Some(Taken::PassedOver)) => return Ok(Step::Done),
+                Ok(Some(Taken::Accepted)) => return self.mark(session, uid).map(|()| OfferStep::Done),
+                Ok(Some(Taken::PassedOver)) => return Ok(OfferStep::Done),
                 Ok(None) => {}
-                Err(refusal) => return Ok(self.refused(&refusal, backoff)),
+                Err(refusal) => return Ok(self.retry_later(&refusal, backoff)),
             }
         }
-        let Some(content) = self.content(link, uid, about)? else { return gone(link, uid) };
+        let Some(content) = self.fetch_content(session, uid, summary)? else {
+            return check_vanished(session, uid);
+        };
         let mail = RawMail {
             cursor: self.cursor(uid),
-            received_at: about.received_at.unwrap_or_else(Timestamp::now),
+            received_at: summary.received_at.unwrap_or_else(Timestamp::now),
             content,
         };
-        // The server does hand it out.
-        self.failing = Failing::default();
-        match self.rest.handle.block_on(self.intake.take(mail)) {
-            Ok(Taken::Accepted) => self.mark(link, uid).map(|()| Step::Done),
-            Ok(Taken::PassedOver) => Ok(Step::Done),
-            Err(refusal) => Ok(self.refused(&refusal, backoff)),
+        // The server delivered the mail.
+        self.failing = FailureCount::default();
+        match self.context.handle.block_on(self.intake.take(mail)) {
+            Ok(Taken::Accepted) => self.mark(session, uid).map(|()| OfferStep::Done),
+            Ok(Taken::PassedOver) => Ok(OfferStep::Done),
+            Err(refusal) => Ok(self.retry_later(&refusal, backoff)),
         }
     }
 
-    fn content(&self, link: &mut Link, uid: u32, about: About) -> Result<Option<RawContent>, Trouble> {
-        if about.size <= self.settings.max_size {
-            match link.whole(uid, about.size, self.settings.max_size)? {
-                Fetched::Whole(mail) => return Ok(Some(RawContent::Whole(mail))),
-                Fetched::Vanished => return Ok(None),
-                Fetched::TooLarge => {}
+    fn fetch_content(
+        &self,
+        session: &mut ImapSession,
+        uid: u32,
+        summary: MailSummary,
+    ) -> Result<Option<RawContent>, ImapError> {
+        if summary.size <= self.settings.max_size {
+            match session.fetch_mail(uid, summary.size, self.settings.max_size)? {
+                FetchOutcome::Whole(mail) => return Ok(Some(RawContent::Whole(mail))),
+                FetchOutcome::Vanished => return Ok(None),
+                FetchOutcome::TooLarge => {}
             }
         }
-        let size = about.size.max(self.settings.max_size.saturating_add(1));
-        Ok(link.header(uid)?.map(|header| RawContent::TooLarge { size, header }))
+        let size = summary.size.max(self.settings.max_size.saturating_add(1));
+        Ok(session.fetch_header(uid)?.map(|header| RawContent::TooLarge { size, header }))
     }
 
+    /// Returns how a mail with this header was taken before; `None` if it is new.
     pub fn known(&self, header: &[u8]) -> Result<Option<Taken>, Refusal> {
-        self.rest.handle.block_on(self.intake.known(header))
+        self.context.handle.block_on(self.intake.known(header))
     }
 
-    /// It was not taken: it is offered again, later.
-    fn refused(&self, refusal: &Refusal, backoff: &mut Backoff) -> Step {
-        let wait = wait_after(refusal, backoff.next_wait()).min(self.settings.pace.retry.1);
-        tracing::warn!(mailbox = %self.settings.mailbox, seconds = wait.as_secs(), "a mail was not taken: {refusal}");
-        self.rest.rest(wait);
-        Step::Again
+    /// Waits after a refusal of the gateway, so that the mail is offered again later.
+    fn retry_later(&self, refusal: &Refusal, backoff: &mut Backoff) -> OfferStep {
+        let wait = wait_after(refusal, backoff.next_wait()).min(self.settings.timings.retry.1);
+        tracing::warn!(mailbox = %self.settings.mailbox, seconds = wait.as_secs(), "a mail was refused and is offered again: {refusal}");
+        self.context.pause(wait);
+        OfferStep::Again
     }
 
-    /// The server did not hand it out.
-    fn failed(&mut self, uid: u32, trouble: Trouble, backoff: &mut Backoff) -> Result<Step, Trouble> {
-        if self.is_ending() {
-            return Err(trouble);
+    /// Decides after a failure of the server whether to try again, skip the mail, or end the connection.
+    fn handle_fetch_failure(
+        &mut self,
+        uid: u32,
+        error: ImapError,
+        backoff: &mut Backoff,
+    ) -> Result<OfferStep, ImapError> {
+        if self.is_stopping() {
+            return Err(error);
         }
         if self.failing.uid != uid {
-            self.failing = Failing { uid, ..Failing::default() };
+            self.failing = FailureCount { uid, ..FailureCount::default() };
         }
-        match trouble {
-            Trouble::Lost(_) => self.failing.losses += 1,
+        match error {
+            ImapError::Disconnected(_) => self.failing.losses += 1,
             _ => self.failing.failures += 1,
         }
-        if self.failing.failures >= MOST_FAILURES || self.failing.losses >= MOST_LOSSES {
-            match self.give_up(uid, &trouble) {
-                Err(refusal) => return Ok(self.refused(&refusal, backoff)),
-                Ok(()) if matches!(trouble, Trouble::Denied(_)) => return Ok(Step::Done),
-                Ok(()) => return Err(trouble),
+        if self.failing.failures >= MAX_FAILURES || self.failing.losses >= MAX_LOSSES {
+            match self.skip_mail(uid, &error) {
+                Err(refusal) => return Ok(self.retry_later(&refusal, backoff)),
+                Ok(()) if matches!(error, ImapError::Rejected(_)) => return Ok(OfferStep::Done),
+                Ok(()) => return Err(error),
             }
         }
-        if let Trouble::Denied(said) = &trouble {
-            tracing::warn!(mailbox = %self.settings.mailbox, uid, "the server does not hand out a mail: {said}");
-            self.rest.rest(backoff.next_wait());
-            return Ok(Step::Again);
+        if let ImapError::Rejected(reason) = &error {
+            tracing::warn!(mailbox = %self.settings.mailbox, uid, "the server refused to deliver a mail: {reason}");
+            self.context.pause(backoff.next_wait());
+            return Ok(OfferStep::Again);
         }
-        Err(trouble)
+        Err(error)
     }
 
-    fn give_up(&mut self, uid: u32, trouble: &Trouble) -> Result<(), Refusal> {
+    fn skip_mail(&mut self, uid: u32, error: &ImapError) -> Result<(), Refusal> {
         let notice = self
             .settings
             .skipped
             .replace("{mailbox}", &self.settings.mailbox)
             .replace("{uid}", &uid.to_string())
-            .replace("{reason}", &trouble.to_string());
-        tracing::error!(mailbox = %self.settings.mailbox, uid, "a mail is skipped, it cannot be fetched: {trouble}");
+            .replace("{reason}", &error.to_string());
+        tracing::error!(mailbox = %self.settings.mailbox, uid, "a mail is skipped because it cannot be fetched: {error}");
         let alongside = Alongside { notice: Some(notice), ..Alongside::from(self.cursor(uid)) };
-        self.rest.handle.block_on(self.inbox.skip(alongside, &format!("it cannot be fetched: {trouble}")))
+        self.context.handle.block_on(self.inbox.skip(alongside, &format!("it cannot be fetched: {error}")))
     }
 
-    /// What is done with an accepted mail. It is on disk: nothing that fails here may make it be taken again.
-    pub fn mark(&mut self, link: &mut Link, uid: u32) -> Result<(), Trouble> {
-        let marked = match self.settings.done {
+    /// Marks or moves an accepted mail. The mail is stored already, so a failure here must not make it be taken again.
+    pub fn mark(&mut self, session: &mut ImapSession, uid: u32) -> Result<(), ImapError> {
+        let result = match self.settings.done {
             Done::Keep => Ok(()),
-            Done::Seen => link.mark_seen(uid),
-            Done::Move => link.move_to(uid, &self.settings.move_to),
+            Done::Seen => session.mark_seen(uid),
+            Done::Move => session.move_to(uid, &self.settings.move_to),
         };
-        match marked {
+        match result {
             Ok(()) => Ok(()),
-            Err(trouble) => {
-                if self.unmarked.len() == MOST_UNMARKED {
+            Err(error) => {
+                if self.unmarked.len() == MAX_UNMARKED {
                     self.unmarked.pop_front();
                 }
-                self.unmarked.push_back(Place { uid, ..self.at });
-                if let Trouble::Denied(said) = trouble {
-                    tracing::warn!(mailbox = %self.settings.mailbox, uid, "an accepted mail cannot be marked: {said}");
+                self.unmarked.push_back(MailPosition { uid, ..self.position });
+                if let ImapError::Rejected(reason) = error {
+                    tracing::warn!(mailbox = %self.settings.mailbox, uid, "an accepted mail cannot be marked: {reason}");
                     return Ok(());
                 }
-                self.at.uid = self.at.uid.max(uid);
-                Err(trouble)
+                self.position.uid = self.position.uid.max(uid);
+                Err(error)
             }
         }
     }
 
-    /// What an earlier connection did not get to.
-    fn mark_left(&mut self, link: &mut Link) -> Result<(), Trouble> {
-        // One at a time: what cannot be marked now goes behind the others, which stay whatever becomes of it.
+    /// Marks the accepted mails that earlier connections could not mark.
+    pub fn mark_pending(&mut self, session: &mut ImapSession) -> Result<(), ImapError> {
+        // One at a time: a mail that cannot be marked goes to the end, and the others stay in the list whatever happens.
         for _ in 0..self.unmarked.len() {
-            let Some(place) = self.unmarked.pop_front() else { break };
-            if place.validity == self.at.validity {
-                self.mark(link, place.uid)?;
+            let Some(position) = self.unmarked.pop_front() else { break };
+            if position.uid_validity == self.position.uid_validity {
+                self.mark(session, position.uid)?;
             }
         }
         Ok(())
     }
 
-    /// Waits until there may be something new.
-    fn wait(&mut self, link: &mut Link) -> Result<(), Trouble> {
-        let pace = self.settings.pace;
-        if self.idles && link.can.idle {
-            match link.idle(pace.quiet, pace.longest_idle, pace.patience) {
-                Ok(_) => return Ok(()),
-                Err(Trouble::Denied(said)) => {
-                    tracing::warn!(mailbox = %self.settings.mailbox, "the server does not idle after all: {said}");
-                    self.idles = false;
-                }
-                Err(trouble) => return Err(trouble),
-            }
-        }
-        let end = Instant::now() + self.settings.poll_interval;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            self.rest.rest(left.min(LONGEST_WAIT));
-            if self.is_ending() || left <= LONGEST_WAIT {
-                return Ok(());
-            }
-            link.noop()?;
-            if link.take_news() {
-                return Ok(());
-            }
-        }
-    }
-
+    /// The cursor at `uid` of the current numbering.
     pub fn cursor(&self, uid: u32) -> Cursor {
         Cursor {
             channel: self.settings.channel.clone(),
             source: self.settings.mailbox.clone(),
-            position: Place { uid, ..self.at }.to_string(),
+            position: MailPosition { uid, ..self.position }.to_string(),
         }
     }
 }
 
-/// A mail of which nothing came is not passed by for that alone.
-fn gone(link: &mut Link, uid: u32) -> Result<Step, Trouble> {
-    match link.about(uid)? {
-        None => Ok(Step::Done),
-        Some(_) => Err(Trouble::Denied("it is there, and its content was not sent".to_owned())),
+/// Checks that a mail without content is really gone.
+fn check_vanished(session: &mut ImapSession, uid: u32) -> Result<OfferStep, ImapError> {
+    match session.fetch_summary(uid)? {
+        None => Ok(OfferStep::Done),
+        Some(_) => Err(ImapError::Rejected("the mail exists, but its content was not sent".to_owned())),
     }
 }
 
-/// What the refusal asks for, and at least `least`.
+/// The wait that the refusal asks for, at least `least`.
 fn wait_after(refusal: &Refusal, least: Duration) -> Duration {
     match refusal {
         Refusal::SessionFull { retry_after, .. }
@@ -362,11 +343,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_written_and_read() {
-        let place = Place { validity: u32::MAX, uid: 7 };
-        assert_eq!(place.to_string().parse(), Ok(place));
+    fn a_position_is_formatted_and_parsed() {
+        let position = MailPosition { uid_validity: u32::MAX, uid: 7 };
+        assert_eq!(position.to_string().parse(), Ok(position));
         for wrong in ["", "7", "1:x", "1:-2", "1:2:3", "4294967296:1"] {
-            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+            assert!(wrong.parse::<MailPosition>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_search_covers_one_more_day_and_the_date_decides() {
+        let scan = BacklogScan { since: "2026-03-01T12:00:00.9Z".parse().unwrap(), last_uid: 90 };
+        assert_eq!(scan.query(7), "UID 8:90 SINCE 28-Feb-2026");
+        for (received_at, covered) in [
+            (Some("2026-03-01T12:00:00Z"), true),
+            (Some("2026-03-01T20:00:00+08:00"), true),
+            (Some("2026-03-01T11:59:59Z"), false),
+            (None, false),
+        ] {
+            let summary = MailSummary { size: 1, received_at: received_at.map(|at| at.parse().unwrap()) };
+            assert_eq!(scan.covers(&summary), covered, "{received_at:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A connection that is logged in, and what is asked on it.
+//! A logged-in connection and its commands.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -6,437 +6,433 @@ use std::time::{Duration, Instant};
 use imap::types::{Fetch, Flag};
 use imap::{Client, Session};
 use jiff::Timestamp;
+use tokio::runtime::Handle;
 
-use super::connect::{dial, lost};
-use super::error::Trouble;
-use super::fetch_part::{self, End};
-use super::login::Access;
-use super::mailbox_name::{encode, escape};
-use super::stream::{Closer, Limit, Stream};
+use super::connect::connect;
+use super::error::ImapError;
+use super::fetch_part::{PartOutcome, read_part};
+use super::login::ImapAccess;
+use super::mailbox_name::{encode, escape, quote};
+use super::stream::{ConnectionCloser, ImapStream, ResponseLimit};
+use crate::email::account::{Account, Login};
 
-/// As much of a mail as is asked for at once. What the parser holds, and what an answer may weigh, follows from it.
-const PART: u32 = 512 * 1_024;
-/// The longest header that is read.
-const MOST_HEADER: u32 = 64 * 1_024;
-/// What an answer may weigh beside what was asked for.
-const BESIDE: u64 = 256 * 1_024;
-/// What a list of mails may weigh: some two million of them.
-const MOST_LIST: u64 = 16 * 1_024 * 1_024;
-/// How long one answer may take altogether.
+/// Bytes of a mail requested at once. They bound the response and the parser's memory.
+const PART_SIZE: u32 = 512 * 1_024;
+/// Longest header that is read, in bytes.
+const MAX_HEADER: u32 = 64 * 1_024;
+/// Bytes of a response beside the requested data.
+const OVERHEAD: u64 = 256 * 1_024;
+/// Bytes of a list of UIDs: about two million.
+const MAX_SEARCH: u64 = 16 * 1_024 * 1_024;
+/// Longest total time of a response.
 const TOTAL: Duration = Duration::from_secs(120);
-/// The same, for what a server may have to look for.
-const TOTAL_LIST: Duration = Duration::from_secs(300);
+/// Longest total time of a response that may need a search on the server.
+const TOTAL_SEARCH: Duration = Duration::from_secs(300);
 
-/// A connection that is logged in.
-pub struct Link {
-    session: Session<Stream>,
-    stream: Stream,
+/// A logged-in connection.
+pub struct ImapSession {
+    inner: Session<ImapStream>,
+    stream: ImapStream,
     silence: Duration,
-    pub can: Can,
+    pub capabilities: ServerCapabilities,
 }
 
-/// What the server offers.
+/// Extensions that the server supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Can {
+pub struct ServerCapabilities {
     /// RFC 2177.
     pub idle: bool,
     /// RFC 6851.
-    pub moves: bool,
+    pub move_mail: bool,
     /// RFC 4315.
     pub uidplus: bool,
     /// RFC 2971.
     pub id: bool,
 }
 
-/// What is said of a mailbox that was opened.
+/// State of a mailbox as reported by SELECT or EXAMINE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
-    pub validity: Option<u32>,
-    /// The UID that the next mail gets.
-    pub next: Option<u32>,
+pub struct SelectedMailbox {
+    pub uid_validity: Option<u32>,
+    /// UID of the next mail.
+    pub uid_next: Option<u32>,
     pub read_only: bool,
 }
 
-impl Opened {
-    fn read(answer: &[u8]) -> Self {
-        let mut opened = Self::default();
-        for line in answer.split(|byte| *byte == b'\n') {
+impl SelectedMailbox {
+    fn parse(response: &[u8]) -> Self {
+        let mut selected = Self::default();
+        for line in response.split(|byte| *byte == b'\n') {
             let line = String::from_utf8_lossy(line).to_ascii_uppercase();
             let number = |code: &str| {
                 let (_, rest) = line.split_once(code)?;
                 rest.split(']').next()?.trim().parse().ok()
             };
-            // Codes stand directly behind the state (RFC 3501, section 7.1); text behind them means nothing.
+            // A response code directly follows the status (RFC 3501, section 7.1); any text after it is ignored.
             if line.starts_with("* OK [UIDVALIDITY ") {
-                opened.validity = number("[UIDVALIDITY ");
+                selected.uid_validity = number("[UIDVALIDITY ");
             } else if line.starts_with("* OK [UIDNEXT ") {
-                opened.next = number("[UIDNEXT ");
+                selected.uid_next = number("[UIDNEXT ");
             } else if !line.starts_with('*') && line.contains(" OK [READ-ONLY]") {
-                opened.read_only = true;
+                selected.read_only = true;
             }
         }
-        opened
+        selected
     }
 }
 
-/// What is known of a mail before it is fetched.
+/// Size and date of a mail, known before it is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct About {
-    /// As the server says; not always true.
+pub struct MailSummary {
+    /// As reported by the server; not always correct.
     pub size: u64,
-    /// Absent where the server says nothing that is a date.
+    /// `None` if the server reports no valid date.
     pub received_at: Option<Timestamp>,
 }
 
-/// What came of fetching a mail.
+/// The result of fetching a mail.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fetched {
+pub enum FetchOutcome {
     Whole(Vec<u8>),
-    /// It is larger than was said, and than is wanted.
+    /// The mail is larger than the bound, whatever size was reported.
     TooLarge,
-    /// It is gone.
+    /// The mail no longer exists.
     Vanished,
 }
 
-/// How waiting for mail ended.
+/// The reason why IDLE ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Idled {
-    /// Something arrived.
-    News,
-    /// It is time to look whether the server is still there.
-    Quiet,
+pub enum IdleOutcome {
+    /// A mail arrived.
+    NewMail,
+    /// Nothing arrived in time.
+    Timeout,
 }
 
-impl Link {
-    /// Connects and logs in.
-    ///
-    /// `silence` is the longest time without a byte from the server, wherever something is asked of it.
+impl ImapSession {
+    /// Connects and logs in; blocks the thread. `silence` is the longest time without a byte of a response. After a refused token, fetches
+    /// a new one and tries again once, because a token can expire at any time.
     ///
     /// # Errors
-    /// No connection, or no login.
-    pub fn open(access: &Access, silence: Duration, closer: &Closer) -> Result<Self, Trouble> {
-        let limit = Limit { bytes: BESIDE, silence, total: TOTAL };
-        let stream = dial(&access.server, access.tls.clone(), limit, closer)?;
-        let mut client = Client::new(stream.clone());
-        stream.arm(limit);
-        let can = client.capabilities().map_err(|error| trouble(&error, &stream))?;
-        stream.arm(limit);
-        let session = access.log_in(client, &can, &stream)?;
-        let mut link = Self { session, stream, silence, can: Can::default() };
-        // Many servers offer more to those whom they know.
-        let can = link.ask(BESIDE, Session::capabilities)?;
-        link.can = Can {
-            idle: can.has_str("IDLE"),
-            moves: can.has_str("MOVE"),
-            uidplus: can.has_str("UIDPLUS"),
-            id: can.has_str("ID"),
-        };
-        link.introduce()?;
-        Ok(link)
+    /// The connection or the login failed.
+    pub fn connect(
+        account: &Account,
+        handle: &Handle,
+        silence: Duration,
+        closer: &ConnectionCloser,
+    ) -> Result<Self, ImapError> {
+        let open = || Self::open(&handle.block_on(ImapAccess::resolve(account))?, silence, closer);
+        match (open(), &account.imap.login) {
+            (Err(ImapError::Login(_)), Login::Token(command)) => {
+                handle.block_on(command.forget());
+                open()
+            }
+            (opened, _) => opened,
+        }
     }
 
-    /// 163.com and 126.com open no mailbox to who has not said what he is.
-    fn introduce(&mut self) -> Result<(), Trouble> {
-        if !self.can.id {
+    fn open(access: &ImapAccess, silence: Duration, closer: &ConnectionCloser) -> Result<Self, ImapError> {
+        let limit = ResponseLimit { bytes: OVERHEAD, silence, total: TOTAL };
+        let stream = connect(&access.server, access.tls.clone(), limit, closer)?;
+        let mut client = Client::new(stream.clone());
+        stream.set_limit(limit);
+        let capabilities = client.capabilities().map_err(|error| stream.imap_error(&error))?;
+        stream.set_limit(limit);
+        let inner = access.log_in(client, &capabilities, &stream)?;
+        let mut session = Self { inner, stream, silence, capabilities: ServerCapabilities::default() };
+        // Many servers announce more after the login.
+        let capabilities = session.request(OVERHEAD, Session::capabilities)?;
+        session.capabilities = ServerCapabilities {
+            idle: capabilities.has_str("IDLE"),
+            move_mail: capabilities.has_str("MOVE"),
+            uidplus: capabilities.has_str("UIDPLUS"),
+            id: capabilities.has_str("ID"),
+        };
+        session.send_id()?;
+        Ok(session)
+    }
+
+    /// Sends ID: 163.com and 126.com open no mailbox for a client without it.
+    fn send_id(&mut self) -> Result<(), ImapError> {
+        if !self.capabilities.id {
             return Ok(());
         }
         let id =
             format!("ID (\"name\" \"daoyou\" \"version\" \"{}\" \"vendor\" \"daoyou\")", env!("CARGO_PKG_VERSION"));
-        match self.ask(BESIDE, |session| session.run_command_and_read_response(&id)) {
-            // Nothing depends on it elsewhere.
-            Err(Trouble::Denied(_)) => Ok(()),
-            said => said.map(|_| ()),
+        match self.request(OVERHEAD, |inner| inner.run_command_and_read_response(&id)) {
+            // Other servers do not depend on it.
+            Err(ImapError::Rejected(_)) => Ok(()),
+            result => result.map(|_| ()),
         }
     }
 
     /// Opens a mailbox.
     ///
     /// # Errors
-    /// [`Trouble::Denied`] where there is none of that name.
-    pub fn select(&mut self, mailbox: &str) -> Result<Opened, Trouble> {
+    /// [`ImapError::Rejected`] if the mailbox does not exist.
+    pub fn select(&mut self, mailbox: &str) -> Result<SelectedMailbox, ImapError> {
         self.open_mailbox("SELECT", mailbox)
     }
 
-    /// Opens a mailbox in which nothing is to be changed.
+    /// Opens a mailbox read-only.
     ///
     /// # Errors
-    /// As [`Link::select`].
-    pub fn examine(&mut self, mailbox: &str) -> Result<Opened, Trouble> {
+    /// As [`ImapSession::select`].
+    pub fn examine(&mut self, mailbox: &str) -> Result<SelectedMailbox, ImapError> {
         self.open_mailbox("EXAMINE", mailbox)
     }
 
-    fn open_mailbox(&mut self, verb: &str, mailbox: &str) -> Result<Opened, Trouble> {
-        let command = format!("{verb} {}", quoted(mailbox));
-        // The crate's own reading stops the thread where a server warns meanwhile (an untagged NO).
-        let (answer, _) = self.ask(BESIDE, |session| session.run(&command))?;
-        Ok(Opened::read(&answer))
+    fn open_mailbox(&mut self, verb: &str, mailbox: &str) -> Result<SelectedMailbox, ImapError> {
+        let command = format!("{verb} {}", quote(mailbox));
+        // The crate's own parser blocks the thread after an untagged NO, which is a mere warning.
+        let (response, _) = self.request(OVERHEAD, |inner| inner.run(&command))?;
+        Ok(SelectedMailbox::parse(&response))
     }
 
-    /// The UIDs of the mails that match, in order (RFC 3501, section 6.4.4).
-    pub fn search(&mut self, query: &str) -> Result<Vec<u32>, Trouble> {
-        let limit = Limit { bytes: MOST_LIST, silence: self.silence, total: TOTAL_LIST };
+    /// Returns the UIDs of matching mails in ascending order (RFC 3501, section 6.4.4).
+    pub fn search(&mut self, query: &str) -> Result<Vec<u32>, ImapError> {
+        let limit = ResponseLimit { bytes: MAX_SEARCH, silence: self.silence, total: TOTAL_SEARCH };
         let command = format!("UID SEARCH {query}");
-        let answer = self.ask_within(limit, |session| session.run_command_and_read_response(&command))?;
-        let mut found = found(&answer);
-        found.sort_unstable();
-        found.dedup();
-        Ok(found)
+        let response = self.request_within(limit, |inner| inner.run_command_and_read_response(&command))?;
+        let mut uids = parse_search(&response);
+        uids.sort_unstable();
+        uids.dedup();
+        Ok(uids)
     }
 
-    /// Size and time of a mail; `None` where it is gone.
-    pub fn about(&mut self, uid: u32) -> Result<Option<About>, Trouble> {
-        self.fetch(uid, "(UID RFC822.SIZE INTERNALDATE)", 0, |fetch| About {
+    /// Returns size and date of a mail; `None` if it no longer exists.
+    pub fn fetch_summary(&mut self, uid: u32) -> Result<Option<MailSummary>, ImapError> {
+        self.fetch(uid, "(UID RFC822.SIZE INTERNALDATE)", 0, |fetch| MailSummary {
             size: fetch.size.map_or(0, u64::from),
             received_at: fetch.internal_date().and_then(|at| Timestamp::from_second(at.timestamp()).ok()),
         })
     }
 
-    /// A mail's header, as far as is of use; `None` where it is gone.
-    pub fn header(&mut self, uid: u32) -> Result<Option<Vec<u8>>, Trouble> {
-        let query = format!("(UID BODY.PEEK[HEADER]<0.{MOST_HEADER}>)");
-        self.fetch(uid, &query, MOST_HEADER, |fetch| fetch.header().unwrap_or_default().to_vec())
+    /// Returns the header of a mail, at most [`MAX_HEADER`] bytes; `None` if the mail no longer exists.
+    pub fn fetch_header(&mut self, uid: u32) -> Result<Option<Vec<u8>>, ImapError> {
+        let query = format!("(UID BODY.PEEK[HEADER]<0.{MAX_HEADER}>)");
+        self.fetch(uid, &query, MAX_HEADER, |fetch| fetch.header().unwrap_or_default().to_vec())
     }
 
-    /// A mail, in parts: its size as the server says it is a hint, and `most` a bound.
-    pub fn whole(&mut self, uid: u32, size: u64, most: u64) -> Result<Fetched, Trouble> {
-        let mut mail = Vec::with_capacity(usize::try_from(size.min(most)).unwrap_or(0));
-        // Servers may give less than was asked for; none that means well gives crumbs.
-        for _ in 0..most / u64::from(PART) * 2 + 16 {
+    /// Fetches a mail in parts. `size` is the reported size, only a hint; `max` is the bound in bytes.
+    pub fn fetch_mail(&mut self, uid: u32, size: u64, max: u64) -> Result<FetchOutcome, ImapError> {
+        let mut mail = Vec::with_capacity(usize::try_from(size.min(max)).unwrap_or(0));
+        // A server may send less than requested, but the number of parts is bounded.
+        for _ in 0..max / u64::from(PART_SIZE) * 2 + 16 {
             let before = mail.len();
-            match self.part(uid, &mut mail)? {
-                End::Found => {}
-                End::Missing => return Ok(Fetched::Vanished),
-                End::Denied => return Err(Trouble::Denied(self.stream.explanation())),
+            match self.fetch_part(uid, &mut mail)? {
+                PartOutcome::Found => {}
+                PartOutcome::Missing => return Ok(FetchOutcome::Vanished),
+                PartOutcome::Rejected => return Err(ImapError::Rejected(self.stream.explanation())),
             }
             let got = (mail.len() - before) as u64;
-            if mail.len() as u64 > most {
-                return Ok(Fetched::TooLarge);
+            if mail.len() as u64 > max {
+                return Ok(FetchOutcome::TooLarge);
             }
-            // More than a part: the server knows no parts, and this is all.
-            if got == 0 || got > u64::from(PART) || (got < u64::from(PART) && mail.len() as u64 >= size) {
-                return Ok(Fetched::Whole(mail));
+            // More than requested: the server ignores ranges and sent everything.
+            if got == 0 || got > u64::from(PART_SIZE) || (got < u64::from(PART_SIZE) && mail.len() as u64 >= size) {
+                return Ok(FetchOutcome::Whole(mail));
             }
         }
-        Err(Trouble::Garbled("the server sends a mail in crumbs".to_owned()))
+        Err(ImapError::Protocol("the server sends a mail in too many parts".to_owned()))
     }
 
-    /// What comes next of a mail.
-    fn part(&mut self, uid: u32, mail: &mut Vec<u8>) -> Result<End, Trouble> {
-        let most = u64::from(PART) + BESIDE;
-        self.stream.arm(Limit { bytes: most, silence: self.silence, total: TOTAL });
-        let command = format!("UID FETCH {uid} (UID BODY.PEEK[]<{}.{PART}>)", mail.len());
-        self.session.run_command(&command).map_err(|error| trouble(&error, &self.stream))?;
-        fetch_part::read(&self.stream, uid, most, mail).map_err(|error| self.lost(&error))
+    /// Fetches the next part of a mail.
+    fn fetch_part(&mut self, uid: u32, mail: &mut Vec<u8>) -> Result<PartOutcome, ImapError> {
+        let max = u64::from(PART_SIZE) + OVERHEAD;
+        self.stream.set_limit(ResponseLimit { bytes: max, silence: self.silence, total: TOTAL });
+        let command = format!("UID FETCH {uid} (UID BODY.PEEK[]<{}.{PART_SIZE}>)", mail.len());
+        self.inner.run_command(&command).map_err(|error| self.stream.imap_error(&error))?;
+        read_part(&self.stream, uid, max, mail).map_err(|error| self.stream.io_error(&error))
     }
 
     /// Marks a mail as read.
-    pub fn mark_seen(&mut self, uid: u32) -> Result<(), Trouble> {
-        self.tell(&format!("UID STORE {uid} +FLAGS.SILENT (\\Seen)"))
+    pub fn mark_seen(&mut self, uid: u32) -> Result<(), ImapError> {
+        self.run(&format!("UID STORE {uid} +FLAGS.SILENT (\\Seen)"))
     }
 
-    /// Moves a mail to another mailbox, which is made where it is not there. Where the server can do no better the old one
-    /// stays, marked as deleted: whoever expunges would remove what others marked, too.
-    pub fn move_to(&mut self, uid: u32, mailbox: &str) -> Result<(), Trouble> {
+    /// Moves a mail to another mailbox and creates that if it is missing. Without MOVE and UIDPLUS, the original stays, marked as deleted:
+    /// EXPUNGE would also remove mails that other clients marked.
+    pub fn move_to(&mut self, uid: u32, mailbox: &str) -> Result<(), ImapError> {
         match self.try_move(uid, mailbox) {
-            Err(Trouble::Denied(_)) if self.create(mailbox).is_ok() => self.try_move(uid, mailbox),
+            Err(ImapError::Rejected(_)) if self.create(mailbox).is_ok() => self.try_move(uid, mailbox),
             moved => moved,
         }
     }
 
-    fn try_move(&mut self, uid: u32, mailbox: &str) -> Result<(), Trouble> {
-        let name = quoted(mailbox);
-        if self.can.moves {
-            return self.tell(&format!("UID MOVE {uid} {name}"));
+    fn try_move(&mut self, uid: u32, mailbox: &str) -> Result<(), ImapError> {
+        let name = quote(mailbox);
+        if self.capabilities.move_mail {
+            return self.run(&format!("UID MOVE {uid} {name}"));
         }
-        self.tell(&format!("UID COPY {uid} {name}"))?;
-        self.tell(&format!("UID STORE {uid} +FLAGS.SILENT (\\Deleted)"))?;
-        if self.can.uidplus {
-            self.tell(&format!("UID EXPUNGE {uid}"))?;
+        self.run(&format!("UID COPY {uid} {name}"))?;
+        self.run(&format!("UID STORE {uid} +FLAGS.SILENT (\\Deleted)"))?;
+        if self.capabilities.uidplus {
+            self.run(&format!("UID EXPUNGE {uid}"))?;
         }
         Ok(())
     }
 
-    fn create(&mut self, mailbox: &str) -> Result<(), Trouble> {
-        self.tell(&format!("CREATE {}", quoted(mailbox)))
+    fn create(&mut self, mailbox: &str) -> Result<(), ImapError> {
+        self.run(&format!("CREATE {}", quote(mailbox)))
     }
 
-    /// Lays a mail into a mailbox, marked as read; the mailbox is made where it is not there.
-    pub fn append(&mut self, mailbox: &str, mail: &[u8]) -> Result<(), Trouble> {
+    /// Stores a mail in a mailbox, marked as read. Creates the mailbox if it is missing.
+    pub fn append(&mut self, mailbox: &str, mail: &[u8]) -> Result<(), ImapError> {
         match self.try_append(mailbox, mail) {
-            Err(Trouble::Denied(_)) if self.create(mailbox).is_ok() => self.try_append(mailbox, mail),
+            Err(ImapError::Rejected(_)) if self.create(mailbox).is_ok() => self.try_append(mailbox, mail),
             appended => appended,
         }
     }
 
-    fn try_append(&mut self, mailbox: &str, mail: &[u8]) -> Result<(), Trouble> {
+    fn try_append(&mut self, mailbox: &str, mail: &[u8]) -> Result<(), ImapError> {
         let name = escape(&encode(mailbox));
-        let limit = Limit { bytes: BESIDE, silence: self.silence, total: TOTAL_LIST };
-        self.ask_within(limit, |session| session.append(&name, mail).flag(Flag::Seen).finish()).map(|_| ())
+        let limit = ResponseLimit { bytes: OVERHEAD, silence: self.silence, total: TOTAL_SEARCH };
+        self.request_within(limit, |inner| inner.append(&name, mail).flag(Flag::Seen).finish()).map(|_| ())
     }
 
-    /// Whether the server is still there.
-    pub fn noop(&mut self) -> Result<(), Trouble> {
-        self.tell("NOOP")
+    /// Checks that the server still answers.
+    pub fn noop(&mut self) -> Result<(), ImapError> {
+        self.run("NOOP")
     }
 
-    /// Whether the server told of a mail since this was last asked: a search that it told so in does not name it.
-    pub fn take_news(&self) -> bool {
-        self.stream.take_news()
+    /// Returns true if the server announced a mail since the last call. A search during which it arrived does not list it.
+    pub fn take_new_mail(&self) -> bool {
+        self.stream.take_new_mail()
     }
 
-    /// Waits until a mail arrives (RFC 2177): at most `quiet` without a word from the server, and at most `longest`.
+    /// Waits until a mail arrives (RFC 2177), the server is silent for the time `silence`, or `longest` is over. `answer` is the time for the
+    /// server to confirm begin and end.
     ///
-    /// Written here because the crate's own takes anything that comes before the continuation for the command's end.
+    /// Own code, because the crate takes any response before the continuation for the end of the command.
     ///
     /// # Errors
-    /// [`Trouble::Denied`] where the server does not idle after all.
-    pub fn idle(&mut self, quiet: Duration, longest: Duration, patience: Duration) -> Result<Idled, Trouble> {
-        let answer = Limit { bytes: BESIDE, silence: patience, total: patience };
-        self.stream.arm(answer);
-        self.session.run_command("IDLE").map_err(|error| trouble(&error, &self.stream))?;
-        let mut news = false;
+    /// [`ImapError::Rejected`] if the server refuses IDLE.
+    pub fn idle(&mut self, silence: Duration, longest: Duration, answer: Duration) -> Result<IdleOutcome, ImapError> {
+        let answer = ResponseLimit { bytes: OVERHEAD, silence: answer, total: answer };
+        self.stream.set_limit(answer);
+        self.inner.run_command("IDLE").map_err(|error| self.stream.imap_error(&error))?;
+        let mut has_new_mail = false;
         loop {
-            match self.line()? {
-                Line::Continue => break,
-                Line::Arrived => news = true,
-                Line::Other => {}
-                Line::Ended(_) => return Err(Trouble::Denied(self.stream.explanation())),
+            match self.read_idle_line()? {
+                IdleLine::Continuation => break,
+                IdleLine::NewMail => has_new_mail = true,
+                IdleLine::Other => {}
+                IdleLine::Completed { .. } => return Err(ImapError::Rejected(self.stream.explanation())),
             }
         }
         let end = Instant::now() + longest;
-        while !news {
-            let wait = quiet.min(end.saturating_duration_since(Instant::now()));
-            self.stream.arm(Limit { bytes: BESIDE, silence: wait, total: wait });
-            match self.line_or_quiet()? {
+        while !has_new_mail {
+            let wait = silence.min(end.saturating_duration_since(Instant::now()));
+            self.stream.set_limit(ResponseLimit { bytes: OVERHEAD, silence: wait, total: wait });
+            match self.read_idle_line_or_timeout()? {
                 None => break,
-                Some(Line::Arrived) => news = true,
-                Some(Line::Ended(_)) => return Err(Trouble::Garbled("the server ended IDLE by itself".to_owned())),
-                Some(Line::Continue | Line::Other) => {}
+                Some(IdleLine::NewMail) => has_new_mail = true,
+                Some(IdleLine::Completed { .. }) => {
+                    return Err(ImapError::Protocol("the server ended IDLE by itself".to_owned()));
+                }
+                Some(IdleLine::Continuation | IdleLine::Other) => {}
             }
         }
-        self.stream.arm(answer);
-        self.stream.write_line("DONE").map_err(|error| self.lost(&error))?;
+        self.stream.set_limit(answer);
+        self.stream.write_line("DONE").map_err(|error| self.stream.io_error(&error))?;
         loop {
-            match self.line()? {
-                Line::Ended(true) => return Ok(if news { Idled::News } else { Idled::Quiet }),
-                Line::Ended(false) => return Err(Trouble::Garbled(self.stream.last_line())),
-                Line::Arrived => news = true,
-                Line::Continue | Line::Other => {}
+            match self.read_idle_line()? {
+                IdleLine::Completed { is_ok: true } => {
+                    return Ok(if has_new_mail { IdleOutcome::NewMail } else { IdleOutcome::Timeout });
+                }
+                IdleLine::Completed { is_ok: false } => return Err(ImapError::Protocol(self.stream.last_line())),
+                IdleLine::NewMail => has_new_mail = true,
+                IdleLine::Continuation | IdleLine::Other => {}
             }
         }
     }
 
-    fn line_or_quiet(&self) -> Result<Option<Line>, Trouble> {
+    fn read_idle_line_or_timeout(&self) -> Result<Option<IdleLine>, ImapError> {
         match self.stream.read_line() {
-            Ok(line) => self.classify(&line).map(Some),
+            Ok(line) => self.parse_idle_line(&line).map(Some),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(None),
-            Err(error) => Err(self.lost(&error)),
+            Err(error) => Err(self.stream.io_error(&error)),
         }
     }
 
-    fn line(&self) -> Result<Line, Trouble> {
-        let line = self.stream.read_line().map_err(|error| self.lost(&error))?;
-        self.classify(&line)
+    fn read_idle_line(&self) -> Result<IdleLine, ImapError> {
+        let line = self.stream.read_line().map_err(|error| self.stream.io_error(&error))?;
+        self.parse_idle_line(&line)
     }
 
-    fn classify(&self, line: &[u8]) -> Result<Line, Trouble> {
+    fn parse_idle_line(&self, line: &[u8]) -> Result<IdleLine, ImapError> {
         let text = String::from_utf8_lossy(line).to_ascii_uppercase();
         let mut words = text.split_ascii_whitespace();
         Ok(match (words.next().unwrap_or_default(), words.next().unwrap_or_default(), words.next()) {
-            ("+", ..) => Line::Continue,
-            ("*", "BYE", _) => return Err(hung_up(&self.stream)),
-            ("*", _, Some("EXISTS" | "RECENT")) => Line::Arrived,
-            ("*", ..) => Line::Other,
-            (_, "OK", _) => Line::Ended(true),
-            (_, "NO" | "BAD", _) => Line::Ended(false),
-            _ => Line::Other,
+            ("+", ..) => IdleLine::Continuation,
+            ("*", "BYE", _) => return Err(self.stream.disconnected()),
+            ("*", _, Some("EXISTS" | "RECENT")) => IdleLine::NewMail,
+            ("*", ..) => IdleLine::Other,
+            (_, "OK", _) => IdleLine::Completed { is_ok: true },
+            (_, "NO" | "BAD", _) => IdleLine::Completed { is_ok: false },
+            _ => IdleLine::Other,
         })
     }
 
-    fn lost(&self, error: &io::Error) -> Trouble {
-        if self.stream.bye().is_some() { hung_up(&self.stream) } else { lost(error) }
-    }
-
-    /// What `read` makes of the mail; `None` where there is none.
+    /// Fetches `query` and converts it by `read`; `None` if the mail no longer exists.
     fn fetch<A>(
         &mut self,
         uid: u32,
         query: &str,
-        asked: u32,
+        max_bytes: u32,
         read: impl Fn(&Fetch<'_>) -> A,
-    ) -> Result<Option<A>, Trouble> {
-        let fetches = self.ask(u64::from(asked) + BESIDE, |session| session.uid_fetch(uid.to_string(), query))?;
+    ) -> Result<Option<A>, ImapError> {
+        let fetches = self.request(u64::from(max_bytes) + OVERHEAD, |inner| inner.uid_fetch(uid.to_string(), query))?;
         Ok(fetches.iter().find(|fetch| fetch.uid == Some(uid)).map(read))
     }
 
-    /// Gives an order whose answer holds nothing of interest.
-    fn tell(&mut self, command: &str) -> Result<(), Trouble> {
-        self.ask(BESIDE, |session| session.run_command_and_check_ok(command))
+    /// Runs a command whose response holds nothing of interest.
+    fn run(&mut self, command: &str) -> Result<(), ImapError> {
+        self.request(OVERHEAD, |inner| inner.run_command_and_check_ok(command))
     }
 
-    fn ask<A>(
+    fn request<A>(
         &mut self,
         bytes: u64,
-        command: impl FnOnce(&mut Session<Stream>) -> imap::Result<A>,
-    ) -> Result<A, Trouble> {
-        self.ask_within(Limit { bytes, silence: self.silence, total: TOTAL }, command)
+        command: impl FnOnce(&mut Session<ImapStream>) -> imap::Result<A>,
+    ) -> Result<A, ImapError> {
+        self.request_within(ResponseLimit { bytes, silence: self.silence, total: TOTAL }, command)
     }
 
-    fn ask_within<A>(
+    fn request_within<A>(
         &mut self,
-        limit: Limit,
-        command: impl FnOnce(&mut Session<Stream>) -> imap::Result<A>,
-    ) -> Result<A, Trouble> {
-        self.stream.arm(limit);
-        let answer = command(&mut self.session);
-        // What else the server told is asked for when it is needed.
-        drop(self.session.take_all_unsolicited());
-        answer.map_err(|error| trouble(&error, &self.stream))
+        limit: ResponseLimit,
+        command: impl FnOnce(&mut Session<ImapStream>) -> imap::Result<A>,
+    ) -> Result<A, ImapError> {
+        self.stream.set_limit(limit);
+        let result = command(&mut self.inner);
+        // What unsolicited responses report is requested when it is needed.
+        drop(self.inner.take_all_unsolicited());
+        result.map_err(|error| self.stream.imap_error(&error))
     }
 }
 
-/// A mailbox's name as commands want it.
-fn quoted(mailbox: &str) -> String {
-    format!("\"{}\"", escape(&encode(mailbox)))
-}
-
-/// The numbers of all `* SEARCH` lines.
-fn found(answer: &[u8]) -> Vec<u32> {
-    let lines = answer.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+/// Parses the numbers of all `* SEARCH` lines.
+fn parse_search(response: &[u8]) -> Vec<u32> {
+    let lines = response.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     lines
         .filter_map(|line| line.get(..8).filter(|start| start.eq_ignore_ascii_case("* SEARCH")).map(|_| &line[8..]))
         .flat_map(str::split_ascii_whitespace)
-        // Behind the numbers may stand `(MODSEQ 5)` (RFC 7162, section 3.1.5).
+        // `(MODSEQ 5)` may follow the numbers (RFC 7162, section 3.1.5).
         .map_while(|word| word.parse().ok())
         .collect()
 }
 
-enum Line {
-    Continue,
-    Arrived,
+/// A response line during IDLE.
+enum IdleLine {
+    Continuation,
+    NewMail,
     Other,
-    /// The command is at its end, and well or not.
-    Ended(bool),
-}
-
-fn hung_up(stream: &Stream) -> Trouble {
-    Trouble::Lost(match stream.bye() {
-        Some(bye) => format!("the server hung up: {bye}"),
-        None => "the server closed the connection".to_owned(),
-    })
-}
-
-/// What an error of the protocol's means for the connection.
-pub fn trouble(error: &imap::Error, stream: &Stream) -> Trouble {
-    match error {
-        imap::Error::No(_) | imap::Error::Bad(_) | imap::Error::Append => Trouble::Denied(stream.explanation()),
-        imap::Error::Validate(error) => Trouble::Denied(error.to_string()),
-        _ if stream.bye().is_some() => hung_up(stream),
-        imap::Error::Io(error) => lost(error),
-        imap::Error::ConnectionLost => hung_up(stream),
-        // Among them is `Bye` without a BYE: that is how the crate calls a line that it cannot read.
-        _ => Trouble::Garbled(format!("the server's answer cannot be understood, at: {}", stream.last_line())),
-    }
+    /// The tagged response that ends the command.
+    Completed {
+        is_ok: bool,
+    },
 }
 
 #[cfg(test)]
@@ -444,29 +440,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_opening_a_mailbox_says_is_read() {
-        let answer = "* FLAGS (\\Seen)\r\n* NO [ALERT] nearly full\r\n* OK [UIDVALIDITY 4294967295] UIDs valid\r\n\
+    fn a_select_response_is_parsed() {
+        let response = "* FLAGS (\\Seen)\r\n* NO [ALERT] nearly full\r\n* OK [UIDVALIDITY 4294967295] UIDs valid\r\n\
                       * OK [uidnext 7] Predicted\r\na4 OK [READ-ONLY] Select completed.\r\n";
-        let wanted = Opened { validity: Some(u32::MAX), next: Some(7), read_only: true };
-        assert_eq!(Opened::read(answer.as_bytes()), wanted);
-        assert_eq!(Opened::read(b"* OK hello [UIDVALIDITY 3]\r\na1 OK done\r\n"), Opened::default());
+        let wanted = SelectedMailbox { uid_validity: Some(u32::MAX), uid_next: Some(7), read_only: true };
+        assert_eq!(SelectedMailbox::parse(response.as_bytes()), wanted);
+        assert_eq!(SelectedMailbox::parse(b"* OK hello [UIDVALIDITY 3]\r\na1 OK done\r\n"), SelectedMailbox::default());
     }
 
     #[test]
-    fn the_numbers_of_a_search_are_read() {
-        for (answer, wanted) in [
+    fn the_numbers_of_a_search_are_parsed() {
+        for (response, wanted) in [
             ("* SEARCH 5 3 11\r\n* 4 EXISTS\r\na2 OK\r\n", vec![5, 3, 11]),
             ("* SEARCH\r\na2 OK\r\n", vec![]),
             ("* SEARCH 2 (MODSEQ 917162500)\r\n", vec![2]),
         ] {
-            assert_eq!(found(answer.as_bytes()), wanted);
-        }
-    }
-
-    #[test]
-    fn names_are_quoted() {
-        for (name, wanted) in [("INBOX", r#""INBOX""#), ("a\"b\\c", r#""a\"b\\c""#), ("测试", r#""&bUuL1Q-""#)] {
-            assert_eq!(quoted(name), wanted);
+            assert_eq!(parse_search(response.as_bytes()), wanted);
         }
     }
 }

@@ -1,19 +1,19 @@
-//! What is done with one mailbox.
+//! Settings and timings of reading one mailbox.
 
 use std::time::Duration;
 
 use crate::email::config::{Done, EmailConfig};
 
-/// What the owner is told of a mail that cannot be fetched: its mailbox, its number there, the reason.
-pub const SKIPPED_ENGLISH: &str = "A mail in {mailbox} (UID {uid}) was skipped: the server could not be brought to hand it out \
-                                   ({reason}). It lies there unread.";
+/// Notice to the owner about a mail that cannot be fetched; placeholders: mailbox, UID, reason.
+pub const SKIPPED_ENGLISH: &str = "A mail in {mailbox} (UID {uid}) was skipped because it cannot be fetched from the server ({reason}). \
+                                   It stays there unread.";
 pub const SKIPPED_CHINESE: &str =
     "{mailbox} 中的一封邮件（UID {uid}）被跳过：无法从服务器取得（{reason}）。它仍以未读状态留在邮箱里。";
 
-/// What is done with one mailbox.
+/// How one mailbox is read.
 #[derive(Clone, Debug)]
 pub struct WatchSettings {
-    /// The channel's name, under which cursors and notes are kept.
+    /// Name of the channel that owns the cursors and notes.
     pub channel: String,
     pub mailbox: String,
     pub poll_interval: Duration,
@@ -24,7 +24,7 @@ pub struct WatchSettings {
     pub max_size: u64,
     /// [`SKIPPED_ENGLISH`] or [`SKIPPED_CHINESE`].
     pub skipped: &'static str,
-    pub(super) pace: Pace,
+    pub(super) timings: ImapTimings,
 }
 
 impl WatchSettings {
@@ -38,38 +38,38 @@ impl WatchSettings {
             move_to: config.move_to.trim().to_owned(),
             max_size: config.max_size.0,
             skipped: SKIPPED_ENGLISH,
-            pace: Pace::default(),
+            timings: ImapTimings::default(),
         }
     }
 }
 
-/// How long is waited for what. A connection that is only half there is to be noticed within a minute, even where somebody
-/// between (a proxy, a NAT) keeps its own half alive, so that TCP's keepalive notices nothing: the server itself is asked.
+/// Timeouts and intervals. A dead connection must be noticed within a minute even if a proxy or NAT keeps its own side alive
+/// and TCP keepalive notices nothing; therefore the server itself is asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
-    /// The longest silence in an answer.
+pub(super) struct ImapTimings {
+    /// Longest silence within a response.
     pub silence: Duration,
-    /// A server that says nothing for so long while it idles is asked whether it is there.
-    pub quiet: Duration,
-    /// How long it then has.
-    pub patience: Duration,
-    /// IDLE is begun anew after this, whatever the server says meanwhile. RFC 2177 wants less than 29 minutes; NATs less.
+    /// Longest silence during IDLE before the server is asked for a sign of life.
+    pub idle_silence: Duration,
+    /// Time for the server to answer then.
+    pub idle_answer: Duration,
+    /// Longest IDLE before it is renewed: RFC 2177 wants less than 29 minutes, and NATs less than that.
     pub longest_idle: Duration,
-    /// The waits between connections: the first and the longest.
+    /// First and longest wait between connections.
     pub reconnect: (Duration, Duration),
-    /// The waits between tries of one mail that is not taken: the first and the longest.
+    /// First and longest wait between attempts to hand over one mail.
     pub retry: (Duration, Duration),
 }
 
-impl Default for Pace {
+impl Default for ImapTimings {
     fn default() -> Self {
         const fn secs(secs: u64) -> Duration {
             Duration::from_secs(secs)
         }
         Self {
             silence: secs(50),
-            quiet: secs(40),
-            patience: secs(10),
+            idle_silence: secs(40),
+            idle_answer: secs(10),
             longest_idle: secs(270),
             reconnect: (secs(1), secs(60)),
             retry: (secs(1), secs(60)),

@@ -1,5 +1,4 @@
-//! Bytes to and from a server. Every wait is bounded, and so is what an answer may weigh: a server that sends more than it
-//! was asked for must not fill the memory.
+//! The byte stream of a connection. Every wait and the size of every response are bounded, so that a server cannot exhaust memory.
 
 use std::cell::{RefCell, RefMut};
 use std::io::{self, Read, Write};
@@ -11,85 +10,85 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use super::error::shown;
+use super::error::{ImapError, display_line};
 
-/// As much as is read at once.
+/// Bytes read at once.
 const BUFFER: usize = 16 * 1_024;
-/// The longest line that is read without its being asked for.
-const MOST_LINE: usize = 64 * 1_024;
+/// Longest unsolicited line, in bytes.
+const MAX_LINE: usize = 64 * 1_024;
 
-/// What one answer may cost.
+/// Bounds of one response.
 #[derive(Clone, Copy, Debug)]
-pub struct Limit {
-    /// The most that it may weigh.
+pub struct ResponseLimit {
+    /// Largest size.
     pub bytes: u64,
-    /// The longest time without a byte.
+    /// Longest time without a byte.
     pub silence: Duration,
-    /// The longest time until it is complete.
+    /// Longest time until the response is complete.
     pub total: Duration,
 }
 
-/// Ends a connection from another thread.
+/// Closes a connection from another thread.
 #[derive(Clone, Default)]
-pub struct Closer(Arc<Mutex<Held>>);
+pub struct ConnectionCloser(Arc<Mutex<CloserState>>);
 
 #[derive(Default)]
-struct Held {
+struct CloserState {
     socket: Option<TcpStream>,
     closed: bool,
 }
 
-impl Closer {
-    /// Whatever is read or written now, or from now on, fails.
+impl ConnectionCloser {
+    /// Closes the connection: all current and future reads and writes fail.
     pub fn close(&self) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.closed = true;
-        shut(held.socket.take());
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.closed = true;
+        shutdown(state.socket.take());
     }
 
-    /// From now on, it is this socket.
-    pub fn hold(&self, socket: TcpStream) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.closed {
-            shut(Some(socket));
+    /// Makes `socket` the one to close.
+    pub fn attach(&self, socket: TcpStream) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            shutdown(Some(socket));
         } else {
-            held.socket = Some(socket);
+            state.socket = Some(socket);
         }
     }
 }
 
-fn shut(socket: Option<TcpStream>) {
+fn shutdown(socket: Option<TcpStream>) {
     if let Some(socket) = socket {
-        // It fails where the other side was faster.
+        // It fails if the other side closed first.
         let _ = socket.shutdown(Shutdown::Both);
     }
 }
 
-/// A socket whose reads and writes end in time.
-struct Timed {
+/// A socket whose reads and writes time out.
+struct TimedSocket {
     socket: TcpStream,
     silence: Duration,
-    until: Instant,
+    deadline: Instant,
 }
 
-impl Timed {
-    fn wait(&self) -> io::Result<Duration> {
-        let left = self.until.saturating_duration_since(Instant::now()).min(self.silence);
-        if left.is_zero() { Err(late()) } else { Ok(left) }
+impl TimedSocket {
+    fn remaining(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now()).min(self.silence);
+        if left.is_zero() { Err(timed_out()) } else { Ok(left) }
     }
 }
 
-impl Read for Timed {
+impl Read for TimedSocket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(self.wait()?))?;
-        self.socket.read(into).map_err(on_time)
+        self.socket.set_read_timeout(Some(self.remaining()?))?;
+        self.socket.read(into).map_err(normalize_timeout)
     }
 }
 
-impl Write for Timed {
+impl Write for TimedSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(Some(self.wait()?))?;
-        self.socket.write(bytes).map_err(on_time)
+        self.socket.set_write_timeout(Some(self.remaining()?))?;
+        self.socket.write(bytes).map_err(normalize_timeout)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -97,22 +96,22 @@ impl Write for Timed {
     }
 }
 
-fn late() -> io::Error {
+fn timed_out() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the server did not answer in time")
 }
 
-/// A socket's time out is `WouldBlock` on Linux.
-fn on_time(error: io::Error) -> io::Error {
-    if error.kind() == io::ErrorKind::WouldBlock { late() } else { error }
+/// Converts the timeout of a socket, which is `WouldBlock` on Linux.
+fn normalize_timeout(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { timed_out() } else { error }
 }
 
-enum Flow {
-    Plain(Timed),
-    Tls(Box<StreamOwned<ClientConnection, Timed>>),
+enum Transport {
+    Plain(TimedSocket),
+    Tls(Box<StreamOwned<ClientConnection, TimedSocket>>),
 }
 
-impl Flow {
-    fn timed(&mut self) -> &mut Timed {
+impl Transport {
+    fn socket(&mut self) -> &mut TimedSocket {
         match self {
             Self::Plain(timed) => timed,
             Self::Tls(tls) => &mut tls.sock,
@@ -120,207 +119,227 @@ impl Flow {
     }
 }
 
-/// A connection, shared by the protocol's implementation and by what reads beside it.
+/// A connection that the protocol crate and our own readers share.
 ///
-/// A read gives at most the rest of a line. So whoever reads whole lines leaves nothing behind in a buffer of its own, and the
-/// next one may read on here.
+/// A read returns at most the rest of a line. So a reader of whole lines keeps nothing in its own buffer, and the next reader can
+/// go on here.
 #[derive(Clone)]
-pub struct Stream(Rc<RefCell<Wire>>);
+pub struct ImapStream(Rc<RefCell<StreamState>>);
 
-struct Wire {
-    flow: Flow,
+struct StreamState {
+    transport: Transport,
     buffer: Vec<u8>,
-    /// How much of the buffer was given out.
-    given: usize,
-    /// What may still come.
-    left: u64,
-    /// The line that is being given out, as far as it is shown in errors.
+    /// Bytes of the buffer that were read.
+    consumed: usize,
+    /// Bytes that the response may still have.
+    bytes_left: u64,
+    /// The beginning of the current line, for error messages.
     line: Vec<u8>,
     line_ended: bool,
-    /// What the server said when it hung up.
+    /// The text of an untagged BYE.
     bye: Option<String>,
-    /// What is still to come of a literal: bytes that are no lines of the protocol's.
-    literal: u64,
-    /// A mail has arrived.
-    news: bool,
-    /// A line that [`Stream::read_line`] began.
-    begun: Vec<u8>,
+    /// Remaining bytes of a literal, which are not protocol lines.
+    literal_left: u64,
+    /// The server announced a mail.
+    has_new_mail: bool,
+    /// An incomplete line of [`ImapStream::read_line`].
+    partial_line: Vec<u8>,
 }
 
-impl Stream {
-    pub fn new(socket: TcpStream, limit: Limit) -> Self {
-        let timed = Timed { socket, silence: limit.silence, until: Instant::now() + limit.total };
-        Self(Rc::new(RefCell::new(Wire {
-            flow: Flow::Plain(timed),
+impl ImapStream {
+    pub fn new(socket: TcpStream, limit: ResponseLimit) -> Self {
+        let timed = TimedSocket { socket, silence: limit.silence, deadline: Instant::now() + limit.total };
+        Self(Rc::new(RefCell::new(StreamState {
+            transport: Transport::Plain(timed),
             buffer: Vec::with_capacity(BUFFER),
-            given: 0,
-            left: limit.bytes,
+            consumed: 0,
+            bytes_left: limit.bytes,
             line: Vec::new(),
             line_ended: true,
             bye: None,
-            literal: 0,
-            news: false,
-            begun: Vec::new(),
+            literal_left: 0,
+            has_new_mail: false,
+            partial_line: Vec::new(),
         })))
     }
 
-    /// Goes on in TLS. The certificate is checked within.
+    /// Starts TLS and checks the certificate.
     ///
     /// # Errors
-    /// The name is none, the other side speaks no TLS, or its certificate is not to be trusted. `InvalidData` where the
-    /// server had already sent something more: whoever did that wants it to be taken for part of what is protected
-    /// (CVE-2011-0411).
-    pub fn secure(&self, host: &str, config: Arc<ClientConfig>) -> io::Result<()> {
-        let mut wire = self.wire();
-        if wire.given < wire.buffer.len() {
+    /// The host name is invalid, the other side speaks no TLS, or its certificate is not trusted. `InvalidData` if plain text was
+    /// received before the handshake: an attacker may have injected it (CVE-2011-0411).
+    pub fn start_tls(&self, host: &str, config: Arc<ClientConfig>) -> io::Result<()> {
+        let mut state = self.state();
+        if state.consumed < state.buffer.len() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the server went on in plain after it had agreed to TLS; somebody may be meddling with the connection",
+                "the server went on in plain text after it had agreed to TLS; somebody may be tampering with the connection",
             ));
         }
         let name = ServerName::try_from(host.trim_start_matches('[').trim_end_matches(']').to_owned())
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("{host:?} is no host name")))?;
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("{host:?} is not a host name")))?;
         let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
-        let Flow::Plain(plain) = &wire.flow else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the connection is in TLS already"));
+        let Transport::Plain(plain) = &state.transport else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the connection uses TLS already"));
         };
-        let timed = Timed { socket: plain.socket.try_clone()?, silence: plain.silence, until: plain.until };
+        let timed = TimedSocket { socket: plain.socket.try_clone()?, silence: plain.silence, deadline: plain.deadline };
         let mut tls = Box::new(StreamOwned::new(connection, timed));
         while tls.conn.is_handshaking() {
             tls.conn.complete_io(&mut tls.sock)?;
         }
-        wire.flow = Flow::Tls(tls);
+        state.transport = Transport::Tls(tls);
         Ok(())
     }
 
-    /// From now on an answer may cost `limit`.
-    pub fn arm(&self, limit: Limit) {
-        let mut wire = self.wire();
-        (wire.left, wire.bye) = (limit.bytes, None);
-        let timed = wire.flow.timed();
-        (timed.silence, timed.until) = (limit.silence, Instant::now() + limit.total);
+    /// Sets the bounds of the next response.
+    pub fn set_limit(&self, limit: ResponseLimit) {
+        let mut state = self.state();
+        (state.bytes_left, state.bye) = (limit.bytes, None);
+        let timed = state.transport.socket();
+        (timed.silence, timed.deadline) = (limit.silence, Instant::now() + limit.total);
     }
 
-    /// A whole line, with its end.
+    /// Reads a whole line with its line break.
     ///
     /// # Errors
-    /// `TimedOut` after the limit's silence; what came of the line until then is not lost.
+    /// `TimedOut` after the limit's silence; the next call continues the incomplete line.
     pub fn read_line(&self) -> io::Result<Vec<u8>> {
-        let mut wire = self.wire();
+        let mut state = self.state();
         let mut piece = [0; 1_024];
         loop {
-            let count = match wire.read(&mut piece) {
+            let count = match state.read(&mut piece) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 count => count?,
             };
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            wire.begun.extend_from_slice(&piece[..count]);
-            if wire.begun.ends_with(b"\n") {
-                return Ok(std::mem::take(&mut wire.begun));
+            state.partial_line.extend_from_slice(&piece[..count]);
+            if state.partial_line.ends_with(b"\n") {
+                return Ok(std::mem::take(&mut state.partial_line));
             }
-            if wire.begun.len() > MOST_LINE {
-                return Err(too_much());
+            if state.partial_line.len() > MAX_LINE {
+                return Err(response_too_large());
             }
         }
     }
 
-    /// Puts `count` bytes, whatever they are, behind what is in `into`.
+    /// Appends the next `count` bytes to `into`.
     pub fn read_into(&self, count: u64, into: &mut Vec<u8>) -> io::Result<()> {
-        let mut wire = self.wire();
-        let mut wanted = usize::try_from(count).map_err(|_| too_much())?;
+        let mut state = self.state();
+        let mut wanted = usize::try_from(count).map_err(|_| response_too_large())?;
         while wanted > 0 {
-            if wire.given == wire.buffer.len() {
-                wire.fill_again()?;
+            if state.consumed == state.buffer.len() {
+                state.fill_retrying()?;
             }
-            let waiting = &wire.buffer[wire.given..];
+            let waiting = &state.buffer[state.consumed..];
             let piece = waiting.len().min(wanted);
             if piece == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             into.extend_from_slice(&waiting[..piece]);
-            wire.given += piece;
-            wire.literal = wire.literal.saturating_sub(piece as u64);
+            state.consumed += piece;
+            state.literal_left = state.literal_left.saturating_sub(piece as u64);
             wanted -= piece;
         }
         Ok(())
     }
 
-    /// Writes a line, with its end.
+    /// Writes a line and its line break.
     pub fn write_line(&self, line: &str) -> io::Result<()> {
-        let mut wire = self.wire();
-        wire.write_all(format!("{line}\r\n").as_bytes())?;
-        wire.flush()
+        let mut state = self.state();
+        state.write_all(format!("{line}\r\n").as_bytes())?;
+        state.flush()
     }
 
-    /// What the server said last, fit to be shown.
+    /// Returns the last line of the server for display.
     pub fn last_line(&self) -> String {
-        shown(&self.wire().line)
+        display_line(&self.state().line)
     }
 
-    /// What the server's last line says behind its tag and state.
+    /// Returns the text of the server's last line after tag and status.
     pub fn explanation(&self) -> String {
         let line = self.last_line();
         let text = line.splitn(3, ' ').nth(2).unwrap_or_default().trim().to_owned();
         if text.is_empty() { "without an explanation".to_owned() } else { text }
     }
 
-    /// What the server said when it hung up.
-    pub fn bye(&self) -> Option<String> {
-        self.wire().bye.clone()
+    /// Returns true if the server announced a mail since the last call, in whatever response.
+    pub fn take_new_mail(&self) -> bool {
+        std::mem::take(&mut self.state().has_new_mail)
     }
 
-    /// Whether the server told of a mail since this was last asked, whatever it was answering then.
-    pub fn take_news(&self) -> bool {
-        std::mem::take(&mut self.wire().news)
+    /// Converts an error of the protocol crate.
+    pub fn imap_error(&self, error: &imap::Error) -> ImapError {
+        match error {
+            imap::Error::No(_) | imap::Error::Bad(_) | imap::Error::Append => ImapError::Rejected(self.explanation()),
+            imap::Error::Validate(error) => ImapError::Rejected(error.to_string()),
+            imap::Error::Io(error) => self.io_error(error),
+            imap::Error::ConnectionLost => self.disconnected(),
+            _ if self.state().bye.is_some() => self.disconnected(),
+            // This includes `Bye` without a BYE: the crate reports a line that it cannot parse so.
+            _ => ImapError::Protocol(format!("the server's answer cannot be understood, at: {}", self.last_line())),
+        }
     }
 
-    fn wire(&self) -> RefMut<'_, Wire> {
+    /// Converts an error of reading or writing; prefers the text of a BYE.
+    pub fn io_error(&self, error: &io::Error) -> ImapError {
+        if self.state().bye.is_some() { self.disconnected() } else { ImapError::from(error) }
+    }
+
+    /// The error of a connection that the server closed.
+    pub fn disconnected(&self) -> ImapError {
+        ImapError::Disconnected(match &self.state().bye {
+            Some(bye) => format!("the server hung up: {bye}"),
+            None => "the server closed the connection".to_owned(),
+        })
+    }
+
+    fn state(&self) -> RefMut<'_, StreamState> {
         self.0.borrow_mut()
     }
 }
 
-impl Read for Stream {
+impl Read for ImapStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.wire().read(into)
+        self.state().read(into)
     }
 }
 
-impl Write for Stream {
+impl Write for ImapStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.wire().write(bytes)
+        self.state().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.wire().flush()
+        self.state().flush()
     }
 }
 
-impl Wire {
+impl StreamState {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.given == self.buffer.len() {
+        if self.consumed == self.buffer.len() {
             self.fill()?;
         }
-        let waiting = &self.buffer[self.given..];
+        let waiting = &self.buffer[self.consumed..];
         let line = waiting.iter().position(|byte| *byte == b'\n').map_or(waiting.len(), |end| end + 1);
         let mut count = line.min(into.len());
-        if self.literal > 0 {
-            count = count.min(usize::try_from(self.literal).unwrap_or(usize::MAX));
+        if self.literal_left > 0 {
+            count = count.min(usize::try_from(self.literal_left).unwrap_or(usize::MAX));
         }
         into[..count].copy_from_slice(&waiting[..count]);
-        self.given += count;
-        if self.literal > 0 {
-            self.literal -= count as u64;
+        self.consumed += count;
+        if self.literal_left > 0 {
+            self.literal_left -= count as u64;
         } else {
-            self.remember(&into[..count]);
-            // Servers explain themselves in their users' languages, and the crate's parser knows ASCII alone, as RFC 3501 does.
+            self.track_line(&into[..count]);
+            // Servers send explanations in any language, but the crate's parser accepts only ASCII, like RFC 3501.
             into[..count].iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = b'?');
         }
         Ok(count)
     }
 
-    fn fill_again(&mut self) -> io::Result<()> {
+    fn fill_retrying(&mut self) -> io::Result<()> {
         loop {
             match self.fill() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -330,63 +349,64 @@ impl Wire {
     }
 
     fn fill(&mut self) -> io::Result<()> {
-        if self.left == 0 {
-            return Err(too_much());
+        if self.bytes_left == 0 {
+            return Err(response_too_large());
         }
         self.buffer.resize(BUFFER, 0);
-        let read = match &mut self.flow {
-            Flow::Plain(timed) => timed.read(&mut self.buffer),
-            Flow::Tls(tls) => tls.read(&mut self.buffer),
+        let read = match &mut self.transport {
+            Transport::Plain(timed) => timed.read(&mut self.buffer),
+            Transport::Tls(tls) => tls.read(&mut self.buffer),
         };
         self.buffer.truncate(*read.as_ref().unwrap_or(&0));
-        self.given = 0;
-        self.left = self.left.saturating_sub(self.buffer.len() as u64);
+        self.consumed = 0;
+        self.bytes_left = self.bytes_left.saturating_sub(self.buffer.len() as u64);
         read.map(|_| ())
     }
 
-    fn remember(&mut self, piece: &[u8]) {
-        const MOST: usize = 512;
+    /// Follows the protocol lines: literals, announced mails, BYE.
+    fn track_line(&mut self, piece: &[u8]) {
+        const MAX_TRACKED: usize = 512;
         if std::mem::replace(&mut self.line_ended, piece.ends_with(b"\n")) {
             self.line.clear();
         }
-        let room = MOST.saturating_sub(self.line.len());
+        let room = MAX_TRACKED.saturating_sub(self.line.len());
         self.line.extend_from_slice(&piece[..piece.len().min(room)]);
         if self.line_ended {
-            // A longer line's end is seen in its last piece.
-            self.literal = literal(piece).unwrap_or(0);
+            // The end of a long line is in its last piece.
+            self.literal_left = literal(piece).unwrap_or(0);
         }
         if self.line_ended && self.line.starts_with(b"* ") && self.line.trim_ascii_end().ends_with(b" EXISTS") {
-            self.news = true;
+            self.has_new_mail = true;
         }
         if self.line_ended && self.line.get(..6).is_some_and(|start| start.eq_ignore_ascii_case(b"* BYE ")) {
-            self.bye = Some(shown(&self.line[6..]));
+            self.bye = Some(display_line(&self.line[6..]));
         }
     }
 }
 
-impl Write for Wire {
+impl Write for StreamState {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.flow {
-            Flow::Plain(timed) => timed.write(bytes),
-            Flow::Tls(tls) => tls.write(bytes),
+        match &mut self.transport {
+            Transport::Plain(timed) => timed.write(bytes),
+            Transport::Tls(tls) => tls.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.flow {
-            Flow::Plain(timed) => timed.flush(),
-            Flow::Tls(tls) => tls.flush(),
+        match &mut self.transport {
+            Transport::Plain(timed) => timed.flush(),
+            Transport::Tls(tls) => tls.flush(),
         }
     }
 }
 
-/// The size of the literal that a line announces at its end (RFC 3501, section 4.3).
+/// Parses the size of the literal announced at the end of a line (RFC 3501, section 4.3).
 pub fn literal(line: &[u8]) -> Option<u64> {
     let line = line.trim_ascii_end().strip_suffix(b"}")?;
     let from = line.iter().rposition(|byte| *byte == b'{')? + 1;
     std::str::from_utf8(&line[from..]).ok()?.parse().ok()
 }
 
-fn too_much() -> io::Error {
+fn response_too_large() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the server sent more than it was asked for")
 }

@@ -1,4 +1,4 @@
-//! An IMAP server in a thread, with one mailbox and whatever faults a test wants, and somebody who takes its mails.
+//! A scripted IMAP server with one mailbox and injected faults, and an intake that records its mails.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::settings::{Pace, WatchSettings};
+use super::settings::{ImapTimings, WatchSettings};
 use crate::channel::StartError;
 use crate::conformance::{Answer as Accepting, ScriptedInbox};
 use crate::email::account::Account;
@@ -21,13 +21,13 @@ use crate::email::source::{Intake, RawContent, RawMail, Taken};
 use crate::inbox::{Alongside, Inbox, Refusal};
 use crate::settings::Secret;
 
-/// What happened, in order: what the server was asked, and what became of mails.
-pub struct Log {
+/// Events in order: commands to the server, and results of mails.
+pub struct EventLog {
     lines: Mutex<Vec<String>>,
     changed: watch::Sender<()>,
 }
 
-impl Log {
+impl EventLog {
     fn push(&self, line: String) {
         self.lines.lock().unwrap().push(line);
         self.changed.send_replace(());
@@ -57,7 +57,7 @@ impl Log {
 }
 
 #[derive(Clone)]
-pub struct Mail {
+pub struct StoredMail {
     pub uid: u32,
     /// As INTERNALDATE is written.
     pub date: String,
@@ -65,46 +65,46 @@ pub struct Mail {
     pub seen: bool,
 }
 
-pub struct State {
+pub struct MailboxState {
     pub validity: u32,
     pub next: u32,
-    pub mails: Vec<Mail>,
+    pub mails: Vec<StoredMail>,
     pub capabilities: &'static str,
 }
 
-/// What the server does with a command.
-pub enum Answer {
-    Usual,
-    /// `{}` is the command's tag.
-    Say(String),
-    /// Nothing at all, and the connection stays.
+/// The server's reaction to a command.
+pub enum ServerReply {
+    Normal,
+    /// This text; `{}` is the command's tag.
+    Text(String),
+    /// No reply; the connection stays open.
     Hang,
-    /// It says this, and closes.
-    Leave(&'static str),
+    /// This text, then the server closes the connection.
+    Close(&'static str),
 }
 
-type Fault = Box<dyn Fn(&str) -> Answer + Send + Sync>;
+type Fault = Box<dyn Fn(&str) -> ServerReply + Send + Sync>;
 
-pub struct Server {
+pub struct ScriptedImapServer {
     pub port: u16,
-    pub log: Arc<Log>,
-    state: Mutex<State>,
+    pub log: Arc<EventLog>,
+    state: Mutex<MailboxState>,
     changed: watch::Sender<()>,
     fault: Fault,
     greeting: &'static str,
 }
 
-impl Server {
-    pub fn start(fault: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Arc<Self> {
+impl ScriptedImapServer {
+    pub fn start(fault: impl Fn(&str) -> ServerReply + Send + Sync + 'static) -> Arc<Self> {
         Self::greeting("* OK ready\r\n", fault)
     }
 
-    pub fn greeting(greeting: &'static str, fault: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Arc<Self> {
+    pub fn greeting(greeting: &'static str, fault: impl Fn(&str) -> ServerReply + Send + Sync + 'static) -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let state = State { validity: 1, next: 1, mails: Vec::new(), capabilities: "IDLE ID UIDPLUS MOVE" };
+        let state = MailboxState { validity: 1, next: 1, mails: Vec::new(), capabilities: "IDLE ID UIDPLUS MOVE" };
         let server = Arc::new(Self {
             port: listener.local_addr().unwrap().port(),
-            log: Arc::new(Log { lines: Mutex::default(), changed: watch::Sender::new(()) }),
+            log: Arc::new(EventLog { lines: Mutex::default(), changed: watch::Sender::new(()) }),
             state: Mutex::new(state),
             changed: watch::Sender::new(()),
             fault: Box::new(fault),
@@ -114,18 +114,18 @@ impl Server {
         thread::spawn(move || {
             for socket in listener.incoming() {
                 let own = Arc::clone(&own);
-                // It ends when its peer is gone.
-                thread::spawn(move || drop(own.talk(&socket.unwrap())));
+                // The thread ends with the connection.
+                thread::spawn(move || drop(own.serve(&socket.unwrap())));
             }
         });
         server
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, MailboxState> {
         self.state.lock().unwrap()
     }
 
-    /// A mail arrives.
+    /// Delivers a mail.
     pub fn deliver(&self, name: &str) {
         self.deliver_at(name, "21-Nov-2099 12:00:00 +0000");
     }
@@ -135,28 +135,28 @@ impl Server {
         let uid = state.next;
         state.next += 1;
         let text = format!("Message-ID: <{name}@test>\r\nSubject: {name}\r\n\r\nHello\r\n").into_bytes();
-        state.mails.push(Mail { uid, date: date.to_owned(), text, seen: false });
+        state.mails.push(StoredMail { uid, date: date.to_owned(), text, seen: false });
         drop(state);
         self.changed.send_replace(());
     }
 
-    fn talk(&self, socket: &TcpStream) -> std::io::Result<()> {
+    fn serve(&self, socket: &TcpStream) -> std::io::Result<()> {
         let mut lines = BufReader::new(socket.try_clone()?).lines();
         let mut out = socket;
         out.write_all(self.greeting.as_bytes())?;
-        // How many mails the client knows of.
-        let mut told = 0;
+        // Mails that the client knows of.
+        let mut announced = 0;
         while let Some(line) = lines.next().transpose()? {
             let (tag, command) = line.split_once(' ').unwrap_or((&line, ""));
             self.log.push(command.to_owned());
             match (self.fault)(command) {
-                Answer::Usual if command == "IDLE" => {
+                ServerReply::Normal if command == "IDLE" => {
                     out.write_all(b"+ idling\r\n")?;
                     socket.set_read_timeout(Some(Duration::from_millis(5)))?;
                     let done = loop {
                         let there = self.state().mails.len();
-                        if there != told {
-                            told = there;
+                        if there != announced {
+                            announced = there;
                             out.write_all(format!("* {there} EXISTS\r\n").as_bytes())?;
                             socket.set_read_timeout(None)?;
                             break lines.next().transpose()?;
@@ -172,15 +172,15 @@ impl Server {
                     }
                     out.write_all(format!("{tag} OK idled\r\n").as_bytes())?;
                 }
-                Answer::Usual => {
+                ServerReply::Normal => {
                     if ["SELECT", "UID SEARCH"].iter().any(|word| command.starts_with(word)) {
-                        told = self.state().mails.len();
+                        announced = self.state().mails.len();
                     }
                     out.write_all(&self.answer(tag, command))?;
                 }
-                Answer::Say(text) => out.write_all(text.replace("{}", tag).as_bytes())?,
-                Answer::Hang => {}
-                Answer::Leave(text) => return out.write_all(text.as_bytes()),
+                ServerReply::Text(text) => out.write_all(text.replace("{}", tag).as_bytes())?,
+                ServerReply::Hang => {}
+                ServerReply::Close(text) => return out.write_all(text.as_bytes()),
             }
         }
         Ok(())
@@ -217,7 +217,7 @@ impl Server {
             ["UID", "FETCH", uid, ..] => {
                 let uid: u32 = uid.parse().unwrap();
                 if let Some(mail) = state.mails.iter().find(|mail| mail.uid == uid) {
-                    out = fetched(mail, command);
+                    out = fetch_response(mail, command);
                 }
             }
             ["UID", "STORE", uid, ..] => {
@@ -231,8 +231,8 @@ impl Server {
     }
 }
 
-fn fetched(mail: &Mail, command: &str) -> Vec<u8> {
-    let Mail { uid, date, text, .. } = mail;
+fn fetch_response(mail: &StoredMail, command: &str) -> Vec<u8> {
+    let StoredMail { uid, date, text, .. } = mail;
     let size = text.len();
     if !command.contains("BODY") {
         return format!("* 1 FETCH (UID {uid} RFC822.SIZE {size} INTERNALDATE \"{date}\")\r\n").into_bytes();
@@ -248,16 +248,16 @@ fn fetched(mail: &Mail, command: &str) -> Vec<u8> {
     out
 }
 
-/// Takes mails, and notes what they weigh.
-pub struct Taker {
-    log: Arc<Log>,
+/// Takes mails and logs their sizes.
+pub struct RecordingIntake {
+    log: Arc<EventLog>,
     inbox: Arc<ScriptedInbox>,
     known: Mutex<HashSet<Vec<u8>>>,
-    /// So many are refused first.
+    /// Mails that are refused first.
     pub refusals: AtomicU32,
 }
 
-impl Taker {
+impl RecordingIntake {
     pub fn know(&self, mail: &[u8]) {
         self.known.lock().unwrap().insert(message_id(mail));
     }
@@ -268,7 +268,7 @@ fn message_id(mail: &[u8]) -> Vec<u8> {
 }
 
 #[async_trait]
-impl Intake for Taker {
+impl Intake for RecordingIntake {
     async fn take(&self, mail: RawMail) -> Result<Taken, Refusal> {
         let what = match &mail.content {
             RawContent::Whole(bytes) => format!("{} bytes", bytes.len()),
@@ -295,20 +295,20 @@ impl Intake for Taker {
     }
 }
 
-/// A mailbox that is being read.
-pub struct Watched {
-    pub log: Arc<Log>,
+/// A watch of the server's mailbox.
+pub struct WatchFixture {
+    pub log: Arc<EventLog>,
     pub inbox: Arc<ScriptedInbox>,
-    pub taker: Arc<Taker>,
+    pub intake: Arc<RecordingIntake>,
     pub config: EmailConfig,
-    pub pace: Pace,
+    pub timings: ImapTimings,
 }
 
-impl Watched {
-    pub fn new(server: &Server) -> Self {
+impl WatchFixture {
+    pub fn new(server: &ScriptedImapServer) -> Self {
         let log = Arc::clone(&server.log);
         let inbox = ScriptedInbox::new(|_| Accepting::Hold);
-        let taker = Taker {
+        let intake = RecordingIntake {
             log: Arc::clone(&log),
             inbox: Arc::clone(&inbox),
             known: Mutex::default(),
@@ -324,22 +324,23 @@ impl Watched {
             ..EmailConfig::default()
         };
         let moment = Duration::from_millis(1);
-        let pace = Pace { reconnect: (moment, moment * 10), retry: (moment, moment * 10), ..Pace::default() };
-        Self { log, inbox, taker: Arc::new(taker), config, pace }
+        let timings =
+            ImapTimings { reconnect: (moment, moment * 10), retry: (moment, moment * 10), ..ImapTimings::default() };
+        Self { log, inbox, intake: Arc::new(intake), config, timings }
     }
 
-    /// Reads until it fails.
+    /// Watches until it fails.
     pub async fn run(&self, shutdown: CancellationToken) -> Result<(), StartError> {
         let account = Account::new(&self.config).map_err(StartError)?;
         let mut settings = WatchSettings::new(&self.config, "email", "INBOX");
-        settings.pace = self.pace;
+        settings.timings = self.timings;
         let log = Arc::clone(&self.log);
-        let (taker, inbox) = (Arc::clone(&self.taker), Arc::clone(&self.inbox));
+        let (intake, inbox) = (Arc::clone(&self.intake), Arc::clone(&self.inbox));
         let started = Arc::new(move || log.push("started".to_owned()));
-        super::watch(Arc::new(account), settings, taker, inbox, shutdown, started).await
+        super::watch(Arc::new(account), settings, intake, inbox, shutdown, started).await
     }
 
-    /// Reads until the guard is dropped.
+    /// Watches until the guard is dropped.
     pub fn start(self: &Arc<Self>) -> DropGuard {
         let shutdown = CancellationToken::new();
         let (own, token) = (Arc::clone(self), shutdown.clone());
@@ -351,8 +352,8 @@ impl Watched {
         self.inbox.cursor("email", "INBOX").await.unwrap().map(|cursor| cursor.position).unwrap_or_default()
     }
 
-    /// As if it had been read up to there before.
-    pub async fn read_before(&self, position: &str) {
+    /// Stores a cursor of an earlier run.
+    pub async fn store_cursor(&self, position: &str) {
         let cursor = crate::inbox::Cursor {
             channel: "email".to_owned(),
             source: "INBOX".to_owned(),

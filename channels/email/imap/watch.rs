@@ -1,4 +1,4 @@
-//! One mailbox, read by a thread of its own for as long as the channel runs.
+//! Watches one mailbox on a thread of its own while the channel runs.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,33 +10,36 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::enter::enter;
-use super::error::Trouble;
-use super::reader::{MOST_LOSSES, Reader, Rest};
+use super::error::ImapError;
+use super::reader::{BlockingContext, MAX_LOSSES, MailboxReader};
+use super::session::{ImapSession, SelectedMailbox};
 use super::settings::WatchSettings;
-use super::stream::Closer;
+use super::stream::ConnectionCloser;
 use crate::backoff::Backoff;
 use crate::channel::StartError;
 use crate::email::account::Account;
+use crate::email::config::Done;
 use crate::email::source::Intake;
 use crate::inbox::Inbox;
 
-/// How long the thread has to end when it is told to: a mail that is just being taken is taken to its end.
-const GRACE: Duration = Duration::from_secs(5);
-/// A connection that lasted so long was a good one: the next failure is a new one.
-const GOOD: Duration = Duration::from_secs(60);
-/// After so many connections in a row that did not even open the mailbox the account is not read, and that is to be seen.
-const MOST_CLOSED: u32 = 5;
-/// The same for those that opened it and were lost soon. More than a single mail is given, which only the reader that
-/// counted passes over.
-const MOST_SHORT: u32 = MOST_LOSSES + 5;
+/// Time for the thread to stop: it finishes the mail that is being taken.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Lifetime of a stable connection: after it, failures are counted anew.
+const STABLE: Duration = Duration::from_secs(60);
+/// Connections in a row that did not open the mailbox, after which the watch fails visibly.
+const MAX_CLOSED: u32 = 5;
+/// Connections in a row that opened the mailbox and were lost soon, after which the watch fails visibly. It exceeds the losses of one mail,
+/// because only the reader that counted them skips that mail.
+const MAX_SHORT: u32 = MAX_LOSSES + 5;
+/// Longest interval between checks of the connection if the server does not support IDLE.
+const MAX_POLL_WAIT: Duration = Duration::from_secs(45);
 
-/// Reads a mailbox until `shutdown`, and connects anew where the connection is lost. `started` is called when the mailbox
-/// was opened for the first time.
+/// Reads a mailbox until `shutdown`, and reconnects if the connection is lost. Calls `started` when the mailbox was opened for the
+/// first time.
 ///
 /// # Errors
-/// The first connection failed, a login was refused, or one connection after the other fails: then whoever supervises
-/// shows it, and tries again.
+/// The first connection failed, a login was refused, or too many connections in a row failed. The supervisor shows the error and
+/// tries again.
 pub async fn watch(
     account: Arc<Account>,
     settings: WatchSettings,
@@ -45,64 +48,66 @@ pub async fn watch(
     shutdown: CancellationToken,
     started: Arc<dyn Fn() + Send + Sync>,
 ) -> Result<(), StartError> {
-    let closer = Closer::default();
+    let closer = ConnectionCloser::default();
     let stop = shutdown.child_token();
-    // Also where this future is dropped: nobody else ends the thread.
-    let _ending = Ending { stop: stop.clone(), closer: closer.clone() };
+    // Stops the thread also if this future is dropped.
+    let _stop_on_drop = StopOnDrop { stop: stop.clone(), closer: closer.clone() };
     let mailbox = settings.mailbox.clone();
-    let rest = Rest { handle: Handle::current(), stop: stop.clone() };
-    let reader = Reader::new(settings, intake, inbox, rest);
-    let watcher = Watcher { account, reader, closer: closer.clone(), stop: stop.clone(), started, opened: 0 };
+    let context = BlockingContext { handle: Handle::current(), stop: stop.clone() };
+    let reader = MailboxReader::new(settings, intake, inbox, context);
+    let watcher = MailboxWatcher { account, reader, closer: closer.clone(), stop: stop.clone(), started, opened: 0 };
     let (ended, mut end) = oneshot::channel();
     thread::Builder::new()
         .name("imap".to_owned())
-        // Whoever is gone wants to know nothing.
+        // Sending fails only if the receiver was dropped.
         .spawn(move || drop(ended.send(watcher.run())))
         .map_err(|error| StartError(format!("no thread for {mailbox}: {error}")))?;
     tokio::select! {
-        result = &mut end => result.unwrap_or_else(|_| Err(StartError(format!("reading {mailbox} stopped by a fault")))),
+        result = &mut end => result.unwrap_or_else(|_| Err(StartError(format!("the thread that reads {mailbox} panicked")))),
         () = stop.cancelled() => {
             closer.close();
-            // What it did not finish it does at the next start.
-            let _ = tokio::time::timeout(GRACE, end).await;
+            // The next start finishes what the thread did not.
+            let _ = tokio::time::timeout(STOP_TIMEOUT, end).await;
             Ok(())
         }
     }
 }
 
-struct Ending {
+struct StopOnDrop {
     stop: CancellationToken,
-    closer: Closer,
+    closer: ConnectionCloser,
 }
 
-impl Drop for Ending {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.stop.cancel();
         self.closer.close();
     }
 }
 
-struct Watcher {
+struct MailboxWatcher {
     account: Arc<Account>,
-    reader: Reader,
-    closer: Closer,
+    reader: MailboxReader,
+    closer: ConnectionCloser,
     stop: CancellationToken,
     started: Arc<dyn Fn() + Send + Sync>,
-    /// How often the mailbox was opened.
+    /// Number of times that the mailbox was opened.
     opened: u64,
 }
 
-/// Connections in a row that were of no use.
+/// Failed connections in a row.
 #[derive(Default)]
-struct Vain {
+struct FailedConnections {
+    /// They did not open the mailbox.
     closed: u32,
+    /// They were lost soon after.
     short: u32,
 }
 
-impl Vain {
-    /// One more connection ended; whether that is enough.
+impl FailedConnections {
+    /// Counts one more connection. Returns true if the limit is reached.
     fn count(&mut self, was_opened: bool, lasted: Duration) -> bool {
-        if was_opened && lasted >= GOOD {
+        if was_opened && lasted >= STABLE {
             *self = Self::default();
             return false;
         }
@@ -112,58 +117,121 @@ impl Vain {
         } else {
             self.closed += 1;
         }
-        self.closed >= MOST_CLOSED || self.short >= MOST_SHORT
+        self.closed >= MAX_CLOSED || self.short >= MAX_SHORT
     }
 }
 
-impl Watcher {
+impl MailboxWatcher {
     fn run(mut self) -> Result<(), StartError> {
-        let (first, longest) = self.reader.settings.pace.reconnect;
+        let (first, longest) = self.reader.settings.timings.reconnect;
         let mut backoff = Backoff::new(first, longest);
-        let mut vain = Vain::default();
+        let mut failed = FailedConnections::default();
         let began = Timestamp::now();
         loop {
             let (since, before) = (Instant::now(), self.opened);
-            let end = self.connection();
+            let end = self.run_connection();
             if self.stop.is_cancelled() {
                 return Ok(());
             }
-            let Err(trouble) = end else { return Ok(()) };
+            let Err(error) = end else { return Ok(()) };
             let server = &self.account.imap;
-            let what = format!("IMAP {}:{}, {}: {trouble}", server.host, server.port, self.reader.settings.mailbox);
-            let is_enough = vain.count(self.opened > before, since.elapsed());
+            let description =
+                format!("IMAP {}:{}, {}: {error}", server.host, server.port, self.reader.settings.mailbox);
+            let is_limit_reached = failed.count(self.opened > before, since.elapsed());
             if self.opened == 0 {
                 self.reader.note_first_start(began);
             }
-            if is_enough || self.opened == 0 || matches!(trouble, Trouble::Login(_)) {
-                return Err(StartError(what));
+            if is_limit_reached || self.opened == 0 || matches!(error, ImapError::Login(_)) {
+                return Err(StartError(description));
             }
-            if since.elapsed() >= GOOD {
+            if since.elapsed() >= STABLE {
                 backoff.reset();
             }
             let wait = jittered(backoff.next_wait());
-            tracing::warn!(seconds = wait.as_secs(), "{what}; connecting again");
-            self.reader.rest.rest(wait);
+            tracing::warn!(seconds = wait.as_secs(), "{description}; reconnecting");
+            self.reader.context.pause(wait);
         }
     }
 
-    /// One connection, from its beginning to its end.
-    fn connection(&mut self) -> Result<(), Trouble> {
-        let silence = self.reader.settings.pace.silence;
-        let mut link = enter(&self.account, &self.reader.rest.handle, silence, &self.closer)?;
-        let opened = link.select(&self.reader.settings.mailbox).map_err(|trouble| match trouble {
-            Trouble::Denied(said) => Trouble::Denied(format!("the mailbox cannot be opened: {said}")),
+    /// Runs one connection until it ends.
+    fn run_connection(&mut self) -> Result<(), ImapError> {
+        let silence = self.reader.settings.timings.silence;
+        let mut session = ImapSession::connect(&self.account, &self.reader.context.handle, silence, &self.closer)?;
+        let selected = session.select(&self.reader.settings.mailbox).map_err(|error| match error {
+            ImapError::Rejected(reason) => ImapError::Rejected(format!("the mailbox cannot be opened: {reason}")),
             other => other,
         })?;
         self.opened += 1;
         if self.opened == 1 {
             (self.started)();
         }
-        self.reader.read(&mut link, opened)
+        self.reader.read(&mut session, selected)
     }
 }
 
-/// Between half of `wait` and all of it: so that not everybody whom a server lost comes back in the same moment.
+impl MailboxReader {
+    /// Reads existing and arriving mails until the reader stops or the connection is lost.
+    ///
+    /// # Errors
+    /// The connection is unusable.
+    fn read(&mut self, session: &mut ImapSession, selected: SelectedMailbox) -> Result<(), ImapError> {
+        if selected.read_only && self.settings.done != Done::Keep {
+            let mailbox = &self.settings.mailbox;
+            tracing::warn!(%mailbox, "the mailbox is read-only: accepted mails cannot be marked");
+        }
+        let mut scan = self.resume(session, selected)?;
+        self.recover_marks(session)?;
+        self.mark_pending(session)?;
+        while !self.is_stopping() {
+            if let Some(scan) = scan.take() {
+                self.catch_up(session, &scan)?;
+                continue;
+            }
+            session.take_new_mail();
+            let from = self.position.uid;
+            // `*` is the last mail, even if its UID is smaller (RFC 3501, section 6.4.8).
+            for uid in session.search(&format!("UID {}:*", from.saturating_add(1)))? {
+                if uid > self.position.uid && !self.is_stopping() {
+                    self.offer(session, uid, None)?;
+                }
+            }
+            if !self.is_stopping() && !session.take_new_mail() {
+                self.wait_for_mail(session)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until there may be new mail.
+    fn wait_for_mail(&mut self, session: &mut ImapSession) -> Result<(), ImapError> {
+        let timings = self.settings.timings;
+        if self.supports_idle && session.capabilities.idle {
+            match session.idle(timings.idle_silence, timings.longest_idle, timings.idle_answer) {
+                Ok(_) => return Ok(()),
+                Err(ImapError::Rejected(reason)) => {
+                    let mailbox = &self.settings.mailbox;
+                    tracing::warn!(%mailbox, "the server refused IDLE and is polled instead: {reason}");
+                    self.supports_idle = false;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let end = Instant::now() + self.settings.poll_interval;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            self.context.pause(left.min(MAX_POLL_WAIT));
+            if self.is_stopping() || left <= MAX_POLL_WAIT {
+                return Ok(());
+            }
+            session.noop()?;
+            if session.take_new_mail() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Returns a random time between half of `wait` and `wait`, so that not all clients of a server reconnect at the same moment.
 fn jittered(wait: Duration) -> Duration {
     let chance = f64::from(Uuid::new_v4().as_bytes()[0]) / 255.0;
     wait.mul_f64(0.5 + chance / 2.0)
@@ -174,19 +242,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_in_vain_are_counted_until_a_good_one() {
-        let (moment, long) = (Duration::from_secs(1), GOOD);
+    fn failed_connections_are_counted_until_a_stable_one() {
+        let (moment, long) = (Duration::from_secs(1), STABLE);
         let counts = |ends: &[(bool, Duration, u32)]| {
-            let mut vain = Vain::default();
+            let mut failed = FailedConnections::default();
             let mut ends = ends.iter().flat_map(|(opened, lasted, times)| (0..*times).map(move |_| (*opened, *lasted)));
-            ends.by_ref().position(|(opened, lasted)| vain.count(opened, lasted)).map(|at| at + 1)
+            ends.by_ref().position(|(opened, lasted)| failed.count(opened, lasted)).map(|at| at + 1)
         };
         for (what, ends, expected) in [
             ("never opened", &[(false, moment, 9_u32)] as &[_], Some(5)),
-            ("a server that only hangs", &[(false, long, 9)], Some(5)),
+            ("a server that never answers", &[(false, long, 9)], Some(5)),
             ("opened between", &[(false, moment, 4), (true, moment, 1), (false, moment, 9)], Some(10)),
-            ("a mail that breaks each connection is passed over first", &[(true, moment, MOST_LOSSES)], None),
-            ("opened and lost for ever", &[(true, moment, 99)], Some(15)),
+            ("a mail that breaks each connection is passed over first", &[(true, moment, MAX_LOSSES)], None),
+            ("opened and lost each time", &[(true, moment, 99)], Some(15)),
             ("a good one", &[(false, moment, 4), (true, moment, 14), (true, long, 1), (false, moment, 4)], None),
         ] {
             assert_eq!(counts(ends), expected, "{what}");
