@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
 
 use super::letter::Letter;
-use super::parse::clean_line;
+use super::parse::sanitize_line;
 use crate::message::{Attachment, SessionKey};
 
 /// The folder in the workspace.
@@ -174,7 +174,7 @@ fn is_same(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<bool> {
 /// a letter, no leading dots or dashes.
 fn safe_name(name: &str) -> String {
     const RESERVED: &[&str] = &["con", "prn", "aux", "nul"];
-    let name = clean_line(name);
+    let name = sanitize_line(name);
     let name = name
         .rsplit(['/', '\\', '\u{2044}', '\u{2215}', '\u{29f8}', '\u{ff0f}'])
         .find(|part| !part.trim().is_empty())

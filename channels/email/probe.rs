@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::judge::{Pin, Topmost, topmost, vouches};
-use super::parse::{ReadLimits, read};
+use super::parse::{ParseLimits, parse_mail};
 use super::presets::Preset;
 use crate::channel::{Receipt, SendError};
 use crate::finding::{Finding, Verdict};
@@ -88,7 +88,7 @@ pub fn forged_field(pin: &Pin) -> String {
 /// What the headers of two mails to oneself tell of the receiving server's results: where they stand, as the one shows that
 /// was sent as it is, and whether forged ones would be believed, as the other shows, which had [`forged_field`] on top.
 pub fn results(own: &[u8], forged: &[u8], pin: &Pin) -> Finding {
-    let [own, forged] = [own, forged].map(|header| read(header, &ReadLimits::default()).headers);
+    let [own, forged] = [own, forged].map(|header| parse_mail(header, &ParseLimits::default()).headers);
     let ids = pin.ids.join(", ");
     let believed_at =
         (0..=MOST_DEPTH).find(|depth| vouches(&forged, &Pin { depth: *depth, ..pin.clone() }, FORGED_DOMAIN).is_ok());

@@ -1,19 +1,19 @@
 //! A mail as anybody may send it: any bytes are a letter, within its limits, and nothing in a field leaves it.
 #![no_main]
 
-use daoyou_channels::email::parse::{ReadLimits, read};
+use daoyou_channels::email::parse::{ParseLimits, parse_mail};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let limits = ReadLimits {
+    let limits = ParseLimits {
         text: 2_000,
         files: 4,
         file_size: 1_000,
         files_size: 2_000,
         addresses: 5,
-        ..ReadLimits::default()
+        ..ParseLimits::default()
     };
-    let letter = read(data, &limits);
+    let letter = parse_mail(data, &limits);
     let is_plain = |text: &str| !text.contains(char::is_control);
     let is_text = |text: &str| !text.contains(|c: char| c.is_control() && c != '\n' && c != '\t');
     assert!(letter.text.len() <= limits.text && letter.cut.len() <= limits.text);

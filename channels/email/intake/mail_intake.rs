@@ -22,7 +22,7 @@ use crate::email::config::EmailConfig;
 use crate::email::files::MailFiles;
 use crate::email::judge::{Address, Judge, Verdict, bounce};
 use crate::email::letter::Letter;
-use crate::email::parse::{ReadLimits, read};
+use crate::email::parse::{ParseLimits, parse_mail};
 use crate::email::source::{Intake, RawContent, RawMail, Taken};
 use crate::email::threads::{Named, Place, Subject, hash, place};
 use crate::email::words::{Words, fill};
@@ -102,7 +102,7 @@ impl MailIntake {
 
     async fn whole(&self, arrived: &Arrived, raw: Vec<u8>) -> Result<Taken, Trouble> {
         let reading = tokio::task::spawn_blocking(move || {
-            let letter = read(&raw, &ReadLimits::default());
+            let letter = parse_mail(&raw, &ParseLimits::default());
             (raw, letter)
         });
         let (raw, letter) = reading.await.map_err(|error| Trouble::Failed(format!("reading it failed: {error}")))?;
@@ -132,7 +132,7 @@ impl MailIntake {
 
     /// Of a mail that was not fetched the header alone is known.
     async fn too_large(&self, arrived: &Arrived, header: &[u8], bytes: u64) -> Result<Taken, Trouble> {
-        let letter = read(header, &ReadLimits::default());
+        let letter = parse_mail(header, &ParseLimits::default());
         let limit = size(self.max_size);
         let reason = format!("it is larger than {limit}");
         let Some(identity) = identity(&letter, &arrived.key) else { return self.pass(arrived, &reason).await };
@@ -425,7 +425,7 @@ impl Intake for MailIntake {
 
     async fn known(&self, header: &[u8]) -> Result<Option<Taken>, Refusal> {
         let header = header_of(header);
-        let letter = read(header, &ReadLimits::default());
+        let letter = parse_mail(header, &ParseLimits::default());
         match identity(&letter, &key_of(header)) {
             Some(identity) => self.was_taken(&identity).await,
             None => Ok(None),

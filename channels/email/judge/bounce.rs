@@ -106,7 +106,7 @@ fn behind_type(value: &str) -> String {
 mod tests {
     use super::*;
     use crate::email::ids::message_id;
-    use crate::email::parse::{ReadLimits, read};
+    use crate::email::parse::{ParseLimits, parse_mail};
 
     const OUTBOX: Uuid = Uuid::from_u128(0x0192_f0c1_2345_7abc_8def_0123_4567_89ab);
     const FAILED: &str = "Final-Recipient: rfc822; bob@example.org\r\nAction: failed\r\nStatus: 5.1.1\r\n\
@@ -142,7 +142,7 @@ mod tests {
             ("cut off", report(REPORT, "", &FAILED.repeat(9_000), &returned), None),
         ] {
             let raw = raw.into_bytes();
-            let found = bounce(&read(&raw, &ReadLimits::default()), &raw);
+            let found = bounce(&parse_mail(&raw, &ParseLimits::default()), &raw);
             let expected = expected.map(|(recipient, reason)| Bounce {
                 outbox: OUTBOX,
                 recipient: recipient.to_owned(),

@@ -6,7 +6,7 @@ use super::verify::Verifier;
 use crate::allow::AllowList;
 use crate::email::config::{EmailConfig, Strangers, TrustBy};
 use crate::email::letter::Letter;
-use crate::email::parse::{ReadLimits, read};
+use crate::email::parse::{ParseLimits, parse_mail};
 use crate::message::Trust;
 use crate::trust::{SenderLists, TrustLists};
 
@@ -42,7 +42,7 @@ fn mail(header: &str) -> (Vec<u8>, Letter) {
         "{header}{RECEIVED}To: dao@here.test\r\nSubject: Hello\r\nMessage-ID: <1@example.org>\r\n\r\nHello\r\n"
     )
     .into_bytes();
-    let letter = read(&raw, &ReadLimits::default());
+    let letter = parse_mail(&raw, &ParseLimits::default());
     (raw, letter)
 }
 
@@ -113,7 +113,7 @@ async fn a_header_decides_who_is_listened_to() {
         let header = header.to_string();
         let found = if header.contains("Message-ID") {
             let raw = format!("{header}{RECEIVED}\r\nHello").into_bytes();
-            let letter = read(&raw, &ReadLimits::default());
+            let letter = parse_mail(&raw, &ParseLimits::default());
             match judge.judge(&raw, &letter, jiff::Timestamp::now()).await {
                 Verdict::Ignore { .. } => "ignored",
                 _ => "heard",

@@ -17,7 +17,7 @@ use super::address::Address;
 use super::judge::Judge;
 use super::verify::{Proof, Verifier};
 use crate::email::config::EmailConfig;
-use crate::email::parse::{ReadLimits, read};
+use crate::email::parse::{ParseLimits, parse_mail};
 use crate::trust::TrustLists;
 
 /// RFC 8032, section 7.1, test 1.
@@ -122,7 +122,7 @@ async fn a_domain_stands_behind_its_mail() {
     ];
     let from = Address::parse("ann@example.org").unwrap();
     for (what, raw, records, expected) in table {
-        let letter = read(raw, &ReadLimits::default());
+        let letter = parse_mail(raw, &ParseLimits::default());
         let proof = verifier(records).await.check(raw, &letter, &from).await;
         let found = match &proof {
             Proof::Proven => "proven",

@@ -1,102 +1,104 @@
-//! Finds what of a mail's parts is its text, and hands the files on.
+//! Finds the text among the parts of a mail, and collects the attachments.
 
-use super::clean::{clean_text, cut_to};
-use super::enclosures::Enclosures;
-use super::fields::unstructured;
-use super::limits::ReadLimits;
-use super::mime::{Part, Tree};
-use super::quote::{Cut, cut, is_forwarding_subject};
-use super::sealed::{ENCRYPTED, Seal, seal, without_armour};
-use super::{calendar, charset, flowed, html};
+use super::attachments::AttachmentCollector;
+use super::encryption::{ENCRYPTED, PartProtection, protection};
+use super::header_fields::decode_unstructured;
+use super::limits::ParseLimits;
+use super::mime::{MimePart, MimeTree};
+use super::plain_text::{strip_pgp_armor, unflow};
+use super::quote::{StrippedText, is_forwarding_subject, strip_quotes};
+use super::sanitize::{sanitize_text, truncate};
+use super::transfer_encoding::TransferEncoding;
+use super::{calendar, charset, html};
 
-/// Reports of mail servers are read as far as this.
+/// Longest report of a mail server in bytes; the rest is cut.
 const MAX_REPORT: usize = 5_000;
 
 const LONG: &str = "The text of this mail is very long; only its beginning was read.";
 
 /// A piece of text.
-enum Block {
+enum TextBlock {
     Plain(String),
     Html(String),
-    /// Stands by itself behind the text: an invitation, a mail in the mail.
-    Apart(String),
+    /// A text of its own after the body: an invitation, or a mail in the mail.
+    Separate(String),
 }
 
-/// Reads the parts of a mail, and of those in it.
-pub struct Reader<'l> {
-    limits: &'l ReadLimits,
-    pub enclosures: Enclosures<'l>,
-    /// Bytes of text that may still be read, in all parts together.
+/// Reads the parts of a mail and of the mails in it.
+pub struct BodyReader<'l> {
+    limits: &'l ParseLimits,
+    pub attachments: AttachmentCollector<'l>,
+    /// Remaining bytes of text, for all parts together.
     text_room: usize,
-    /// Parts that may still be looked at.
+    /// Remaining number of parts.
     parts_room: usize,
-    /// How many mails, and parts without a boundary, are open around what is read: each holds a copy.
+    /// Nesting of mails, and of multiparts without a boundary; each level holds a copy.
     level: usize,
     has_mail: bool,
 }
 
-const SAID: &str = "Parts of this mail could not be told from each other and were left out.";
+const UNSEPARABLE: &str = "Parts of this mail could not be separated and were left out.";
 
-impl<'l> Reader<'l> {
-    pub fn new(limits: &'l ReadLimits) -> Self {
-        let enclosures = Enclosures::new(limits);
-        Self { limits, enclosures, text_room: limits.text_parts, parts_room: limits.parts, level: 0, has_mail: false }
+impl<'l> BodyReader<'l> {
+    pub fn new(limits: &'l ParseLimits) -> Self {
+        let attachments = AttachmentCollector::new(limits);
+        Self { limits, attachments, text_room: limits.text_parts, parts_room: limits.parts, level: 0, has_mail: false }
     }
 
-    /// Takes a mail apart, with the parts that are left to look at.
-    pub fn tree<'a>(&mut self, raw: &'a [u8]) -> Tree<'a> {
-        let tree = Tree::parse(raw, self.parts_room, self.limits);
+    /// Parses a mail with at most the remaining number of parts.
+    pub fn tree<'a>(&mut self, raw: &'a [u8]) -> MimeTree<'a> {
+        let tree = MimeTree::parse(raw, self.parts_room, self.limits);
         self.parts_room = self.parts_room.saturating_sub(tree.parts.len());
-        if tree.is_cut {
-            self.enclosures.remark(format!(
+        if tree.has_too_many_parts {
+            self.attachments.remark(format!(
                 "This mail has more than {} parts; the last of them were left out.",
                 self.limits.parts
             ));
         }
-        if tree.is_deep {
-            self.enclosures.remark("Parts of this mail stand too deep in each other and were left out.");
+        if tree.is_too_deep {
+            self.attachments.remark("Parts of this mail are nested too deeply and were left out.");
         }
         tree
     }
 
-    /// The text of a mail.
-    pub fn text(&mut self, tree: &Tree<'_>, subject: &str, answers: bool) -> Cut {
+    /// Extracts the text of a mail.
+    pub fn text(&mut self, tree: &MimeTree<'_>, subject: &str, is_reply: bool) -> StrippedText {
         if tree.parts.is_empty() {
-            return Cut::default();
+            return StrippedText::default();
         }
         let blocks = self.part(tree, 0, false);
         let max = self.limits.text * 2;
         let mut text = String::new();
-        let mut apart = String::new();
+        let mut separate = String::new();
         for block in blocks {
-            if text.len().max(apart.len()) > max {
+            if text.len().max(separate.len()) > max {
                 break;
             }
             match block {
-                Block::Plain(plain) => append(&mut text, &plain),
-                Block::Html(page) => append(&mut text, &self.markdown(&page)),
-                // The same invitation often comes as a text and as a file.
-                Block::Apart(piece) if !apart.contains(&piece) => append(&mut apart, &piece),
-                Block::Apart(_) => {}
+                TextBlock::Plain(plain) => append(&mut text, &plain),
+                TextBlock::Html(page) => append(&mut text, &self.markdown(&page)),
+                // The same invitation often comes as a text and as an attachment.
+                TextBlock::Separate(piece) if !separate.contains(&piece) => append(&mut separate, &piece),
+                TextBlock::Separate(_) => {}
             }
         }
-        if cut_to(&mut text, max) {
-            self.enclosures.remark(LONG);
+        if truncate(&mut text, max) {
+            self.attachments.remark(LONG);
         }
-        let mut found = cut(&text, is_forwarding_subject(subject), answers);
-        append(&mut found.text, &apart);
+        let mut found = strip_quotes(&text, is_forwarding_subject(subject), is_reply);
+        append(&mut found.text, &separate);
         found.is_forward |= self.has_mail;
         found
     }
 
-    fn part(&mut self, tree: &Tree<'_>, number: usize, is_related: bool) -> Vec<Block> {
+    fn part(&mut self, tree: &MimeTree<'_>, number: usize, is_related: bool) -> Vec<TextBlock> {
         let part = &tree.parts[number];
-        match seal(part) {
-            Some(Seal::Unreadable(why)) => {
-                self.enclosures.remark(why);
+        match protection(part) {
+            Some(PartProtection::Unreadable(why)) => {
+                self.attachments.remark(why);
                 return Vec::new();
             }
-            Some(Seal::Signature) => return Vec::new(),
+            Some(PartProtection::Signature) => return Vec::new(),
             None => {}
         }
         if part.content.is("multipart/") && !part.children.is_empty() {
@@ -109,56 +111,56 @@ impl<'l> Reader<'l> {
         self.leaf(part, is_related, number == 0)
     }
 
-    /// A part without parts; `is_whole` if it is the mail itself.
-    fn leaf(&mut self, part: &Part<'_>, is_related: bool, is_whole: bool) -> Vec<Block> {
+    /// Reads a part without children; `is_whole` if it is the mail itself.
+    fn leaf(&mut self, part: &MimePart<'_>, is_related: bool, is_whole: bool) -> Vec<TextBlock> {
         let is_attached = part.disposition.is("attachment");
         let is_named = part.file_name().is_some();
         match part.content.value.as_str() {
             "message/rfc822" | "message/global" if self.level < self.limits.mails => {
-                vec![Block::Apart(self.mail(part))]
+                vec![TextBlock::Separate(self.mail(part))]
             }
             "text/calendar" | "application/ics" => {
-                let text = self.decoded(part);
+                let text = self.decode_text(part);
                 match calendar::describe(&text) {
-                    Some(said) if is_attached || is_named => {
-                        self.enclosures.file(part, is_related);
-                        vec![Block::Apart(said)]
+                    Some(text) if is_attached || is_named => {
+                        self.attachments.add(part, is_related);
+                        vec![TextBlock::Separate(text)]
                     }
-                    Some(said) => vec![Block::Apart(said)],
+                    Some(text) => vec![TextBlock::Separate(text)],
                     None => {
-                        self.enclosures.file(part, is_related);
+                        self.attachments.add(part, is_related);
                         Vec::new()
                     }
                 }
             }
             "message/delivery-status" | "message/disposition-notification" | "text/rfc822-headers" => {
-                let mut text = self.decoded(part);
-                cut_to(&mut text, MAX_REPORT);
-                vec![Block::Apart(clean_text(&text))]
+                let mut text = self.decode_text(part);
+                truncate(&mut text, MAX_REPORT);
+                vec![TextBlock::Separate(sanitize_text(&text))]
             }
-            "text/html" if is_whole || !(is_attached || is_named) => vec![Block::Html(self.decoded(part))],
+            "text/html" if is_whole || !(is_attached || is_named) => vec![TextBlock::Html(self.decode_text(part))],
             "text/plain" if is_whole || !(is_attached || is_named) => self.plain(part),
-            // Without a boundary that comes (RFC 2046, section 5.1), or too deep.
+            // A multipart whose boundary never comes (RFC 2046, section 5.1), or nested too deeply.
             kind if kind.starts_with("multipart/") && self.level < self.limits.mails => {
                 self.level += 1;
-                let blocks = self.unbound(part, is_related);
+                let blocks = self.multipart_without_boundary(part, is_related);
                 self.level -= 1;
                 blocks
             }
             kind if kind.starts_with("multipart/") => {
-                self.enclosures.remark(SAID);
+                self.attachments.remark(UNSEPARABLE);
                 Vec::new()
             }
             _ => {
-                self.enclosures.file(part, is_related);
+                self.attachments.add(part, is_related);
                 Vec::new()
             }
         }
     }
 
-    /// Parts whose boundary the header does not tell: it is the first line that begins like one. Without it what looks like parts is
-    /// no text.
-    fn unbound(&mut self, part: &Part<'_>, is_related: bool) -> Vec<Block> {
+    /// Reads a multipart whose header names no usable boundary: takes the first line that looks like one. Without one, anything that looks
+    /// like parts is no text.
+    fn multipart_without_boundary(&mut self, part: &MimePart<'_>, is_related: bool) -> Vec<TextBlock> {
         let is_field = |line: &[u8]| line.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"content-"));
         let mut lines = part.body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).peekable();
         let mut found = lines.peek().is_some_and(|first| is_field(first)).then_some(None);
@@ -178,43 +180,47 @@ impl<'l> Reader<'l> {
                 match tree.parts.first() {
                     Some(first) if !first.children.is_empty() => self.part(&tree, 0, is_related),
                     _ => {
-                        self.enclosures.remark(SAID);
+                        self.attachments.remark(UNSEPARABLE);
                         Vec::new()
                     }
                 }
             }
             Some(_) => {
-                self.enclosures.remark(SAID);
+                self.attachments.remark(UNSEPARABLE);
                 Vec::new()
             }
         }
     }
 
-    fn plain(&mut self, part: &Part<'_>) -> Vec<Block> {
-        let (text, is_encrypted) = without_armour(&self.decoded(part));
+    fn plain(&mut self, part: &MimePart<'_>) -> Vec<TextBlock> {
+        let (text, is_encrypted) = strip_pgp_armor(&self.decode_text(part));
         if is_encrypted {
-            self.enclosures.remark(ENCRYPTED);
+            self.attachments.remark(ENCRYPTED);
         }
         let start = text.trim_start().as_bytes();
         let begins = |tag: &[u8]| start.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag));
         if begins(b"<html") || begins(b"<!doctype html") {
-            return vec![Block::Html(text)];
+            return vec![TextBlock::Html(text)];
         }
-        let yes =
+        let has_param =
             |name: &str, word: &str| part.content.param(name).is_some_and(|value| value.eq_ignore_ascii_case(word));
-        let text = clean_text(&text);
-        vec![Block::Plain(if yes("format", "flowed") { flowed::rejoin(&text, yes("delsp", "yes")) } else { text })]
+        let text = sanitize_text(&text);
+        vec![TextBlock::Plain(if has_param("format", "flowed") {
+            unflow(&text, has_param("delsp", "yes"))
+        } else {
+            text
+        })]
     }
 
-    /// One text in several forms (RFC 2046, section 5.1.4): the plain one, unless it only says that there is another.
-    fn alternative(&mut self, tree: &Tree<'_>, part: &Part<'_>, is_related: bool) -> Vec<Block> {
-        let mut forms: Vec<Vec<Block>> =
+    /// Chooses among alternative forms of one text (RFC 2046, section 5.1.4): the plain one, unless it only refers to another.
+    fn alternative(&mut self, tree: &MimeTree<'_>, part: &MimePart<'_>, is_related: bool) -> Vec<TextBlock> {
+        let mut forms: Vec<Vec<TextBlock>> =
             part.children.iter().map(|child| self.part(tree, *child, is_related)).collect();
-        let has = |form: &[Block], is_plain: bool| {
+        let has = |form: &[TextBlock], is_plain: bool| {
             form.iter().any(|block| match block {
-                Block::Plain(text) => is_plain && !text.trim().is_empty(),
-                Block::Html(text) => !is_plain && !text.trim().is_empty(),
-                Block::Apart(_) => false,
+                TextBlock::Plain(text) => is_plain && !text.trim().is_empty(),
+                TextBlock::Html(text) => !is_plain && !text.trim().is_empty(),
+                TextBlock::Separate(_) => false,
             })
         };
         let plain = forms.iter().position(|form| has(form, true) && !has(form, false));
@@ -226,48 +232,48 @@ impl<'l> Reader<'l> {
             (None, None) => return forms.into_iter().flatten().collect(),
         };
         let mut blocks = std::mem::take(&mut forms[chosen]);
-        blocks.extend(forms.into_iter().flatten().filter(|block| matches!(block, Block::Apart(_))));
+        blocks.extend(forms.into_iter().flatten().filter(|block| matches!(block, TextBlock::Separate(_))));
         blocks
     }
 
-    /// A mail in the mail: somebody hands it on.
-    fn mail(&mut self, part: &Part<'_>) -> String {
-        let transfer = part.transfer();
+    /// Reads a mail in the mail, which is forwarded.
+    fn mail(&mut self, part: &MimePart<'_>) -> String {
+        let transfer_encoding = part.transfer_encoding();
         let decoded;
-        let raw = if transfer == super::transfer::Transfer::Identity {
+        let raw = if transfer_encoding == TransferEncoding::Identity {
             part.body
         } else {
-            decoded = transfer.decode(part.body, self.limits.file_size);
+            decoded = transfer_encoding.decode(part.body, self.limits.file_size);
             &decoded
         };
         let tree = self.tree(raw);
         let Some(first) = tree.parts.first() else { return String::new() };
-        let mut said = String::from("---------- Forwarded message ----------\n");
+        let mut out = String::from("---------- Forwarded message ----------\n");
         for (name, shown) in [("from", "From"), ("date", "Date"), ("subject", "Subject"), ("to", "To")] {
             if let Some(value) = first.fields.first(name) {
-                let mut value = unstructured(value);
-                cut_to(&mut value, 1_000);
-                said.push_str(&format!("{shown}: {value}\n"));
+                let mut value = decode_unstructured(value);
+                truncate(&mut value, 1_000);
+                out.push_str(&format!("{shown}: {value}\n"));
             }
         }
-        let subject = first.fields.first("subject").map(unstructured).unwrap_or_default();
+        let subject = first.fields.first("subject").map(decode_unstructured).unwrap_or_default();
         self.level += 1;
         let found = self.text(&tree, &subject, true);
         self.level -= 1;
         self.has_mail = true;
-        for text in [&found.text, &found.cut].into_iter().filter(|text| !text.is_empty()) {
-            said.push('\n');
-            said.push_str(text);
-            said.push('\n');
+        for text in [&found.text, &found.removed].into_iter().filter(|text| !text.is_empty()) {
+            out.push('\n');
+            out.push_str(text);
+            out.push('\n');
         }
-        said.trim_end().to_owned()
+        out.trim_end().to_owned()
     }
 
-    /// A text part's text, as far as there is room.
-    fn decoded(&mut self, part: &Part<'_>) -> String {
-        let bytes = part.transfer().decode(part.body, self.text_room);
+    /// Decodes a text part within the remaining limit.
+    fn decode_text(&mut self, part: &MimePart<'_>) -> String {
+        let bytes = part.transfer_encoding().decode(part.body, self.text_room);
         if !bytes.is_empty() && bytes.len() >= self.text_room {
-            self.enclosures.remark(LONG);
+            self.attachments.remark(LONG);
         }
         self.text_room -= bytes.len();
         let label = part.content.param("charset").map(str::to_owned);
@@ -278,13 +284,13 @@ impl<'l> Reader<'l> {
     fn markdown(&mut self, page: &str) -> String {
         let (text, is_whole) = html::markdown(page, self.limits.text * 2);
         if !is_whole {
-            self.enclosures.remark(LONG);
+            self.attachments.remark(LONG);
         }
         text
     }
 }
 
-/// Adds a piece behind an empty line.
+/// Appends a piece after an empty line.
 fn append(whole: &mut String, piece: &str) {
     if !piece.trim().is_empty() {
         if !whole.is_empty() {
@@ -294,8 +300,8 @@ fn append(whole: &mut String, piece: &str) {
     }
 }
 
-/// Whether a plain text only says that the text is elsewhere, or is much less of it.
-fn is_stub(plain: &[Block], page: &[Block]) -> bool {
+/// Returns true if a plain text only refers to the HTML form, or contains much less of the text.
+fn is_stub(plain: &[TextBlock], page: &[TextBlock]) -> bool {
     const MAX_STUB: usize = 600;
     const STUBS: &[&str] = &[
         "support html",
@@ -319,7 +325,7 @@ fn is_stub(plain: &[Block], page: &[Block]) -> bool {
     ];
     let plain: String = plain
         .iter()
-        .filter_map(|block| if let Block::Plain(text) = block { Some(text.trim()) } else { None })
+        .filter_map(|block| if let TextBlock::Plain(text) = block { Some(text.trim()) } else { None })
         .collect();
     let length = plain.chars().count();
     if length > MAX_STUB {
@@ -327,14 +333,14 @@ fn is_stub(plain: &[Block], page: &[Block]) -> bool {
     }
     let page: usize = page
         .iter()
-        .map(|block| if let Block::Html(page) = block { html::markdown(page, 20_000).0.chars().count() } else { 0 })
+        .map(|block| if let TextBlock::Html(page) = block { html::markdown(page, 20_000).0.chars().count() } else { 0 })
         .sum();
     let lower = plain.to_lowercase();
-    let says_so = STUBS.iter().any(|stub| lower.contains(stub)) && page > length;
-    says_so || page > 300 + length * 6
+    let refers_to_page = STUBS.iter().any(|stub| lower.contains(stub)) && page > length;
+    refers_to_page || page > 300 + length * 6
 }
 
-/// The charset that a page names of itself.
+/// Returns the charset that an HTML page declares.
 fn meta_charset(bytes: &[u8]) -> Option<String> {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(2_000)]).to_ascii_lowercase();
     let after = &head[head.find("charset=")? + "charset=".len()..];

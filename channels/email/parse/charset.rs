@@ -1,12 +1,12 @@
-//! Bytes to text, whatever charset they are in.
+//! Decodes text of any charset.
 
 use std::borrow::Cow;
 
 use encoding_rs::{Encoding, GB18030, ISO_2022_JP, REPLACEMENT, UTF_8, WINDOWS_1252};
 use mail_parser::decoders::charsets::map::charset_decoder;
 
-/// Decodes what a mail says is in the charset `label`. Without one that is known, or where 8-bit bytes claim to be ASCII or
-/// broken UTF-8, the charset is guessed.
+/// Decodes bytes in the charset `label`. Guesses the charset if the label is unknown, or if 8-bit bytes are labelled as ASCII or
+/// invalid UTF-8.
 pub fn decode(bytes: &[u8], label: Option<&str>) -> String {
     let label = label.unwrap_or_default().trim().trim_matches(['"', '\'']).to_ascii_lowercase();
     match label.as_str() {
@@ -18,7 +18,7 @@ pub fn decode(bytes: &[u8], label: Option<&str>) -> String {
     }
     match Encoding::for_label(label.as_bytes()) {
         Some(utf8) if utf8 == UTF_8 => guess(bytes),
-        // What is UTF-8 throughout is nothing else by accident: some programs put the wrong label on it.
+        // Valid UTF-8 is not accidental: some programs label it wrongly.
         Some(western) if western == WINDOWS_1252 && !bytes.is_ascii() && std::str::from_utf8(bytes).is_ok() => {
             guess(bytes)
         }
@@ -31,8 +31,8 @@ pub fn decode(bytes: &[u8], label: Option<&str>) -> String {
     }
 }
 
-/// Decodes what says nothing of its charset: UTF-8, else ISO-2022-JP by its escapes, else GB18030 where it reads as Chinese,
-/// else windows-1252.
+/// Guesses the charset: UTF-8, ISO-2022-JP by its escapes, GB18030 if that yields Chinese, or windows-1252. chardetng does not serve: it
+/// needs a country to recognize short Chinese texts, and with one takes German for Chinese.
 pub fn guess(bytes: &[u8]) -> String {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match String::from_utf8_lossy(bytes) {
@@ -51,7 +51,7 @@ fn has_escape(bytes: &[u8]) -> bool {
     bytes.windows(3).any(|at| matches!(at, b"\x1b$B" | b"\x1b$@"))
 }
 
-/// UTF-8 with a few faults, such as a cut in the middle of a character.
+/// Returns true for UTF-8 with a few errors, such as a cut inside a character.
 fn is_mostly_utf8(bytes: &[u8]) -> bool {
     let (mut good, mut bad) = (0_usize, 0_usize);
     for chunk in bytes.utf8_chunks() {
@@ -61,8 +61,8 @@ fn is_mostly_utf8(bytes: &[u8]) -> bool {
     good > bad * 4
 }
 
-/// Whether 8-bit bytes are GB18030: they decode, and most come in the pairs of common characters. In a western charset they
-/// stand alone among ASCII letters, which decodes too, but to rare characters.
+/// Returns true if 8-bit bytes are GB18030: they decode, mostly to pairs of common characters. Bytes of a western charset are
+/// isolated among ASCII letters, and decode to rare characters.
 fn reads_as_chinese(bytes: &[u8]) -> bool {
     if GB18030.decode_without_bom_handling_and_without_replacement(bytes).is_none() {
         return false;
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_charset_is_read() {
+    fn charsets_are_decoded_or_guessed() {
         let table: &[(&str, &'static Encoding, &str)] = &[
             ("gbk", GBK, "会议改到下午三点"),
             ("\"GB2312\"", GBK, "会议改到下午三点"),

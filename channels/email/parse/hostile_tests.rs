@@ -1,15 +1,15 @@
-//! Whatever arrives: there is a letter, it is within the limits, and it comes soon.
+//! Hostile mail: any input yields a letter within the limits, in a short time.
 
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{ReadLimits, read};
+use super::{ParseLimits, parse_mail};
 use crate::email::letter::Letter;
 
-/// Small ones, so that small mails reach them.
-fn limits() -> ReadLimits {
-    ReadLimits {
+/// Small limits that small mails reach.
+fn limits() -> ParseLimits {
+    ParseLimits {
         text: 500,
         text_parts: 3_000,
         files: 3,
@@ -25,8 +25,8 @@ fn limits() -> ReadLimits {
     }
 }
 
-/// Fails where a letter breaks its promises.
-fn check(letter: &Letter, limits: &ReadLimits) {
+/// Checks that a letter is within the limits and contains no control characters.
+fn check(letter: &Letter, limits: &ParseLimits) {
     let plain = |text: &str| assert!(!text.contains(char::is_control), "{text:?}");
     let lines = |text: &str| assert!(!text.contains(|c: char| c.is_control() && c != '\n' && c != '\t'), "{text:?}");
     lines(&letter.text);
@@ -63,8 +63,8 @@ fn check(letter: &Letter, limits: &ReadLimits) {
     letter.remarks.iter().for_each(|remark| plain(remark));
 }
 
-/// Mails with much in them, to be mutated.
-const GOOD: &[&str] = &[
+/// Rich mails that are mutated.
+const VALID: &[&str] = &[
     "From: =?utf-8?B?5byg5LiJ?= <a@x.org>\r\nTo: G: b@x.org, \"C, D\" <c@x.org>;\r\nSubject: =?gbk?Q?=BB=E1=D2=E9?=\r\nDate: Tue, 3 Mar 2026 10:00:00 +0800\r\n\
      Message-ID: <1@x>\r\nReferences: <a@x> <b@x>\r\nContent-Type: multipart/mixed; boundary=\"o\"\r\n\r\n--o\r\nContent-Type: multipart/alternative; boundary=i\r\n\r\n\
      --i\r\nContent-Type: text/plain; charset=gb18030; format=flowed; delsp=yes\r\nContent-Transfer-Encoding: base64\r\n\r\nu+HS6Q==\r\n--i\r\n\
@@ -80,18 +80,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes(raw in proptest::collection::vec(any::<u8>(), 0..2_000)) {
-        check(&read(&raw, &limits()), &limits());
-        check(&read(&raw, &ReadLimits::default()), &ReadLimits::default());
+    fn any_bytes_are_parsed(raw in proptest::collection::vec(any::<u8>(), 0..2_000)) {
+        check(&parse_mail(&raw, &limits()), &limits());
+        check(&parse_mail(&raw, &ParseLimits::default()), &ParseLimits::default());
     }
 
     #[test]
-    fn good_mails_gone_bad(
-        which in 0..GOOD.len(),
+    fn mutated_mails_are_parsed(
+        which in 0..VALID.len(),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..5), 1..12),
         end in any::<prop::sample::Index>(),
     ) {
-        let mut raw = GOOD[which].as_bytes().to_vec();
+        let mut raw = VALID[which].as_bytes().to_vec();
         for (at, byte, kind) in changes {
             let at = at.index(raw.len());
             match kind {
@@ -105,25 +105,25 @@ proptest! {
                 _ => raw[at] = b"<>\"'();:,=?-\r\n@%&\0"[usize::from(byte) % 18],
             }
         }
-        check(&read(&raw, &limits()), &limits());
-        check(&read(&raw[..end.index(raw.len() + 1)], &ReadLimits::default()), &ReadLimits::default());
+        check(&parse_mail(&raw, &limits()), &limits());
+        check(&parse_mail(&raw[..end.index(raw.len() + 1)], &ParseLimits::default()), &ParseLimits::default());
     }
 
     #[test]
-    fn any_html(html in "(<[/!]?(a|b|p|li|ul|td|tr|table|div|blockquote|pre|img|br|x)( (class=gmail_quote|id=appendonsend|href=https:é|style='font-size:0'|src=\"))?>?|[a-zé&;<> \n]{0,8}|&#x?[0-9]{1,4};?){0,40}") {
-        check(&read(format!("Content-Type: text/html\n\n{html}").as_bytes(), &limits()), &limits());
+    fn any_html_is_converted(html in "(<[/!]?(a|b|p|li|ul|td|tr|table|div|blockquote|pre|img|br|x)( (class=gmail_quote|id=appendonsend|href=https:é|style='font-size:0'|src=\"))?>?|[a-zé&;<> \n]{0,8}|&#x?[0-9]{1,4};?){0,40}") {
+        check(&parse_mail(format!("Content-Type: text/html\n\n{html}").as_bytes(), &limits()), &limits());
     }
 }
 
 #[test]
-fn monsters_are_read_soon() {
+fn huge_mails_are_parsed_in_time() {
     let nested = |count: usize| -> String {
         (0..count)
             .map(|n| format!("Content-Type: multipart/mixed; boundary=b{n}\r\n\r\n--b{n}\r\n"))
             .collect::<String>()
             + "\r\ntext"
     };
-    let monsters = [
+    let mails = [
         ("many fields", "A: b\r\n".repeat(200_000)),
         ("a long field", format!("References: {}\r\n\r\n", "<a@b> ".repeat(200_000))),
         ("many addresses", format!("To: {}\r\n\r\n", "a@b.c, ".repeat(100_000))),
@@ -169,18 +169,18 @@ fn monsters_are_read_soon() {
         ("a long line", format!("\r\n{}", "On 1:00 @ ".repeat(300_000))),
         ("armour", format!("\r\n{}", "-----BEGIN PGP MESSAGE-----\r\n".repeat(100_000))),
     ];
-    for (name, raw) in monsters {
+    for (name, raw) in mails {
         let started = Instant::now();
-        check(&read(raw.as_bytes(), &ReadLimits::default()), &ReadLimits::default());
+        check(&parse_mail(raw.as_bytes(), &ParseLimits::default()), &ParseLimits::default());
         let took = started.elapsed();
         assert!(took < Duration::from_secs(30), "{name}: {took:?}");
     }
 }
 
 #[test]
-fn references_keep_both_ends() {
+fn references_keep_the_first_and_the_last() {
     let ids: String = (0..300).map(|n| format!("<{n}@x> ")).collect();
-    let found = read(format!("References: {ids}\r\n\r\n").as_bytes(), &ReadLimits::default());
+    let found = parse_mail(format!("References: {ids}\r\n\r\n").as_bytes(), &ParseLimits::default());
     assert_eq!(found.references.len(), 100);
     assert_eq!((found.references[0].as_str(), found.references[49].as_str()), ("<0@x>", "<49@x>"));
     assert_eq!((found.references[50].as_str(), found.references[99].as_str()), ("<250@x>", "<299@x>"));

@@ -1,35 +1,35 @@
-//! How much of a mail is read.
+//! Limits of parsing a mail.
 
-/// What is over is left out, and the letter's remarks say so. Sizes are in bytes.
+/// Limits of parsing; the letter's remarks report what exceeds them. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadLimits {
-    /// Of the text, and of what is cut from it: each at most this.
+pub struct ParseLimits {
+    /// Size of the text, and of the text removed from it.
     pub text: usize,
-    /// Of all text parts together, before they are converted.
+    /// Size of all text parts together, before conversion.
     pub text_parts: usize,
-    /// Number of files.
+    /// Number of attachments.
     pub files: usize,
-    /// Of one file.
+    /// Size of one attachment.
     pub file_size: usize,
-    /// Of all files together.
+    /// Size of all attachments together.
     pub files_size: usize,
     /// Number of MIME parts.
     pub parts: usize,
-    /// How deep multiparts may stand in each other.
+    /// Depth of nested multiparts.
     pub depth: usize,
-    /// How deep mails may stand in each other.
+    /// Depth of nested mails.
     pub mails: usize,
     /// Number of header fields of one part.
     pub fields: usize,
-    /// Of one header field.
+    /// Size of one header field.
     pub field_size: usize,
-    /// Number of addresses of one kind.
+    /// Number of addresses of one field, such as To.
     pub addresses: usize,
-    /// Message-IDs in References; the first and the last half of them are kept.
+    /// Number of Message-IDs in References; the first and the last half are kept.
     pub references: usize,
 }
 
-impl Default for ReadLimits {
+impl Default for ParseLimits {
     fn default() -> Self {
         Self {
             text: 200_000,

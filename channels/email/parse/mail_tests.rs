@@ -1,10 +1,10 @@
 //! Whole mails, as programs write them.
 
-use super::{ReadLimits, read};
+use super::{ParseLimits, parse_mail};
 use crate::email::letter::Letter;
 
 fn letter(raw: &str) -> Letter {
-    read(raw.as_bytes(), &ReadLimits::default())
+    parse_mail(raw.as_bytes(), &ParseLimits::default())
 }
 
 /// A multipart of these parts, each with its own header.
@@ -14,7 +14,7 @@ fn multipart(kind: &str, parts: &[&str]) -> String {
 }
 
 #[test]
-fn a_mail_with_everything() {
+fn all_fields_of_a_mail_are_parsed() {
     let raw = "Message-ID: <3@x.org>\r\nIn-Reply-To: <2@x.org>\r\nReferences: <1@x.org>\r\n <2@x.org>\r\n\
         From: =?GB18030?B?1cXI/Q==?= <Zhang@X.Org>\r\nReply-To: desk@x.org\r\nTo: a@y.org, B <b@y.org>\r\nCc: c@y.org\r\n\
         Subject: =?utf-8?B?UmU6IOS8mg==?=\r\n =?utf-8?B?6K6u?=\r\nDate: Tue, 3 Mar 2026 10:00:00 +0800\r\nMIME-Version: 1.0\r\n\
@@ -36,7 +36,7 @@ fn a_mail_with_everything() {
 }
 
 #[test]
-fn texts_of_many_shapes() {
+fn the_text_of_many_mime_structures_is_found() {
     let html = "Content-Type: text/html; charset=utf-8\r\n\r\n<p>Hello <b>you</b>, this is what it is about, at length and more.</p>";
     let table = [
         (letter("\r\nplain"), "plain"),
@@ -78,15 +78,18 @@ fn texts_of_many_shapes() {
         assert!(found.enclosed.is_empty() && found.remarks.is_empty(), "{found:?}");
     }
     let lost = letter("Content-Type: multipart/mixed\r\n\r\nContent-Type: text/plain\r\n\r\nx");
-    assert!(lost.text.is_empty() && lost.remarks[0].contains("could not be told from each other"), "{lost:?}");
+    assert!(lost.text.is_empty() && lost.remarks[0].contains("could not be separated"), "{lost:?}");
     let mut gbk = b"Content-Type: text/html\r\n\r\n<meta charset=gbk><p>".to_vec();
     gbk.extend(b"\xbb\xe1\xd2\xe9");
-    assert_eq!(read(&gbk, &ReadLimits::default()).text, "会议");
-    assert_eq!(read(b"Subject: \xbb\xe1\xd2\xe9\r\n\r\n\xbb\xe1\xd2\xe9", &ReadLimits::default()).subject, "会议");
+    assert_eq!(parse_mail(&gbk, &ParseLimits::default()).text, "会议");
+    assert_eq!(
+        parse_mail(b"Subject: \xbb\xe1\xd2\xe9\r\n\r\n\xbb\xe1\xd2\xe9", &ParseLimits::default()).subject,
+        "会议"
+    );
 }
 
 #[test]
-fn files() {
+fn attachments_are_collected_within_limits() {
     let logo = "Content-Type: image/png\r\nContent-ID: <l>\r\nContent-Transfer-Encoding: base64\r\n\r\niVBORw==";
     let large = format!("Content-Type: image/png\r\nContent-ID: <p>\r\n\r\n{}", "x".repeat(20_000));
     let related =
@@ -121,13 +124,13 @@ fn files() {
     ];
     assert_eq!(names(&found)[..4], expected);
 
-    let limits = ReadLimits { files: 2, file_size: 4, files_size: 6, ..ReadLimits::default() };
+    let limits = ParseLimits { files: 2, file_size: 4, files_size: 6, ..ParseLimits::default() };
     let file = |name: &str, bytes: &str| {
         format!("Content-Type: a/b\r\nContent-Disposition: attachment; filename={name}\r\n\r\n{bytes}")
     };
     let parts = [file("one", "1234"), file("big", "123456789"), file("two", "12345"), file("3", "12"), file("4", "1")];
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    let found = read(multipart("mixed", &parts).as_bytes(), &limits);
+    let found = parse_mail(multipart("mixed", &parts).as_bytes(), &limits);
     assert_eq!(names(&found).len(), 2);
     let remarks = found.remarks.join("\n");
     assert!(
@@ -139,7 +142,7 @@ fn files() {
 }
 
 #[test]
-fn sealed_mails_say_so() {
+fn encrypted_and_signed_parts_are_remarked() {
     let table = [
         (
             multipart(
@@ -176,7 +179,7 @@ fn sealed_mails_say_so() {
 }
 
 #[test]
-fn mails_in_mails_are_handed_on() {
+fn mails_in_mails_are_forwards() {
     let inner =
         multipart("mixed", &["\r\nPay me\r\n-- \r\nEve", "Content-Type: application/pdf; name=bill.pdf\r\n\r\n%PDF"]);
     let inner = inner.replace("\"b\"", "\"i\"").replace("--b", "--i");
@@ -203,7 +206,7 @@ fn mails_in_mails_are_handed_on() {
 }
 
 #[test]
-fn invitations() {
+fn invitations_are_described() {
     let event = "BEGIN:VCALENDAR\r\nMETHOD:REQUEST\r\nBEGIN:VEVENT\r\nSUMMARY:Lunch\r\nDTSTART:20260303T120000Z\r\nEND:VEVENT\r\nEND:VCALENDAR";
     let calendar = format!("Content-Type: text/calendar; charset=utf-8; method=REQUEST\r\n\r\n{event}");
     let file = format!(
@@ -217,12 +220,12 @@ fn invitations() {
 }
 
 #[test]
-fn nothing_of_a_header_gets_out_of_its_field() {
+fn header_values_cannot_escape_their_field() {
     let raw = "From: \"boss@x.org\" <evil@y.org>\r\nFrom: b@x.org\r\nSubject: =?utf-8?Q?a=0D=0ABcc:_x@y.z?=\r\nReply-To: =?utf-8?Q?=22=0D=0A?= <r@y.org>\r\n\
         Message-ID: <a\rb@x>\r\nDate: nonsense\r\nReferences: <1@x> <2\0@x>\r\n\r\nte\0xt\x1b[31m";
     let found = letter(raw);
     let from: Vec<_> = found.from.iter().map(|from| from.address.as_str()).collect();
-    assert_eq!(from, ["evil@y.org", "b@x.org"], "both, for the judge to refuse");
+    assert_eq!(from, ["evil@y.org", "b@x.org"], "both, so that the sender check refuses the mail");
     assert_eq!(found.subject, "a Bcc: x@y.z");
     assert_eq!((found.reply_to[0].name.as_str(), found.date), ("\"", None));
     assert_eq!(found.references, ["<1@x>", "<2@x>"]);

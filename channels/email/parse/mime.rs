@@ -1,105 +1,105 @@
-//! A mail as a tree of parts (RFC 2045 and 2046), in one pass over its lines and without copying any.
+//! The MIME parts of a mail as a tree (RFC 2045 and 2046), built in one pass without copying.
 //!
-//! mail-parser's own tree is not used: it decodes every file at once, takes `--boundary` for a delimiter also inside a line
-//! and when more follows, reads on from each part whose boundary never comes, and mails inside of mails nest without a
-//! bound, which ends the stack when they are dropped. A mail is whatever somebody sends.
+//! The tree of mail-parser does not serve for hostile mail: it decodes all attachments at once, accepts `--boundary` inside a line
+//! and before other text, rescans for each boundary that never comes, and nests mails without a bound, which overflows the stack
+//! when they are dropped.
 
-use super::fields::Fields;
-use super::limits::ReadLimits;
-use super::params::Structured;
-use super::transfer::Transfer;
+use super::header_fields::HeaderFields;
+use super::limits::ParseLimits;
+use super::parameters::ParameterizedValue;
+use super::transfer_encoding::TransferEncoding;
 
-/// RFC 2046, section 5.1.1 allows 70 characters.
+/// Longest boundary; RFC 2046, section 5.1.1 allows 70 characters.
 const MAX_BOUNDARY: usize = 200;
 
 /// A part of a mail, or the mail itself.
 #[derive(Clone, Debug, Default)]
-pub struct Part<'a> {
-    pub fields: Fields,
-    pub content: Structured,
-    pub disposition: Structured,
-    /// As it came.
+pub struct MimePart<'a> {
+    pub fields: HeaderFields,
+    pub content: ParameterizedValue,
+    pub disposition: ParameterizedValue,
+    /// Not decoded.
     pub body: &'a [u8],
-    /// Of a multipart: places in [`Tree::parts`].
+    /// Children of a multipart, as indices into [`MimeTree::parts`].
     pub children: Vec<usize>,
 }
 
-impl Part<'_> {
-    pub fn transfer(&self) -> Transfer {
-        self.fields.first("content-transfer-encoding").map_or(Transfer::Identity, Transfer::of)
+impl MimePart<'_> {
+    pub fn transfer_encoding(&self) -> TransferEncoding {
+        self.fields.first("content-transfer-encoding").map_or(TransferEncoding::Identity, TransferEncoding::parse)
     }
 
-    /// The name of the file that the part is.
+    /// Returns the file name of the part.
     pub fn file_name(&self) -> Option<&str> {
         let name = self.disposition.param("filename").or_else(|| self.content.param("name"));
         name.filter(|name| !name.trim().is_empty())
     }
 }
 
-/// A mail's parts; the first is the mail itself.
+/// The parts of a mail; the first is the mail itself.
 #[derive(Clone, Debug, Default)]
-pub struct Tree<'a> {
-    pub parts: Vec<Part<'a>>,
-    /// There are more parts than are allowed.
-    pub is_cut: bool,
-    /// Some stand deeper than is allowed.
-    pub is_deep: bool,
+pub struct MimeTree<'a> {
+    pub parts: Vec<MimePart<'a>>,
+    /// There are more parts than allowed.
+    pub has_too_many_parts: bool,
+    /// Some parts are nested deeper than allowed.
+    pub is_too_deep: bool,
 }
 
-impl<'a> Tree<'a> {
-    /// Takes a mail apart; at most `max_parts` parts.
-    pub fn parse(raw: &'a [u8], max_parts: usize, limits: &ReadLimits) -> Self {
-        let mut walk = Walk { raw, limits, max_parts, tree: Self::default(), open: Vec::new(), leaf: None };
-        let mut at = walk.begin(0);
-        while at < raw.len() && !walk.open.is_empty() {
+impl<'a> MimeTree<'a> {
+    /// Parses at most `max_parts` parts.
+    pub fn parse(raw: &'a [u8], max_parts: usize, limits: &ParseLimits) -> Self {
+        let mut parser = MimeParser { raw, limits, max_parts, tree: Self::default(), open: Vec::new(), leaf: None };
+        let mut at = parser.begin_part(0);
+        while at < raw.len() && !parser.open.is_empty() {
             let end = raw[at..].iter().position(|byte| *byte == b'\n').map_or(raw.len(), |end| at + end + 1);
-            at = match walk.delimiter(&raw[at..end]) {
+            at = match find_delimiter(&parser.open, &raw[at..end]) {
                 Some((level, is_last)) => {
-                    walk.end(level, is_last, at);
-                    if is_last { end } else { walk.begin(end) }
+                    parser.end_part(level, is_last, at);
+                    if is_last { end } else { parser.begin_part(end) }
                 }
                 None => end,
             };
         }
-        walk.close(0, raw.len());
-        walk.tree
+        parser.close(0, raw.len());
+        parser.tree
     }
 }
 
-/// A multipart whose end has not come yet.
-struct Open {
+/// A multipart that is being parsed.
+struct OpenMultipart {
     part: usize,
     boundary: Vec<u8>,
     body: usize,
 }
 
-struct Walk<'a, 'l> {
+struct MimeParser<'a, 'l> {
     raw: &'a [u8],
-    limits: &'l ReadLimits,
+    limits: &'l ParseLimits,
     max_parts: usize,
-    tree: Tree<'a>,
-    open: Vec<Open>,
-    /// The part whose lines are being passed, and where they begin.
+    tree: MimeTree<'a>,
+    open: Vec<OpenMultipart>,
+    /// The current part without children, and where its body begins.
     leaf: Option<(usize, usize)>,
 }
 
-impl Walk<'_, '_> {
-    /// Reads the fields of a part that begins at `at`; tells where its body begins.
-    fn begin(&mut self, at: usize) -> usize {
+impl MimeParser<'_, '_> {
+    /// Parses the header of a part that begins at `at`. Returns where its body begins.
+    fn begin_part(&mut self, at: usize) -> usize {
         if self.tree.parts.len() >= self.max_parts {
-            self.tree.is_cut = true;
+            self.tree.has_too_many_parts = true;
             self.close(0, at);
             return self.raw.len();
         }
-        let is_end = |line: &[u8]| delimiter(&self.open, line).is_some();
-        let (fields, body) = Fields::read(self.raw, at, self.limits, is_end);
-        let structured = |name: &str| fields.first(name).map(Structured::parse);
+        let is_end = |line: &[u8]| find_delimiter(&self.open, line).is_some();
+        let (fields, body) = HeaderFields::parse(self.raw, at, self.limits, is_end);
+        let structured = |name: &str| fields.first(name).map(ParameterizedValue::parse);
         let parent = self.open.last().map(|open| open.part);
         let is_digest = parent.is_some_and(|parent| self.tree.parts[parent].content.is("multipart/digest"));
         // RFC 2045, section 5.2; RFC 2046, section 5.1.5.
-        let usual = if is_digest { "message/rfc822" } else { "text/plain" };
+        let default_type = if is_digest { "message/rfc822" } else { "text/plain" };
         let content = structured("content-type").filter(|content| content.value.contains('/'));
-        let content = content.unwrap_or_else(|| Structured::parse(usual));
+        let content = content.unwrap_or_else(|| ParameterizedValue::parse(default_type));
         let disposition = structured("content-disposition").unwrap_or_default();
         let boundary = content.param("boundary").map(|boundary| boundary.trim_end().as_bytes().to_vec());
         let boundary = boundary.filter(|boundary| (1..=MAX_BOUNDARY).contains(&boundary.len()));
@@ -108,26 +108,22 @@ impl Walk<'_, '_> {
         if let Some(parent) = parent {
             self.tree.parts[parent].children.push(number);
         }
-        self.tree.parts.push(Part { fields, content, disposition, ..Part::default() });
+        self.tree.parts.push(MimePart { fields, content, disposition, ..MimePart::default() });
         match boundary {
             Some(boundary) if self.open.len() < self.limits.depth => {
-                self.open.push(Open { part: number, boundary, body });
+                self.open.push(OpenMultipart { part: number, boundary, body });
                 self.leaf = None;
             }
             boundary => {
-                self.tree.is_deep |= boundary.is_some();
+                self.tree.is_too_deep |= boundary.is_some();
                 self.leaf = Some((number, body));
             }
         }
         body
     }
 
-    fn delimiter(&self, line: &[u8]) -> Option<(usize, bool)> {
-        delimiter(&self.open, line)
-    }
-
-    /// The delimiter at `at` belongs to the open multipart `level`: what stands in it ends.
-    fn end(&mut self, level: usize, is_last: bool, at: usize) {
+    /// Ends the parts inside the open multipart `level` at its delimiter at `at`.
+    fn end_part(&mut self, level: usize, is_last: bool, at: usize) {
         // RFC 2046, section 5.1.1: the line break before a delimiter belongs to it.
         let before = &self.raw[..at];
         let before = before.strip_suffix(b"\n").unwrap_or(before);
@@ -135,7 +131,7 @@ impl Walk<'_, '_> {
         self.close(if is_last { level } else { level + 1 }, end);
     }
 
-    /// Ends the open leaf and all multiparts from `level` on.
+    /// Ends the current part and all multiparts from `level` on.
     fn close(&mut self, level: usize, end: usize) {
         if let Some((part, body)) = self.leaf.take() {
             self.tree.parts[part].body = &self.raw[body.min(end.max(body))..end.max(body)];
@@ -146,8 +142,8 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The innermost open multipart that a line delimits, and whether it ends there.
-fn delimiter(open: &[Open], line: &[u8]) -> Option<(usize, bool)> {
+/// Returns the innermost open multipart that a line delimits, and whether the line ends it.
+fn find_delimiter(open: &[OpenMultipart], line: &[u8]) -> Option<(usize, bool)> {
     let line = line.strip_prefix(b"--")?.trim_ascii_end();
     open.iter().enumerate().rev().find_map(|(level, open)| {
         let rest = line.strip_prefix(open.boundary.as_slice())?;
@@ -164,16 +160,16 @@ mod tests {
     use super::*;
 
     /// Each part as its type, its children and its body.
-    fn shape(raw: &str) -> Vec<(String, Vec<usize>, String)> {
-        let tree = Tree::parse(raw.as_bytes(), 10, &ReadLimits { depth: 3, ..ReadLimits::default() });
-        let body = |part: &Part<'_>| {
+    fn part_rows(raw: &str) -> Vec<(String, Vec<usize>, String)> {
+        let tree = MimeTree::parse(raw.as_bytes(), 10, &ParseLimits { depth: 3, ..ParseLimits::default() });
+        let body = |part: &MimePart<'_>| {
             if part.children.is_empty() { String::from_utf8_lossy(part.body).into() } else { String::new() }
         };
         tree.parts.iter().map(|part| (part.content.value.clone(), part.children.clone(), body(part))).collect()
     }
 
     #[test]
-    fn parts() {
+    fn mails_are_split_into_parts() {
         type Row<'a> = (&'a str, &'a [usize], &'a str);
         let table: &[(&str, &[Row<'_>])] = &[
             ("Subject: x\n\nbody\n--b\n", &[("text/plain", &[], "body\n--b\n")]),
@@ -215,22 +211,22 @@ mod tests {
                 .iter()
                 .map(|(kind, children, body)| ((*kind).to_owned(), children.to_vec(), (*body).to_owned()))
                 .collect();
-            assert_eq!(shape(raw), expected, "{raw}");
+            assert_eq!(part_rows(raw), expected, "{raw}");
         }
     }
 
     #[test]
-    fn many_and_deep_parts_stay_cheap() {
-        let limits = ReadLimits::default();
+    fn many_and_deep_parts_take_linear_time() {
+        let limits = ParseLimits::default();
         let nested: String =
             (0..1_000).map(|n| format!("Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n")).collect::<String>()
                 + "\ntext";
-        let tree = Tree::parse(nested.as_bytes(), limits.parts, &limits);
-        assert!(tree.is_deep && tree.parts.len() == limits.depth + 1);
+        let tree = MimeTree::parse(nested.as_bytes(), limits.parts, &limits);
+        assert!(tree.is_too_deep && tree.parts.len() == limits.depth + 1);
 
         let flat = "Content-Type: multipart/mixed; boundary=b\n\n".to_owned()
             + &"--b\nContent-Type: multipart/mixed; boundary=never\n\nx\n".repeat(50_000);
-        let tree = Tree::parse(flat.as_bytes(), limits.parts, &limits);
-        assert!(tree.is_cut && tree.parts.len() == limits.parts);
+        let tree = MimeTree::parse(flat.as_bytes(), limits.parts, &limits);
+        assert!(tree.has_too_many_parts && tree.parts.len() == limits.parts);
     }
 }

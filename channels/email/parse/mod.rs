@@ -1,33 +1,33 @@
-//! A mail's bytes as a letter: decoded, bounded, and without anything that would run. In reading order: how much is read,
-//! the whole of a mail, its texts and files, then its parts, and what each of them may be.
+//! Parses mail: decoded, bounded, and without active content. In reading order: the limits, the whole mail, its text and
+//! attachments, its header fields and MIME parts, then decoding and conversion.
 
 mod limits;
 
-mod reader;
+mod mail;
 
+mod attachments;
 mod body;
-mod enclosures;
+mod encryption;
 mod quote;
 
-mod address;
-mod fields;
+mod address_list;
+mod header_fields;
 mod mime;
-mod params;
+mod parameters;
 
 mod calendar;
 mod charset;
-mod clean;
-mod flowed;
+mod encoded_words;
 mod html;
-mod sealed;
-mod transfer;
-mod words;
+mod plain_text;
+mod sanitize;
+mod transfer_encoding;
 
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod mail_tests;
 
-pub(super) use clean::clean_line;
-pub use limits::ReadLimits;
-pub use reader::read;
+pub use limits::ParseLimits;
+pub use mail::parse_mail;
+pub(super) use sanitize::sanitize_line;

@@ -1,10 +1,10 @@
-//! Invitations (RFC 5545, 5546) as readable text: `object` reads, `words` says.
+//! Invitations (RFC 5545, 5546) as text: `ical` parses, `describe` and `recurrence` write.
 
-mod object;
-mod repeats;
-mod words;
+mod describe;
+mod ical;
+mod recurrence;
 
-pub use words::describe;
+pub use describe::describe;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 use super::describe;
-use super::repeats::in_words;
+use super::recurrence::describe_recurrence;
 
 #[test]
-fn an_invitation_is_said_in_words() {
+fn an_invitation_is_described() {
     let text = "BEGIN:VCALENDAR\r\nMETHOD:REQUEST\r\nBEGIN:VTIMEZONE\r\nTZID:Asia/Shanghai\r\nBEGIN:STANDARD\r\nDTSTART:19700101T000000\r\nEND:STANDARD\r\nEND:VTIMEZONE\r\n\
         BEGIN:VEVENT\r\nUID:1\r\nSEQUENCE:0\r\nDTSTART;TZID=Asia/Shanghai:20260303T100000\r\nDTEND;TZID=Asia/Shanghai:20260303T113000\r\n\
         RRULE:FREQ=WEEKLY;BYDAY=TU,TH;UNTIL=20260601T000000Z\r\nSUMMARY:产品周会\\, Q\r\n 2\r\nLOCATION:Room 5\r\n\
@@ -16,7 +16,7 @@ fn an_invitation_is_said_in_words() {
 }
 
 #[test]
-fn times_and_kinds() {
+fn times_and_methods_are_described() {
     let table = [
         (
             "METHOD:CANCEL",
@@ -52,7 +52,7 @@ fn times_and_kinds() {
 }
 
 #[test]
-fn rules() {
+fn recurrence_rules_are_described() {
     let table = [
         ("FREQ=DAILY", "every day"),
         ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO;WKST=SU", "every 2 weeks on Monday"),
@@ -62,6 +62,6 @@ fn rules() {
         ("nonsense", "by the rule nonsense"),
     ];
     for (rule, expected) in table {
-        assert_eq!(in_words(rule), expected);
+        assert_eq!(describe_recurrence(rule), expected);
     }
 }

@@ -7,7 +7,7 @@ fn plain(html: &str) -> String {
 }
 
 #[test]
-fn pages_as_markdown() {
+fn pages_are_converted_to_markdown() {
     let table = [
         ("<p>Hello <b>big</b> <i>world</i>!</p><p>Second<br>line</p>", "Hello **big** *world*!\n\nSecond\nline"),
         ("one<b> two </b>three<b></b>", "one **two** three"),
@@ -46,7 +46,14 @@ fn pages_as_markdown() {
         ("a<img src=https://t.org/p.gif><img width=1 height=1 alt=x src=https://t.org/q>b", "ab"),
         ("<img src=cid:1> <img alt='A chart' src=https://x.org/c.png>", "[image] [image: A chart]"),
         ("a&nbsp;b &amp; c &lt;d&gt; &#x4f60;", "a b & c <d> 你"),
-        ("x < y and <3 </> <p", "x < y and <3 </>"),
+        ("x < y and <3 </> <p", "x < y and <3"),
+        (
+            "a &amp; b &lt;c&gt; &#20320;&#x597D;&#65 &eacute;&hellip; &;&#; &nosuch; &é;",
+            "a & b <c> 你好A é… &;&#; &nosuch; &é;",
+        ),
+        ("<a href='https://x.org/?a=1&b=2&copy=3'>q</a>&nbsp&nbsp;x&", "[q](https://x.org/?a=1&b=2&copy=3) x&"),
+        ("a<script>if (x</b) '</p>'</script class=x>b<xmp><p>no</xmp>c<textarea>d", "abc"),
+        ("<font color=red class=a class=gmail_quote hidden=>x</font>y", "y"),
         ("Hi&zwnj;&nbsp;&zwnj;&nbsp;&#8203;there", "Hi\u{200c} there"),
         ("<p>one<p>two</div></p>three", "one\n\ntwo\n\nthree"),
         ("<td>cell</td></table>tail", "cell\ntail"),
@@ -80,6 +87,8 @@ fn large_and_deep_pages_stay_bounded() {
         "<table>".to_owned() + &"<tr><td>a<td>b".repeat(50_000),
         "<td colspan=999999999>".repeat(1_000),
         "<br>".repeat(300_000),
+        (0..200_000).map(|n| format!("a{n}=1 ")).fold("<p ".to_owned(), |tag, attribute| tag + &attribute) + ">x",
+        "<p class=a class=b>".repeat(50_000),
         "<blockquote>x<br>".repeat(10_000),
     ];
     for html in hostile {

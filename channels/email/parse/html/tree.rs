@@ -1,11 +1,27 @@
-//! Tags and text as a tree of bounded depth and size.
+//! An HTML page as a tree of bounded depth and size, built from the tokens of html5gum.
+//!
+//! The tree construction of the standard, as html5ever has it, does not serve: it lets a small page become a huge one (open
+//! formatting elements are repeated in each paragraph) and searches all open elements at each tag. This tree takes linear time.
 
-use super::lexer::{Lexer, Token};
+use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
+use html5gum::{Span, State, Tokenizer};
 
-/// Elements deeper than this belong to the deepest that is allowed.
+/// Attributes that affect the text; no others are kept.
+const ATTRIBUTES: &[&str] = &[
+    "alt", "class", "colspan", "height", "hidden", "href", "id", "role", "rowspan", "src", "start", "style", "type",
+    "width",
+];
+/// Longest attribute value in bytes; the rest is cut.
+const MAX_VALUE: usize = 2_000;
+/// Longest element name in bytes; longer ones are ignored.
+const MAX_NAME: usize = 30;
+/// Deepest level of elements; deeper ones belong to the deepest allowed element.
 const MAX_DEPTH: usize = 100;
-/// What follows after as many nodes is left out.
+/// Number of nodes after which the rest of the page is ignored.
 const MAX_NODES: usize = 200_000;
+
+/// Elements whose content is no HTML.
+const RAW_TEXT: &[&str] = &["script", "style", "title", "textarea", "xmp", "iframe", "noembed", "noframes"];
 
 /// Elements without content.
 const VOID: &[&str] = &[
@@ -15,67 +31,121 @@ const VOID: &[&str] = &[
 
 /// An element or a text.
 #[derive(Clone, Debug, Default)]
-pub struct Node {
-    /// Empty for a text.
+pub struct HtmlNode {
+    /// In lower case; empty for a text.
     pub name: String,
-    pub attributes: Vec<(&'static str, String)>,
+    attributes: Vec<(&'static str, String)>,
     pub text: String,
-    pub children: Vec<usize>,
+    children: Vec<usize>,
 }
 
-impl Node {
-    /// An attribute's value; empty where there is none.
+impl HtmlNode {
+    /// Returns the value of an attribute, or an empty string.
     pub fn attribute(&self, name: &str) -> &str {
         self.attributes.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str())
     }
 
-    pub fn has(&self, name: &str) -> bool {
+    pub fn has_attribute(&self, name: &str) -> bool {
         self.attributes.iter().any(|(known, _)| *known == name)
     }
 }
 
-/// A page; the first node holds all others.
+/// A page; the first node contains all others.
 #[derive(Clone, Debug)]
-pub struct Tree {
-    pub nodes: Vec<Node>,
-    /// Not all of it is here.
-    pub is_cut: bool,
+pub struct HtmlTree {
+    pub nodes: Vec<HtmlNode>,
+    /// The page has more than [`MAX_NODES`] nodes.
+    pub is_truncated: bool,
 }
 
-impl Tree {
+impl HtmlTree {
     pub fn parse(html: &str) -> Self {
-        let mut builder = Builder { nodes: vec![Node::default()], open: vec![0], beyond: 0 };
-        let mut is_cut = false;
-        for token in Lexer::new(html) {
-            if builder.nodes.len() >= MAX_NODES {
-                is_cut = true;
-                break;
-            }
-            match token {
-                Token::Text(text) => builder.add(Node { text, ..Node::default() }),
-                Token::Open { name, attributes } => builder.open(name, attributes),
-                Token::Close { name } => builder.close(&name),
+        let mut builder = HtmlTreeBuilder { nodes: vec![HtmlNode::default()], open: vec![0], ..Default::default() };
+        let emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| builder.handle(&event));
+        let mut tokenizer = Tokenizer::new_with_emitter(html, emitter);
+        let mut is_truncated = false;
+        while let Some(Ok(control)) = tokenizer.next() {
+            match control {
+                TokenizerControl::ReadRawText => tokenizer.set_state(State::RawText),
+                TokenizerControl::Stop => {
+                    is_truncated = true;
+                    break;
+                }
             }
         }
-        Self { nodes: builder.nodes, is_cut }
+        drop(tokenizer);
+        Self { nodes: builder.nodes, is_truncated }
     }
 
-    /// The children of a node.
-    pub fn children(&self, node: usize) -> impl Iterator<Item = (usize, &Node)> {
+    /// Returns the children of a node with their numbers.
+    pub fn children(&self, node: usize) -> impl Iterator<Item = (usize, &HtmlNode)> {
         self.nodes[node].children.iter().map(|child| (*child, &self.nodes[*child]))
     }
 }
 
-struct Builder {
-    nodes: Vec<Node>,
-    /// From the outermost; the first is the page itself.
-    open: Vec<usize>,
-    /// How many elements are open beyond the allowed depth.
-    beyond: usize,
+/// What the tokenizer must do after a token.
+enum TokenizerControl {
+    /// The content up to the end tag is no HTML.
+    ReadRawText,
+    Stop,
 }
 
-impl Builder {
-    fn add(&mut self, node: Node) {
+#[derive(Default)]
+struct HtmlTreeBuilder {
+    nodes: Vec<HtmlNode>,
+    /// Open elements from the outermost; the first is the page itself.
+    open: Vec<usize>,
+    /// Number of open elements beyond the allowed depth.
+    beyond: usize,
+    /// The start tag that is being read.
+    tag: HtmlNode,
+    /// The last attribute of `tag` is kept and takes the next value.
+    takes_value: bool,
+    is_raw_text: bool,
+}
+
+impl HtmlTreeBuilder {
+    fn handle(&mut self, event: &CallbackEvent<'_>) -> Option<TokenizerControl> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match event {
+            CallbackEvent::OpenStartTag { name } => self.tag = HtmlNode { name: text(name), ..HtmlNode::default() },
+            CallbackEvent::AttributeName { name } => {
+                let known = ATTRIBUTES.iter().find(|known| known.as_bytes() == name);
+                let known = known.filter(|known| !self.tag.has_attribute(known));
+                self.takes_value = known.is_some();
+                self.tag.attributes.extend(known.map(|known| (*known, String::new())));
+            }
+            CallbackEvent::AttributeValue { value } if self.takes_value => {
+                if let Some((_, last)) = self.tag.attributes.last_mut() {
+                    *last = text(value);
+                    last.truncate(last.floor_char_boundary(MAX_VALUE));
+                }
+            }
+            CallbackEvent::CloseStartTag { .. } => {
+                let tag = std::mem::take(&mut self.tag);
+                self.is_raw_text = RAW_TEXT.contains(&tag.name.as_str());
+                if tag.name.len() <= MAX_NAME {
+                    self.open(tag);
+                }
+                if self.is_raw_text {
+                    return Some(TokenizerControl::ReadRawText);
+                }
+            }
+            CallbackEvent::EndTag { name } => {
+                self.is_raw_text = false;
+                if name.len() <= MAX_NAME {
+                    self.close(&text(name));
+                }
+            }
+            CallbackEvent::String { value } if !self.is_raw_text => {
+                self.add(HtmlNode { text: text(value), ..HtmlNode::default() });
+            }
+            _ => return None,
+        }
+        (self.nodes.len() >= MAX_NODES).then_some(TokenizerControl::Stop)
+    }
+
+    fn add(&mut self, node: HtmlNode) {
         let number = self.nodes.len();
         if let Some(parent) = self.open.last() {
             self.nodes[*parent].children.push(number);
@@ -83,25 +153,27 @@ impl Builder {
         self.nodes.push(node);
     }
 
-    fn open(&mut self, name: String, attributes: Vec<(&'static str, String)>) {
-        let is_void = VOID.contains(&name.as_str());
+    fn open(&mut self, element: HtmlNode) {
+        let is_void = VOID.contains(&element.name.as_str());
         if self.beyond == 0 {
-            self.end_what_cannot_hold(&name);
+            self.close_implied(&element.name);
         }
         if !is_void && self.open.len() >= MAX_DEPTH {
             self.beyond += 1;
             return;
         }
-        let number = self.nodes.len();
-        self.add(Node { name, attributes, ..Node::default() });
         if !is_void {
+            let number = self.nodes.len();
+            self.add(element);
             self.open.push(number);
+        } else {
+            self.add(element);
         }
     }
 
-    /// Ends elements whose end tag may be left out (WHATWG HTML, section 13.1.2.4).
-    fn end_what_cannot_hold(&mut self, name: &str) {
-        let (ended, within): (&[&str], &[&str]) = match name {
+    /// Closes elements that `name` ends because their end tag is optional (WHATWG HTML, section 13.1.2.4).
+    fn close_implied(&mut self, name: &str) {
+        let (closed, within): (&[&str], &[&str]) = match name {
             "li" => (&["li"], &["ul", "ol", "table", "blockquote"]),
             "dt" | "dd" => (&["dt", "dd"], &["dl", "table"]),
             "option" => (&["option"], &["select"]),
@@ -113,9 +185,9 @@ impl Builder {
         };
         let found = self.open.iter().rposition(|node| {
             let open = self.nodes[*node].name.as_str();
-            ended.contains(&open) || within.contains(&open)
+            closed.contains(&open) || within.contains(&open)
         });
-        if let Some(at) = found.filter(|at| ended.contains(&self.nodes[self.open[*at]].name.as_str())) {
+        if let Some(at) = found.filter(|at| closed.contains(&self.nodes[self.open[*at]].name.as_str())) {
             self.open.truncate(at.max(1));
         }
     }
@@ -128,7 +200,7 @@ impl Builder {
             self.beyond -= usize::from(!VOID.contains(&name));
             return;
         }
-        // What stands in a cell does not end what is around its table.
+        // An end tag in a cell does not close elements around its table.
         let is_table = matches!(name, "table" | "tbody" | "thead" | "tfoot" | "tr" | "td" | "th");
         let found = self.open.iter().rposition(|node| {
             let open = self.nodes[*node].name.as_str();
@@ -140,53 +212,10 @@ impl Builder {
     }
 }
 
-/// Whether an element stands on lines of its own.
+/// Returns true if the element is displayed on lines of its own.
 pub fn is_block(name: &str) -> bool {
-    matches!(
-        name,
-        "address"
-            | "article"
-            | "aside"
-            | "blockquote"
-            | "body"
-            | "center"
-            | "dd"
-            | "details"
-            | "dir"
-            | "div"
-            | "dl"
-            | "dt"
-            | "fieldset"
-            | "figcaption"
-            | "figure"
-            | "footer"
-            | "form"
-            | "h1"
-            | "h2"
-            | "h3"
-            | "h4"
-            | "h5"
-            | "h6"
-            | "header"
-            | "hr"
-            | "html"
-            | "li"
-            | "main"
-            | "menu"
-            | "nav"
-            | "ol"
-            | "p"
-            | "pre"
-            | "section"
-            | "summary"
-            | "table"
-            | "tbody"
-            | "td"
-            | "tfoot"
-            | "th"
-            | "thead"
-            | "tr"
-            | "ul"
-            | "includetail"
-    )
+    const BLOCKS: &str = "address article aside blockquote body center dd details dir div dl dt fieldset figcaption figure footer \
+                          form h1 h2 h3 h4 h5 h6 header hr html includetail li main menu nav ol p pre section summary table \
+                          tbody td tfoot th thead tr ul";
+    BLOCKS.split(' ').any(|block| block == name)
 }

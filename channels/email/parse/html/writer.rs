@@ -1,36 +1,36 @@
-//! Markdown that grows from left to right: lines with what stands before them, and marks around words.
+//! Writes Markdown: lines with prefixes, and marks around words.
 
-/// What stands before each line of a list's item or a quotation.
-struct Prefix {
-    /// Before the first line, where that differs.
+/// The prefix of each line of a list item or quotation.
+struct LinePrefix {
+    /// Prefix of the first line, if it differs.
     first: Option<String>,
     rest: String,
 }
 
-/// A mark that is open: it is written only before the first word that it is around.
-struct Mark {
+/// An open mark; it is written before the first word inside it.
+struct OpenMark {
     sign: &'static str,
     start: Option<usize>,
 }
 
-/// The sign of a link's beginning.
+/// The mark that begins a link.
 pub const LINK: &str = "[";
 
-/// Puts Markdown together, at most as much as it was made for.
-pub struct Writer {
+/// Writes Markdown of at most a given size.
+pub struct MarkdownWriter {
     out: String,
     max: usize,
-    prefixes: Vec<Prefix>,
-    marks: Vec<Mark>,
-    /// Line breaks that come before the next word; two are an empty line.
+    prefixes: Vec<LinePrefix>,
+    marks: Vec<OpenMark>,
+    /// Line breaks before the next word; two make an empty line.
     breaks: usize,
-    /// How many prefixes the empty line has.
+    /// Number of prefixes of the empty line.
     shared: usize,
     has_space: bool,
     is_first: bool,
 }
 
-impl Writer {
+impl MarkdownWriter {
     pub fn new(max: usize) -> Self {
         Self {
             out: String::new(),
@@ -53,24 +53,24 @@ impl Writer {
         self.out
     }
 
-    /// What is written from now on stands on a new line, after an empty one if `count` is two.
+    /// Starts a new line, after an empty one if `count` is two.
     pub fn line(&mut self, count: usize) {
         self.close_marks();
         self.has_space = false;
         self.shared = if self.breaks == 0 { self.prefixes.len() } else { self.shared.min(self.prefixes.len()) };
-        // An item's first words stand beside its sign.
+        // The first words of an item follow its bullet.
         let is_item = self.prefixes.last().is_some_and(|prefix| prefix.first.is_some());
         self.breaks = self.breaks.max(if is_item { 1 } else { count });
     }
 
-    /// A line break that was written as one: two of them are an empty line.
+    /// Writes an explicit line break; two make an empty line.
     pub fn hard_line(&mut self) {
         let count = if self.is_first { 0 } else { (self.breaks + 1).min(2) };
         self.line(count);
     }
 
     pub fn indent(&mut self, first: Option<String>, rest: &str) {
-        self.prefixes.push(Prefix { first, rest: rest.to_owned() });
+        self.prefixes.push(LinePrefix { first, rest: rest.to_owned() });
     }
 
     pub fn outdent(&mut self) {
@@ -82,11 +82,11 @@ impl Writer {
         self.prefixes.len()
     }
 
-    /// Words; each run of white space is one space.
+    /// Writes words; each run of white space becomes one space.
     pub fn text(&mut self, text: &str) {
         let mut words = text.split(char::is_whitespace).peekable();
         while let Some(word) = words.next() {
-            // Joiners alone are filling that is not to be seen.
+            // A word of joiners alone is invisible filler.
             if word.chars().any(|c| !matches!(c, '\u{200c}' | '\u{200d}' | '\u{200e}' | '\u{200f}')) {
                 self.word(word);
             }
@@ -96,7 +96,7 @@ impl Writer {
         }
     }
 
-    /// Something that stands as it is, without line breaks in it.
+    /// Writes a text without line breaks as it is.
     pub fn word(&mut self, word: &str) {
         if self.is_full() {
             return;
@@ -105,7 +105,7 @@ impl Writer {
         self.push(word);
     }
 
-    /// A line of its own, exactly so.
+    /// Writes a line of its own as it is.
     pub fn raw_line(&mut self, line: &str) {
         self.line(1);
         if self.is_full() {
@@ -119,7 +119,7 @@ impl Writer {
     pub fn open(&mut self, sign: &'static str) -> bool {
         let is_new = !self.marks.iter().any(|mark| mark.sign == sign);
         if is_new {
-            self.marks.push(Mark { sign, start: None });
+            self.marks.push(OpenMark { sign, start: None });
         }
         is_new
     }
@@ -132,8 +132,8 @@ impl Writer {
         }
     }
 
-    /// Ends a link. Its address stands behind its text unless it says the same; without a text there is no link.
-    pub fn close_link(&mut self, address: Option<&str>) {
+    /// Ends a link. Writes its URL unless the text is the same; a link without text is dropped.
+    pub fn close_link(&mut self, url: Option<&str>) {
         let Some(start) = self.marks.pop().and_then(|mark| mark.start) else { return };
         let Some(inner) = self.out.get(start + LINK.len()..) else { return };
         let plain = |text: &str| {
@@ -141,12 +141,12 @@ impl Writer {
             let schemes = ["https://", "http://", "mailto:", "tel:"];
             schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(&text).to_owned()
         };
-        let end = match address {
-            Some(address) if plain(address) != plain(inner) => {
+        let end = match url {
+            Some(url) if plain(url) != plain(inner) => {
                 if inner.contains('\n') {
-                    Err(format!(" ({address})"))
+                    Err(format!(" ({url})"))
                 } else {
-                    Ok(format!("]({address})"))
+                    Ok(format!("]({url})"))
                 }
             }
             _ => Err(String::new()),
@@ -160,7 +160,7 @@ impl Writer {
         }
     }
 
-    /// As much of it as there is room for.
+    /// Appends as much of `text` as fits.
     fn push(&mut self, text: &str) {
         let room = self.max.saturating_sub(self.out.len());
         self.out.push_str(&text[..text.floor_char_boundary(room)]);
@@ -193,7 +193,7 @@ impl Writer {
         }
     }
 
-    /// Emphasis does not go over the end of a line; a link does.
+    /// Closes marks at the end of a line, except links.
     fn close_marks(&mut self) {
         for mark in self.marks.iter_mut().rev().filter(|mark| mark.sign != LINK) {
             if mark.start.take().is_some() {

@@ -1,12 +1,12 @@
-//! What a mail's writer says, apart from what is quoted below it: `lines` says of each line what it is, `cut` decides what
-//! goes, `phrases` knows the words that programs put there.
+//! Separates a mail's own text from quoted history: `line_kinds` classifies lines, `strip` decides what is removed, `phrases` has
+//! the words that mail programs write.
 
-mod cut;
-mod lines;
+mod line_kinds;
 mod phrases;
+mod strip;
 
-pub use cut::{Cut, cut};
-pub use phrases::{is_answering_subject, is_forwarding_subject};
+pub use phrases::{is_forwarding_subject, is_reply_subject};
+pub use strip::{StrippedText, strip_quotes};
 
 #[cfg(test)]
 mod tests;

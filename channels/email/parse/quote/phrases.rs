@@ -1,6 +1,6 @@
-//! The words that mail programs put around quotations, forwarded mails and signatures, in English and Chinese.
+//! Phrases that mail programs write around quotations, forwarded mail and signatures, mostly English and Chinese.
 
-/// Between dashes, before a quoted mail.
+/// Texts between dashes above a quoted mail.
 const ORIGINALS: &[&str] = &[
     "original message",
     "original mail",
@@ -15,7 +15,7 @@ const ORIGINALS: &[&str] = &[
     "原始郵件",
     "原始訊息",
 ];
-/// Between dashes, before a forwarded mail; more may follow.
+/// Beginnings of texts between dashes above a forwarded mail.
 const FORWARDS: &[&str] = &[
     "forwarded message",
     "forwarded mail",
@@ -29,11 +29,11 @@ const FORWARDS: &[&str] = &[
     "轉寄的郵件",
     "转发信件",
 ];
-/// On a line of their own, before a forwarded mail.
+/// Lines above a forwarded mail.
 const FORWARD_LINES: &[&str] =
     &["begin forwarded message", "下面是被转发的邮件", "以下是转发的邮件", "以下是轉寄的郵件", "开始转发邮件"];
 const FORWARD_SUBJECTS: &[&str] = &["fwd", "fw", "转发", "轉寄", "wg", "tr", "rv"];
-/// Fields that programs repeat above a quoted mail.
+/// Header fields that programs repeat above a quoted mail.
 const FROM: &[&str] = &["from", "发件人", "寄件人", "寄件者", "von", "de"];
 const SUBJECT: &[&str] = &["subject", "主题", "主旨", "标题", "betreff", "objet"];
 const OTHERS: &[&str] = &[
@@ -58,7 +58,7 @@ const OTHERS: &[&str] = &[
     "à",
 ];
 const WROTE: &[&str] = &["wrote:", "wrote：", "writes:", "写道：", "写道:", "寫道：", "寫道:", "写到：", "写到:"];
-/// Lines that programs on telephones put at the end.
+/// Beginnings of footers of mobile mail programs.
 const FOOTERS: &[&str] = &[
     "sent from my ",
     "sent from mail for ",
@@ -88,28 +88,28 @@ const FOOTERS: &[&str] = &[
     "获取outlook for",
     "从 outlook for ",
 ];
-/// A footer is one short line.
+/// Longest footer in characters.
 const MAX_FOOTER: usize = 120;
 
-/// Whether a subject says that the mail hands another on.
+/// Returns true if the subject marks a forwarded mail.
 pub fn is_forwarding_subject(subject: &str) -> bool {
     let Some((prefix, _)) = subject.split_once([':', '：']) else { return false };
     let prefix = prefix.trim().trim_start_matches('[').to_lowercase();
     FORWARD_SUBJECTS.contains(&prefix.as_str())
 }
 
-/// Whether a subject says that the mail answers another.
-pub fn is_answering_subject(subject: &str) -> bool {
-    const ANSWERS: [&str; 12] = ["re", "aw", "antw", "sv", "vs", "odp", "rif", "回复", "答复", "回覆", "答覆", "回信"];
+/// Returns true if the subject marks a reply.
+pub fn is_reply_subject(subject: &str) -> bool {
+    const PREFIXES: [&str; 12] = ["re", "aw", "antw", "sv", "vs", "odp", "rif", "回复", "答复", "回覆", "答覆", "回信"];
     let Some((prefix, _)) = subject.split_once([':', '：']) else { return false };
     let prefix: String = prefix.trim().to_lowercase();
     let prefix = prefix.split(['[', '(', '（']).next().unwrap_or_default().trim();
-    ANSWERS.contains(&prefix)
+    PREFIXES.contains(&prefix)
 }
 
-/// Whether a line asks for something to be done with a text that follows it.
-pub fn asks_for_text(line: &str) -> bool {
-    const ACTS: [&str; 20] = [
+/// Returns true if a line asks for something to be done with the text below it.
+pub fn is_request_about_text(line: &str) -> bool {
+    const VERBS: [&str; 20] = [
         "improve",
         "translate",
         "summari",
@@ -131,12 +131,12 @@ pub fn asks_for_text(line: &str) -> bool {
         "解释",
         "缩短",
     ];
-    let line = bare(line);
+    let line = undecorated(line);
     line.ends_with([':', '：']) && !WROTE.iter().any(|word| line.ends_with(word))
-        || ACTS.iter().any(|act| line.contains(act))
+        || VERBS.iter().any(|verb| line.contains(verb))
 }
 
-/// Whether a line is a closing formula: what stands below its name is a signature.
+/// Returns true for a closing formula; the lines below the name that follows are a signature.
 pub fn is_closing(line: &str) -> bool {
     const CLOSINGS: [&str; 22] = [
         "best regards",
@@ -162,49 +162,52 @@ pub fn is_closing(line: &str) -> bool {
         "谢谢",
         "致礼",
     ];
-    let plain = bare(line);
+    let plain = undecorated(line);
     CLOSINGS.contains(&plain.trim_end_matches([',', '，', '!', '！', '.', '。']).trim())
 }
 
-/// Whether a line tells how somebody is reached: an address, a page, a telephone number.
+/// Returns true for contact details: a mail address, web page or telephone number.
 pub fn is_contact(line: &str) -> bool {
     let digits = line.chars().filter(char::is_ascii_digit).count();
     let is_number = line.chars().all(|c| !c.is_alphabetic())
         || ["tel", "phone", "mobile", "fax", "电话", "手机", "t:", "m:", "+"]
             .iter()
-            .any(|word| bare(line).contains(word));
-    line.contains('@') || bare(line).contains("www.") || bare(line).starts_with("http") || (digits >= 7 && is_number)
+            .any(|word| undecorated(line).contains(word));
+    line.contains('@')
+        || undecorated(line).contains("www.")
+        || undecorated(line).starts_with("http")
+        || (digits >= 7 && is_number)
 }
 
-/// Whether a line is a sentence, and no line of an address.
+/// Returns true for a sentence, as opposed to a line of an address.
 pub fn is_sentence(line: &str) -> bool {
     let line = line.trim();
     let is_long = line.split_whitespace().count() >= 5 || line.chars().filter(|c| !c.is_ascii()).count() >= 10;
     is_long && line.ends_with(['.', '?', '!', '。', '？', '！', ';', '；'])
 }
 
-/// Whether a line announces a forwarded mail.
-pub fn is_forward(line: &str) -> bool {
-    let plain = bare(line);
+/// Returns true for a line that announces a forwarded mail.
+pub fn is_forward_line(line: &str) -> bool {
+    let plain = undecorated(line);
     if FORWARD_LINES.iter().any(|known| plain.trim_end_matches([':', '：']) == *known) {
         return true;
     }
     between_dashes(line).is_some_and(|inner| FORWARDS.iter().any(|known| inner.starts_with(known)))
 }
 
-/// Whether a line announces the mail that is answered.
-pub fn is_original(line: &str) -> bool {
+/// Returns true for a line that announces the original mail of a reply.
+pub fn is_original_line(line: &str) -> bool {
     between_dashes(line).is_some_and(|inner| ORIGINALS.contains(&inner.as_str()))
 }
 
-/// Whether a line is nothing but a rule.
+/// Returns true for a horizontal rule.
 pub fn is_rule(line: &str) -> bool {
     let line = line.trim();
     line.len() >= 3 && line.chars().all(|c| "-_=*—".contains(c))
 }
 
-/// Whether the lines begin with the fields of a quoted mail, as Outlook writes them: From, Subject and one more. What else has
-/// a From and a To, such as a journey, has no Subject.
+/// Returns true if the lines begin with the header fields of a quoted mail as Outlook writes them: From, Subject and one more. Other
+/// texts with From and To, such as a journey, have no Subject.
 pub fn is_field_block(lines: &[&str]) -> bool {
     const MAX_LINES: usize = 14;
     let is_one = |line: &&str, names: &[&str]| field_name(line).is_some_and(|name| names.contains(&name.as_str()));
@@ -215,28 +218,28 @@ pub fn is_field_block(lines: &[&str]) -> bool {
         && others.iter().any(|line| is_one(line, OTHERS))
 }
 
-/// How many of the lines say who wrote what is quoted after them, and whether that is certain: "On …, … wrote:".
-pub fn introduction(lines: &[&str]) -> Option<(usize, bool)> {
+/// Parses the introduction of a quotation, such as "On …, … wrote:". Returns its number of lines, and whether it is certain.
+pub fn parse_introduction(lines: &[&str]) -> Option<(usize, bool)> {
     const MAX_LENGTH: usize = 400;
-    let mut said = String::new();
+    let mut text = String::new();
     for (index, line) in lines.iter().take(4).enumerate() {
-        let line = bare(line);
-        if line.is_empty() || line.starts_with('>') || said.len() > MAX_LENGTH {
+        let line = undecorated(line);
+        if line.is_empty() || line.starts_with('>') || text.len() > MAX_LENGTH {
             return None;
         }
-        said.push(' ');
-        said.push_str(&line);
-        let said = said.trim();
-        let begins = ["on ", "at ", "在", "于", "於", "le ", "am ", "el "].iter().any(|word| said.starts_with(word));
-        if WROTE.iter().any(|word| said.ends_with(word)) {
-            let dated = said.contains(|c: char| c.is_ascii_digit());
+        text.push(' ');
+        text.push_str(&line);
+        let text = text.trim();
+        let begins = ["on ", "at ", "在", "于", "於", "le ", "am ", "el "].iter().any(|word| text.starts_with(word));
+        if WROTE.iter().any(|word| text.ends_with(word)) {
+            let dated = text.contains(|c: char| c.is_ascii_digit());
             let is_certain =
-                (begins && dated && said.contains(['@', '<', ':'])) || (said.contains('@') && said.contains('<'));
+                (begins && dated && text.contains(['@', '<', ':'])) || (text.contains('@') && text.contains('<'));
             return (begins || index == 0).then_some((index + 1, is_certain));
         }
-        // In other languages: whatever ends with a colon, names somebody or a time, and is followed by a quotation.
-        let names = said.contains('@') || said.contains(|c: char| c.is_ascii_digit());
-        if index == 0 && said.ends_with([':', '：']) && names && said.len() < 200 {
+        // Other languages: any line that ends with a colon and has an address or a digit; a quotation must follow.
+        let names = text.contains('@') || text.contains(|c: char| c.is_ascii_digit());
+        if index == 0 && text.ends_with([':', '：']) && names && text.len() < 200 {
             return Some((1, false));
         }
         if !begins {
@@ -246,19 +249,19 @@ pub fn introduction(lines: &[&str]) -> Option<(usize, bool)> {
     None
 }
 
-/// Whether a line is what a program adds to each mail.
+/// Returns true for a footer that a program adds to each mail.
 pub fn is_footer(line: &str) -> bool {
-    let plain = bare(line);
+    let plain = undecorated(line);
     let is_sent_from = plain.starts_with(['从', '從']) && plain.ends_with(['送']);
     plain.chars().count() <= MAX_FOOTER && (is_sent_from || FOOTERS.iter().any(|known| plain.starts_with(known)))
 }
 
-/// A line without what only decorates it, in lower case.
-fn bare(line: &str) -> String {
+/// Returns a line in lower case without decoration.
+fn undecorated(line: &str) -> String {
     line.trim().trim_matches(['*', '_', '|', ' ', '\u{a0}', '•']).trim().to_lowercase()
 }
 
-/// What stands between the dashes of a line such as `-----Original Message-----`.
+/// Returns the text between the dashes of a line such as `-----Original Message-----`, in lower case.
 fn between_dashes(line: &str) -> Option<String> {
     const DASHES: [char; 5] = ['-', '—', '_', '=', '－'];
     let line = line.trim().trim_matches(['*', ' ']);
@@ -267,7 +270,7 @@ fn between_dashes(line: &str) -> Option<String> {
     (dashes >= 2 && !inner.is_empty() && inner.len() <= 200).then_some(inner)
 }
 
-/// The name of the field that a line begins with, such as `**From:** a@x.org` or `| 发件人 | a@x.org |`.
+/// Returns the name of the header field that a line begins with, such as `**From:** a@x.org` or `| 发件人 | a@x.org |`.
 fn field_name(line: &str) -> Option<String> {
     const MAX_NAME: usize = 40;
     let line = line.trim_start_matches(|c: char| "*_|".contains(c) || c.is_whitespace());

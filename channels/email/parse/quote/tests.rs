@@ -1,20 +1,24 @@
 use super::*;
 use crate::email::parse::html;
 
-/// Of a mail that answers one.
-fn cut(text: &str, hands_on: bool) -> Cut {
-    super::cut(text, hands_on, true)
+/// Strips the quotes of a reply.
+fn strip_reply(text: &str, is_forward_subject: bool) -> StrippedText {
+    strip_quotes(text, is_forward_subject, true)
 }
 
-/// A mail's text, what is to be left of it, and a word that must be in what was cut.
+/// A mail's text, its expected rest, and a word of the removed part.
 type Row<'a> = (&'a str, &'a str, &'a str);
 
 fn check(table: &[Row<'_>]) {
     for (text, expected, gone) in table {
-        let found = cut(text, false);
+        let found = strip_reply(text, false);
         assert_eq!(found.text, *expected, "{text}");
-        assert!(found.cut.contains(gone) && found.cut.is_empty() == gone.is_empty(), "{text}\ncut: {}", found.cut);
-        // What stands at the end of the writer's own words is asked about, and somebody else's.
+        assert!(
+            found.removed.contains(gone) && found.removed.is_empty() == gone.is_empty(),
+            "{text}\ncut: {}",
+            found.removed
+        );
+        // A quotation at the end of own text is asked about, so it counts as forwarded.
         let quotes = |line: &str| line.starts_with('>');
         let asks = found.text.lines().last().is_some_and(quotes) && !found.text.lines().all(quotes);
         assert_eq!(found.is_forward, asks, "{text}");
@@ -22,7 +26,7 @@ fn check(table: &[Row<'_>]) {
 }
 
 #[test]
-fn english_replies() {
+fn quotes_of_english_replies_are_removed() {
     check(&[
         (
             "Yes, at noon.\n\nOn Tue, Mar 3, 2026 at 10:00 AM Ann Lee <ann@x.org> wrote:\n\n> Lunch?\n> Ann\n",
@@ -58,7 +62,7 @@ fn english_replies() {
 }
 
 #[test]
-fn chinese_replies() {
+fn quotes_of_chinese_replies_are_removed() {
     check(&[
         (
             "好的，三点见。\n\n张三 <zhang@163.com> 于2026年3月3日周二 10:00写道：\n\n> 三点开会？\n",
@@ -82,7 +86,7 @@ fn chinese_replies() {
 }
 
 #[test]
-fn what_stays() {
+fn answered_quotes_and_similar_text_stay() {
     check(&[
         ("> Can you come?\nYes.\n\n> And Bob?\nNo.\n\n-- \nAnn", "> Can you come?\nYes.\n\n> And Bob?\nNo.", "Ann"),
         (
@@ -127,11 +131,11 @@ fn what_stays() {
     let long = "> line\n".repeat(40);
     check(&[(&format!("On 3 Mar 2026, Ann <a@x.org> wrote:\n{long}\nI agree."), "I agree.", "> line")]);
     let text = format!("intro\n--\n{}", "text\n".repeat(40));
-    assert_eq!(cut(&text, false).cut, "", "two dashes with a whole text below");
+    assert_eq!(strip_reply(&text, false).removed, "", "two dashes with a whole text below");
 }
 
 #[test]
-fn forwards_are_kept() {
+fn forwarded_mail_stays() {
     let table = [
         (
             "FYI\n\n---------- Forwarded message ---------\nFrom: Ann <a@x.org>\nDate: x\nSubject: y\nTo: z\n\nHello\n-- \nAnn",
@@ -143,13 +147,15 @@ fn forwards_are_kept() {
         ("FYI\n\n________________________________\nFrom: Ann\nSent: x\nTo: y\nSubject: z\n\nHello", true),
         ("请处理\n\n------------------ 原始邮件 ------------------\n发件人: a\n主题: b\n收件人: c\n\nHello", true),
     ];
-    for (text, hands_on) in table {
-        let found = cut(text, hands_on);
-        assert!(found.is_forward && found.text.contains("Hello") && found.cut.is_empty(), "{found:?}");
+    for (text, is_forward_subject) in table {
+        let found = strip_reply(text, is_forward_subject);
+        assert!(found.is_forward && found.text.contains("Hello") && found.removed.is_empty(), "{found:?}");
     }
     // An answer to a forwarded mail is an answer.
-    let found =
-        cut("ok\n\nOn 3 Mar 2026 Bob <b@x.org> wrote:\n> ---------- Forwarded message ---------\n> Hello", false);
+    let found = strip_reply(
+        "ok\n\nOn 3 Mar 2026 Bob <b@x.org> wrote:\n> ---------- Forwarded message ---------\n> Hello",
+        false,
+    );
     assert_eq!((found.text.as_str(), found.is_forward), ("ok", false));
     let subjects = [
         ("Fwd: x", true),
@@ -165,7 +171,7 @@ fn forwards_are_kept() {
 }
 
 #[test]
-fn html_as_programs_write_it() {
+fn quotes_in_html_of_real_programs_are_removed() {
     let table = [
         (
             "gmail",
@@ -220,27 +226,27 @@ fn html_as_programs_write_it() {
     ];
     for (program, page, expected) in table {
         let (text, _) = html::markdown(page, 10_000);
-        let found = cut(&text, false);
-        assert_eq!(found.text, expected, "{program}:\n{text}\ncut: {}", found.cut);
+        let found = strip_reply(&text, false);
+        assert_eq!(found.text, expected, "{program}:\n{text}\ncut: {}", found.removed);
         assert_eq!(found.is_forward, program.ends_with("forwarded"));
     }
 }
 
-/// What answers no mail has no history: a pasted mail is what it is about.
+/// A mail that is no reply has no history: a pasted mail is its subject matter.
 #[test]
-fn the_first_mail_of_a_thread_is_whole() {
+fn the_first_mail_of_a_thread_stays_whole() {
     for text in [
         "What shall I answer?\n\nFrom: Ann <a@x.org>\nSent: today\nTo: Bob\nSubject: Lunch\n\nLunch?",
         "Is this spam?\n\nOn 3 Mar 2026, Eve <e@x.org> wrote:\n> Buy now",
         "请看看\n\n> 三点开会？",
     ] {
-        let whole = Cut { text: text.to_owned(), is_forward: true, ..Cut::default() };
-        assert_eq!(super::cut(text, false, false), whole);
-        assert_ne!(cut(text, false).cut, "");
+        let whole = StrippedText { text: text.to_owned(), is_forward: true, ..StrippedText::default() };
+        assert_eq!(strip_quotes(text, false, false), whole);
+        assert_ne!(strip_reply(text, false).removed, "");
     }
     for (subject, expected) in
         [("Re: x", true), ("RE[2]: x", true), ("回复：x", true), ("AW: x", true), ("Report: x", false), ("x", false)]
     {
-        assert_eq!(is_answering_subject(subject), expected, "{subject}");
+        assert_eq!(is_reply_subject(subject), expected, "{subject}");
     }
 }

@@ -1,40 +1,40 @@
-//! A page as Markdown.
+//! Renders an HTML page as Markdown.
 
-use super::style::{has_no_size, is_hidden, is_tracker};
-use super::table;
-use super::tree::{Node, Tree, is_block};
-use super::writer::{LINK, Writer};
-use crate::email::parse::clean::{clean_line, clean_text, mark};
+use super::table::DataTable;
+use super::tree::{HtmlNode, HtmlTree, is_block};
+use super::visibility::{has_zero_size, is_hidden, is_tracker};
+use super::writer::{LINK, MarkdownWriter};
+use crate::email::parse::sanitize::{marker, sanitize_line, sanitize_text};
 
-/// Quotations and lists deeper than this stand no further to the right.
+/// Deepest indentation of quotations and lists.
 const MAX_INDENT: usize = 12;
-/// A longer address of a link is left out.
+/// Longest URL of a link in bytes; longer ones are left out.
 const MAX_LINK: usize = 1_500;
 
-/// The text of a page as Markdown, at most about `max` bytes of it, and whether that is all. Scripts, styles, what is hidden
-/// and what is only there to be fetched is gone; quotations and signatures that programs name so stand between marks.
+/// Converts a page to Markdown of at most about `max` bytes. The second value is true if nothing was cut. Scripts, styles, hidden elements and
+/// tracking images are removed; quotations and signatures that mail programs label are put between markers.
 pub fn markdown(html: &str, max: usize) -> (String, bool) {
-    let tree = Tree::parse(html);
-    let mut page = Page { tree: &tree, out: Writer::new(max), is_quote: false, has_size: true };
+    let tree = HtmlTree::parse(html);
+    let mut page = MarkdownRenderer { tree: &tree, out: MarkdownWriter::new(max), is_quote: false, has_size: true };
     page.children(0);
-    let is_whole = !page.out.is_full() && !tree.is_cut;
+    let is_whole = !page.out.is_full() && !tree.is_truncated;
     (page.out.finish(), is_whole)
 }
 
-/// What is being written, and where.
-pub struct Page<'a> {
-    pub tree: &'a Tree,
-    pub out: Writer,
-    /// Inside of a quotation that has its mark.
+/// The state of rendering.
+struct MarkdownRenderer<'a> {
+    tree: &'a HtmlTree,
+    out: MarkdownWriter,
+    /// Inside a marked quotation.
     is_quote: bool,
-    /// Text here is to be seen.
+    /// The font size here is not zero.
     has_size: bool,
 }
 
-impl<'a> Page<'a> {
-    /// Writes a part of the same page on its own: a cell of a table.
-    pub fn apart(tree: &'a Tree, node: usize, max: usize) -> String {
-        let mut page = Page { tree, out: Writer::new(max), is_quote: true, has_size: true };
+impl<'a> MarkdownRenderer<'a> {
+    /// Renders a node of the page on its own, such as a table cell.
+    fn render_node(tree: &'a HtmlTree, node: usize, max: usize) -> String {
+        let mut page = MarkdownRenderer { tree, out: MarkdownWriter::new(max), is_quote: true, has_size: true };
         page.children(node);
         page.out.finish()
     }
@@ -47,42 +47,42 @@ impl<'a> Page<'a> {
             }
             if node.name.is_empty() {
                 if self.has_size {
-                    self.out.text(&clean_text(&node.text));
+                    self.out.text(&sanitize_text(&node.text));
                 }
             } else if !is_hidden(node) {
                 let before = self.has_size;
-                self.has_size = has_no_size(node).map_or(before, |none| !none);
+                self.has_size = has_zero_size(node).map_or(before, |is_zero| !is_zero);
                 self.element(child, node);
                 self.has_size = before;
             }
         }
     }
 
-    fn element(&mut self, number: usize, node: &Node) {
-        match Role::of(node) {
-            Role::Quote if !self.is_quote => {
+    fn element(&mut self, number: usize, node: &HtmlNode) {
+        match ElementRole::classify(node) {
+            ElementRole::Quote if !self.is_quote => {
                 self.is_quote = true;
-                self.between(number, node, mark::QUOTE, mark::QUOTE_END);
+                self.with_markers(number, node, marker::QUOTE, marker::QUOTE_END);
                 self.is_quote = false;
             }
-            Role::Signature if !self.is_quote => {
-                self.between(number, node, mark::SIGNATURE, mark::SIGNATURE_END);
+            ElementRole::Signature if !self.is_quote => {
+                self.with_markers(number, node, marker::SIGNATURE, marker::SIGNATURE_END);
             }
-            Role::History if !self.is_quote => {
-                self.out.raw_line(&mark::HISTORY.to_string());
+            ElementRole::History if !self.is_quote => {
+                self.out.raw_line(&marker::HISTORY.to_string());
                 self.plain(number, node);
             }
             _ => self.plain(number, node),
         }
     }
 
-    fn between(&mut self, number: usize, node: &Node, begin: char, end: char) {
+    fn with_markers(&mut self, number: usize, node: &HtmlNode, begin: char, end: char) {
         self.out.raw_line(&begin.to_string());
         self.plain(number, node);
         self.out.raw_line(&end.to_string());
     }
 
-    fn plain(&mut self, number: usize, node: &Node) {
+    fn plain(&mut self, number: usize, node: &HtmlNode) {
         match node.name.as_str() {
             "br" => self.out.hard_line(),
             "hr" => {
@@ -102,7 +102,7 @@ impl<'a> Page<'a> {
             "blockquote" => self.indented(number, None, "> "),
             "ul" | "ol" | "menu" | "dir" => self.list(number, node),
             "li" => self.indented(number, Some("- ".to_owned()), "  "),
-            "table" => table::write(self, number),
+            "table" => self.table(number),
             "td" | "th" => {
                 self.out.line(1);
                 self.children(number);
@@ -114,11 +114,18 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// What stands on lines of its own.
-    pub fn block(&mut self, number: usize, breaks: usize) {
+    fn block(&mut self, number: usize, breaks: usize) {
         self.out.line(breaks);
         self.children(number);
         self.out.line(breaks);
+    }
+
+    /// Tables of data stay tables; layout tables become blocks.
+    fn table(&mut self, number: usize) {
+        match DataTable::parse(self.tree, number, |cell, max| Self::render_node(self.tree, cell, max)) {
+            Some(table) => table.write(&mut self.out),
+            None => self.block(number, 1),
+        }
     }
 
     fn emphasis(&mut self, number: usize, sign: &'static str) {
@@ -129,9 +136,9 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// A power is written so that it is not read as a digit of the number before it; `1st` and footnotes stay.
+    /// Writes an exponent so that it is not read as a digit of its base; `1st` and footnotes stay.
     fn superscript(&mut self, number: usize) {
-        let text = clean_line(&self.raw_text(number));
+        let text = sanitize_line(&self.raw_text(number));
         let is_power = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '−'))
             || text.chars().count() == 1 && text.starts_with(|c: char| c.is_ascii_alphabetic());
         if !is_power {
@@ -141,10 +148,10 @@ impl<'a> Page<'a> {
         self.out.text(&if is_one { format!("^{text}") } else { format!("^({text})") });
     }
 
-    fn heading(&mut self, number: usize, node: &Node) {
+    fn heading(&mut self, number: usize, node: &HtmlNode) {
         let level = node.name.bytes().last().map_or(1, |digit| usize::from(digit.saturating_sub(b'0')));
-        let text = Self::apart(self.tree, number, 1_000).replace('*', "");
-        let text = clean_line(&text);
+        let text = Self::render_node(self.tree, number, 1_000).replace('*', "");
+        let text = sanitize_line(&text);
         if !text.is_empty() && self.has_size {
             self.out.line(2);
             self.out.word(&format!("{} {text}", "#".repeat(level)));
@@ -166,7 +173,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn list(&mut self, number: usize, node: &Node) {
+    fn list(&mut self, number: usize, node: &HtmlNode) {
         let tree = self.tree;
         let breaks = if self.out.depth() == 0 { 2 } else { 1 };
         let mut count: u32 = node.attribute("start").trim().parse().unwrap_or(1);
@@ -179,16 +186,16 @@ impl<'a> Page<'a> {
                     self.indented(child, Some(first), &rest);
                     count = count.saturating_add(1);
                 }
-                ("", _) => self.out.text(&clean_text(&item.text)),
+                ("", _) => self.out.text(&sanitize_text(&item.text)),
                 _ => self.element(child, item),
             }
         }
         self.out.line(breaks);
     }
 
-    /// What a program is: on one line as it is.
+    /// Writes inline code on one line.
     fn code(&mut self, number: usize) {
-        let text = clean_line(&self.raw_text(number));
+        let text = sanitize_line(&self.raw_text(number));
         if !text.is_empty() {
             let sign = if text.contains('`') { "``" } else { "`" };
             self.out.word(&format!("{sign}{text}{sign}"));
@@ -196,7 +203,7 @@ impl<'a> Page<'a> {
     }
 
     fn preformatted(&mut self, number: usize) {
-        let text = clean_text(&self.raw_text(number));
+        let text = sanitize_text(&self.raw_text(number));
         let text = text.trim_matches('\n').trim_end();
         if text.is_empty() {
             return;
@@ -214,7 +221,7 @@ impl<'a> Page<'a> {
         self.out.line(2);
     }
 
-    /// All text below a node, its white space kept. Without recursion of its own beyond the tree's bounded depth.
+    /// Returns all text below a node with its white space. The bounded depth of the tree bounds the recursion.
     fn raw_text(&self, number: usize) -> String {
         let tree = self.tree;
         let mut text = String::new();
@@ -234,37 +241,37 @@ impl<'a> Page<'a> {
         text
     }
 
-    fn link(&mut self, number: usize, node: &Node) {
+    fn link(&mut self, number: usize, node: &HtmlNode) {
         let is_new = self.out.open(LINK);
         self.children(number);
         if is_new {
-            self.out.close_link(address(node.attribute("href")).as_deref());
+            self.out.close_link(link_url(node.attribute("href")).as_deref());
         }
     }
 
-    /// Nothing is fetched, so what is left of an image is what it says.
-    fn image(&mut self, node: &Node) {
+    /// Writes the alternative text of an image, which is never fetched.
+    fn image(&mut self, node: &HtmlNode) {
         if is_tracker(node) {
             return;
         }
-        let alt = clean_line(node.attribute("alt"));
+        let alt = sanitize_line(node.attribute("alt"));
         let alt = &alt[..alt.floor_char_boundary(300)];
         self.out.word(&if alt.is_empty() { "[image]".to_owned() } else { format!("[image: {alt}]") });
     }
 }
 
-/// What programs that write mails name a part of theirs.
+/// The role that mail programs give an element by its id or class.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum ElementRole {
     None,
     Quote,
-    /// Begins the history, which goes on behind it.
+    /// Begins the history, which extends to the end of the page.
     History,
     Signature,
 }
 
-impl Role {
-    fn of(node: &Node) -> Self {
+impl ElementRole {
+    fn classify(node: &HtmlNode) -> Self {
         const QUOTES: &[&str] = &[
             "gmail_quote",
             "gmail_quote_container",
@@ -286,7 +293,7 @@ impl Role {
         ];
         let (id, class) = (node.attribute("id"), node.attribute("class"));
         let has_class = |names: &[&str]| class.split_whitespace().any(|name| names.contains(&name));
-        // Outlook puts `x_` before the names of what it quotes.
+        // Outlook prefixes the ids of quoted elements with `x_`.
         let id = id.trim_start_matches("x_");
         match id {
             "divRplyFwdMsg" | "appendonsend" => return Self::History,
@@ -317,8 +324,8 @@ impl Role {
     }
 }
 
-/// A link's address, if it leads anywhere and runs nothing.
-fn address(href: &str) -> Option<String> {
+/// Returns the URL of a link if its scheme is harmless.
+fn link_url(href: &str) -> Option<String> {
     let href: String = href.trim().chars().filter(|c| !c.is_control()).collect();
     let (scheme, _) = href.split_once(':')?;
     let is_known = ["http", "https", "mailto", "tel", "ftp"].iter().any(|known| scheme.eq_ignore_ascii_case(known));

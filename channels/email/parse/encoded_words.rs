@@ -2,11 +2,11 @@
 
 use super::charset;
 
-/// A longer one is no encoded word; RFC 2047, section 2 allows 75 characters, some programs write more.
+/// Longest encoded word. RFC 2047, section 2 allows 75 characters, but some programs write more.
 const MAX_WORD: usize = 4_000;
 
-/// Decodes every encoded word of a field's value. White space between two of them is no text; of the same charset they are
-/// decoded as one, because many programs split them inside a character.
+/// Decodes all encoded words of a field's value and removes white space between them. Adjacent words of one charset are decoded
+/// together, because many programs split them inside a character; mail-parser decodes each word separately.
 pub fn decode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut open: Option<(String, Vec<u8>)> = None;
@@ -40,8 +40,8 @@ pub fn decode(text: &str) -> String {
     out
 }
 
-/// The length of the encoded word that `text` begins with.
-pub fn length_at(text: &str) -> Option<usize> {
+/// Returns the length of the encoded word at the beginning of `text`.
+pub fn encoded_word_len(text: &str) -> Option<usize> {
     EncodedWord::at(text).map(|word| word.length)
 }
 
@@ -75,17 +75,17 @@ impl<'a> EncodedWord<'a> {
         };
         let end = rest.find("?=")?;
         let text = &rest[..end];
-        // Bytes that should have been encoded were decoded with the field.
+        // Unencoded bytes of the word were decoded with the whole field.
         let charset = if text.is_ascii() { charset } else { "utf-8".to_owned() };
         Some(Self { charset, is_base64, text, length: window.len() - rest.len() + end + 2 })
     }
 
     fn bytes(&self) -> Vec<u8> {
         if self.is_base64 {
-            return super::transfer::base64(self.text.as_bytes(), self.text.len());
+            return super::transfer_encoding::decode_base64(self.text.as_bytes(), self.text.len());
         }
         let text: Vec<u8> = self.text.bytes().map(|byte| if byte == b'_' { b' ' } else { byte }).collect();
-        super::transfer::hex_escapes(&text, b'=')
+        super::transfer_encoding::decode_hex_escapes(&text, b'=')
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encoded_words() {
+    fn encoded_words_are_decoded() {
         let table = [
             ("plain", "plain"),
             ("=?utf-8?Q?caf=C3=A9_au_lait?=", "café au lait"),
@@ -114,7 +114,7 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(decode(text), expected, "{text}");
         }
-        // Many beginnings and no end stay cheap.
+        // Many unterminated words take linear time.
         assert_eq!(decode(&"=?a?q? ".repeat(10_000)).len(), 70_000);
     }
 }

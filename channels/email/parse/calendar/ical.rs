@@ -1,20 +1,24 @@
-//! An iCalendar object's lines (RFC 5545, section 3.1), as far as an invitation needs them.
+//! Parses iCalendar objects (RFC 5545) as far as an invitation needs them. calcard does not serve: it needs three more crates for
+//! fewer lines than this file has, and drops values that it cannot interpret.
 
-/// Events beyond these are left out.
+use jiff::civil::{Date, DateTime, Time};
+
+/// Largest number of events; the rest is ignored.
 const MAX_EVENTS: usize = 10;
-/// Lines and their lengths beyond these are passed over.
+/// Largest number of properties of an event.
 const MAX_PROPERTIES: usize = 300;
+/// Longest line in bytes; the rest is cut.
 const MAX_LINE: usize = 10_000;
 
-/// `NAME;PARAM=VALUE:VALUE`
+/// A property: `NAME;PARAM=VALUE:VALUE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Property {
+pub struct CalendarProperty {
     pub name: String,
     params: Vec<(String, String)>,
     pub value: String,
 }
 
-impl Property {
+impl CalendarProperty {
     fn parse(line: &str) -> Option<Self> {
         let mut is_quoted = false;
         let colon = line.find(|c| {
@@ -38,7 +42,7 @@ impl Property {
         self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The value as text (RFC 5545, section 3.3.11).
+    /// Decodes the value as text (RFC 5545, section 3.3.11).
     pub fn text(&self) -> String {
         let mut out = String::with_capacity(self.value.len());
         let mut chars = self.value.chars();
@@ -56,43 +60,43 @@ impl Property {
     }
 }
 
-/// Properties of an event.
+/// The properties of an event or a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event(Vec<Property>);
+pub struct CalendarEvent(Vec<CalendarProperty>);
 
-impl Event {
-    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Property> {
+impl CalendarEvent {
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a CalendarProperty> {
         self.0.iter().filter(move |property| property.name == name)
     }
 
-    pub fn first(&self, name: &str) -> Option<&Property> {
+    pub fn first(&self, name: &str) -> Option<&CalendarProperty> {
         self.0.iter().find(|property| property.name == name)
     }
 }
 
-/// What is wanted of whom, and the events.
+/// A calendar object: its method and events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Calendar {
-    /// In upper case: `REQUEST`, `CANCEL`; empty where there is none.
+pub struct CalendarObject {
+    /// In upper case, such as `REQUEST` or `CANCEL`; empty if there is none.
     pub method: String,
-    pub events: Vec<Event>,
+    pub events: Vec<CalendarEvent>,
 }
 
-impl Calendar {
-    /// Reads an object; without an event it is none.
+impl CalendarObject {
+    /// Parses an object; `None` if it contains no event.
     pub fn parse(text: &str) -> Option<Self> {
         let mut calendar = Self::default();
-        // The names of the components that are open.
+        // Names of the open components.
         let mut open: Vec<String> = Vec::new();
         for line in unfold(text) {
-            let Some(property) = Property::parse(&line) else { continue };
+            let Some(property) = CalendarProperty::parse(&line) else { continue };
             let is_event =
                 |open: &[String]| open.last().is_some_and(|name| matches!(name.as_str(), "VEVENT" | "VTODO"));
             match property.name.as_str() {
                 "BEGIN" if open.len() < 10 => {
                     open.push(property.value.trim().to_ascii_uppercase());
                     if is_event(&open) && calendar.events.len() < MAX_EVENTS {
-                        calendar.events.push(Event::default());
+                        calendar.events.push(CalendarEvent::default());
                     } else if is_event(&open) {
                         break;
                     }
@@ -113,7 +117,7 @@ impl Calendar {
     }
 }
 
-/// Lines as they were before they were folded.
+/// Joins folded lines (RFC 5545, section 3.1).
 fn unfold(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines().map(|line| line.trim_end_matches('\r')).take(20_000) {
@@ -126,4 +130,50 @@ fn unfold(text: &str) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A date, or a date with a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DateOrTime {
+    Date(Date),
+    Time { at: DateTime, is_utc: bool },
+}
+
+/// Parses `20260303` or `20260303T100000Z`. Returns it also as text.
+pub fn parse_date_or_time(value: &str) -> Option<(String, DateOrTime)> {
+    let value = value.trim();
+    let number = |range: std::ops::Range<usize>| value.get(range)?.parse::<i16>().ok();
+    let small = |range: std::ops::Range<usize>| value.get(range)?.parse::<i8>().ok();
+    let date = Date::new(number(0..4)?, small(4..6)?, small(6..8)?).ok()?;
+    let Some(rest) = value.get(8..).filter(|rest| !rest.is_empty()) else {
+        return Some((format!("{date} ({})", weekday(date)), DateOrTime::Date(date)));
+    };
+    if !rest.starts_with(['T', 't']) {
+        return None;
+    }
+    let seconds = small(13..15).unwrap_or(0).min(59);
+    let time = Time::new(small(9..11)?, small(11..13)?, seconds, 0).ok()?;
+    let is_utc = value.ends_with(['Z', 'z']);
+    Some((
+        format!("{date} ({}) {}", weekday(date), format_time(time)),
+        DateOrTime::Time { at: date.to_datetime(time), is_utc },
+    ))
+}
+
+/// Formats a time as `10:00`.
+pub fn format_time(time: Time) -> String {
+    format!("{:02}:{:02}", time.hour(), time.minute())
+}
+
+fn weekday(date: Date) -> &'static str {
+    use jiff::civil::Weekday::{Friday, Monday, Saturday, Sunday, Thursday, Tuesday, Wednesday};
+    match date.weekday() {
+        Monday => "Monday",
+        Tuesday => "Tuesday",
+        Wednesday => "Wednesday",
+        Thursday => "Thursday",
+        Friday => "Friday",
+        Saturday => "Saturday",
+        Sunday => "Sunday",
+    }
 }

@@ -1,13 +1,13 @@
-//! Recurrence rules (RFC 5545, section 3.3.10) in words, where that is simple.
+//! Describes simple recurrence rules (RFC 5545, section 3.3.10) in words.
 
-use super::words::moment;
+use super::ical::parse_date_or_time;
 
-/// A rule as a sentence; as it is written where it says more than simple things.
-pub fn in_words(rule: &str) -> String {
-    simple(rule).unwrap_or_else(|| format!("by the rule {rule}"))
+/// Describes a rule in words, or quotes it if it is not simple.
+pub fn describe_recurrence(rule: &str) -> String {
+    describe_simple(rule).unwrap_or_else(|| format!("by the rule {rule}"))
 }
 
-fn simple(rule: &str) -> Option<String> {
+fn describe_simple(rule: &str) -> Option<String> {
     let mut every = String::new();
     let mut unit = "";
     let mut interval = 1_u32;
@@ -19,12 +19,15 @@ fn simple(rule: &str) -> Option<String> {
             "FREQ" => unit = frequency(value)?,
             "INTERVAL" => interval = value.parse().ok()?,
             "COUNT" => end = format!(", {} times", value.parse::<u32>().ok()?),
-            "UNTIL" => end = format!(", until {}", moment(value)?.0),
-            "BYDAY" => on = format!(" on {}", list(value.split(','), day)?),
+            "UNTIL" => end = format!(", until {}", parse_date_or_time(value)?.0),
+            "BYDAY" => on = format!(" on {}", list_items(value.split(','), day)?),
             "BYMONTHDAY" => {
-                on = format!(" on day {}", list(value.split(','), |day| Some(day.parse::<i32>().ok()?.to_string()))?);
+                on = format!(
+                    " on day {}",
+                    list_items(value.split(','), |day| Some(day.parse::<i32>().ok()?.to_string()))?
+                );
             }
-            // When a week begins matters to few rules, and says nothing to a reader.
+            // The first day of the week matters to few rules, and tells a reader nothing.
             "WKST" => {}
             _ => return None,
         }
@@ -49,7 +52,7 @@ fn frequency(word: &str) -> Option<&'static str> {
     }
 }
 
-/// `MO`, `1MO`, `-1FR`.
+/// Describes `MO`, `1MO` or `-1FR`.
 fn day(word: &str) -> Option<String> {
     const DAYS: [(&str, &str); 7] = [
         ("MO", "Monday"),
@@ -62,7 +65,7 @@ fn day(word: &str) -> Option<String> {
     ];
     let word = word.trim().to_ascii_uppercase();
     let (name, number) = DAYS.iter().find_map(|(short, name)| Some((name, word.strip_suffix(short)?)))?;
-    let place = match number.trim_start_matches('+') {
+    let ordinal = match number.trim_start_matches('+') {
         "" => return Some((*name).to_owned()),
         "1" => "first",
         "2" => "second",
@@ -72,11 +75,11 @@ fn day(word: &str) -> Option<String> {
         "-1" => "last",
         _ => return None,
     };
-    Some(format!("the {place} {name}"))
+    Some(format!("the {ordinal} {name}"))
 }
 
-/// `a, b and c`.
-fn list<'a>(words: impl Iterator<Item = &'a str>, one: impl Fn(&str) -> Option<String>) -> Option<String> {
+/// Lists items as `a, b and c`.
+fn list_items<'a>(words: impl Iterator<Item = &'a str>, one: impl Fn(&str) -> Option<String>) -> Option<String> {
     let words: Vec<String> = words.take(40).map(one).collect::<Option<_>>()?;
     match words.split_last()? {
         (last, []) => Some(last.clone()),

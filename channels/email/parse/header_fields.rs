@@ -1,22 +1,21 @@
-//! Header fields (RFC 5322, section 2.2), taken out of the bytes without a look at what they mean.
+//! Header fields (RFC 5322, section 2.2) and values that are no address lists.
 
 use super::charset;
-use super::clean::clean_line;
-use super::limits::ReadLimits;
+use super::limits::ParseLimits;
+use super::sanitize::sanitize_line;
 
-/// Of these every occurrence counts, so they are read even behind the allowed number of fields: a second From must not
-/// be hidden behind a thousand others.
+/// Fields that are read even beyond the limit: many other fields must not hide a second From.
 const ALWAYS: &[&str] = &["from", "sender", "reply-to"];
 
-/// The fields of a mail or of one of its parts, the topmost first.
+/// The header fields of a mail or part, topmost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields(pub Vec<(String, String)>);
+pub struct HeaderFields(pub Vec<(String, String)>);
 
-impl Fields {
-    /// Reads fields up to the empty line and tells where what follows it begins. `is_end` says of a line that the part ends
-    /// there without one.
-    pub fn read(raw: &[u8], start: usize, limits: &ReadLimits, is_end: impl Fn(&[u8]) -> bool) -> (Self, usize) {
-        let mut reading = Reading { fields: Vec::new(), open: None, limits };
+impl HeaderFields {
+    /// Parses fields up to the empty line and returns where the body begins. `is_end` returns true for a line that ends the part
+    /// without an empty line.
+    pub fn parse(raw: &[u8], start: usize, limits: &ParseLimits, is_end: impl Fn(&[u8]) -> bool) -> (Self, usize) {
+        let mut parser = FieldParser { fields: Vec::new(), open: None, limits };
         let mut at = start;
         while at < raw.len() {
             let end = raw[at..].iter().position(|byte| *byte == b'\n').map_or(raw.len(), |end| at + end + 1);
@@ -29,31 +28,31 @@ impl Fields {
             if line.is_empty() {
                 break;
             }
-            reading.line(line);
+            parser.parse_line(line);
         }
-        reading.close();
-        (Self(reading.fields), at)
+        parser.finish_field();
+        (Self(parser.fields), at)
     }
 
-    /// The values of a field, the topmost first; `name` in lower case.
+    /// Returns the values of a field, topmost first; `name` in lower case.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The topmost value of a field.
+    /// Returns the topmost value of a field.
     pub fn first<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.all(name).next()
     }
 }
 
-struct Reading<'a> {
+struct FieldParser<'a> {
     fields: Vec<(String, String)>,
     open: Option<(String, Vec<u8>)>,
-    limits: &'a ReadLimits,
+    limits: &'a ParseLimits,
 }
 
-impl Reading<'_> {
-    fn line(&mut self, line: &[u8]) {
+impl FieldParser<'_> {
+    fn parse_line(&mut self, line: &[u8]) {
         if matches!(line.first(), Some(b' ' | b'\t')) {
             if let Some((_, value)) = &mut self.open {
                 let room = self.limits.field_size.saturating_sub(value.len());
@@ -61,7 +60,7 @@ impl Reading<'_> {
             }
             return;
         }
-        self.close();
+        self.finish_field();
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
         let name = line[..colon].trim_ascii_end();
         if name.is_empty() || name.len() > 100 || !name.iter().all(u8::is_ascii_graphic) {
@@ -75,7 +74,7 @@ impl Reading<'_> {
         }
     }
 
-    fn close(&mut self) {
+    fn finish_field(&mut self) {
         if let Some((name, value)) = self.open.take() {
             let value = charset::guess(&value);
             let value: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -84,15 +83,15 @@ impl Reading<'_> {
     }
 }
 
-/// An unstructured field's value as text: encoded words decoded, one clean line.
-pub fn unstructured(value: &str) -> String {
-    clean_line(&super::words::decode(value))
+/// Decodes an unstructured value to one line of text.
+pub fn decode_unstructured(value: &str) -> String {
+    sanitize_line(&super::encoded_words::decode(value))
 }
 
-/// The Message-IDs in a field's value (RFC 5322, section 3.6.4), each with its angle brackets and without white space. Some
-/// programs write ids without an `@`.
-pub fn message_ids(value: &str) -> Vec<String> {
-    /// Longer ones nobody writes; RFC 5322, section 2.1.1 ends lines at 998.
+/// Parses the Message-IDs of a value (RFC 5322, section 3.6.4); each keeps its angle brackets but no white space. Some programs
+/// write ids without an `@`.
+pub fn parse_message_ids(value: &str) -> Vec<String> {
+    /// Longest id in bytes; RFC 5322, section 2.1.1 limits lines to 998.
     const MAX_ID: usize = 900;
     let mut ids = Vec::new();
     let mut rest = value;
@@ -118,28 +117,28 @@ mod tests {
     #[test]
     fn fields_are_unfolded_and_bounded() {
         let raw = b"From mbox Mon 1 10:00\r\nSubject: a\r\n\tb\r\nX-Y : 1\nbad line\n continued\nFrom:x\n\nbody";
-        let (fields, body) = Fields::read(raw, 0, &ReadLimits::default(), |_| false);
+        let (fields, body) = HeaderFields::parse(raw, 0, &ParseLimits::default(), |_| false);
         let expected = [("subject", "a b"), ("x-y", "1"), ("from", "x")];
         assert_eq!(fields.0, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
         assert_eq!(&raw[body..], b"body");
 
-        let limits = ReadLimits { fields: 3, field_size: 5, ..ReadLimits::default() };
+        let limits = ParseLimits { fields: 3, field_size: 5, ..ParseLimits::default() };
         let many = "A: 123456789\n".repeat(50) + "From: 1\nB: 1\nFrom: 2\n";
-        let (fields, _) = Fields::read(many.as_bytes(), 0, &limits, |_| false);
+        let (fields, _) = HeaderFields::parse(many.as_bytes(), 0, &limits, |_| false);
         assert_eq!(fields.0.len(), 5);
         assert_eq!(fields.first("a"), Some("1234"));
         assert_eq!(fields.all("from").collect::<Vec<_>>(), ["1", "2"], "none is hidden");
     }
 
     #[test]
-    fn ids() {
+    fn message_ids_are_parsed() {
         let table: &[(&str, &[&str])] = &[
             ("<a@b> <c@d>", &["<a@b>", "<c@d>"]),
             ("(x) <a @ b>\t<1>, <<c@d>", &["<a@b>", "<1>", "<c@d>"]),
             ("a@b <unclosed@x <>", &[]),
         ];
         for (value, expected) in table {
-            assert_eq!(message_ids(value), *expected, "{value}");
+            assert_eq!(parse_message_ids(value), *expected, "{value}");
         }
     }
 }

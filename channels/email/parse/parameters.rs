@@ -1,68 +1,69 @@
-//! Values with parameters: Content-Type and Content-Disposition (RFC 2045, section 5.1; RFC 2183), also as RFC 2231 spreads
-//! and encodes them.
+//! Parameterized values: Content-Type and Content-Disposition (RFC 2045, section 5.1; RFC 2183), with the continuations and
+//! encodings of RFC 2231. mail-parser does not serve: it decodes each continuation separately, and loses names with spaces, line
+//! breaks or backslashes.
 
-use super::clean::clean_line;
-use super::transfer::hex_escapes;
-use super::{charset, words};
+use super::sanitize::sanitize_line;
+use super::transfer_encoding::decode_hex_escapes;
+use super::{charset, encoded_words};
 
-/// More parameters, or pieces of one, nobody writes.
+/// Largest number of parameters and continuations.
 const MAX_PARAMS: usize = 100;
 
 /// `value; name=value; …`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Structured {
+pub struct ParameterizedValue {
     /// In lower case.
     pub value: String,
     /// Names in lower case; values decoded.
     params: Vec<(String, String)>,
 }
 
-impl Structured {
-    /// Reads a field's value.
+impl ParameterizedValue {
+    /// Parses a field's value.
     pub fn parse(text: &str) -> Self {
-        let mut pieces = split(text).into_iter();
+        let mut pieces = split_parameters(text).into_iter();
         let value = pieces.next().unwrap_or_default().trim().to_ascii_lowercase();
         let value = value.split_whitespace().next().unwrap_or_default().to_owned();
         let mut params: Vec<(String, String)> = Vec::new();
-        let mut spread: Vec<Piece> = Vec::new();
+        let mut segments: Vec<ParamSegment> = Vec::new();
         for piece in pieces.take(MAX_PARAMS) {
             let Some((name, value)) = piece.split_once('=') else { continue };
-            let (name, value) = (name.trim().to_ascii_lowercase(), unquoted(value.trim()));
-            match Piece::of(&name, &value) {
-                Some(piece) => spread.push(piece),
+            let (name, value) = (name.trim().to_ascii_lowercase(), unquote(value.trim()));
+            match ParamSegment::parse(&name, &value) {
+                Some(segment) => segments.push(segment),
                 None if name.is_empty() => {}
-                None => params.push((name, clean_line(&words::decode(&value)))),
+                None => params.push((name, sanitize_line(&encoded_words::decode(&value)))),
             }
         }
-        spread.sort_by(|a, b| (&a.name, a.number).cmp(&(&b.name, b.number)));
-        for pieces in spread.chunk_by(|a, b| a.name == b.name) {
-            // RFC 2231 is preferred over the plain form, which stands beside it for old programs.
-            params.insert(0, (pieces[0].name.clone(), joined(pieces)));
+        segments.sort_by(|a, b| (&a.name, a.number).cmp(&(&b.name, b.number)));
+        for segments in segments.chunk_by(|a, b| a.name == b.name) {
+            // RFC 2231 takes precedence over the plain form, which is there for old programs.
+            params.insert(0, (segments[0].name.clone(), decode_segments(segments)));
         }
         Self { value, params }
     }
 
-    /// A parameter's value; `name` in lower case.
+    /// Returns the value of a parameter; `name` in lower case.
     pub fn param(&self, name: &str) -> Option<&str> {
         self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the value is of this kind: `multipart/`, or exactly `text/plain`.
+    /// Returns true if the value has the prefix `kind`, such as `multipart/`, or equals it, such as `text/plain`.
     pub fn is(&self, kind: &str) -> bool {
         if kind.ends_with('/') { self.value.starts_with(kind) } else { self.value == kind }
     }
 }
 
-/// A part of a parameter: `name*0=…`, `name*1*=…`, or all of it: `name*=…`.
-struct Piece {
+/// A segment of a parameter (`name*0=…`, `name*1*=…`), or the whole: `name*=…`.
+struct ParamSegment {
     name: String,
     number: u32,
     is_encoded: bool,
     value: String,
 }
 
-impl Piece {
-    fn of(name: &str, value: &str) -> Option<Self> {
+impl ParamSegment {
+    fn parse(name: &str, value: &str) -> Option<Self> {
         let (base, rest) = name.split_once('*')?;
         let (number, is_encoded) = match rest.strip_suffix('*') {
             Some(number) => (number, true),
@@ -73,30 +74,30 @@ impl Piece {
     }
 }
 
-/// The charset stands before the first piece; the whole is decoded at once, since pieces end inside characters.
-fn joined(pieces: &[Piece]) -> String {
+/// Decodes all segments together, because a segment can end inside a character. The first one names the charset.
+fn decode_segments(segments: &[ParamSegment]) -> String {
     let mut label = None;
     let mut bytes = Vec::new();
-    for (index, piece) in pieces.iter().enumerate() {
-        let mut value = piece.value.as_str();
-        if index == 0 && piece.is_encoded {
+    for (index, segment) in segments.iter().enumerate() {
+        let mut value = segment.value.as_str();
+        if index == 0 && segment.is_encoded {
             let mut three = value.splitn(3, '\'');
             if let (Some(charset), Some(_), Some(rest)) = (three.next(), three.next(), three.next()) {
                 label = Some(charset);
                 value = rest;
             }
         }
-        if piece.is_encoded {
-            bytes.extend(hex_escapes(value.as_bytes(), b'%'));
+        if segment.is_encoded {
+            bytes.extend(decode_hex_escapes(value.as_bytes(), b'%'));
         } else {
             bytes.extend(value.as_bytes());
         }
     }
-    clean_line(&words::decode(&charset::decode(&bytes, label)))
+    sanitize_line(&encoded_words::decode(&charset::decode(&bytes, label)))
 }
 
-/// Takes the value apart at semicolons outside of quotes; comments in parentheses are dropped.
-fn split(text: &str) -> Vec<String> {
+/// Splits the value at semicolons outside of quotes and drops comments in parentheses.
+fn split_parameters(text: &str) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let (mut is_quoted, mut comments) = (false, 0_usize);
     let mut chars = text.chars();
@@ -126,14 +127,14 @@ fn split(text: &str) -> Vec<String> {
     pieces
 }
 
-fn unquoted(value: &str) -> String {
+fn unquote(value: &str) -> String {
     let Some(inner) = value.strip_prefix('"') else { return value.to_owned() };
     let inner = inner.strip_suffix('"').unwrap_or(inner);
     let mut out = String::with_capacity(inner.len());
     let mut chars = inner.chars().peekable();
     while let Some(c) = chars.next() {
         match (c, chars.peek()) {
-            // A path of Windows keeps its backslashes.
+            // A Windows path keeps its backslashes.
             ('\\', Some('"' | '\\')) => out.extend(chars.next()),
             _ => out.push(c),
         }
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_as_programs_write_them() {
+    fn parameters_of_real_programs_are_parsed() {
         let table = [
             ("text/Plain; Charset=\"gbk\"", "text/plain", "charset", Some("gbk")),
             ("text/plain (x; y) ; charset = utf-8 ", "text/plain", "charset", Some("utf-8")),
@@ -177,9 +178,9 @@ mod tests {
             ("", "", "x", None),
         ];
         for (text, value, name, expected) in table {
-            let found = Structured::parse(text);
+            let found = ParameterizedValue::parse(text);
             assert_eq!((found.value.as_str(), found.param(name)), (value, expected), "{text}");
         }
-        Structured::parse(&";a=b".repeat(16_000));
+        ParameterizedValue::parse(&";a=b".repeat(16_000));
     }
 }

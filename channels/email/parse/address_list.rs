@@ -1,21 +1,22 @@
-//! Lists of addresses (RFC 5322, section 3.4).
+//! Address lists (RFC 5322, section 3.4).
 //!
-//! What stands in angle brackets is the address; a name never becomes one, whatever it looks like. Names are decoded only
-//! after the list was taken apart, so that no encoded word can bring a bracket or a comma into it.
+//! Only the text in angle brackets is the address, whatever a name looks like. Names are decoded after the list was split, so that
+//! an encoded word cannot bring a bracket or comma into it. mail-parser does not serve: it joins two addresses in brackets to one,
+//! reads addresses from comments and broken quotes, and drops quoted local parts.
 
-use super::clean::clean_line;
-use super::words;
+use super::encoded_words::{self, encoded_word_len};
+use super::sanitize::{sanitize_line, truncate};
 use crate::email::letter::Mailbox;
 
-/// RFC 5321, section 4.5.3.1: 64 octets before the `@`, 255 behind it.
+/// Longest address in bytes (RFC 5321, section 4.5.3.1): 64 before the `@`, 255 after it.
 const MAX_ADDRESS: usize = 320;
-/// A longer name is cut.
+/// Longest name in bytes; the rest is cut.
 const MAX_NAME: usize = 300;
 
-/// The mailboxes of a field's value, those of groups among the others; what is no address is left out.
-pub fn list(value: &str, max: usize) -> Vec<Mailbox> {
+/// Parses at most `max` mailboxes of a value, including those of groups. Skips entries without a valid address.
+pub fn parse_address_list(value: &str, max: usize) -> Vec<Mailbox> {
     let mut found = Vec::new();
-    let mut open = Open::default();
+    let mut entry = AddressEntry::default();
     let mut rest = value;
     while let Some(c) = rest.chars().next() {
         if found.len() >= max {
@@ -24,138 +25,138 @@ pub fn list(value: &str, max: usize) -> Vec<Mailbox> {
         let mut length = c.len_utf8();
         match c {
             '(' => {
-                let (comment, end) = comment(rest);
-                open.comment = comment;
+                let (comment, end) = parse_comment(rest);
+                entry.comment = comment;
                 length = end;
             }
             '"' => {
-                let (text, end) = quoted(rest);
-                open.phrase.push_str(&text);
-                open.spec.push_str(&rest[..end]);
+                let (text, end) = parse_quoted_string(rest);
+                entry.phrase.push_str(&text);
+                entry.spec.push_str(&rest[..end]);
                 length = end;
             }
             '<' => {
-                // Two in one entry are two: whoever looks for the one author must see that there is none.
-                if open.angle.is_some() {
-                    found.extend(std::mem::take(&mut open).close());
+                // A second bracket in one entry is a second address: the sender check must see that the author is ambiguous.
+                if entry.angle.is_some() {
+                    found.extend(std::mem::take(&mut entry).finish());
                 }
-                let (address, end) = angle(rest);
-                // One that never closes is no address.
-                open.angle = Some(address.unwrap_or_default());
-                open.spec.clear();
+                let (address, end) = parse_angle_address(rest);
+                // An unclosed bracket holds no address.
+                entry.angle = Some(address.unwrap_or_default());
+                entry.spec.clear();
                 length = end;
             }
-            ',' | ';' => found.extend(std::mem::take(&mut open).close()),
-            ':' if open.angle.is_none() && !open.spec.contains('[') => open = Open::default(),
-            '=' if words::length_at(rest).is_some_and(|end| !rest[..end].contains(char::is_whitespace)) => {
-                length = words::length_at(rest).unwrap_or(length);
-                open.phrase.push_str(&rest[..length]);
-                open.spec.push(' ');
+            ',' | ';' => found.extend(std::mem::take(&mut entry).finish()),
+            ':' if entry.angle.is_none() && !entry.spec.contains('[') => entry = AddressEntry::default(),
+            '=' if encoded_word_len(rest).is_some_and(|end| !rest[..end].contains(char::is_whitespace)) => {
+                length = encoded_word_len(rest).unwrap_or(length);
+                entry.phrase.push_str(&rest[..length]);
+                entry.spec.push(' ');
             }
             c => {
-                open.phrase.push(c);
-                open.spec.push(c);
+                entry.phrase.push(c);
+                entry.spec.push(c);
             }
         }
-        // An address behind a closed bracket is one more.
-        if open.angle.is_some() && c == '@' {
-            found.extend(Open { angle: open.angle.take(), ..Open::default() }.close());
+        // An address after a closed bracket is another one.
+        if entry.angle.is_some() && c == '@' {
+            found.extend(AddressEntry { angle: entry.angle.take(), ..AddressEntry::default() }.finish());
         }
         rest = &rest[length..];
     }
-    found.extend(open.close());
+    found.extend(entry.finish());
     found.truncate(max);
     found
 }
 
-/// An entry of the list that is being read.
+/// An entry of the list that is being parsed.
 #[derive(Default)]
-struct Open {
-    /// What would be the name.
+struct AddressEntry {
+    /// The text that is the name if an address in brackets follows.
     phrase: String,
-    /// What would be the address, as it is written.
+    /// The text that is the address without brackets.
     spec: String,
     angle: Option<String>,
     comment: String,
 }
 
-impl Open {
-    fn close(self) -> Option<Mailbox> {
+impl AddressEntry {
+    fn finish(self) -> Option<Mailbox> {
         let (name, address) = match self.angle {
             Some(address) => (self.phrase, address),
             None => (self.comment, self.spec),
         };
-        let address = address_of(&address)?;
-        let mut name = clean_line(&words::decode(&name));
-        super::clean::cut_to(&mut name, MAX_NAME);
+        let address = normalize_address(&address)?;
+        let mut name = sanitize_line(&encoded_words::decode(&name));
+        truncate(&mut name, MAX_NAME);
         Some(Mailbox { name, address })
     }
 }
 
-/// An address in its usual form, if it is one.
-fn address_of(spec: &str) -> Option<String> {
+/// Returns a valid address with its domain in lower case.
+fn normalize_address(spec: &str) -> Option<String> {
     let spec = spec.trim();
     let (local, domain) = spec.rsplit_once('@')?;
     let (local, domain) = (local.trim(), domain.trim().trim_end_matches('.').to_lowercase());
     let is_quoted = local.len() > 2 && local.starts_with('"') && local.ends_with('"');
-    let odd = |c: char| c.is_whitespace() || c.is_control() || "<>()[]\\,;:@\"".contains(c);
-    let local_is_good = !local.is_empty() && (is_quoted && !local.contains(char::is_control) || !local.contains(odd));
+    let is_special = |c: char| c.is_whitespace() || c.is_control() || "<>()[]\\,;:@\"".contains(c);
+    let is_local_valid =
+        !local.is_empty() && (is_quoted && !local.contains(char::is_control) || !local.contains(is_special));
     let is_literal = domain.starts_with('[') && domain.ends_with(']');
     let inner = if is_literal { domain.trim_start_matches('[').trim_end_matches(']') } else { domain.as_str() };
-    let is_odd = |c: char| {
-        odd(c) && !(is_literal && c == ':') || super::clean::clean_line(c.encode_utf8(&mut [0; 4])).is_empty()
-    };
-    let domain_is_good =
-        !inner.is_empty() && !inner.contains(is_odd) && !inner.starts_with('.') && !inner.contains("..");
+    let is_invalid =
+        |c: char| is_special(c) && !(is_literal && c == ':') || sanitize_line(c.encode_utf8(&mut [0; 4])).is_empty();
+    let is_domain_valid =
+        !inner.is_empty() && !inner.contains(is_invalid) && !inner.starts_with('.') && !inner.contains("..");
     let address = format!("{local}@{domain}");
-    (local_is_good && domain_is_good && address.len() <= MAX_ADDRESS).then_some(address)
+    (is_local_valid && is_domain_valid && address.len() <= MAX_ADDRESS).then_some(address)
 }
 
-/// A comment at the beginning of `text`: what it says, and its length. Comments stand in each other (RFC 5322, section
-/// 3.2.2); one that never ends goes to the end.
-fn comment(text: &str) -> (String, usize) {
+/// Parses a comment at the beginning of `text`: its content and length. Comments can be nested (RFC 5322, section 3.2.2); an
+/// unclosed one ends with the text.
+fn parse_comment(text: &str) -> (String, usize) {
     let mut depth = 0_usize;
-    let mut said = String::new();
+    let mut content = String::new();
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {
         match c {
-            '\\' => said.extend(chars.next().map(|(_, c)| c)),
+            '\\' => content.extend(chars.next().map(|(_, c)| c)),
             '(' => {
                 depth += 1;
                 if depth > 1 {
-                    said.push(c);
+                    content.push(c);
                 }
             }
             ')' => {
                 depth -= 1;
                 if depth == 0 {
-                    return (said, at + 1);
+                    return (content, at + 1);
                 }
-                said.push(c);
+                content.push(c);
             }
-            c => said.push(c),
+            c => content.push(c),
         }
     }
-    (said, text.len())
+    (content, text.len())
 }
 
-/// A quoted string at the beginning of `text`: its content, and its length.
-fn quoted(text: &str) -> (String, usize) {
-    let mut said = String::new();
+/// Parses a quoted string at the beginning of `text`: its content and length.
+fn parse_quoted_string(text: &str) -> (String, usize) {
+    let mut content = String::new();
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
         match c {
-            '\\' => said.extend(chars.next().map(|(_, c)| c)),
-            '"' => return (said, at + 1),
-            c => said.push(c),
+            '\\' => content.extend(chars.next().map(|(_, c)| c)),
+            '"' => return (content, at + 1),
+            c => content.push(c),
         }
     }
-    (said, text.len())
+    (content, text.len())
 }
 
-/// What stands in angle brackets at the beginning of `text`, without comments and route (RFC 5322, section 4.4), and its
-/// length.
-fn angle(text: &str) -> (Option<String>, usize) {
+/// Parses an address in angle brackets at the beginning of `text`, without comments and route (RFC 5322, section 4.4), and its
+/// length. The address is `None` if the bracket is unclosed.
+fn parse_angle_address(text: &str) -> (Option<String>, usize) {
     let mut spec = String::new();
     let mut at = 1;
     let mut is_closed = false;
@@ -167,11 +168,11 @@ fn angle(text: &str) -> (Option<String>, usize) {
                 break;
             }
             '"' => {
-                let (_, length) = quoted(&text[at..]);
+                let (_, length) = parse_quoted_string(&text[at..]);
                 spec.push_str(&text[at..at + length]);
                 at += length;
             }
-            '(' => at += comment(&text[at..]).1,
+            '(' => at += parse_comment(&text[at..]).1,
             c => {
                 spec.push(c);
                 at += c.len_utf8();
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_is_what_stands_in_brackets() {
+    fn the_address_is_the_text_in_brackets() {
         let table: &[(&str, &[(&str, &str)])] = &[
             ("a@x.org", &[("", "a@x.org")]),
             ("A <a.b+c@X.Org>", &[("A", "a.b+c@x.org")]),
@@ -221,12 +222,12 @@ mod tests {
             ("", &[]),
         ];
         for (value, expected) in table {
-            let found = list(value, 10);
+            let found = parse_address_list(value, 10);
             let found: Vec<_> = found.iter().map(|found| (found.name.as_str(), found.address.as_str())).collect();
             assert_eq!(found, *expected, "{value}");
         }
-        assert_eq!(list(&"a@b,".repeat(20_000), 10).len(), 10);
-        assert!(list(&"(".repeat(60_000), 10).is_empty());
-        assert!(list(&"\"<(".repeat(20_000), 10).is_empty());
+        assert_eq!(parse_address_list(&"a@b,".repeat(20_000), 10).len(), 10);
+        assert!(parse_address_list(&"(".repeat(60_000), 10).is_empty());
+        assert!(parse_address_list(&"\"<(".repeat(20_000), 10).is_empty());
     }
 }

@@ -1,27 +1,27 @@
-//! The files of a mail, as many as the limits allow.
+//! Collects the attachments of a mail within the limits.
 
-use super::clean::{clean_line, cut_to};
-use super::limits::ReadLimits;
-use super::mime::Part;
+use super::limits::ParseLimits;
+use super::mime::MimePart;
+use super::sanitize::{sanitize_line, truncate};
 use crate::email::letter::Enclosed;
 
-/// A smaller picture that only the HTML shows is a logo.
+/// Smaller images that only the HTML displays count as decoration, in bytes.
 const MAX_LOGO: usize = 10_000;
-/// More remarks say nothing new.
+/// Largest number of remarks.
 const MAX_REMARKS: usize = 30;
-/// A longer name is cut.
+/// Longest file name in bytes; the rest is cut.
 const MAX_NAME: usize = 300;
 
-/// What is collected from all parts of a mail, and of mails in it.
-pub struct Enclosures<'l> {
-    limits: &'l ReadLimits,
+/// Attachments and remarks of a mail and the mails in it.
+pub struct AttachmentCollector<'l> {
+    limits: &'l ParseLimits,
     files: Vec<Enclosed>,
     size: usize,
     remarks: Vec<String>,
 }
 
-impl<'l> Enclosures<'l> {
-    pub fn new(limits: &'l ReadLimits) -> Self {
+impl<'l> AttachmentCollector<'l> {
+    pub fn new(limits: &'l ParseLimits) -> Self {
         Self { limits, files: Vec::new(), size: 0, remarks: Vec::new() }
     }
 
@@ -29,7 +29,7 @@ impl<'l> Enclosures<'l> {
         (self.files, self.remarks)
     }
 
-    /// Says of the mail what its text does not; the same is said once.
+    /// Adds a remark about the mail, unless it was added before.
     pub fn remark(&mut self, remark: impl Into<String>) {
         let remark = remark.into();
         if self.remarks.len() < MAX_REMARKS && !self.remarks.contains(&remark) {
@@ -37,48 +37,48 @@ impl<'l> Enclosures<'l> {
         }
     }
 
-    /// Takes a part as a file, unless it is too large or one too many: that is known before it is decoded.
-    pub fn file(&mut self, part: &Part<'_>, is_related: bool) {
-        let transfer = part.transfer();
-        let size = transfer.decoded_size(part.body);
-        let media_type = media_type(&part.content.value);
-        let is_picture = media_type.starts_with("image/");
-        if is_picture && is_related && part.fields.first("content-id").is_some() && size < MAX_LOGO {
-            let shown = clean_line(&self.name(part, &media_type));
+    /// Adds a part as an attachment, unless it exceeds a limit, which is checked before decoding.
+    pub fn add(&mut self, part: &MimePart<'_>, is_related: bool) {
+        let transfer_encoding = part.transfer_encoding();
+        let size = transfer_encoding.decoded_size(part.body);
+        let media_type = valid_media_type(&part.content.value);
+        let is_image = media_type.starts_with("image/");
+        if is_image && is_related && part.fields.first("content-id").is_some() && size < MAX_LOGO {
+            let shown = sanitize_line(&self.file_name(part, &media_type));
             self.remark(format!(
-                "A small picture in the text ({shown:?}, {}) was taken for decoration and left out.",
-                megabytes(size)
+                "A small image in the text ({shown:?}, {}) was left out as decoration.",
+                format_size(size)
             ));
             return;
         }
-        let name = self.name(part, &media_type);
-        let shown = clean_line(&name);
+        let name = self.file_name(part, &media_type);
+        let shown = sanitize_line(&name);
         if self.files.len() >= self.limits.files {
             self.remark(format!(
                 "More than {} files came with this mail; {shown:?} and those after it were left out.",
                 self.limits.files
             ));
         } else if size > self.limits.file_size + 2 {
-            let limit = megabytes(self.limits.file_size);
-            self.remark(format!("The file {shown:?} ({}) was left out: it is larger than {limit}.", megabytes(size)));
+            let limit = format_size(self.limits.file_size);
+            self.remark(format!("The file {shown:?} ({}) was left out: it is larger than {limit}.", format_size(size)));
         } else if self.size + size > self.limits.files_size + 2 {
-            let limit = megabytes(self.limits.files_size);
+            let limit = format_size(self.limits.files_size);
             self.remark(format!(
                 "The file {shown:?} ({}) was left out: all files together are larger than {limit}.",
-                megabytes(size)
+                format_size(size)
             ));
         } else {
-            let mut bytes = transfer.decode(part.body, self.limits.file_size);
+            let mut bytes = transfer_encoding.decode(part.body, self.limits.file_size);
             bytes.shrink_to_fit();
             self.size += bytes.len();
             self.files.push(Enclosed { name, media_type, bytes });
         }
     }
 
-    /// The file's name, or one after its kind.
-    fn name(&self, part: &Part<'_>, media_type: &str) -> String {
-        let mut name = part.file_name().map(clean_line).unwrap_or_default();
-        cut_to(&mut name, MAX_NAME);
+    /// Returns the name of the attachment, or one made of its media type.
+    fn file_name(&self, part: &MimePart<'_>, media_type: &str) -> String {
+        let mut name = part.file_name().map(sanitize_line).unwrap_or_default();
+        truncate(&mut name, MAX_NAME);
         if !name.is_empty() {
             return name;
         }
@@ -97,8 +97,8 @@ impl<'l> Enclosures<'l> {
     }
 }
 
-/// A media type that is one; anything else is `application/octet-stream` (RFC 2045, section 5.2).
-fn media_type(value: &str) -> String {
+/// Returns a valid media type; anything else becomes `application/octet-stream` (RFC 2045, section 5.2).
+fn valid_media_type(value: &str) -> String {
     let is_token = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
     };
@@ -108,7 +108,7 @@ fn media_type(value: &str) -> String {
     }
 }
 
-fn megabytes(bytes: usize) -> String {
+fn format_size(bytes: usize) -> String {
     match bytes {
         ..1_000 => format!("{bytes} bytes"),
         1_000..1_000_000 => format!("{} KB", bytes / 1_000),

@@ -1,0 +1,89 @@
+//! Parses a whole mail.
+
+use jiff::Timestamp;
+use mail_parser::DateTime;
+
+use super::address_list::parse_address_list;
+use super::body::BodyReader;
+use super::header_fields::{HeaderFields, decode_unstructured, parse_message_ids};
+use super::limits::ParseLimits;
+use super::quote::is_reply_subject;
+use super::sanitize::{sanitize_line, truncate};
+use crate::email::letter::{Letter, Mailbox};
+
+/// Longest subject in bytes; the rest is cut.
+const MAX_SUBJECT: usize = 1_000;
+
+/// Parses a mail, or a header alone. Any bytes yield a letter within the limits; its remarks say what is left out. Meanwhile the
+/// attachments are in memory twice: raw and decoded.
+pub fn parse_mail(raw: &[u8], limits: &ParseLimits) -> Letter {
+    let mut reader = BodyReader::new(limits);
+    let mut tree = reader.tree(raw);
+    let fields = tree.parts.first_mut().map(|part| part.fields.clone()).unwrap_or_default();
+    let mut letter = parse_header(fields, limits);
+    let is_reply =
+        !(letter.in_reply_to.is_empty() && letter.references.is_empty()) || is_reply_subject(&letter.subject);
+    let found = reader.text(&tree, &letter.subject, is_reply);
+    letter.is_forward = found.is_forward;
+    (letter.text, letter.cut) = (found.text, found.removed);
+    let whole = letter.text.len();
+    if truncate(&mut letter.text, limits.text) {
+        let remark = format!("The text of this mail is {whole} bytes long; here are the first {}.", letter.text.len());
+        reader.attachments.remark(remark);
+    }
+    if truncate(&mut letter.cut, limits.text) {
+        reader.attachments.remark("The end of the quoted history was left out: it is very long.");
+    }
+    (letter.enclosed, letter.remarks) = reader.attachments.finish();
+    letter
+}
+
+fn parse_header(fields: HeaderFields, limits: &ParseLimits) -> Letter {
+    let ids = |name: &str| fields.all(name).flat_map(parse_message_ids).collect::<Vec<_>>();
+    let mailboxes = |name: &str| -> Vec<Mailbox> {
+        let mut found: Vec<_> =
+            fields.all(name).flat_map(|value| parse_address_list(value, limits.addresses)).collect();
+        found.truncate(limits.addresses);
+        found
+    };
+    let mut in_reply_to = ids("in-reply-to");
+    in_reply_to.truncate(limits.references);
+    let mut subject = fields.first("subject").map(decode_unstructured).unwrap_or_default();
+    truncate(&mut subject, MAX_SUBJECT);
+    Letter {
+        message_id: message_id(&fields),
+        in_reply_to,
+        references: keep_ends(ids("references"), limits.references),
+        from: mailboxes("from"),
+        reply_to: mailboxes("reply-to"),
+        to: mailboxes("to"),
+        cc: mailboxes("cc"),
+        subject,
+        date: fields.first("date").and_then(parse_date),
+        headers: fields.0,
+        ..Letter::default()
+    }
+}
+
+/// Returns the mail's own Message-ID; some programs omit the brackets.
+fn message_id(fields: &HeaderFields) -> Option<String> {
+    let value = fields.first("message-id")?;
+    parse_message_ids(value)
+        .into_iter()
+        .next()
+        .or_else(|| parse_message_ids(&format!("<{}>", sanitize_line(value))).into_iter().next())
+}
+
+/// Keeps the first and the last half of a list that is too long: the root of the thread, and the newest mails.
+fn keep_ends(mut ids: Vec<String>, max: usize) -> Vec<String> {
+    if ids.len() > max {
+        let half = max / 2;
+        ids.drain(half..ids.len() - (max - half));
+    }
+    ids
+}
+
+fn parse_date(value: &str) -> Option<Timestamp> {
+    let date = DateTime::parse_rfc822(&value[..value.floor_char_boundary(200)])?;
+    Timestamp::from_second(date.is_valid().then(|| date.to_timestamp())?).ok()
+}

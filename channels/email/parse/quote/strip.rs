@@ -1,0 +1,106 @@
+//! Removes quoted history and signatures from a mail's text.
+
+use super::line_kinds::{LineKind, classify_lines};
+use super::phrases::{is_request_about_text, is_rule};
+use crate::email::parse::sanitize::marker;
+
+/// Longest quotation in lines that stays above an answer, which may depend on it.
+const SHORT_QUOTE: usize = 12;
+
+/// A mail's text, separated from quotations and signature.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StrippedText {
+    pub text: String,
+    /// Quoted history and signature.
+    pub removed: String,
+    /// The text contains the words of others: it forwards them, or asks for something to be done with them.
+    pub is_forward: bool,
+}
+
+/// Removes quoted history and the signature from a text. Keeps quotations between answers, forwarded mail, a quotation that the author's
+/// last words ask about, and everything in a mail that has no text of its own or is no reply. `is_forward_subject`: the subject says that the
+/// mail forwards another. `is_reply`: header or subject say that the mail is a reply.
+pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> StrippedText {
+    let lines: Vec<&str> = text.split('\n').collect();
+    let kinds = classify_lines(&lines, is_forward_subject);
+    let is_forward = kinds.contains(&LineKind::Forwarded);
+    let has_own_text = kinds.iter().any(|kind| matches!(kind, LineKind::Own | LineKind::Forwarded));
+    if !has_own_text {
+        return StrippedText { text: join_lines(lines.iter().copied()), ..StrippedText::default() };
+    }
+    let last = kinds.iter().rposition(|kind| *kind == LineKind::Own).unwrap_or(0);
+    let answered = quoted_blocks(&kinds[..last]);
+    let keeps_answered = answered.len() >= 2 || answered.iter().all(|block| block.len() <= SHORT_QUOTE);
+    // The first mail of a thread has no history.
+    let is_asked_for = !is_reply || asks_about_quote(&lines, &kinds, last);
+    // The words of a quoted stranger carry no authority of the author.
+    let asks_about = |at: usize| kinds[at] == LineKind::Quoted && is_asked_for && (at > last || !is_reply);
+    let is_forward = is_forward || (0..lines.len()).any(asks_about);
+    let stays = |at: usize| match kinds[at] {
+        LineKind::Own | LineKind::Forwarded | LineKind::Blank => true,
+        LineKind::Quoted => (keeps_answered && at < last) || asks_about(at),
+        LineKind::Signature | LineKind::Marker => false,
+    };
+    let part = |is_kept: bool| {
+        join_lines(lines.iter().enumerate().filter(|(at, _)| stays(*at) == is_kept).map(|(_, line)| *line))
+    };
+    let (mut text, removed) = (part(true), part(false));
+    // Remove a rule that only separated the removed part.
+    if !removed.is_empty() {
+        while let Some(line) = text.lines().last().filter(|line| is_rule(line)) {
+            text.truncate(text.len() - line.len());
+            text.truncate(text.trim_end().len());
+        }
+    }
+    StrippedText { text, removed, is_forward }
+}
+
+/// Returns true if the author's last words, which end at line `last`, ask for something to be done with the quotation below them.
+fn asks_about_quote(lines: &[&str], kinds: &[LineKind], last: usize) -> bool {
+    let below = (last + 1..kinds.len()).find(|at| !matches!(kinds[*at], LineKind::Blank | LineKind::Marker));
+    // An introduction or header fields come from a mail program and begin history.
+    let is_pasted = below.is_some_and(|at| kinds[at] == LineKind::Quoted && lines[at].starts_with('>'));
+    is_pasted && is_request_about_text(lines[last])
+}
+
+/// Returns the ranges of quoted lines.
+fn quoted_blocks(kinds: &[LineKind]) -> Vec<std::ops::Range<usize>> {
+    let mut blocks: Vec<std::ops::Range<usize>> = Vec::new();
+    let mut is_open = false;
+    for (at, kind) in kinds.iter().enumerate() {
+        match kind {
+            LineKind::Quoted => match blocks.last_mut() {
+                Some(block) if is_open => block.end = at + 1,
+                _ => {
+                    blocks.push(at..at + 1);
+                    is_open = true;
+                }
+            },
+            LineKind::Own | LineKind::Signature => is_open = false,
+            LineKind::Blank | LineKind::Marker | LineKind::Forwarded => {}
+        }
+    }
+    blocks
+}
+
+/// Joins lines without markers, runs of empty lines, and empty lines at the ends.
+fn join_lines<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let mut out = String::new();
+    let mut blanks = 0;
+    for line in lines {
+        let line = line.trim_end();
+        if line.is_empty() {
+            blanks += 1;
+            continue;
+        }
+        if line.contains(|c| marker::ALL.contains(&c)) {
+            continue;
+        }
+        if !out.is_empty() {
+            out.push_str(if blanks > 0 { "\n\n" } else { "\n" });
+        }
+        blanks = 0;
+        out.push_str(line);
+    }
+    out
+}
