@@ -11,8 +11,8 @@ use crate::email::config::Done;
 use crate::email::source::Taken;
 use crate::inbox::{Alongside, Note, Refusal};
 
-/// Mails just below the cursor that are checked after a restart. Mails are accepted and marked one at a time, so a crash can keep
-/// only the last from being marked; the others cover mails that the server refused to mark.
+/// Mails just below the cursor that are checked after a restart. Mails are accepted and marked one at a time, so a
+/// crash can keep only the last from being marked; the others cover mails that the server refused to mark.
 const LOOK_BACK: u32 = 50;
 
 /// Note, by mailbox: the time since which mails are answered.
@@ -56,7 +56,8 @@ impl MailboxReader {
         }
     }
 
-    /// Stores the time of the first start if the mailbox could not be opened then: mails that arrive until it is opened are answered.
+    /// Stores the time of the first start if the mailbox could not be opened then: mails that arrive until it is opened
+    /// are answered.
     pub fn note_first_start(&mut self, began: Timestamp) {
         let note = || -> Result<(), ImapError> {
             if self.load_cursor()?.is_none() && self.load_note(NOTE_SINCE)?.is_none() {

@@ -1,5 +1,5 @@
-//! Reads a part of a mail directly into its buffer. The crate would check after each line whether the response is complete, and hold
-//! everything twice.
+//! Reads a part of a mail directly into its buffer. The crate would check after each line whether the response is
+//! complete, and hold everything twice.
 
 use std::io;
 
@@ -23,7 +23,8 @@ pub enum PartOutcome {
 /// Reads the response to `UID FETCH uid (UID BODY.PEEK[]<…>)`, and appends the part to `into`.
 ///
 /// # Errors
-/// The connection is lost, the server sends a literal of more than `max` bytes, or the response is malformed (`InvalidData`).
+/// The connection is lost, the server sends a literal of more than `max` bytes, or the response is malformed
+/// (`InvalidData`).
 pub fn read_part(stream: &ImapStream, uid: u32, max: u64, into: &mut Vec<u8>) -> io::Result<PartOutcome> {
     let mut outcome = PartOutcome::Missing;
     loop {

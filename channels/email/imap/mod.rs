@@ -1,4 +1,5 @@
-//! Reading mailboxes by IMAP. In reading order: errors, the bounded stream, a connection and its commands, then the mails of a mailbox.
+//! Reading mailboxes by IMAP. In reading order: errors, the bounded stream, a connection and its commands, then the
+//! mails of a mailbox.
 
 mod error;
 

@@ -13,7 +13,8 @@ use crate::email::account::Account;
 use crate::email::config::Tls;
 use crate::finding::Finding;
 
-/// Returns the header of the mail with this Message-ID if one of `mailboxes` contains it. Changes nothing on the server.
+/// Returns the header of the mail with this Message-ID if one of `mailboxes` contains it. Changes nothing on the
+/// server.
 ///
 /// # Errors
 /// The mailboxes cannot be searched; the error is a sentence.

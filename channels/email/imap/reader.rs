@@ -61,8 +61,8 @@ impl BacklogScan {
         summary.received_at.is_some_and(|received_at| received_at.as_second() >= self.since.as_second())
     }
 
-    /// The search query for mails after `uid`. SEARCH compares only the day, in the zone in which it was written (RFC 3501,
-    /// section 6.4.4).
+    /// The search query for mails after `uid`. SEARCH compares only the day, in the zone in which it was written (RFC
+    /// 3501, section 6.4.4).
     pub fn query(&self, uid: u32) -> String {
         const DAY: SignedDuration = SignedDuration::from_hours(24);
         let day = self.since.checked_sub(DAY).unwrap_or(self.since);
@@ -142,8 +142,8 @@ impl MailboxReader {
         self.context.stop.is_cancelled()
     }
 
-    /// Hands over one mail, and tries again until it is taken. During a `scan`, skips a mail that is too old, and only marks a
-    /// mail that was accepted before.
+    /// Hands over one mail, and tries again until it is taken. During a `scan`, skips a mail that is too old, and only
+    /// marks a mail that was accepted before.
     pub fn offer(&mut self, session: &mut ImapSession, uid: u32, scan: Option<&BacklogScan>) -> Result<(), ImapError> {
         let (first, longest) = self.settings.timings.retry;
         let mut backoff = Backoff::new(first, longest);
@@ -298,7 +298,8 @@ impl MailboxReader {
 
     /// Marks the accepted mails that earlier connections could not mark.
     pub fn mark_pending(&mut self, session: &mut ImapSession) -> Result<(), ImapError> {
-        // One at a time: a mail that cannot be marked goes to the end, and the others stay in the list whatever happens.
+        // One at a time: a mail that cannot be marked goes to the end, and the others stay in the list whatever
+        // happens.
         for _ in 0..self.unmarked.len() {
             let Some(position) = self.unmarked.pop_front() else { break };
             if position.uid_validity == self.position.uid_validity {

@@ -100,18 +100,9 @@ pub enum FetchOutcome {
     Vanished,
 }
 
-/// The reason why IDLE ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdleOutcome {
-    /// A mail arrived.
-    NewMail,
-    /// Nothing arrived in time.
-    Timeout,
-}
-
 impl ImapSession {
-    /// Connects and logs in; blocks the thread. `silence` is the longest time without a byte of a response. After a refused token, fetches
-    /// a new one and tries again once, because a token can expire at any time.
+    /// Connects and logs in; blocks the thread. `silence` is the longest time without a byte of a response. After a
+    /// refused token, fetches a new one and tries again once, because a token can expire at any time.
     ///
     /// # Errors
     /// The connection or the login failed.
@@ -251,8 +242,8 @@ impl ImapSession {
         self.run(&format!("UID STORE {uid} +FLAGS.SILENT (\\Seen)"))
     }
 
-    /// Moves a mail to another mailbox and creates that if it is missing. Without MOVE and UIDPLUS, the original stays, marked as deleted:
-    /// EXPUNGE would also remove mails that other clients marked.
+    /// Moves a mail to another mailbox and creates that if it is missing. Without MOVE and UIDPLUS, the original stays,
+    /// marked as deleted: EXPUNGE would also remove mails that other clients marked.
     pub fn move_to(&mut self, uid: u32, mailbox: &str) -> Result<(), ImapError> {
         match self.try_move(uid, mailbox) {
             Err(ImapError::Rejected(_)) if self.create(mailbox).is_ok() => self.try_move(uid, mailbox),
@@ -296,19 +287,20 @@ impl ImapSession {
         self.run("NOOP")
     }
 
-    /// Returns true if the server announced a mail since the last call. A search during which it arrived does not list it.
+    /// Returns true if the server announced a mail since the last call. A search during which it arrived does not list
+    /// it.
     pub fn take_new_mail(&self) -> bool {
         self.stream.take_new_mail()
     }
 
-    /// Waits until a mail arrives (RFC 2177), the server is silent for the time `silence`, or `longest` is over. `answer` is the time for the
-    /// server to confirm begin and end.
+    /// Waits until a mail arrives (RFC 2177), the server was silent for `silence`, or `longest` is over. `answer` is
+    /// the time for the server to confirm begin and end.
     ///
-    /// Own code, because the crate takes any response before the continuation for the end of the command.
+    /// The IDLE of the crate does not serve: it takes any response before the continuation for the end of the command.
     ///
     /// # Errors
     /// [`ImapError::Rejected`] if the server refuses IDLE.
-    pub fn idle(&mut self, silence: Duration, longest: Duration, answer: Duration) -> Result<IdleOutcome, ImapError> {
+    pub fn idle(&mut self, silence: Duration, longest: Duration, answer: Duration) -> Result<(), ImapError> {
         let answer = ResponseLimit { bytes: OVERHEAD, silence: answer, total: answer };
         self.stream.set_limit(answer);
         self.inner.run_command("IDLE").map_err(|error| self.stream.imap_error(&error))?;
@@ -338,12 +330,9 @@ impl ImapSession {
         self.stream.write_line("DONE").map_err(|error| self.stream.io_error(&error))?;
         loop {
             match self.read_idle_line()? {
-                IdleLine::Completed { is_ok: true } => {
-                    return Ok(if has_new_mail { IdleOutcome::NewMail } else { IdleOutcome::Timeout });
-                }
+                IdleLine::Completed { is_ok: true } => return Ok(()),
                 IdleLine::Completed { is_ok: false } => return Err(ImapError::Protocol(self.stream.last_line())),
-                IdleLine::NewMail => has_new_mail = true,
-                IdleLine::Continuation | IdleLine::Other => {}
+                IdleLine::NewMail | IdleLine::Continuation | IdleLine::Other => {}
             }
         }
     }

@@ -43,8 +43,8 @@ impl WatchSettings {
     }
 }
 
-/// Timeouts and intervals. A dead connection must be noticed within a minute even if a proxy or NAT keeps its own side alive
-/// and TCP keepalive notices nothing; therefore the server itself is asked.
+/// Timeouts and intervals. A dead connection must be noticed within a minute even if a proxy or NAT keeps its own side
+/// alive and TCP keepalive notices nothing; therefore the server itself is asked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ImapTimings {
     /// Longest silence within a response.

@@ -1,4 +1,5 @@
-//! The byte stream of a connection. Every wait and the size of every response are bounded, so that a server cannot exhaust memory.
+//! The byte stream of a connection. Every wait and the size of every response are bounded, so that a server cannot
+//! exhaust memory.
 
 use std::cell::{RefCell, RefMut};
 use std::io::{self, Read, Write};
@@ -121,8 +122,8 @@ impl Transport {
 
 /// A connection that the protocol crate and our own readers share.
 ///
-/// A read returns at most the rest of a line. So a reader of whole lines keeps nothing in its own buffer, and the next reader can
-/// go on here.
+/// A read returns at most the rest of a line. So a reader of whole lines keeps nothing in its own buffer, and the next
+/// reader can go on here.
 #[derive(Clone)]
 pub struct ImapStream(Rc<RefCell<StreamState>>);
 
@@ -166,8 +167,8 @@ impl ImapStream {
     /// Starts TLS and checks the certificate.
     ///
     /// # Errors
-    /// The host name is invalid, the other side speaks no TLS, or its certificate is not trusted. `InvalidData` if plain text was
-    /// received before the handshake: an attacker may have injected it (CVE-2011-0411).
+    /// The host name is invalid, the other side speaks no TLS, or its certificate is not trusted. `InvalidData` if
+    /// plain text was received before the handshake: an attacker may have injected it (CVE-2011-0411).
     pub fn start_tls(&self, host: &str, config: Arc<ClientConfig>) -> io::Result<()> {
         let mut state = self.state();
         if state.consumed < state.buffer.len() {

@@ -28,18 +28,18 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const STABLE: Duration = Duration::from_secs(60);
 /// Connections in a row that did not open the mailbox, after which the watch fails visibly.
 const MAX_CLOSED: u32 = 5;
-/// Connections in a row that opened the mailbox and were lost soon, after which the watch fails visibly. It exceeds the losses of one mail,
-/// because only the reader that counted them skips that mail.
+/// Connections in a row that opened the mailbox and were lost soon, after which the watch fails visibly. It exceeds the
+/// losses of one mail, because only the reader that counted them skips that mail.
 const MAX_SHORT: u32 = MAX_LOSSES + 5;
 /// Longest interval between checks of the connection if the server does not support IDLE.
 const MAX_POLL_WAIT: Duration = Duration::from_secs(45);
 
-/// Reads a mailbox until `shutdown`, and reconnects if the connection is lost. Calls `started` when the mailbox was opened for the
-/// first time.
+/// Reads a mailbox until `shutdown`, and reconnects if the connection is lost. Calls `started` when the mailbox was
+/// opened for the first time.
 ///
 /// # Errors
-/// The first connection failed, a login was refused, or too many connections in a row failed. The supervisor shows the error and
-/// tries again.
+/// The first connection failed, a login was refused, or too many connections in a row failed. The supervisor shows the
+/// error and tries again.
 pub async fn watch(
     account: Arc<Account>,
     settings: WatchSettings,
@@ -207,7 +207,7 @@ impl MailboxReader {
         let timings = self.settings.timings;
         if self.supports_idle && session.capabilities.idle {
             match session.idle(timings.idle_silence, timings.longest_idle, timings.idle_answer) {
-                Ok(_) => return Ok(()),
+                Ok(()) => return Ok(()),
                 Err(ImapError::Rejected(reason)) => {
                     let mailbox = &self.settings.mailbox;
                     tracing::warn!(%mailbox, "the server refused IDLE and is polled instead: {reason}");
@@ -231,7 +231,8 @@ impl MailboxReader {
     }
 }
 
-/// Returns a random time between half of `wait` and `wait`, so that not all clients of a server reconnect at the same moment.
+/// Returns a random time between half of `wait` and `wait`, so that not all clients of a server reconnect at the same
+/// moment.
 fn jittered(wait: Duration) -> Duration {
     let chance = f64::from(Uuid::new_v4().as_bytes()[0]) / 255.0;
     wait.mul_f64(0.5 + chance / 2.0)

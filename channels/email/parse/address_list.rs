@@ -1,8 +1,8 @@
 //! Address lists (RFC 5322, section 3.4).
 //!
-//! Only the text in angle brackets is the address, whatever a name looks like. Names are decoded after the list was split, so that
-//! an encoded word cannot bring a bracket or comma into it. mail-parser does not serve: it joins two addresses in brackets to one,
-//! reads addresses from comments and broken quotes, and drops quoted local parts.
+//! Only the text in angle brackets is the address, whatever a name looks like. Names are decoded after the list was
+//! split, so that an encoded word cannot bring a bracket or comma into it. mail-parser does not serve: it joins two
+//! addresses in brackets to one, reads addresses from comments and broken quotes, and drops quoted local parts.
 
 use super::encoded_words::{self, encoded_word_len};
 use super::sanitize::{sanitize_line, truncate};
@@ -36,7 +36,8 @@ pub fn parse_address_list(value: &str, max: usize) -> Vec<Mailbox> {
                 length = end;
             }
             '<' => {
-                // A second bracket in one entry is a second address: the sender check must see that the author is ambiguous.
+                // A second bracket in one entry is a second address: the sender check must see that the author is
+                // ambiguous.
                 if entry.angle.is_some() {
                     found.extend(std::mem::take(&mut entry).finish());
                 }
@@ -112,8 +113,8 @@ fn normalize_address(spec: &str) -> Option<String> {
     (is_local_valid && is_domain_valid && address.len() <= MAX_ADDRESS).then_some(address)
 }
 
-/// Parses a comment at the beginning of `text`: its content and length. Comments can be nested (RFC 5322, section 3.2.2); an
-/// unclosed one ends with the text.
+/// Parses a comment at the beginning of `text`: its content and length. Comments can be nested (RFC 5322, section
+/// 3.2.2); an unclosed one ends with the text.
 fn parse_comment(text: &str) -> (String, usize) {
     let mut depth = 0_usize;
     let mut content = String::new();
@@ -154,8 +155,8 @@ fn parse_quoted_string(text: &str) -> (String, usize) {
     (content, text.len())
 }
 
-/// Parses an address in angle brackets at the beginning of `text`, without comments and route (RFC 5322, section 4.4), and its
-/// length. The address is `None` if the bracket is unclosed.
+/// Parses an address in angle brackets at the beginning of `text`, without comments and route (RFC 5322, section 4.4),
+/// and its length. The address is `None` if the bracket is unclosed.
 fn parse_angle_address(text: &str) -> (Option<String>, usize) {
     let mut spec = String::new();
     let mut at = 1;

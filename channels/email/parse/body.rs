@@ -1,7 +1,6 @@
 //! Finds the text among the parts of a mail, and collects the attachments.
 
 use super::attachments::AttachmentCollector;
-use super::encryption::{ENCRYPTED, PartProtection, protection};
 use super::header_fields::decode_unstructured;
 use super::limits::ParseLimits;
 use super::mime::{MimePart, MimeTree};
@@ -14,6 +13,12 @@ use super::{calendar, charset, html};
 /// Longest report of a mail server in bytes; the rest is cut.
 const MAX_REPORT: usize = 5_000;
 
+/// Remark about content that only the recipient's key can decrypt.
+const ENCRYPTED: &str = "A part of this mail is encrypted, unreadable.";
+const OPAQUE: &str = "A part of this mail is signed in a way that wraps its text (S/MIME), unreadable.";
+const TNEF: &str =
+    "winmail.dat is in Outlook's own format (TNEF), unreadable; its sender can send HTML or plain text instead.";
+const UNSEPARABLE: &str = "Parts of this mail could not be separated and were left out.";
 const LONG: &str = "The text of this mail is very long; only its beginning was read.";
 
 /// A piece of text.
@@ -36,8 +41,6 @@ pub struct BodyReader<'l> {
     level: usize,
     has_mail: bool,
 }
-
-const UNSEPARABLE: &str = "Parts of this mail could not be separated and were left out.";
 
 impl<'l> BodyReader<'l> {
     pub fn new(limits: &'l ParseLimits) -> Self {
@@ -158,8 +161,8 @@ impl<'l> BodyReader<'l> {
         }
     }
 
-    /// Reads a multipart whose header names no usable boundary: takes the first line that looks like one. Without one, anything that looks
-    /// like parts is no text.
+    /// Reads a multipart whose header names no usable boundary: takes the first line that looks like one. Without one,
+    /// anything that looks like parts is no text.
     fn multipart_without_boundary(&mut self, part: &MimePart<'_>, is_related: bool) -> Vec<TextBlock> {
         let is_field = |line: &[u8]| line.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"content-"));
         let mut lines = part.body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).peekable();
@@ -212,7 +215,8 @@ impl<'l> BodyReader<'l> {
         })]
     }
 
-    /// Chooses among alternative forms of one text (RFC 2046, section 5.1.4): the plain one, unless it only refers to another.
+    /// Chooses among alternative forms of one text (RFC 2046, section 5.1.4): the plain one, unless it only refers to
+    /// another.
     fn alternative(&mut self, tree: &MimeTree<'_>, part: &MimePart<'_>, is_related: bool) -> Vec<TextBlock> {
         let mut forms: Vec<Vec<TextBlock>> =
             part.children.iter().map(|child| self.part(tree, *child, is_related)).collect();
@@ -287,6 +291,36 @@ impl<'l> BodyReader<'l> {
             self.attachments.remark(LONG);
         }
         text
+    }
+}
+
+/// The role of an encrypted or signed part (RFC 1847, 8551, 3156).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PartProtection {
+    /// The part cannot be read; the remark says why.
+    Unreadable(&'static str),
+    /// A signature of other parts.
+    Signature,
+}
+
+/// Returns the role of an encrypted or signed part; `None` for other parts.
+fn protection(part: &MimePart<'_>) -> Option<PartProtection> {
+    let name = part.file_name().unwrap_or_default().to_ascii_lowercase();
+    match part.content.value.as_str() {
+        "multipart/encrypted" | "application/pgp-encrypted" => Some(PartProtection::Unreadable(ENCRYPTED)),
+        "application/pkcs7-mime" | "application/x-pkcs7-mime" => match part.content.param("smime-type") {
+            Some(kind) if kind.eq_ignore_ascii_case("signed-data") => Some(PartProtection::Unreadable(OPAQUE)),
+            Some(kind) if kind.eq_ignore_ascii_case("certs-only") => Some(PartProtection::Signature),
+            _ => Some(PartProtection::Unreadable(ENCRYPTED)),
+        },
+        "application/pkcs7-signature" | "application/x-pkcs7-signature" | "application/pgp-signature" => {
+            Some(PartProtection::Signature)
+        }
+        "application/ms-tnef" | "application/vnd.ms-tnef" => Some(PartProtection::Unreadable(TNEF)),
+        "application/octet-stream" if name == "winmail.dat" => Some(PartProtection::Unreadable(TNEF)),
+        "application/octet-stream" if name == "smime.p7m" => Some(PartProtection::Unreadable(ENCRYPTED)),
+        "application/octet-stream" if name == "smime.p7s" || name == "signature.asc" => Some(PartProtection::Signature),
+        _ => None,
     }
 }
 

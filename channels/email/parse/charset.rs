@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use encoding_rs::{Encoding, GB18030, ISO_2022_JP, REPLACEMENT, UTF_8, WINDOWS_1252};
 use mail_parser::decoders::charsets::map::charset_decoder;
 
-/// Decodes bytes in the charset `label`. Guesses the charset if the label is unknown, or if 8-bit bytes are labelled as ASCII or
-/// invalid UTF-8.
+/// Decodes bytes in the charset `label`. Guesses the charset if the label is unknown, or if 8-bit bytes are labelled as
+/// ASCII or invalid UTF-8.
 pub fn decode(bytes: &[u8], label: Option<&str>) -> String {
     let label = label.unwrap_or_default().trim().trim_matches(['"', '\'']).to_ascii_lowercase();
     match label.as_str() {
@@ -31,8 +31,8 @@ pub fn decode(bytes: &[u8], label: Option<&str>) -> String {
     }
 }
 
-/// Guesses the charset: UTF-8, ISO-2022-JP by its escapes, GB18030 if that yields Chinese, or windows-1252. chardetng does not serve: it
-/// needs a country to recognize short Chinese texts, and with one takes German for Chinese.
+/// Guesses the charset: UTF-8, ISO-2022-JP by its escapes, GB18030 if that yields Chinese, or windows-1252. chardetng
+/// does not serve: it needs a country to recognize short Chinese texts, and with one takes German for Chinese.
 pub fn guess(bytes: &[u8]) -> String {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match String::from_utf8_lossy(bytes) {
@@ -61,8 +61,8 @@ fn is_mostly_utf8(bytes: &[u8]) -> bool {
     good > bad * 4
 }
 
-/// Returns true if 8-bit bytes are GB18030: they decode, mostly to pairs of common characters. Bytes of a western charset are
-/// isolated among ASCII letters, and decode to rare characters.
+/// Returns true if 8-bit bytes are GB18030: they decode, mostly to pairs of common characters. Bytes of a western
+/// charset are isolated among ASCII letters, and decode to rare characters.
 fn reads_as_chinese(bytes: &[u8]) -> bool {
     if GB18030.decode_without_bom_handling_and_without_replacement(bytes).is_none() {
         return false;

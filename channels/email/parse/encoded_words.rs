@@ -5,8 +5,8 @@ use super::charset;
 /// Longest encoded word. RFC 2047, section 2 allows 75 characters, but some programs write more.
 const MAX_WORD: usize = 4_000;
 
-/// Decodes all encoded words of a field's value and removes white space between them. Adjacent words of one charset are decoded
-/// together, because many programs split them inside a character; mail-parser decodes each word separately.
+/// Decodes all encoded words of a field's value and removes white space between them. Adjacent words of one charset are
+/// decoded together, because many programs split them inside a character; mail-parser decodes each word separately.
 pub fn decode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut open: Option<(String, Vec<u8>)> = None;

@@ -12,8 +12,8 @@ const ALWAYS: &[&str] = &["from", "sender", "reply-to"];
 pub struct HeaderFields(pub Vec<(String, String)>);
 
 impl HeaderFields {
-    /// Parses fields up to the empty line and returns where the body begins. `is_end` returns true for a line that ends the part
-    /// without an empty line.
+    /// Parses fields up to the empty line and returns where the body begins. `is_end` returns true for a line that ends
+    /// the part without an empty line.
     pub fn parse(raw: &[u8], start: usize, limits: &ParseLimits, is_end: impl Fn(&[u8]) -> bool) -> (Self, usize) {
         let mut parser = FieldParser { fields: Vec::new(), open: None, limits };
         let mut at = start;
@@ -88,8 +88,8 @@ pub fn decode_unstructured(value: &str) -> String {
     sanitize_line(&super::encoded_words::decode(value))
 }
 
-/// Parses the Message-IDs of a value (RFC 5322, section 3.6.4); each keeps its angle brackets but no white space. Some programs
-/// write ids without an `@`.
+/// Parses the Message-IDs of a value (RFC 5322, section 3.6.4); each keeps its angle brackets but no white space. Some
+/// programs write ids without an `@`.
 pub fn parse_message_ids(value: &str) -> Vec<String> {
     /// Longest id in bytes; RFC 5322, section 2.1.1 limits lines to 998.
     const MAX_ID: usize = 900;

@@ -14,8 +14,8 @@ use crate::email::letter::{Letter, Mailbox};
 /// Longest subject in bytes; the rest is cut.
 const MAX_SUBJECT: usize = 1_000;
 
-/// Parses a mail, or a header alone. Any bytes yield a letter within the limits; its remarks say what is left out. Meanwhile the
-/// attachments are in memory twice: raw and decoded.
+/// Parses a mail, or a header alone. Any bytes yield a letter within the limits; its remarks say what is left out.
+/// Meanwhile the attachments are in memory twice: raw and decoded.
 pub fn parse_mail(raw: &[u8], limits: &ParseLimits) -> Letter {
     let mut reader = BodyReader::new(limits);
     let mut tree = reader.tree(raw);

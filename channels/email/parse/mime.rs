@@ -1,8 +1,8 @@
 //! The MIME parts of a mail as a tree (RFC 2045 and 2046), built in one pass without copying.
 //!
-//! The tree of mail-parser does not serve for hostile mail: it decodes all attachments at once, accepts `--boundary` inside a line
-//! and before other text, rescans for each boundary that never comes, and nests mails without a bound, which overflows the stack
-//! when they are dropped.
+//! The tree of mail-parser does not serve for hostile mail: it decodes all attachments at once, accepts `--boundary`
+//! inside a line and before other text, rescans for each boundary that never comes, and nests mails without a bound,
+//! which overflows the stack when they are dropped.
 
 use super::header_fields::HeaderFields;
 use super::limits::ParseLimits;

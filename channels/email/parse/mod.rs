@@ -1,5 +1,5 @@
-//! Parses mail: decoded, bounded, and without active content. In reading order: the limits, the whole mail, its text and
-//! attachments, its header fields and MIME parts, then decoding and conversion.
+//! Parses mail: decoded, bounded, and without active content. In reading order: the limits, the whole mail, its text
+//! and attachments, its header fields and MIME parts, then decoding and conversion.
 
 mod limits;
 
@@ -7,7 +7,6 @@ mod mail;
 
 mod attachments;
 mod body;
-mod encryption;
 mod quote;
 
 mod address_list;

@@ -1,6 +1,6 @@
-//! Parameterized values: Content-Type and Content-Disposition (RFC 2045, section 5.1; RFC 2183), with the continuations and
-//! encodings of RFC 2231. mail-parser does not serve: it decodes each continuation separately, and loses names with spaces, line
-//! breaks or backslashes.
+//! Parameterized values: Content-Type and Content-Disposition (RFC 2045, section 5.1; RFC 2183), with the continuations
+//! and encodings of RFC 2231. mail-parser does not serve: it decodes each continuation separately, and loses names with
+//! spaces, line breaks or backslashes.
 
 use super::sanitize::sanitize_line;
 use super::transfer_encoding::decode_hex_escapes;

@@ -1,7 +1,7 @@
 //! Removes control characters and invisible characters from fields and texts.
 
-/// Marker lines by which the HTML renderer tells the quote stripper about structure. They are private use characters, which
-/// [`sanitize_text`] removes from all input.
+/// Marker lines by which the HTML renderer tells the quote stripper about structure. They are private use characters,
+/// which [`sanitize_text`] removes from all input.
 pub mod marker {
     /// Begin of a quotation that ends at [`QUOTE_END`].
     pub const QUOTE: char = '\u{f4d0}';
@@ -14,8 +14,8 @@ pub mod marker {
     pub const ALL: std::ops::RangeInclusive<char> = QUOTE..=SIGNATURE_END;
 }
 
-/// Sanitizes one line: runs of white space and control characters become one space; invisible characters and changes of writing
-/// direction are removed.
+/// Sanitizes one line: runs of white space and control characters become one space; invisible characters and changes of
+/// writing direction are removed.
 pub fn sanitize_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

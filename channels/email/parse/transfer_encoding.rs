@@ -1,5 +1,5 @@
-//! Content-Transfer-Encodings (RFC 2045, section 6). Invalid characters are skipped: mail-parser refuses the whole text then, so it
-//! decodes only base64.
+//! Content-Transfer-Encodings (RFC 2045, section 6). Invalid characters are skipped: mail-parser refuses the whole text
+//! then, so it decodes only base64.
 
 use mail_parser::decoders::base64::base64_decode;
 

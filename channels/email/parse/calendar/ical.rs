@@ -1,5 +1,5 @@
-//! Parses iCalendar objects (RFC 5545) as far as an invitation needs them. calcard does not serve: it needs three more crates for
-//! fewer lines than this file has, and drops values that it cannot interpret.
+//! Parses iCalendar objects (RFC 5545) as far as an invitation needs them. calcard does not serve: it needs three more
+//! crates for fewer lines than this file has, and drops values that it cannot interpret.
 
 use jiff::civil::{Date, DateTime, Time};
 

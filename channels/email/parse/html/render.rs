@@ -11,8 +11,9 @@ const MAX_INDENT: usize = 12;
 /// Longest URL of a link in bytes; longer ones are left out.
 const MAX_LINK: usize = 1_500;
 
-/// Converts a page to Markdown of at most about `max` bytes. The second value is true if nothing was cut. Scripts, styles, hidden elements and
-/// tracking images are removed; quotations and signatures that mail programs label are put between markers.
+/// Converts a page to Markdown of at most about `max` bytes. The second value is true if nothing was cut. Scripts,
+/// styles, hidden elements and tracking images are removed; quotations and signatures that mail programs label are put
+/// between markers.
 pub fn markdown(html: &str, max: usize) -> (String, bool) {
     let tree = HtmlTree::parse(html);
     let mut page = MarkdownRenderer { tree: &tree, out: MarkdownWriter::new(max), is_quote: false, has_size: true };

@@ -16,8 +16,8 @@ const MAX_ROWS: usize = 1_000;
 pub struct DataTable(Vec<Vec<String>>);
 
 impl DataTable {
-    /// Parses a table if it holds data: at least two rows and columns of short cells without nested tables. `render` converts a cell to at most
-    /// the given number of bytes.
+    /// Parses a table if it holds data: at least two rows and columns of short cells without nested tables. `render`
+    /// converts a cell to at most the given number of bytes.
     pub fn parse(tree: &HtmlTree, table: usize, render: impl Fn(usize, usize) -> String) -> Option<Self> {
         if matches!(tree.nodes[table].attribute("role"), "presentation" | "none") {
             return None;

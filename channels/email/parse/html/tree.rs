@@ -1,7 +1,8 @@
 //! An HTML page as a tree of bounded depth and size, built from the tokens of html5gum.
 //!
-//! The tree construction of the standard, as html5ever has it, does not serve: it lets a small page become a huge one (open
-//! formatting elements are repeated in each paragraph) and searches all open elements at each tag. This tree takes linear time.
+//! The tree construction of the standard, as html5ever has it, does not serve: it lets a small page become a huge one
+//! (open formatting elements are repeated in each paragraph) and searches all open elements at each tag. This tree
+//! takes linear time.
 
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
 use html5gum::{Span, State, Tokenizer};

@@ -24,8 +24,8 @@ pub fn is_hidden(node: &HtmlNode) -> bool {
         })
 }
 
-/// Returns whether the font size that an element sets is zero; `None` if it sets none. Mail programs set zero on a frame and another
-/// size on each text in it.
+/// Returns whether the font size that an element sets is zero; `None` if it sets none. Mail programs set zero on a
+/// frame and another size on each text in it.
 pub fn has_zero_size(node: &HtmlNode) -> Option<bool> {
     declarations(node).filter(|(name, _)| name == "font-size").map(|(_, value)| is_zero(&value)).last()
 }

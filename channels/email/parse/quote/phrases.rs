@@ -206,8 +206,8 @@ pub fn is_rule(line: &str) -> bool {
     line.len() >= 3 && line.chars().all(|c| "-_=*—".contains(c))
 }
 
-/// Returns true if the lines begin with the header fields of a quoted mail as Outlook writes them: From, Subject and one more. Other
-/// texts with From and To, such as a journey, have no Subject.
+/// Returns true if the lines begin with the header fields of a quoted mail as Outlook writes them: From, Subject and
+/// one more. Other texts with From and To, such as a journey, have no Subject.
 pub fn is_field_block(lines: &[&str]) -> bool {
     const MAX_LINES: usize = 14;
     let is_one = |line: &&str, names: &[&str]| field_name(line).is_some_and(|name| names.contains(&name.as_str()));
@@ -218,7 +218,8 @@ pub fn is_field_block(lines: &[&str]) -> bool {
         && others.iter().any(|line| is_one(line, OTHERS))
 }
 
-/// Parses the introduction of a quotation, such as "On …, … wrote:". Returns its number of lines, and whether it is certain.
+/// Parses the introduction of a quotation, such as "On …, … wrote:". Returns its number of lines, and whether it is
+/// certain.
 pub fn parse_introduction(lines: &[&str]) -> Option<(usize, bool)> {
     const MAX_LENGTH: usize = 400;
     let mut text = String::new();

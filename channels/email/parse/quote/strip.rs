@@ -17,9 +17,10 @@ pub struct StrippedText {
     pub is_forward: bool,
 }
 
-/// Removes quoted history and the signature from a text. Keeps quotations between answers, forwarded mail, a quotation that the author's
-/// last words ask about, and everything in a mail that has no text of its own or is no reply. `is_forward_subject`: the subject says that the
-/// mail forwards another. `is_reply`: header or subject say that the mail is a reply.
+/// Removes quoted history and the signature from a text. Keeps quotations between answers, forwarded mail, a quotation
+/// that the author's last words ask about, and everything in a mail that has no text of its own or is no reply.
+/// `is_forward_subject`: the subject says that the mail forwards another. `is_reply`: header or subject say that the
+/// mail is a reply.
 pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> StrippedText {
     let lines: Vec<&str> = text.split('\n').collect();
     let kinds = classify_lines(&lines, is_forward_subject);
@@ -55,7 +56,8 @@ pub fn strip_quotes(text: &str, is_forward_subject: bool, is_reply: bool) -> Str
     StrippedText { text, removed, is_forward }
 }
 
-/// Returns true if the author's last words, which end at line `last`, ask for something to be done with the quotation below them.
+/// Returns true if the author's last words, which end at line `last`, ask for something to be done with the quotation
+/// below them.
 fn asks_about_quote(lines: &[&str], kinds: &[LineKind], last: usize) -> bool {
     let below = (last + 1..kinds.len()).find(|at| !matches!(kinds[*at], LineKind::Blank | LineKind::Marker));
     // An introduction or header fields come from a mail program and begin history.
