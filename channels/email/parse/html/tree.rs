@@ -111,7 +111,7 @@ impl HtmlTreeBuilder {
         match event {
             CallbackEvent::OpenStartTag { name } => self.tag = HtmlNode { name: text(name), ..HtmlNode::default() },
             CallbackEvent::AttributeName { name } => {
-                let known = ATTRIBUTES.iter().find(|known| known.as_bytes() == name);
+                let known = ATTRIBUTES.iter().find(|known| known.as_bytes() == *name);
                 let known = known.filter(|known| !self.tag.has_attribute(known));
                 self.takes_value = known.is_some();
                 self.tag.attributes.extend(known.map(|known| (*known, String::new())));
