@@ -51,6 +51,7 @@ mod message_tool;
 mod metrics;
 mod middleware;
 mod offline;
+mod old_store;
 mod parallel;
 mod paths;
 mod process;

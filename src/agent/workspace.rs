@@ -9,6 +9,10 @@ use include_dir::{Dir, DirEntry, include_dir};
 
 static TEMPLATE: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/workspace");
 
+/// The memory service writes this file from the store, where it is missing. The template's would look like a page from which
+/// somebody has removed every fact.
+const FROM_STORE: &str = "memory/MEMORY.md";
+
 /// Says that the template has been written here.
 const MARKER: &str = ".daoyou-template";
 const MARKER_TEXT: &str = "The template was written here once: what you delete stays deleted. Remove this file, and the \
@@ -54,7 +58,7 @@ fn fill(dir: &Path, template: &Dir<'_>, written: &mut Vec<PathBuf>) -> Result<()
                 make_dir(&path)?;
                 fill(dir, folder, written)?;
             }
-            DirEntry::File(_) if is_there => {}
+            DirEntry::File(file) if is_there || file.path() == Path::new(FROM_STORE) => {}
             DirEntry::File(file) => {
                 write_whole(&path, file.contents())?;
                 written.push(path);
@@ -119,8 +123,7 @@ mod tests {
         names
     }
 
-    const FILES: [&str; 7] =
-        ["AGENTS.md", "HEARTBEAT.md", "SOUL.md", "TOOLS.md", "USER.md", "memory/MEMORY.md", "skills/README.md"];
+    const FILES: [&str; 6] = ["AGENTS.md", "HEARTBEAT.md", "SOUL.md", "TOOLS.md", "USER.md", "skills/README.md"];
 
     #[test]
     fn a_new_folder_is_filled_once() {
@@ -153,7 +156,7 @@ mod tests {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o750)).expect("ours");
 
         let written = prepare(dir).expect("it can be filled");
-        assert_eq!(names(dir, &written), ["HEARTBEAT.md", "TOOLS.md", "memory/MEMORY.md"]);
+        assert_eq!(names(dir, &written), ["HEARTBEAT.md", "TOOLS.md"]);
         assert_eq!(fs::read_to_string(dir.join("AGENTS.md")).expect("readable"), "mine");
         assert_eq!(fs::read_to_string(dir.join("USER.md")).expect("readable"), "");
         assert_eq!(fs::read_link(dir.join("SOUL.md")).expect("a link"), Path::new("/nowhere/at/all"));

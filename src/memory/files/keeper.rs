@@ -175,14 +175,14 @@ impl Desk {
             if is_lost && is_fresh {
                 return Ok(Kept::NotYet);
             }
-            let (terms_of_page, secrets, is_page) = (terms.clone(), self.secrets.get(), page.clone());
+            let (terms_of_page, secrets) = (terms.clone(), self.secrets.get());
             let write = move |connection: &Connection| {
                 if is_lost {
                     memory_lines::clear(connection)?;
                 }
                 let Terms { config, identities, .. } = &*terms_of_page;
                 let ways = Ways { config, identities, heading };
-                let imported = import(connection, &is_page, is_fresh, ways, |new| {
+                let imported = import(connection, &page, is_fresh, ways, |new| {
                     secrets.strike(&mut new.text);
                 })?;
                 // In the same write: what comes later is not on this page.
@@ -191,7 +191,7 @@ impl Desk {
             let (Imported::Done(rendering), facts) = self.store.write(Commit::Logged, write).await? else {
                 return Ok(Kept::NotYet);
             };
-            if rendering.text != page {
+            if before.as_ref() != Some(&rendering.text) {
                 crash::point("memory_file_begun", "");
                 let (text, expected) = (rendering.text.clone(), before.clone());
                 let replaced =
