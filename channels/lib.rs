@@ -43,6 +43,7 @@ pub use inbox::{
     Acceptance, Alongside, Cursor, Inbox, KeptNote, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage,
 };
 pub use message::{
-    Attachment, ErrorInfo, InboundMessage, OutboundMessage, SessionKey, Trust, TurnBounds, TurnSettings,
+    Attachment, ErrorInfo, InboundMessage, OutboundContext, OutboundMessage, SessionKey, Trust, TurnBounds,
+    TurnSettings,
 };
 pub use rate_limit::{Quota, RateLimiter, Reservation};

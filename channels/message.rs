@@ -84,13 +84,6 @@ impl Trust {
     }
 }
 
-/// In a message's metadata: the model that is to answer it, when that is not the session's.
-pub const MODEL_KEY: &str = "model";
-
-/// In the metadata of an [`OutboundMessage`] that answers none: what it is about, on one line. For channels that have
-/// such a thing.
-pub const SUBJECT_KEY: &str = "subject";
-
 /// A file that came with, or goes with, a message. The bytes lie on disk, synced, before the message is accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
@@ -125,9 +118,15 @@ pub struct InboundMessage {
     pub content: String,
     #[serde(default)]
     pub attachments: Vec<Attachment>,
-    /// Whatever else the channel wants to find again when it sends the reply.
+    /// What else the channel needs again when it sends the reply. Nothing here changes what the turn does.
     #[serde(default)]
     pub metadata: Map<String, Value>,
+    /// What the channel, never the sender, sets for the turn.
+    #[serde(default)]
+    pub settings: TurnSettings,
+    /// What goes along with each message that the turn sends.
+    #[serde(default)]
+    pub reply: OutboundContext,
     pub received_at: Timestamp,
     /// Overrides the session `channel:chat_id`.
     #[serde(default)]
@@ -146,6 +145,8 @@ impl InboundMessage {
             content: content.into(),
             attachments: Vec::new(),
             metadata: Map::new(),
+            settings: TurnSettings::default(),
+            reply: OutboundContext::default(),
             received_at: Timestamp::now(),
             session: None,
         }
@@ -157,11 +158,13 @@ impl InboundMessage {
     }
 }
 
-/// What a channel adds to a message for its turn: what the owner has set for it, and what stands beside the sender's words.
-/// It travels in the message's metadata, which a channel fills and no sender does.
+/// What a channel sets for a message's turn: the owner's configuration for it, and facts beside the sender's words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnSettings {
-    /// `PROVIDER/MODEL`; absent is the agent's own.
+    /// `PROVIDER/MODEL` that was asked for with this very message; it precedes the session's choice and `model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_model: Option<String>,
+    /// `PROVIDER/MODEL` of the channel; absent is the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Instructions that go along with the message and are none of its sender's words.
@@ -193,32 +196,46 @@ pub struct TurnBounds {
 }
 
 impl TurnSettings {
-    const KEY: &str = "turn";
-
-    /// Puts them into a message's metadata, if any is set.
-    pub fn put(&self, metadata: &mut Map<String, Value>) {
-        if *self != Self::default() {
-            metadata.insert(Self::KEY.to_owned(), serde_json::json!(self));
-        }
-    }
-
-    /// Reads them out of a message's metadata, written as JSON; without any, nothing is set.
-    pub fn of(metadata: &str) -> Self {
-        #[derive(Default, Deserialize)]
-        struct Metadata {
-            #[serde(default)]
-            turn: TurnSettings,
-        }
-        serde_json::from_str::<Metadata>(metadata).unwrap_or_default().turn
+    /// Returns true if nothing is set.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 
-/// In the metadata of an [`OutboundMessage`] that is no answer but says how things stand: the word for it, e.g.
-/// `waiting`.
-pub const NOTICE_KEY: &str = "notice";
+/// What a delivered message is about, for channels that show or treat it differently.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OutboundContext {
+    /// Name of the scheduled job that the message comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Subject line of a message that answers none, for channels that have subjects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// Set on a message that is no answer but reports a state: its name, e.g. `waiting`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
+    /// Every open terminal shows it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_for_all_terminals: bool,
+    /// Whoever wrote the message fetches the reply by its id; without a terminal it counts as delivered.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_picked_up: bool,
+}
 
-/// In the metadata of a message that comes from a scheduled job: the job's name.
-pub const JOB_KEY: &str = "job";
+impl OutboundContext {
+    /// Returns true for a plain reply.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the context of a message that reports a state.
+    #[must_use]
+    pub fn notice(mut self, name: &str) -> Self {
+        self.notice = Some(name.to_owned());
+        self
+    }
+}
 
 /// Why a turn failed, in a form that programs can read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -244,9 +261,11 @@ pub struct OutboundMessage {
     pub in_reply_to: Option<Uuid>,
     #[serde(default)]
     pub attachments: Vec<Attachment>,
-    /// The metadata of the message that this answers.
+    /// The channel's metadata of the message that this answers.
     #[serde(default)]
     pub metadata: Map<String, Value>,
+    #[serde(default)]
+    pub context: OutboundContext,
     /// Set when the turn failed; `content` then says it in words.
     #[serde(default)]
     pub error: Option<ErrorInfo>,

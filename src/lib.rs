@@ -34,6 +34,7 @@ pub mod store;
 pub mod metrics;
 
 pub mod chat;
+pub mod origin;
 pub mod text;
 
 pub mod cache;

@@ -67,6 +67,7 @@ fn context(cancel: &CancellationToken) -> ToolContext {
         files: Arc::default(),
         trust: Trust::Owner,
         metadata: "{}".into(),
+        origin: Arc::default(),
         cancel: cancel.clone(),
     }
 }

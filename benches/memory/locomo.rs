@@ -277,6 +277,7 @@ fn tell(connection: &Connection, turns: &[Turn]) -> Result<(), StoreError> {
             content: turn.text.clone(),
             attachments: "[]".to_owned(),
             metadata: "{}".to_owned(),
+            origin: "{}".to_owned(),
             received_at: 0,
             state: State::Done,
         };

@@ -18,10 +18,6 @@ use crate::message::{OutboundMessage, SessionKey};
 
 /// The channel's name.
 pub const NAME: &str = "cli";
-/// Set in a message's metadata by a client that comes for the reply by the message's id.
-const PICKUP: &str = "pickup";
-/// Set in a message's metadata that every screen is to show, whatever it follows.
-pub const FOR_ALL: &str = "all_terminals";
 /// How many messages may wait for one screen.
 const SCREEN_CAPACITY: usize = 64;
 /// How long a screen may take to show a message.
@@ -206,7 +202,7 @@ impl Screens {
     /// The screens of the message's session; when there is none, all of its chat. What is for all goes to all.
     fn of(&self, message: &OutboundMessage) -> Vec<async_channel::Sender<Delivery>> {
         let book = self.book();
-        if message.metadata.get(FOR_ALL).is_some_and(|v| v == true) {
+        if message.context.is_for_all_terminals {
             return book.list.iter().map(|screen| screen.sender.clone()).collect();
         }
         let chat = || book.list.iter().filter(|screen| screen.chat_id == message.chat_id);
@@ -282,7 +278,7 @@ impl Channel for CliChannel {
             Outcome::Busy => {
                 Err(SendError::Retry { after: None, reason: "the terminal takes no more at the moment".into() })
             }
-            Outcome::Gone if message.metadata.get(PICKUP).is_some_and(|v| v == true) => Ok(Receipt::default()),
+            Outcome::Gone if message.context.is_picked_up => Ok(Receipt::default()),
             Outcome::Gone => {
                 self.screens.book().answered_away = arrivals;
                 Err(SendError::Away)

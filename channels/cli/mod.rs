@@ -39,7 +39,7 @@ pub use config::{CliConfig, Thinking};
 pub use console::{Console, Style};
 pub use files::{FileFault, Files};
 pub use host::{Conversation, Directory, Following, Host, Names};
-pub use hub::{Attachment, CliChannel, Delivery, FOR_ALL};
+pub use hub::{Attachment, CliChannel, Delivery};
 pub use interrupt::Interrupt;
 pub use terminal::{Front, Left, Terminal};
 pub use words::Language;

@@ -17,7 +17,7 @@ use super::spinner::{frame, span};
 use super::words::{Language, Words, fill};
 use crate::clean::{Cleaner, clean, clean_line};
 use crate::event::TurnEvent;
-use crate::message::{Attachment, JOB_KEY, OutboundMessage, SessionKey};
+use crate::message::{Attachment, OutboundMessage, SessionKey};
 use crate::numbers::thousands;
 use crate::settings::ByteSize;
 
@@ -206,8 +206,7 @@ impl Painter {
             At::Text if self.flow.is_some() => self.screen.lift(),
             At::Text | At::Thinking | At::Folded => self.settle(),
         };
-        let job = message.metadata.get(JOB_KEY).and_then(|name| name.as_str());
-        let from = clean_line(job.unwrap_or(message.session.as_str()));
+        let from = clean_line(message.context.job.as_deref().unwrap_or(message.session.as_str()));
         let lead = if message.session == *here { BOT.to_owned() } else { format!("Bot ({from})> ") };
         lifted + &self.whole(&content, message.error.is_some(), &lead)
     }

@@ -13,7 +13,7 @@ use super::config::Thinking;
 use super::console::{Closed, Console, Input, Stream};
 use super::files::{Files, unquote};
 use super::host::{Conversation, Directory, Following, Host};
-use super::hub::{Delivery, FOR_ALL, NAME};
+use super::hub::{Delivery, NAME};
 use super::interrupt::Interrupt;
 use super::local::Local;
 use super::plain::MAX_LINE;
@@ -26,7 +26,7 @@ use crate::clean::{clean, clean_line, is_display_control};
 use crate::event::SessionEvent;
 use crate::ids::new_id;
 use crate::inbox::{Alongside, Inbox, Refusal, Reply};
-use crate::message::{InboundMessage, MODEL_KEY, NOTICE_KEY};
+use crate::message::InboundMessage;
 use crate::settings::Span;
 use crate::trust::{Author, Standing, trust_of};
 
@@ -235,7 +235,7 @@ impl Terminal {
             .is_some();
         let is_stop = self.stop.is_some() && message.in_reply_to == self.stop && message.error.is_none();
         if !shown_ahead && !is_stop {
-            let is_notice = message.metadata.contains_key(NOTICE_KEY);
+            let is_notice = message.context.notice.is_some();
             let is_reply = self.turn.as_ref().is_some_and(|turn| message.in_reply_to == Some(turn.id));
             let text = if is_notice {
                 self.painter.hint(&clean(&message.content))
@@ -245,7 +245,7 @@ impl Terminal {
                 self.painter.message(message, &self.front.conversation.key())
             };
             // Whoever reads the replies through a pipe wants nothing else there.
-            let is_for_the_owner = is_notice || message.metadata.contains_key(FOR_ALL);
+            let is_for_the_owner = is_notice || message.context.is_for_all_terminals;
             let stream = if is_for_the_owner && !self.front.console.style.live { Stream::Err } else { Stream::Out };
             self.front.console.print_through(text, stream).await?;
             if let Some(turn) = &mut self.turn {
@@ -255,7 +255,7 @@ impl Terminal {
         if let Some(answered) = message.in_reply_to {
             self.waiting.remove(&answered);
         }
-        let waits = message.metadata.get(NOTICE_KEY).is_some_and(|notice| notice == "waiting");
+        let waits = message.context.notice.as_deref() == Some("waiting");
         let waits =
             waits && self.front.console.style.live && self.turn.as_ref().map(|turn| turn.id) == Some(message.turn);
         delivery.shown();
@@ -524,9 +524,7 @@ impl Terminal {
         let Conversation { chat_id, session, model } = &self.front.conversation;
         let mut message = InboundMessage::text(NAME, chat_id, SENDER, trust_of(Author::Owner, Standing::Owner), text);
         message.session.clone_from(session);
-        if let Some(model) = model {
-            message.metadata.insert(MODEL_KEY.to_owned(), model.as_str().into());
-        }
+        message.settings.requested_model.clone_from(model);
         message
     }
 

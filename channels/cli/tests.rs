@@ -325,7 +325,7 @@ async fn screens_come_and_go() {
     let channel = CliChannel::new(None);
     let message = outbound("cli", "direct", "hello");
     let mut picked_up = message.clone();
-    picked_up.metadata.insert("pickup".into(), true.into());
+    picked_up.context.is_picked_up = true;
 
     assert_eq!(channel.send(&message).await, Err(SendError::Away));
     assert!(channel.send(&picked_up).await.is_ok());

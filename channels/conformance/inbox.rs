@@ -134,6 +134,7 @@ impl ScriptedInbox {
             in_reply_to: Some(id),
             attachments: Vec::new(),
             metadata: message.metadata.clone(),
+            context: message.reply.clone(),
             error: reply.error,
             created_at: Timestamp::now(),
         };

@@ -129,6 +129,7 @@ pub fn outbound(channel: &str, chat_id: &str, content: impl Into<String>) -> Out
         in_reply_to: None,
         attachments: Vec::new(),
         metadata: serde_json::Map::new(),
+        context: crate::OutboundContext::default(),
         error: None,
         created_at: Timestamp::now(),
     }

@@ -186,6 +186,7 @@ fn message(channel: &str, address: &str, words: &str) -> OutboundMessage {
         in_reply_to: None,
         attachments: Vec::new(),
         metadata: serde_json::Map::new(),
+        context: crate::OutboundContext::default(),
         error: None,
         created_at: Timestamp::now(),
     }

@@ -13,7 +13,7 @@ use super::{probe, receive, wire};
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::finding::Finding;
-use crate::message::{NOTICE_KEY, OutboundMessage};
+use crate::message::OutboundMessage;
 use crate::trust::TrustLists;
 
 /// The channel `webhook:NAME`: messages come by `POST /webhook/NAME`; replies go to its callback URL, or are picked up
@@ -88,9 +88,7 @@ impl Channel for Webhook {
                 callback.post(message.id, body).await
             }
             // It lies in the store until it is picked up, and so does what a message waits for.
-            None if message.in_reply_to.is_some() || message.metadata.contains_key(NOTICE_KEY) => {
-                Ok(Receipt::default())
-            }
+            None if message.in_reply_to.is_some() || message.context.notice.is_some() => Ok(Receipt::default()),
             None => {
                 let reason = "without callback_url only replies can be picked up, and this is none".to_owned();
                 Err(SendError::Permanent { reason })

@@ -237,7 +237,7 @@ impl Front {
         if let Some(id) = &given {
             message.metadata.insert(EXTERNAL_ID.into(), id.as_str().into());
         }
-        self.turn.put(&mut message.metadata);
+        message.settings = self.turn.clone();
         let external_id = given.or_else(|| self.fingerprint(headers, body));
         Ok(InboundMessage { external_id, session, ..message })
     }

@@ -18,7 +18,7 @@ use crate::allow::AllowList;
 use crate::channel::{Channel, ChannelContext, SendError};
 use crate::conformance::{self, Answer, OtherSide, ScriptedInbox, Subject, Told, outbound};
 use crate::inbox::{Refusal, Reply};
-use crate::message::{ErrorInfo, NOTICE_KEY, OutboundMessage};
+use crate::message::{ErrorInfo, OutboundMessage};
 use crate::settings::{ByteSize, Secret};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -401,7 +401,7 @@ async fn without_a_callback_a_reply_is_picked_up_and_a_closed_port_is_tried_agai
     let message = outbound("webhook:ci", "default", "hi");
     let reply = OutboundMessage { in_reply_to: Some(message.turn), ..message.clone() };
     let mut waiting = message.clone();
-    waiting.metadata.insert(NOTICE_KEY.to_owned(), "waiting".into());
+    waiting.context.notice = Some("waiting".to_owned());
     for (message, is_kept) in [(&reply, true), (&waiting, true), (&message, false)] {
         let sent = webhook(bearer()).send(message).await;
         let is_refused = matches!(&sent, Err(SendError::Permanent { reason }) if reason.contains("callback_url"));

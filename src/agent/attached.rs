@@ -104,6 +104,7 @@ mod tests {
             content: own("see there"),
             attachments: own(attachments),
             metadata: own("{}"),
+            origin: own("{}"),
             received_at: 0,
             turn: Uuid::nil(),
             state: State::Queued,

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use daoyou_channels::{Trust, TurnSettings};
+use daoyou_channels::Trust;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -16,6 +16,7 @@ use crate::guard::{Jail, JailError};
 pub use crate::llm::estimate_tokens;
 use crate::memory::RUNTIME_CONTEXT;
 pub use crate::memory::{found_in_memory, without_memory, written};
+use crate::origin::TurnOrigin;
 use crate::store::messages::{self, MessageRow, Session};
 use crate::store::turn_steps::{self, hex};
 use crate::store::{Connection, StoreError, inbox::InboxRow};
@@ -169,7 +170,7 @@ pub fn user_text(rows: &[InboxRow], zone: &TimeZone) -> String {
             last.channel, last.chat_id
         ));
         for row in rows {
-            for line in TurnSettings::of(&row.metadata).about {
+            for line in TurnOrigin::parse(&row.origin).settings.about {
                 text.push('\n');
                 text.push_str(&line);
             }
@@ -179,7 +180,7 @@ pub fn user_text(rows: &[InboxRow], zone: &TimeZone) -> String {
             text.push_str(UNTRUSTED);
         }
         // Not in the system prompt, which is the same for every channel, and none of the sender's own words.
-        if let Some(prompt) = TurnSettings::of(&last.metadata).prompt {
+        if let Some(prompt) = TurnOrigin::parse(&last.origin).settings.prompt {
             text.push_str(&format!("\nInstructions of the owner for messages of this channel:\n{prompt}"));
         }
     }

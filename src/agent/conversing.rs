@@ -27,7 +27,7 @@ use super::turn::{Answer, Ran, Turn, TurnLimits};
 use super::watch::Watch;
 use crate::chat::ChatMessage;
 use crate::llm::{Chain, LlmErrorKind, ModelError};
-use crate::memory::{metadata_on_behalf, sender_of};
+use crate::memory::{origin_on_behalf, sender_of};
 use crate::metrics::TurnMeter;
 use crate::store::inbox::InboxRow;
 use crate::store::turn_steps::StepRow;
@@ -278,7 +278,8 @@ impl LaneRunner {
                 sender: sender_of(last),
                 trust: context::least_trust(&started.rows),
                 files: attached::paths(&started.rows),
-                metadata: metadata_on_behalf(last).into(),
+                metadata: last.metadata.as_str().into(),
+                origin: Arc::new(origin_on_behalf(last)),
                 cancel: started.cancel.child_token(),
             },
             limits: self.limits_of(last),

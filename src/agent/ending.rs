@@ -16,11 +16,12 @@ use super::slash::SessionChange;
 use super::spending::{ModelSpending, Spending};
 use super::standing::Settling;
 use super::waiting::WaitingRoom;
-use crate::bus::{Errand, MessageBus, OutboundBody, OutboundDraft, RunEnd, Told};
+use crate::bus::{EndedTurn, MessageBus, OutboundBody, OutboundDraft};
 use crate::chat::ChatMessage;
 use crate::crash;
 use crate::memory;
 use crate::metrics::{TurnOutcome, TurnPhase};
+use crate::origin::{SessionNote, TurnOrigin};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::usage::{self, Tokens};
 use crate::store::{Commit, Connection, StoreError, forgetting, messages, meta, now_ms, points, turn_steps};
@@ -36,7 +37,7 @@ pub enum Append {
         reason: &'static str,
     },
     /// What the session is to know without a turn of its own; nothing is answered.
-    Told(Told),
+    Note(SessionNote),
 }
 
 /// How a turn ends.
@@ -118,7 +119,7 @@ impl Ending {
                 (ended.written.is_learned, is_struck) =
                     self.append_messages(connection, &last.session, user, reason)?;
             }
-            Append::Told(told) => append_told(connection, &last.session, self.turn, told)?,
+            Append::Note(told) => append_note(connection, &last.session, self.turn, told)?,
         }
         match &self.change {
             SessionChange::None => {}
@@ -156,14 +157,15 @@ impl Ending {
         rules: &ErrandRules,
         last: &InboxRow,
     ) -> Result<Followed, StoreError> {
-        if let Append::Told(_) = self.append {
+        if let Append::Note(_) = self.append {
             return Ok(Followed::default());
         }
-        let Some(errand) = Errand::of(&last.metadata) else {
+        let origin = TurnOrigin::parse(&last.origin);
+        if !origin.is_errand() {
             return Ok(Followed { reply: Some(self.reply.clone()), ..Followed::default() });
-        };
-        let end = RunEnd { row: last, turn: self.turn, reply: &self.reply, error: self.error };
-        errands::follow(connection, bus, rules, &errand, &end, self.phrases)
+        }
+        let end = EndedTurn { row: last, turn: self.turn, reply: &self.reply, error: self.error };
+        errands::follow(connection, bus, rules, &origin.cause, &end, self.phrases)
     }
 
     /// Answers whether something was remembered, and whether something of it was forgotten since the turn began.
@@ -234,6 +236,7 @@ impl Ending {
                 in_reply_to: Some(last.id),
                 attachments: Vec::new(),
                 metadata: serde_json::from_str(&last.metadata)?,
+                context: TurnOrigin::parse(&last.origin).reply,
                 error: self.error.map(|code| ErrorInfo { code: code.to_owned() }),
             },
         })
@@ -258,9 +261,9 @@ struct Ended {
     followed: Followed,
 }
 
-fn append_told(connection: &Connection, session: &str, turn: Uuid, told: &Told) -> Result<(), StoreError> {
+fn append_note(connection: &Connection, session: &str, turn: Uuid, note: &SessionNote) -> Result<(), StoreError> {
     let said =
-        [ChatMessage::User { content: told.note.clone(), images: Vec::new() }, ChatMessage::assistant(&told.said)];
+        [ChatMessage::User { content: note.note.clone(), images: Vec::new() }, ChatMessage::assistant(&note.said)];
     let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
     messages::append_told(connection, session, turn, said.iter().map(ChatMessage::role).zip(bodies))
 }

@@ -7,9 +7,10 @@ use daoyou_channels::SessionKey;
 use super::phrases::Phrases;
 use super::sub_agents::{self, Awaiting};
 use super::waiting::WaitingRoom;
-use crate::bus::{Errand, MessageBus, RunEnd, WhatFollows};
+use crate::bus::{EndedTurn, FollowUps, MessageBus};
 use crate::crash;
 use crate::cron;
+use crate::origin::TurnCause;
 use crate::store::inbox::Inserted;
 use crate::store::{Connection, StoreError};
 
@@ -39,23 +40,26 @@ pub(super) fn follow(
     connection: &Connection,
     bus: &MessageBus,
     rules: &ErrandRules,
-    errand: &Errand,
-    end: &RunEnd<'_>,
+    cause: &TurnCause,
+    end: &EndedTurn<'_>,
     phrases: &Phrases,
 ) -> Result<Followed, StoreError> {
     let (mut awaiting, mut sub_agent) = (None, None);
-    let WhatFollows { reply, messages, notice } = match errand {
-        Errand::Job(job) => {
+    let FollowUps { reply, messages, notice } = match cause {
+        TurnCause::Job(job) => {
             if end.error.is_some() {
                 bus.metrics().cron.run_failed();
             }
             cron::ended(connection, &rules.jobs, job, end)?
         }
-        Errand::Heartbeat => cron::heartbeat::ended(connection, end)?,
-        Errand::SubAgent(errand) => {
-            let (follows, awaited) = sub_agents::ended(connection, errand, end, phrases)?;
-            (awaiting, sub_agent) = (awaited, Some(errand.label.clone()));
-            follows
+        TurnCause::Heartbeat => cron::heartbeat::ended(connection, end)?,
+        TurnCause::SubAgent(task) => {
+            let (follow_ups, awaited) = sub_agents::ended(connection, task, end, phrases)?;
+            (awaiting, sub_agent) = (awaited, Some(task.label.clone()));
+            follow_ups
+        }
+        TurnCause::Person | TurnCause::Note(_) => {
+            FollowUps { reply: Some(end.reply.to_owned()), ..FollowUps::default() }
         }
     };
     let mut sessions = Vec::with_capacity(messages.len());

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_channel::Sender;
 use async_trait::async_trait;
+use daoyou_channels::OutboundContext;
 use daoyou_channels::SessionKey;
 use daoyou_channels::backoff::Backoff;
-use daoyou_channels::message::SUBJECT_KEY;
 use uuid::Uuid;
 
 use super::progress::StepBody;
@@ -188,7 +188,8 @@ fn written_for(effect: &Effect, turn: Uuid, session: &SessionKey) -> Option<Writ
                     session: session.clone(),
                     in_reply_to: None,
                     attachments: attachments.clone(),
-                    metadata: subject.iter().map(|subject| (SUBJECT_KEY.to_owned(), subject.as_str().into())).collect(),
+                    metadata: serde_json::Map::new(),
+                    context: OutboundContext { subject: subject.clone(), ..OutboundContext::default() },
                     error: None,
                 },
             }))

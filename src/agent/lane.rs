@@ -35,13 +35,14 @@ use super::turn::Answer;
 use super::waiting::WaitingRoom;
 use super::watch::Watch;
 use super::{AgentConfig, QueueMode, attached, consolidation};
-use crate::bus::{Errand, MessageBus, Told};
+use crate::bus::MessageBus;
 use crate::chat::ChatMessage;
 use crate::crash;
 use crate::guard::Secrets;
 use crate::llm::{Models, costs_in_words};
 use crate::memory::Desk;
 use crate::metrics::TurnPhase;
+use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::turn_steps;
 use crate::store::{Commit, Connection, StoreError, meta};
@@ -185,9 +186,9 @@ impl LaneRunner {
         let Some(last) = started.rows.last() else {
             return Err(StoreError::Row("a turn without messages".to_owned()).into());
         };
-        if let Some(told) = Told::of(&last.metadata) {
+        if let Some(note) = TurnOrigin::parse(&last.origin).note().cloned() {
             let ending = self.ending(session, started, Ok(Answer { reply: String::new() }), None);
-            return Ok(Finish::Ends(Box::new(Ending { append: Append::Told(told), ..ending })));
+            return Ok(Finish::Ends(Box::new(Ending { append: Append::Note(note), ..ending })));
         }
         if let Some(command) = command_of(last) {
             let Answered { reply, change, error } = self.slash.answer(&command, last).await?;
@@ -349,7 +350,7 @@ fn take_rows(
 /// it is about, and what a session is told goes into the one that there is.
 fn begin_anew(connection: &Connection, rows: &[InboxRow], resets: &Resets, zone: &TimeZone) -> Result<(), StoreError> {
     let Some(first) = rows.first().filter(|row| row.state == State::Queued) else { return Ok(()) };
-    let is_said = command_of(first).is_none() && Told::of(&first.metadata).is_none();
+    let is_said = command_of(first).is_none() && TurnOrigin::parse(&first.origin).note().is_none();
     if is_said && resets.apply(connection, &first.session, first.received_at, zone)? {
         tracing::info!(session = first.session, turn = %first.turn, "a new conversation begins by itself");
     }
@@ -358,10 +359,10 @@ fn begin_anew(connection: &Connection, rows: &[InboxRow], resets: &Resets, zone:
 
 /// Whether a message is never joined with others: what follows from its end is its own.
 fn stands_alone(row: &InboxRow) -> bool {
-    command_of(row).is_some() || Errand::of(&row.metadata).is_some() || Told::of(&row.metadata).is_some()
+    command_of(row).is_some() || TurnOrigin::parse(&row.origin).cause != TurnCause::Person
 }
 
 /// The command that a message is. Nobody gives orders by what daoyou itself asks for, whatever it begins with.
 fn command_of(row: &InboxRow) -> Option<Slash> {
-    Slash::parse(&row.content).filter(|_| Errand::of(&row.metadata).is_none())
+    Slash::parse(&row.content).filter(|_| !TurnOrigin::parse(&row.origin).is_errand())
 }

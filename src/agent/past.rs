@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use daoyou_channels::{SessionKey, TurnSettings};
+use daoyou_channels::SessionKey;
 use sha2::{Digest, Sha256};
 
 use super::context::{self, Chosen, Window, estimate_tokens};
@@ -11,9 +11,10 @@ use super::lane::LaneRunner;
 use super::progress::ContextStep;
 use super::shared_view;
 use super::slash::wanted_model;
-use crate::bus::{ChatBehind, Errand};
+use crate::bus::ReplyTarget;
 use crate::chat::ChatMessage;
 use crate::memory::{self, Owner, Terms};
+use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
 use crate::store::messages::{self, MessageRow, Session};
 use crate::store::ownership::Ownership;
@@ -107,7 +108,7 @@ impl LaneRunner {
         let key = session.to_string();
         let terms = self.memory.terms.get();
         let owner = terms.identities.owner_of_row(last);
-        let is_fresh = TurnSettings::of(&last.metadata).fresh;
+        let is_fresh = TurnOrigin::parse(&last.origin).settings.fresh;
         let (mut past, rows) = self.bus.store().read_here(|connection| {
             let head = messages::session(connection, &key)?;
             let is_shared =
@@ -180,11 +181,12 @@ impl LaneRunner {
 /// Whether others than `owner` read what the turn of this message does for a chat: what it answers on an errand goes there, though
 /// it runs in a session of its own.
 fn others_read(connection: &Connection, last: &InboxRow, owner: Option<&Owner>) -> Result<bool, StoreError> {
-    if Errand::of(&last.metadata).is_none() {
+    let origin = TurnOrigin::parse(&last.origin);
+    if !origin.is_errand() {
         return Ok(false);
     }
     let place = (last.channel.as_str(), last.chat_id.as_str());
-    let chat = ChatBehind::of(connection, &last.session, place, &last.metadata)?;
+    let chat = ReplyTarget::resolve(connection, &last.session, place, &origin)?;
     let Ownership { owner: first, is_shared } = ownership::of(connection, chat.session.as_str())?;
     Ok(is_shared || first.is_some_and(|first| owner.is_none_or(|owner| owner.as_str() != first)))
 }
@@ -279,7 +281,8 @@ mod tests {
     use daoyou_channels::{InboundMessage, Trust};
 
     use super::*;
-    use crate::bus::{InboundDraft, JobErrand, SubAgentErrand};
+    use crate::bus::InboundDraft;
+    use crate::origin::{JobTurn, SubAgentTurn, TurnCause};
     use crate::store::{Store, inbox};
 
     #[tokio::test]
@@ -321,39 +324,38 @@ mod tests {
                     ownership::write_there(connection, session, owner)?;
                 }
             }
-            let row = |session: &str, errand: Option<Errand>, trust: Trust| -> Result<InboxRow, StoreError> {
+            let row = |session: &str, cause: TurnCause, trust: Trust| -> Result<InboxRow, StoreError> {
                 let (channel, chat) = session.rsplit_once(':').unwrap_or(("cli", "direct"));
                 let mut message = InboundMessage::text(channel, chat, "ann", trust, "x");
-                if let Some(errand) = errand {
-                    errand.put(&mut message.metadata);
+                if cause != TurnCause::Person {
                     message.session = Some("cron:j".into());
                 }
-                let draft = InboundDraft::new(message);
+                let draft = InboundDraft::with_origin(message, TurnOrigin { cause, ..TurnOrigin::default() });
                 draft.insert(connection)?;
                 Ok(inbox::find(connection, draft.id)?.unwrap())
             };
-            let job = |chat: &str| {
-                Some(Errand::Job(JobErrand { job: "j".into(), due: 1, chat: chat.into(), by_hand: false }))
-            };
+            let job =
+                |chat: &str| TurnCause::Job(JobTurn { job: "j".into(), due: 1, chat: chat.into(), by_hand: false });
             let run = row("webhook:in:group", job("webhook:in:group"), Trust::Known)?;
-            let child = Some(Errand::SubAgent(SubAgentErrand {
+            let child = TurnCause::SubAgent(SubAgentTurn {
                 session: "cron:j".into(),
                 turn: run.turn,
                 label: String::new(),
                 depth: 1,
                 waits: true,
                 metadata: serde_json::Map::new(),
-            }));
+                report: Box::default(),
+            });
             let (ann, owner) = (Owner::sender("webhook:in", "ann"), Owner::gateway());
             for (what, row, owner, expected) in [
-                ("no errand", row("webhook:in:group", None, Trust::Known)?, &ann, false),
+                ("no errand", row("webhook:in:group", TurnCause::Person, Trust::Known)?, &ann, false),
                 ("a job in a group", run, &ann, true),
                 ("its sub-agent", row("webhook:in:group", child, Trust::Known)?, &ann, true),
                 ("a job of her own", row("webhook:in:ann", job("webhook:in:ann"), Trust::Known)?, &ann, false),
                 ("the owner's job for Bob", row("webhook:in:bob", job("webhook:in:bob"), Trust::Owner)?, &owner, true),
                 ("the owner's own", row("cli:direct", job("cli:direct"), Trust::Owner)?, &owner, false),
-                ("a heartbeat at home", row("cli:direct", Some(Errand::Heartbeat), Trust::Owner)?, &owner, false),
-                ("one in a group", row("webhook:in:group", Some(Errand::Heartbeat), Trust::Owner)?, &owner, true),
+                ("a heartbeat at home", row("cli:direct", TurnCause::Heartbeat, Trust::Owner)?, &owner, false),
+                ("one in a group", row("webhook:in:group", TurnCause::Heartbeat, Trust::Owner)?, &owner, true),
                 ("where nobody wrote", row("webhook:in:new", job("webhook:in:new"), Trust::Owner)?, &owner, false),
             ] {
                 assert_eq!(others_read(connection, &row, Some(owner))?, expected, "{what}");

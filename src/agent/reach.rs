@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::TurnSettings;
-
 use super::lane::LaneRunner;
 use super::middleware::MiddlewareName;
-use super::sub_agents::{SPAWN, depth_of};
+use super::sub_agents::SPAWN;
 use super::turn::TurnLimits;
+use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
 use crate::tools::Executor;
 
@@ -21,7 +20,7 @@ impl LaneRunner {
             cost: self.config.budget.turn_cost.filter(|_| self.config.middleware.contains(&MiddlewareName::Budget)),
             time: self.config.turn_timeout.0,
         };
-        match TurnSettings::of(&row.metadata).bounds {
+        match TurnOrigin::parse(&row.origin).settings.bounds {
             None => all,
             Some(own) => TurnLimits {
                 iterations: all.iterations.min(own.iterations),
@@ -34,8 +33,9 @@ impl LaneRunner {
 
     /// The tools that the turn of this message has.
     pub(super) fn tools_for(&self, row: &InboxRow) -> Arc<Executor> {
-        let is_deep = depth_of(&row.metadata) >= self.config.spawn.depth;
-        match (TurnSettings::of(&row.metadata).tools, is_deep) {
+        let origin = TurnOrigin::parse(&row.origin);
+        let is_deep = origin.depth() >= self.config.spawn.depth;
+        match (origin.settings.tools, is_deep) {
             (None, false) => self.tools.clone(),
             (None, true) => Arc::new(self.tools.keeping(|name| name != SPAWN)),
             (Some(listed), _) => {

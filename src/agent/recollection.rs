@@ -1,12 +1,10 @@
 //! What fits a message best of what is remembered: it is given along with it.
 
-use daoyou_channels::TurnSettings;
-
 use super::context::estimate_tokens;
 use super::lane::LaneRunner;
 use super::past::Past;
-use crate::bus::Errand;
 use crate::memory::{Fitting, Found, Hit, RECALLED};
+use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
 use crate::store::{Commit, Connection, StoreError, memories};
 use crate::text::{one_line, truncate};
@@ -69,7 +67,8 @@ impl LaneRunner {
 
 /// Whether somebody talks: what daoyou asks of itself has its own instructions.
 fn is_talk(row: &InboxRow) -> bool {
-    Errand::of(&row.metadata).is_none() && !TurnSettings::of(&row.metadata).fresh
+    let origin = TurnOrigin::parse(&row.origin);
+    !origin.is_errand() && !origin.settings.fresh
 }
 
 /// The best that are not told already, each as a line, within the limits of entries and tokens.

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use daoyou_channels::SessionKey;
 use daoyou_channels::backoff::Backoff;
-use daoyou_channels::message::NOTICE_KEY;
-use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::error::{ErrorCode, TurnError};
@@ -15,9 +13,10 @@ use super::lane::LaneRunner;
 use super::phrases::fill;
 use super::progress::{Progress, StepBody};
 use super::waiting::{Awaited, LONGEST_FAILURE_WAIT, LONGEST_OUTAGE_WAIT, LONGEST_QUOTA_WAIT};
-use crate::bus::{Errand, MessageBus, OutboundBody, OutboundDraft, ServiceFault};
+use crate::bus::{MessageBus, OutboundBody, OutboundDraft, ServiceFault};
 use crate::crash;
 use crate::llm::{LlmError, LlmErrorKind};
+use crate::origin::TurnOrigin;
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::{Commit, Connection, StoreError, meta, now_ms, spawns, turn_steps};
 
@@ -107,7 +106,7 @@ impl LaneRunner {
                 None => Some((
                     serde_json::to_string(&StepBody::Waiting { since }).map_err(StoreError::from)?,
                     // Nobody waits for the answer of an errand.
-                    if Errand::of(&last.metadata).is_some() {
+                    if TurnOrigin::parse(&last.origin).is_errand() {
                         None
                     } else {
                         Some(self.notice(turn, last, outage.failure())?)
@@ -186,8 +185,6 @@ impl LaneRunner {
     }
 
     fn notice(&self, turn: Uuid, last: &InboxRow, error: &LlmError) -> Result<OutboundDraft, StoreError> {
-        let mut metadata: Map<String, Value> = serde_json::from_str(&last.metadata)?;
-        metadata.insert(NOTICE_KEY.to_owned(), "waiting".into());
         Ok(OutboundDraft {
             turn,
             slot: SLOT.to_owned(),
@@ -199,7 +196,8 @@ impl LaneRunner {
                 // It is no reply: that is still to come.
                 in_reply_to: None,
                 attachments: Vec::new(),
-                metadata,
+                metadata: serde_json::from_str(&last.metadata)?,
+                context: TurnOrigin::parse(&last.origin).reply.notice("waiting"),
                 error: None,
             },
         })

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use daoyou_channels::message::MODEL_KEY;
-use daoyou_channels::{InboundMessage, Trust, TurnSettings};
+use daoyou_channels::{InboundMessage, Trust};
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
@@ -13,11 +12,13 @@ use super::error::ErrorCode;
 use super::history;
 use super::phrases::{Phrases, counted, fill};
 use super::skill_names::SkillFolder;
+use crate::bus::InboundDraft;
 use crate::bus::{CommandAnswer, MessageBus, Order, PastLane};
 use crate::cron::{self, Desk, Scope};
 use crate::live::Live;
 use crate::llm::Models;
 use crate::memory;
+use crate::origin::TurnOrigin;
 use crate::store::inbox::{InboxRow, State};
 use crate::store::points::Point;
 use crate::store::processes::ProcessRow;
@@ -151,12 +152,10 @@ const LISTED_JOBS: usize = 30;
 /// The model that is to answer a message: the one that it asks for itself, else the one that `/model` has `chosen` for
 /// its session, else its channel's, else the `configured` one.
 pub fn wanted_model(row: &InboxRow, chosen: Option<&str>, configured: &str) -> String {
-    let metadata = serde_json::from_str(&row.metadata).unwrap_or(serde_json::Value::Null);
-    let asked = metadata[MODEL_KEY].as_str().filter(|model| !model.is_empty());
-    match asked.or(chosen) {
-        Some(model) => model.to_owned(),
-        None => TurnSettings::of(&row.metadata).model.unwrap_or_else(|| configured.to_owned()),
-    }
+    let settings = TurnOrigin::parse(&row.origin).settings;
+    let requested = settings.requested_model.filter(|model| !model.is_empty());
+    let chosen = requested.or_else(|| chosen.map(str::to_owned)).or(settings.model);
+    chosen.unwrap_or_else(|| configured.to_owned())
 }
 
 /// Answers them.
@@ -236,6 +235,7 @@ impl SlashCommands {
             content: message.content.clone(),
             attachments: "[]".to_owned(),
             metadata: serde_json::to_string(&message.metadata)?,
+            origin: InboundDraft::new(message.clone()).origin.to_column(),
             received_at: message.received_at.as_millisecond(),
             turn: id,
             state: State::Running,

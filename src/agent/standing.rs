@@ -1,7 +1,7 @@
 //! Who writes in a session, and what that means for its memory.
 
-use crate::bus::Told;
 use crate::memory::{Identities, Owner};
+use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
 use crate::store::ownership::{self, Ownership};
 use crate::store::{Connection, StoreError, messages, session_memory};
@@ -70,7 +70,7 @@ fn is_only_writer(
 
 /// Whether somebody wrote it, himself or by a job or sub-agent of his: not what daoyou notes for a session to know.
 pub(super) fn is_written(row: &InboxRow) -> bool {
-    Told::of(&row.metadata).is_none()
+    TurnOrigin::parse(&row.origin).note().is_none()
 }
 
 /// What the end of a turn means for the memory of its session.
@@ -132,6 +132,7 @@ mod tests {
                 content: own("hello"),
                 attachments: own("[]"),
                 metadata: own("{}"),
+                origin: own("{}"),
                 received_at: 1,
                 state: State::Queued,
             },

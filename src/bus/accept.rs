@@ -7,11 +7,12 @@ use std::time::Duration;
 use daoyou_channels::{Acceptance, Alongside, ErrorInfo, InboundMessage, Refusal, SessionKey, Trust};
 use uuid::Uuid;
 
-use super::alongside::keep;
+use super::extras::keep;
 use super::message_bus::{CommandAnswer, Inbound, MessageBus, Order};
 use super::states::state_of;
 use super::{OutboundBody, OutboundDraft, scope};
 use crate::crash;
+use crate::origin::TurnOrigin;
 use crate::store::inbox::{self, Inserted, NewMessage, State};
 use crate::store::{Commit, Connection, StoreError, messages, processes, spawns};
 
@@ -135,8 +136,8 @@ impl MessageBus {
             let known = self.known(&message).await?;
             return known.ok_or(refusal);
         }
-        let row =
-            new_row(daoyou_channels::new_id(), &message, &session, State::Queued).map_err(|error| refuse(&error))?;
+        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, State::Queued)
+            .map_err(|error| refuse(&error))?;
         let id = row.id;
         let notices = self.notices();
         let written = self
@@ -190,8 +191,8 @@ impl MessageBus {
         if let Err(refusal) = self.ledger.may_take(&message.channel) {
             return self.known(&message).await?.ok_or(refusal);
         }
-        let row =
-            new_row(daoyou_channels::new_id(), &message, &session, State::Done).map_err(|error| refuse(&error))?;
+        let row = new_row(daoyou_channels::new_id(), &message, &origin_of(&message), &session, State::Done)
+            .map_err(|error| refuse(&error))?;
         let id = row.id;
         let past_lane = self.past_lane.clone();
         let channel = message.channel.clone();
@@ -266,9 +267,15 @@ impl MessageBus {
     }
 }
 
+/// Returns the origin of a channel's message: a person wrote it, whatever it says of itself.
+pub(super) fn origin_of(message: &InboundMessage) -> TurnOrigin {
+    TurnOrigin { settings: message.settings.clone(), reply: message.reply.clone(), ..TurnOrigin::default() }
+}
+
 pub(super) fn new_row(
     id: Uuid,
     message: &InboundMessage,
+    origin: &TurnOrigin,
     session: &SessionKey,
     state: State,
 ) -> Result<NewMessage, StoreError> {
@@ -283,6 +290,7 @@ pub(super) fn new_row(
         content: message.content.clone(),
         attachments: serde_json::to_string(&message.attachments)?,
         metadata: serde_json::to_string(&message.metadata)?,
+        origin: origin.to_column(),
         received_at: message.received_at.as_millisecond(),
         state,
     })
@@ -301,6 +309,7 @@ pub(super) fn reply_to(turn: Uuid, message: InboundMessage, content: String) -> 
             in_reply_to: Some(turn),
             attachments: Vec::new(),
             metadata: message.metadata,
+            context: message.reply,
             error: None,
         },
     }

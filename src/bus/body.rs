@@ -1,6 +1,6 @@
 //! What stands in an outbox row's body, and how a row is made and read.
 
-use daoyou_channels::{Attachment, ErrorInfo, OutboundMessage, SessionKey};
+use daoyou_channels::{Attachment, ErrorInfo, OutboundContext, OutboundMessage, SessionKey};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,6 +20,8 @@ pub struct OutboundBody {
     pub attachments: Vec<Attachment>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "OutboundContext::is_default")]
+    pub context: OutboundContext,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorInfo>,
 }
@@ -64,6 +66,7 @@ pub fn message_of(row: OutboxRow) -> Result<OutboundMessage, StoreError> {
         in_reply_to: body.in_reply_to,
         attachments: body.attachments,
         metadata: body.metadata,
+        context: body.context,
         error: body.error,
         created_at: Timestamp::from_millisecond(row.created_at).unwrap_or_default(),
     })

@@ -6,9 +6,9 @@ use super::MessageBus;
 
 /// A place for the bus, which is put there once. It does not keep the bus alive.
 #[derive(Clone, Debug, Default)]
-pub struct LateBus(Arc<OnceLock<Weak<MessageBus>>>);
+pub struct WeakBus(Arc<OnceLock<Weak<MessageBus>>>);
 
-impl LateBus {
+impl WeakBus {
     /// A place with the bus in it.
     pub fn of(bus: &Arc<MessageBus>) -> Self {
         let late = Self::default();

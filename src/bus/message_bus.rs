@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 
 use async_channel::{Receiver, Sender, TrySendError};
 use async_trait::async_trait;
-use daoyou_channels::cli::FOR_ALL;
-use daoyou_channels::{InboundMessage, SessionKey};
+use daoyou_channels::{InboundMessage, OutboundContext, SessionKey};
 use uuid::Uuid;
 
-use super::alongside::tell;
 use super::capacity::Ledger;
 use super::disk::DiskReserve;
+use super::extras::tell;
 use super::health::{ServiceHealth, stored_service_faults};
-use super::told::Told;
+use super::notice_throttle::NoticeThrottle;
 use super::waiters::Waiters;
 use super::{BusSettings, EventHub, Notices, OutboundBody, OutboundDraft};
 use crate::live::Live;
@@ -105,16 +104,13 @@ impl Notices {
     }
 
     pub(super) fn draft(&self, turn: Uuid, slot: String, content: String) -> OutboundDraft {
-        let mut metadata = serde_json::Map::new();
-        if self.on_terminals {
-            metadata.insert(FOR_ALL.to_owned(), true.into());
-        }
         let body = OutboundBody {
             content,
             session: SessionKey::of_chat(&self.channel, &self.chat_id),
             in_reply_to: None,
             attachments: Vec::new(),
-            metadata,
+            metadata: serde_json::Map::new(),
+            context: OutboundContext { is_for_all_terminals: self.on_terminals, ..OutboundContext::default() },
             error: None,
         };
         OutboundDraft { turn, slot, channel: self.channel.clone(), chat_id: self.chat_id.clone(), body }
@@ -126,7 +122,7 @@ pub struct MessageBus {
     pub(super) store: Store,
     pub(super) past_lane: Arc<dyn PastLane>,
     pub(super) settings: Live<BusSettings>,
-    told: Told,
+    told: NoticeThrottle,
     /// Whether a terminal is open.
     terminals: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
     pub(super) ledger: Ledger,
@@ -188,7 +184,7 @@ impl MessageBus {
             store,
             past_lane,
             settings: Live::new(settings),
-            told: Told::default(),
+            told: NoticeThrottle::default(),
             terminals: OnceLock::new(),
             ledger: Ledger::new(capacities),
             disk: DiskReserve::new(folder, reserve),

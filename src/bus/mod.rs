@@ -7,33 +7,31 @@
 mod config;
 
 mod accept;
-mod alongside;
-mod behind;
 mod body;
 mod capacity;
 mod disk;
-mod errand;
 mod events;
+mod extras;
+mod follow_ups;
 mod health;
 mod inbound;
 mod late;
-mod links;
 mod message_bus;
+mod notice_throttle;
+mod reply_target;
 mod scope;
 mod states;
 #[cfg(test)]
 pub mod testing;
-mod told;
 mod waiters;
 
-pub use behind::{ChatBehind, conversations, metadata_for_answer};
 pub use body::{OutboundBody, OutboundDraft, message_of};
 pub use config::{BusSettings, Capacities, Notices};
-pub use errand::{Errand, JobErrand, RunEnd, SubAgentErrand, Told, WhatFollows};
 pub use events::EventHub;
+pub use follow_ups::{EndedTurn, FollowUps};
 pub use health::{ChannelHealth, ChannelState, ServiceFault, ServiceHealth, stored_service_faults};
 pub use inbound::InboundDraft;
-pub use late::LateBus;
-pub use links::Links;
+pub use late::WeakBus;
 pub use message_bus::{CommandAnswer, DeadLetter, Inbound, MessageBus, Order, PastLane};
+pub use reply_target::{ReplyTarget, conversations};
 pub use states::BusInbox;

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::accept::refuse;
-use super::alongside::keep;
+use super::extras::keep;
 use super::{MessageBus, OutboundBody};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::{Commit, Connection, StoreError, cursors, notes, outbox};

@@ -276,6 +276,7 @@ mod tests {
             in_reply_to: None,
             attachments: Vec::new(),
             metadata: serde_json::Map::new(),
+            context: daoyou_channels::OutboundContext::default(),
             error: None,
         };
         let (turn, slot, channel) = (Uuid::nil(), "reply".to_owned(), "screen".to_owned());

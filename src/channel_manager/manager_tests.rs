@@ -73,6 +73,7 @@ async fn a_panic_is_a_failure_as_any_other() {
         in_reply_to: None,
         attachments: Vec::new(),
         metadata: serde_json::Map::new(),
+        context: daoyou_channels::OutboundContext::default(),
         error: None,
     };
     let draft = |slot: &str| OutboundDraft {

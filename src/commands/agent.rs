@@ -84,7 +84,7 @@ fn one_shot(content: &str, session: Option<&str>) -> InboundMessage {
     let chat_id = session.and_then(|session| session.strip_prefix("cli:")).unwrap_or("direct");
     let mut message = InboundMessage::text("cli", chat_id, "owner", trust_of(Author::Owner, Standing::Owner), content);
     message.session = session.map(SessionKey::from);
-    message.metadata.insert("pickup".to_owned(), json!(true));
+    message.reply.is_picked_up = true;
     // Handed over twice, it is still one message.
     message.external_id = Some(daoyou_channels::new_id().to_string());
     message

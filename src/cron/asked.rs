@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::schedule::{instant, zone_name};
 use super::{Deliver, JobBody, JobError, Maker, Misfire, NewJob, Schedule, ScheduleError, Target, Task, Terms};
+use crate::origin::TurnOrigin;
 
 /// The longest prompt or message, in characters.
 const MAX_TASK: usize = 32_000;
@@ -68,7 +69,7 @@ impl Target {
     /// A chat, by its own session.
     pub fn of_chat(channel: String, chat_id: String) -> Self {
         let session = SessionKey::of_chat(&channel, &chat_id);
-        Self { channel, chat_id, session, metadata: Map::new() }
+        Self { channel, chat_id, session, metadata: Map::new(), origin: TurnOrigin::default() }
     }
 }
 

@@ -8,7 +8,8 @@ use super::rules::fill;
 use super::run_message::shown;
 use super::words::{called, called_in_shell};
 use super::{Deliver, Job, Rules, Schedule, Task};
-use crate::bus::{JobErrand, OutboundBody, RunEnd, Told, WhatFollows, conversations};
+use crate::bus::{EndedTurn, FollowUps, InboundDraft, OutboundBody, conversations};
+use crate::origin::{JobTurn, SessionNote};
 use crate::store::job_runs::{self, RunOutcome};
 use crate::store::{Connection, StoreError, jobs, outbox};
 
@@ -39,9 +40,9 @@ pub struct End<'a> {
 pub fn ended(
     connection: &Connection,
     rules: &Rules,
-    errand: &JobErrand,
-    run: &RunEnd<'_>,
-) -> Result<WhatFollows, StoreError> {
+    job_turn: &JobTurn,
+    run: &EndedTurn<'_>,
+) -> Result<FollowUps, StoreError> {
     let session = SessionKey::from(run.row.session.as_str());
     let end = End {
         turn: run.turn,
@@ -51,25 +52,25 @@ pub fn ended(
         reply: run.reply,
         error: run.error,
     };
-    settle(connection, rules, errand, &end)
+    settle(connection, rules, job_turn, &end)
 }
 
 /// As [`ended`], also for runs that need no turn.
 pub fn settle(
     connection: &Connection,
     rules: &Rules,
-    errand: &JobErrand,
+    job_turn: &JobTurn,
     end: &End<'_>,
-) -> Result<WhatFollows, StoreError> {
+) -> Result<FollowUps, StoreError> {
     // It may be gone by now, or nobody can read it any more: then what it answers is delivered as usual.
-    let job = jobs::find(connection, &errand.job)?.and_then(|row| Job::read(row).ok());
+    let job = jobs::find(connection, &job_turn.job)?.and_then(|row| Job::read(row).ok());
     let mut follows = match end.error {
-        None => went_well(connection, errand, end, job.as_ref())?,
-        Some(error) => failed(connection, rules, errand, end, (job.as_ref(), error))?,
+        None => went_well(connection, job_turn, end, job.as_ref())?,
+        Some(error) => failed(connection, rules, job_turn, end, (job.as_ref(), error))?,
     };
-    if let Some(told) = told(connection, rules, errand, end, (job.as_ref(), follows.reply.as_deref()))? {
-        for session in who_is_told(connection, errand, end)? {
-            follows.messages.push(told.draft(session));
+    if let Some(told) = told(connection, rules, job_turn, end, (job.as_ref(), follows.reply.as_deref()))? {
+        for session in who_is_told(connection, job_turn, end)? {
+            follows.messages.push(InboundDraft::of_note(&told, session));
         }
     }
     Ok(follows)
@@ -77,10 +78,10 @@ pub fn settle(
 
 fn went_well(
     connection: &Connection,
-    errand: &JobErrand,
+    job_turn: &JobTurn,
     end: &End<'_>,
     job: Option<&Job>,
-) -> Result<WhatFollows, StoreError> {
+) -> Result<FollowUps, StoreError> {
     let is_message = job.is_some_and(|job| matches!(job.body.task, Task::Message(_)));
     let has_something = is_message || !is_no_reply(end.reply);
     let result = kept(end.reply);
@@ -89,38 +90,45 @@ fn went_well(
         _ => true,
     };
     let sends = has_something && is_news;
-    job_runs::end(connection, &errand.job, errand.due, RunOutcome::Ok, None, sends)?;
+    job_runs::end(connection, &job_turn.job, job_turn.due, RunOutcome::Ok, None, sends)?;
     if let Some(job) = job {
-        if job.body.delete_after_run && !errand.by_hand {
-            jobs::remove(connection, &errand.job)?;
+        if job.body.delete_after_run && !job_turn.by_hand {
+            jobs::remove(connection, &job_turn.job)?;
         } else if has_something {
-            jobs::set_result(connection, &errand.job, result)?;
+            jobs::set_result(connection, &job_turn.job, result)?;
         } else {
-            jobs::count_success(connection, &errand.job)?;
+            jobs::count_success(connection, &job_turn.job)?;
         }
     }
-    Ok(WhatFollows { reply: sends.then(|| end.reply.to_owned()), ..WhatFollows::default() })
+    Ok(FollowUps { reply: sends.then(|| end.reply.to_owned()), ..FollowUps::default() })
 }
 
 fn failed(
     connection: &Connection,
     rules: &Rules,
-    errand: &JobErrand,
+    job_turn: &JobTurn,
     end: &End<'_>,
     (job, error): (Option<&Job>, &str),
-) -> Result<WhatFollows, StoreError> {
+) -> Result<FollowUps, StoreError> {
     let is_told = job.is_none_or(|job| job.body.deliver == Deliver::Always);
-    let counts = error != STOPPED && !errand.by_hand;
+    let counts = error != STOPPED && !job_turn.by_hand;
     let is_over = |job: &&Job| job.body.delete_after_run && matches!(job.body.schedule, Schedule::At { .. });
-    if error == STOPPED && !errand.by_hand && job.filter(is_over).is_some() {
+    if error == STOPPED && !job_turn.by_hand && job.filter(is_over).is_some() {
         // It was to run once, and somebody has seen to that.
-        jobs::remove(connection, &errand.job)?;
+        jobs::remove(connection, &job_turn.job)?;
     }
     let paused = match job.filter(|_| counts) {
         Some(job) => put_by(connection, rules, job, error)?,
         None => None,
     };
-    job_runs::end(connection, &errand.job, errand.due, RunOutcome::Error, Some(error), is_told || paused.is_some())?;
+    job_runs::end(
+        connection,
+        &job_turn.job,
+        job_turn.due,
+        RunOutcome::Error,
+        Some(error),
+        is_told || paused.is_some(),
+    )?;
     let reply = match (&paused, is_told) {
         (Some(paused), true) => Some(format!("{}\n\n{paused}", end.reply)),
         (Some(paused), false) => Some(paused.clone()),
@@ -129,7 +137,7 @@ fn failed(
     };
     let is_owner = |(channel, chat_id): &(String, String)| channel == end.channel && chat_id == end.chat_id;
     let notice = paused.filter(|_| !rules.owner.as_ref().is_some_and(is_owner));
-    Ok(WhatFollows { reply, notice, ..WhatFollows::default() })
+    Ok(FollowUps { reply, notice, ..FollowUps::default() })
 }
 
 /// Counts a failure. A job that fails again and again is disabled: then answers what people are told. One that runs once
@@ -151,22 +159,22 @@ fn put_by(connection: &Connection, rules: &Rules, job: &Job, error: &str) -> Res
 }
 
 /// The chat's session; where each sender has his own, those of the chat that were used last.
-fn who_is_told(connection: &Connection, errand: &JobErrand, end: &End<'_>) -> Result<Vec<SessionKey>, StoreError> {
-    if errand.chat == SessionKey::of_chat(end.channel, end.chat_id) {
+fn who_is_told(connection: &Connection, job_turn: &JobTurn, end: &End<'_>) -> Result<Vec<SessionKey>, StoreError> {
+    if job_turn.chat == SessionKey::of_chat(end.channel, end.chat_id) {
         return conversations(connection, end.channel, end.chat_id);
     }
-    Ok(vec![errand.chat.clone()])
+    Ok(vec![job_turn.chat.clone()])
 }
 
 /// What the chat's session is told of what the run sent there, unless it ran in it.
 fn told(
     connection: &Connection,
     rules: &Rules,
-    errand: &JobErrand,
+    job_turn: &JobTurn,
     end: &End<'_>,
     (job, reply): (Option<&Job>, Option<&str>),
-) -> Result<Option<Told>, StoreError> {
-    if *end.session == errand.chat {
+) -> Result<Option<SessionNote>, StoreError> {
+    if *end.session == job_turn.chat {
         return Ok(None);
     }
     let mut said = Vec::new();
@@ -179,11 +187,11 @@ fn told(
     if said.is_empty() {
         return Ok(None);
     }
-    let name = job.map_or(errand.job.as_str(), |job| &job.row.name);
-    let due = Timestamp::from_millisecond(errand.due).unwrap_or_default();
+    let name = job.map_or(job_turn.job.as_str(), |job| &job.row.name);
+    let due = Timestamp::from_millisecond(job_turn.due).unwrap_or_default();
     let due = shown(due, &rules.zone);
-    let note = format!("[The scheduled job {name:?} (id {}), due {due}, sent this to the chat:]", errand.job);
-    Ok(Some(Told { note, said: said.join("\n\n") }))
+    let note = format!("[The scheduled job {name:?} (id {}), due {due}, sent this to the chat:]", job_turn.job);
+    Ok(Some(SessionNote { note, said: said.join("\n\n") }))
 }
 
 /// Whether a model says that it has nothing to tell.

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use daoyou_channels::SessionKey;
 use daoyou_channels::settings::Span;
+use daoyou_channels::{SessionKey, TurnSettings};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use super::{
     Deliver, Job, JobBody, JobError, Maker, Misfire, NewJob, Place, Schedule, ScheduleError, Scope, Target, Task,
     Terms, Unreadable, add, list, set_enabled,
 };
+use crate::origin::{FollowUpCount, TurnOrigin};
 use crate::store::job_runs::{self, LastRun};
 use crate::store::{Connection, StoreError, jobs};
 
@@ -96,6 +97,8 @@ struct FilePayload {
     session: Option<SessionKey>,
     #[serde(default)]
     metadata: Map<String, Value>,
+    #[serde(default)]
+    origin: TurnOrigin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -317,6 +320,8 @@ impl FileJob {
             target.session = session;
         }
         target.metadata = payload.metadata;
+        target.origin = payload.origin;
+        take_origin(&mut target);
         let is_quiet = payload.deliver == Some(false) && self.deliver.is_none() && matches!(task, Task::Prompt(_));
         let note =
             is_quiet.then_some("payload.deliver = false: it is not sent when the answer is NO_REPLY (when_asked)");
@@ -336,6 +341,20 @@ impl FileJob {
             delete_after_run: self.delete_after_run.unwrap_or(is_once),
         };
         Ok((body, note))
+    }
+}
+
+/// Takes what earlier exports wrote among the metadata.
+fn take_origin(target: &mut Target) {
+    let Target { metadata, origin, .. } = target;
+    if let Some(settings) = metadata.remove("turn").and_then(|value| TurnSettings::deserialize(value).ok()) {
+        origin.settings = settings;
+    }
+    if let Some(Value::String(sender)) = metadata.remove("on_behalf_of") {
+        origin.on_behalf_of = Some(sender);
+    }
+    if let Some(count) = metadata.remove("links").and_then(|value| FollowUpCount::deserialize(value).ok()) {
+        origin.follow_ups = count;
     }
 }
 
@@ -363,6 +382,9 @@ fn written(job: &Job, last: Option<&LastRun>) -> Value {
     });
     if !body.target.metadata.is_empty() {
         payload["metadata"] = json!(body.target.metadata);
+    }
+    if !body.target.origin.is_default() {
+        payload["origin"] = json!(body.target.origin);
     }
     let status = last.map(|last| match last.outcome.as_str() {
         "ok" | "error" => last.outcome.as_str(),

@@ -13,7 +13,7 @@ use super::rules::fill;
 use super::run_message::{self, Slot, Work};
 use super::words::{called, called_in_shell};
 use super::{Job, JobError, Misfire, Rules, Schedule, Task};
-use crate::bus::{InboundDraft, MessageBus, WhatFollows};
+use crate::bus::{FollowUps, InboundDraft, MessageBus};
 use crate::store::inbox::Inserted;
 use crate::store::job_runs::{self, NewRun, RunOutcome};
 use crate::store::jobs::{self, JobRow};
@@ -362,7 +362,7 @@ fn finish(
     (draft, said, failed): (&InboundDraft, &str, Option<&str>),
     fired: &mut Fired,
 ) -> Result<(), StoreError> {
-    let errand = run_message::errand(job, slot);
+    let job_turn = run_message::job_turn(job, slot);
     let session = draft.message.session_key();
     let end = End {
         turn: draft.id,
@@ -372,7 +372,7 @@ fn finish(
         reply: said,
         error: failed,
     };
-    let WhatFollows { reply, messages, notice } = settle(connection, rules, &errand, &end)?;
+    let FollowUps { reply, messages, notice } = settle(connection, rules, &job_turn, &end)?;
     let error = failed.map(|_| ErrorInfo { code: "job_prompt".to_owned() });
     if reply.is_some() {
         fired.channels.push(draft.message.channel.clone());

@@ -8,7 +8,7 @@ use super::ended::{End, settle};
 use super::firing::{commit, plan};
 use super::testing::terms;
 use super::{AskedJob, Job, Place, Scope, add, find, run_now};
-use crate::bus::JobErrand;
+use crate::origin::JobTurn;
 use crate::store::{Commit, Connection, Store, StoreError, job_runs, jobs};
 
 /// A job that is due at second 100, as it stands.
@@ -52,7 +52,7 @@ async fn a_job_that_was_to_run_once_is_gone_when_somebody_stops_it() {
             let job = job(connection, name);
             jobs::set_enabled(connection, &job.row.id, false, None, None)?;
             let (id, session) = (job.row.id.clone(), SessionKey::from("cron:x"));
-            let errand = JobErrand { job: id.clone(), due: 100_000, chat: "cli:direct".into(), by_hand };
+            let errand = JobTurn { job: id.clone(), due: 100_000, chat: "cli:direct".into(), by_hand };
             let (turn, channel, chat_id) = (Uuid::now_v7(), "cli", "direct");
             let end = End { turn, channel, chat_id, session: &session, reply: "x", error: Some(error) };
             settle(connection, &rules, &errand, &end)?;

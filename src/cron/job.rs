@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Schedule;
+use crate::origin::TurnOrigin;
 use crate::store::StoreError;
 use crate::store::jobs::JobRow;
 
@@ -30,6 +31,9 @@ pub struct Target {
     /// The metadata of the message by which the job was made there, which the channel needs to answer it: a mail's thread.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
+    /// Whom the runs act for, and what is set for their turns.
+    #[serde(default, skip_serializing_if = "TurnOrigin::is_default")]
+    pub origin: TurnOrigin,
 }
 
 /// Who made a job: its turns are trusted no further, and he finds it again.

@@ -2,24 +2,20 @@
 
 use std::time::Duration;
 
-use daoyou_channels::message::{JOB_KEY, MODEL_KEY};
 use daoyou_channels::settings::Span;
-use daoyou_channels::{InboundMessage, TurnSettings};
+use daoyou_channels::{InboundMessage, OutboundContext, TurnSettings};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde_json::{Map, Value};
 
 use super::prompt::{self, Names};
 use super::words::called;
 use super::{Deliver, Job, Rules, Schedule, Task, time_zone};
-use crate::bus::{Errand, InboundDraft, JobErrand};
+use crate::bus::InboundDraft;
+use crate::origin::{JobTurn, TurnCause, TurnOrigin};
 use crate::store::{Connection, StoreError, job_runs};
 
 /// Who writes it.
 pub const SENDER: &str = "cron";
-
-/// What of a message's metadata was of that message alone.
-const OF_ONE_MESSAGE: [&str; 5] = ["turn", "errand", "told", MODEL_KEY, JOB_KEY];
 
 /// A slot that is run.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +40,7 @@ pub enum Work {
 
 /// What the run of `job` in `slot` does at `now`.
 pub fn work(connection: &Connection, job: &Job, rules: &Rules, slot: Slot, now: Timestamp) -> Result<Work, StoreError> {
-    let draft = |content: String| InboundDraft::new(message(job, rules, slot, now, content));
+    let draft = |content: String| draft(job, rules, slot, now, content);
     Ok(match &job.body.task {
         Task::Message(text) => Work::Say(draft(text.clone()), text.clone()),
         Task::Prompt(template) => match prompt::render(template, &names(connection, job, rules, now)?) {
@@ -54,9 +50,9 @@ pub fn work(connection: &Connection, job: &Job, rules: &Rules, slot: Slot, now: 
     })
 }
 
-/// On whose errand the run is.
-pub fn errand(job: &Job, slot: Slot) -> JobErrand {
-    JobErrand {
+/// Returns what names the run of `slot`.
+pub fn job_turn(job: &Job, slot: Slot) -> JobTurn {
+    JobTurn {
         job: job.row.id.clone(),
         due: slot.due.as_millisecond(),
         chat: job.body.target.session.clone(),
@@ -64,42 +60,26 @@ pub fn errand(job: &Job, slot: Slot) -> JobErrand {
     }
 }
 
-fn message(job: &Job, rules: &Rules, slot: Slot, now: Timestamp, content: String) -> InboundMessage {
+fn draft(job: &Job, rules: &Rules, slot: Slot, now: Timestamp, content: String) -> InboundDraft {
     let body = &job.body;
-    InboundMessage {
-        channel: body.target.channel.clone(),
-        // The slot is unique by its run, whatever a sender calls his messages.
-        external_id: None,
-        chat_id: body.target.chat_id.clone(),
-        sender: SENDER.to_owned(),
-        trust: body.maker.trust,
-        content,
-        attachments: Vec::new(),
-        metadata: metadata(job, rules, slot, now),
-        received_at: now,
-        session: Some(job.session()),
-    }
-}
-
-fn metadata(job: &Job, rules: &Rules, slot: Slot, now: Timestamp) -> Map<String, Value> {
-    let mut metadata = job.body.target.metadata.clone();
+    // The slot is unique by its run: the message has no id of a sender's.
+    let mut message =
+        InboundMessage::text(&body.target.channel, &body.target.chat_id, SENDER, body.maker.trust, content);
+    message.metadata.clone_from(&body.target.metadata);
+    (message.received_at, message.session) = (now, Some(job.session()));
     // What holds for the turns of the chat, or of whoever made the job there, holds for this one.
-    let kept = serde_json::to_string(&metadata).map(|text| TurnSettings::of(&text)).unwrap_or_default();
-    for key in OF_ONE_MESSAGE {
-        metadata.remove(key);
-    }
+    let TurnOrigin { settings: kept, reply, follow_ups, on_behalf_of, .. } = body.target.origin.clone();
     let settings = TurnSettings {
-        model: job.body.model.clone().or(kept.model),
+        model: body.model.clone().or(kept.model),
         prompt: kept.prompt,
         tools: kept.tools,
         about: about(job, rules, slot, now),
-        fresh: job.body.session.is_none(),
+        fresh: body.session.is_none(),
         ..TurnSettings::default()
     };
-    settings.put(&mut metadata);
-    Errand::Job(errand(job, slot)).put(&mut metadata);
-    metadata.insert(JOB_KEY.to_owned(), called(&job.row).into());
-    metadata
+    let reply = OutboundContext { job: Some(called(&job.row).to_owned()), ..reply };
+    let cause = TurnCause::Job(job_turn(job, slot));
+    InboundDraft::with_origin(message, TurnOrigin { cause, follow_ups, on_behalf_of, settings, reply })
 }
 
 /// What the model is told of the run, a line each.

@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use daoyou_channels::TurnSettings;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::asked::{AskedJob, Place};
@@ -17,9 +16,9 @@ use super::jobs::{self, id_from, next_slot};
 use super::moments::Moments;
 use super::words::lines;
 use super::{Deliver, Desk, Fired, Job, JobError, Maker, Misfire, NewJob, Scope, Target, Terms, run_now};
-use crate::bus::{ChatBehind, Errand, Links, metadata_for_answer};
+use crate::bus::ReplyTarget;
 use crate::chat::ToolSpec;
-use crate::memory::ON_BEHALF_OF;
+use crate::origin::TurnOrigin;
 use crate::store::jobs::JobRow;
 use crate::store::{Connection, StoreError, job_runs};
 use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};
@@ -29,8 +28,6 @@ const NAME: &str = "cron";
 const LISTED: usize = 50;
 /// Jobs that are named where one is not found.
 const NAMED: usize = 10;
-/// What a channel puts into a message for that message alone.
-const OF_THE_MESSAGE: [&str; 2] = ["model", "pickup"];
 
 #[derive(Deserialize, JsonSchema)]
 struct Args {
@@ -145,8 +142,7 @@ impl Tool for CronTool {
 struct Caller {
     scope: Scope,
     place: Place,
-    /// Of the message that the turn answers.
-    metadata: Arc<str>,
+    origin: Arc<TurnOrigin>,
     turn: Uuid,
     call_id: String,
 }
@@ -294,11 +290,12 @@ impl Caller {
                     channel: channel.clone(),
                     chat_id: chat_id.clone(),
                     session: context.session.clone(),
-                    metadata: for_runs(&context.metadata),
+                    metadata: serde_json::from_str(&context.metadata).unwrap_or_default(),
+                    origin: for_runs(&context.origin),
                 },
                 maker: Maker { trust: *trust, channel: channel.clone(), chat_id: chat_id.clone() },
             },
-            metadata: context.metadata.clone(),
+            origin: context.origin.clone(),
             turn: context.turn,
             call_id: context.call_id.clone(),
         }
@@ -307,41 +304,33 @@ impl Caller {
     /// A turn that runs in a session of its own makes jobs for the chat that it works for.
     fn at_home(&self, connection: &Connection) -> Result<Place, StoreError> {
         let mut place = self.place.clone();
-        if Errand::of(&self.metadata).is_none() {
+        if !self.origin.is_errand() {
             return Ok(place);
         }
         let target = &mut place.target;
         let here = (target.channel.as_str(), target.chat_id.as_str());
-        let chat = ChatBehind::of(connection, target.session.as_str(), here, &self.metadata)?;
+        let chat = ReplyTarget::resolve(connection, target.session.as_str(), here, &self.origin)?;
         if let Some(row) = &chat.message {
-            let mut metadata = for_runs(&row.metadata);
+            target.metadata = serde_json::from_str(&row.metadata)?;
+            let mut origin = for_runs(&TurnOrigin::parse(&row.origin));
             // Who has not all tools cannot get them by way of a job.
-            let tools = TurnSettings::of(&self.metadata).tools;
-            TurnSettings { tools, ..settings_of(&metadata) }.put(&mut metadata);
-            let behind = target.metadata.remove(ON_BEHALF_OF).map(|behind| (ON_BEHALF_OF.to_owned(), behind));
-            metadata.extend(behind);
-            Links::of(&self.metadata).put(&mut metadata);
-            target.metadata = metadata;
+            origin.settings.tools.clone_from(&self.origin.settings.tools);
+            origin.follow_ups = self.origin.follow_ups;
+            let behind = target.origin.on_behalf_of.take();
+            origin.on_behalf_of = behind.or(origin.on_behalf_of);
+            target.origin = origin;
         }
         (target.session, target.channel, target.chat_id) = (chat.session, chat.channel, chat.chat_id);
         Ok(place)
     }
 }
 
-/// What of a message's metadata holds for the runs of a job that is made in its turn: what its channel put there, who is behind
-/// it, and what is set for its turns.
-fn for_runs(metadata: &str) -> Map<String, Value> {
-    let mut metadata = metadata_for_answer(metadata);
-    metadata.retain(|key, _| !OF_THE_MESSAGE.contains(&key.as_str()));
-    // How far a turn may go is of that turn.
-    let settings = TurnSettings { bounds: None, ..settings_of(&metadata) };
-    metadata.remove("turn");
-    settings.put(&mut metadata);
-    metadata
-}
-
-fn settings_of(metadata: &Map<String, Value>) -> TurnSettings {
-    TurnSettings::of(&Value::Object(metadata.clone()).to_string())
+/// Returns the origin that the runs of a job inherit from the turn in which it is made.
+fn for_runs(origin: &TurnOrigin) -> TurnOrigin {
+    let mut origin = origin.for_follow_up();
+    // These were of that one message, or of that one turn.
+    (origin.settings.requested_model, origin.settings.bounds, origin.reply.is_picked_up) = (None, None, false);
+    origin
 }
 
 /// A change on its way into the commit of its call's result.

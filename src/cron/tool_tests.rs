@@ -11,6 +11,7 @@ use super::run_message::{Slot, Work, work};
 use super::testing::terms;
 use super::{CronHandle, CronTool, Desk, Job, Scope, Task, list};
 use crate::bus::InboundDraft;
+use crate::origin::TurnOrigin;
 use crate::store::{Commit, Store, jobs};
 use crate::tools::{Effect, Tool, ToolContext, parse_arguments};
 
@@ -69,7 +70,8 @@ fn context(trust: Trust, chat: &str) -> ToolContext {
         sender: String::new(),
         files: Arc::default(),
         trust,
-        metadata: r#"{"thread":"t","turn":{"model":"a/b"},"model":"c/d"}"#.into(),
+        metadata: r#"{"thread":"t"}"#.into(),
+        origin: Arc::new(TurnOrigin::parse(r#"{"settings":{"model":"a/b","requested_model":"c/d"}}"#)),
         cancel: CancellationToken::new(),
     }
 }
@@ -88,7 +90,8 @@ async fn a_job_is_made_listed_changed_and_removed() {
     let tea = jobs.iter().find(|job| job.row.name == "tea").unwrap();
     assert_eq!((&tea.body.task, tea.body.delete_after_run), (&Task::Message("tea".to_owned()), true));
     assert_eq!(news.body.session.as_ref().map(SessionKey::as_str), Some("webhook:in:c"));
-    assert_eq!(Value::Object(news.body.target.metadata.clone()), json!({"thread": "t", "turn": {"model": "a/b"}}));
+    let target = json!([news.body.target.metadata, news.body.target.origin]);
+    assert_eq!(target, json!([{"thread": "t"}, {"settings": {"model": "a/b"}}]));
     assert_eq!(
         world.says(&owner, &json!({"action": "disable", "job_id": "news"})).await,
         format!("Disabled job {}", news.row.id)
@@ -185,17 +188,23 @@ async fn what_cannot_be_read_is_removed_by_its_id_or_name() {
 async fn a_job_is_of_the_chat_and_has_no_more_than_its_maker() {
     let world = World::new(10);
     let mut message = InboundMessage::text("webhook:in", "c", "ann", Trust::Known, "x");
-    let hook = json!({"thread": "t", "turn": {"model": "a/b", "prompt": "Be kind.", "about": ["x"]}});
-    message.metadata = hook.as_object().unwrap().clone();
+    message.metadata.insert("thread".to_owned(), "t".into());
+    message.settings = TurnSettings {
+        model: Some("a/b".to_owned()),
+        prompt: Some("Be kind.".to_owned()),
+        about: vec!["x".to_owned()],
+        ..TurnSettings::default()
+    };
     let draft = InboundDraft::new(message);
     let turn = draft.id;
     world.desk.store.write(Commit::Synced, move |connection| draft.insert(connection)).await.unwrap();
-    let errand =
+    let cause =
         json!({"kind": "sub_agent", "session": "webhook:in:c", "turn": turn, "label": "", "depth": 1, "waits": false});
-    let own = json!({"errand": errand, "turn": {"tools": ["cron"], "fresh": true}, "on_behalf_of": "ann", "links": 2});
+    let settings = json!({"tools": ["cron"], "fresh": true});
+    let own = json!({"cause": cause, "settings": settings, "on_behalf_of": "ann", "follow_ups": 2});
     let child = ToolContext {
         session: SessionKey::from("spawn:1"),
-        metadata: own.to_string().into(),
+        origin: Arc::new(serde_json::from_value(own).unwrap()),
         ..context(Trust::Known, "c")
     };
     let told = world.says(&child, &json!({"action": "add", "message": "x", "every": "1h"})).await;
@@ -203,20 +212,22 @@ async fn a_job_is_of_the_chat_and_has_no_more_than_its_maker() {
     let job = world.jobs().await.remove(0);
     assert_eq!(job.body.target.session.as_str(), "webhook:in:c");
     assert_eq!(
-        Value::Object(job.body.target.metadata.clone()),
-        json!({
-            "thread": "t",
-            "turn": {"model": "a/b", "prompt": "Be kind.", "tools": ["cron"]},
-            "on_behalf_of": "ann",
-            "links": 2,
-        })
+        json!([job.body.target.metadata, job.body.target.origin]),
+        json!([
+            {"thread": "t"},
+            {
+                "settings": {"model": "a/b", "prompt": "Be kind.", "tools": ["cron"]},
+                "on_behalf_of": "ann",
+                "follow_ups": 2,
+            },
+        ])
     );
     let rules = world.desk.terms.get().rules.clone();
     let now = jiff::Timestamp::now();
     let slot = Slot { due: now, passed_over: 0, by_hand: true };
     let work = world.desk.store.read(move |connection| work(connection, &job, &rules, slot, now)).await.unwrap();
     let Work::Ask(run) = work else { panic!("{work:?}") };
-    let set = TurnSettings::of(&Value::Object(run.message.metadata).to_string());
+    let set = run.origin.settings;
     let tools = set.tools.as_deref().map(|tools| tools.join(" "));
     assert_eq!(
         (set.model.as_deref(), set.prompt.as_deref(), tools.as_deref()),

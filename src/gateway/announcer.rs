@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use daoyou_channels::settings::Span;
 use daoyou_channels::{InboundMessage, SessionKey, Trust};
-use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::agent::{LaneRunner, Phrases, fill};
-use crate::bus::{ChatBehind, InboundDraft, Links, metadata_for_answer};
+use crate::bus::{InboundDraft, ReplyTarget};
 use crate::guard::Ending;
 use crate::live::Live;
-use crate::memory::metadata_on_behalf;
+use crate::memory::origin_on_behalf;
+use crate::origin::TurnOrigin;
 use crate::store::processes::ProcessRow;
 use crate::store::{Connection, StoreError};
 use crate::tools::{Announce, ProcessEnd, Tail, took};
@@ -44,20 +44,10 @@ impl Announce for Announcer {
         if runner.secrets.strike(&mut content) {
             tracing::warn!(id = process.id, "a secret of the configuration was struck out of what a process printed");
         }
-        let Address { session, channel, chat_id, metadata } = Address::of(connection, process)?;
-        let draft = InboundDraft::new(InboundMessage {
-            channel,
-            external_id: None,
-            chat_id,
-            sender: SENDER.to_owned(),
-            trust: Trust::parse(&process.trust),
-            content,
-            attachments: Vec::new(),
-            metadata,
-            received_at: Timestamp::now(),
-            session: Some(session.clone()),
-        });
-        draft.insert(connection)?;
+        let Address { session, channel, chat_id, metadata, origin } = Address::of(connection, process)?;
+        let mut message = InboundMessage::text(&channel, &chat_id, SENDER, Trust::parse(&process.trust), content);
+        (message.metadata, message.session) = (metadata, Some(session.clone()));
+        InboundDraft::with_origin(message, origin).insert(connection)?;
         Ok(session)
     }
 
@@ -72,6 +62,7 @@ struct Address {
     channel: String,
     chat_id: String,
     metadata: Map<String, Value>,
+    origin: TurnOrigin,
 }
 
 impl Address {
@@ -79,13 +70,16 @@ impl Address {
     /// What is set for the chat's turns holds for the one that answers.
     fn of(connection: &Connection, process: &ProcessRow) -> Result<Self, StoreError> {
         let here = (process.channel.as_str(), process.chat_id.as_str());
-        let ChatBehind { session, channel, chat_id, message } =
-            ChatBehind::of(connection, &process.session, here, &process.metadata)?;
+        let started_by = TurnOrigin::parse(&process.origin);
+        let ReplyTarget { session, channel, chat_id, message } =
+            ReplyTarget::resolve(connection, &process.session, here, &started_by)?;
         // Also who is behind it: with nobody, the end of a command would make another writer of the chat.
-        let behind = message.as_ref().map(metadata_on_behalf);
-        let mut metadata = metadata_for_answer(behind.as_deref().unwrap_or(&process.metadata));
-        Links::of(&process.metadata).one_more().put(&mut metadata);
-        Ok(Self { session, channel, chat_id, metadata })
+        let (metadata, origin) = match &message {
+            Some(row) => (&row.metadata, origin_on_behalf(row)),
+            None => (&process.metadata, started_by.clone()),
+        };
+        let origin = TurnOrigin { follow_ups: started_by.follow_ups.next(), ..origin.for_follow_up() };
+        Ok(Self { session, channel, chat_id, metadata: serde_json::from_str(metadata)?, origin })
     }
 }
 
@@ -124,8 +118,8 @@ mod tests {
     use uuid::Uuid;
 
     use crate::agent::Locale;
-    use crate::bus::{Errand, SubAgentErrand};
     use crate::memory::{Identities, sender_of};
+    use crate::origin::{SubAgentTurn, TurnCause};
     use crate::store::inbox::{self, InboxRow, NewMessage, State};
     use crate::store::{Commit, Store};
     use crate::tools::Killer;
@@ -139,6 +133,7 @@ mod tests {
             chat_id: "d".to_owned(),
             trust: "owner".to_owned(),
             metadata: "{}".to_owned(),
+            origin: "{}".to_owned(),
             label: label.map(str::to_owned),
             command: "make".to_owned(),
             detached: false,
@@ -167,31 +162,32 @@ mod tests {
                 trust: "known",
                 content: own("build it"),
                 attachments: own("[]"),
-                metadata: own(r#"{"thread":"7","turn":{}}"#),
+                metadata: own(r#"{"thread":"7"}"#),
+                origin: own("{}"),
                 received_at: 1,
                 state: State::Queued,
             };
             inbox::insert(connection, &asked)?;
-            let errand = SubAgentErrand {
+            let cause = TurnCause::SubAgent(SubAgentTurn {
                 session: "in:c".into(),
                 turn: parent,
                 label: own("build"),
                 depth: 1,
                 waits: false,
                 metadata: Map::new(),
-            };
-            let mut metadata = Map::new();
-            Errand::SubAgent(errand).put(&mut metadata);
-            let process = ProcessRow { metadata: serde_json::to_string(&metadata)?, ..process(None) };
+                report: Box::default(),
+            });
+            let origin = TurnOrigin { cause, ..TurnOrigin::default() };
+            let process = ProcessRow { origin: origin.to_column(), ..process(None) };
             let found = Address::of(connection, &process)?;
             let row = inbox::of_turn(connection, parent)?.pop().unwrap();
-            let announced = InboxRow { sender: own(SENDER), metadata: serde_json::to_string(&found.metadata)?, ..row };
-            Ok((found.session, found.metadata, announced))
+            let announced = InboxRow { sender: own(SENDER), origin: found.origin.to_column(), ..row };
+            Ok((found.session, json!([found.metadata, found.origin]), announced))
         };
-        let (session, metadata, announced) = store.write(Commit::Logged, work).await.unwrap();
+        let (session, address, announced) = store.write(Commit::Logged, work).await.unwrap();
         assert_eq!((session.as_str(), sender_of(&announced).as_str()), ("in:c", "ann"));
         assert_eq!(Identities::default().writer_of(&announced).as_str(), "sender:in:ann");
-        assert_eq!(metadata.keys().collect::<Vec<_>>(), ["links", "on_behalf_of", "thread"]);
+        assert_eq!(address, json!([{"thread": "7"}, {"follow_ups": 1, "on_behalf_of": "ann"}]));
     }
 
     #[tokio::test]
@@ -199,26 +195,31 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let look = |connection: &Connection| {
-            for (metadata, session, expected) in [
-                (json!({"thread": "t"}), "s", json!({"thread": "t", "links": 1})),
+            for (origin, session, expected) in [
+                (json!({}), "s", json!({"follow_ups": 1})),
                 (
-                    json!({"turn": {"model": "a/b", "tools": ["exec"], "about": ["x"], "fresh": true}, "links": 4}),
+                    json!({"settings": {"model": "a/b", "tools": ["exec"], "about": ["x"], "fresh": true}, "follow_ups": 4}),
                     "s",
-                    json!({"turn": {"model": "a/b", "tools": ["exec"]}, "links": 5}),
+                    json!({"settings": {"model": "a/b", "tools": ["exec"]}, "follow_ups": 5}),
                 ),
                 (
-                    json!({"errand": {"kind": "job", "job": "j", "due": 1, "chat": "mail:7"}, "turn": {"fresh": true}}),
+                    json!({"cause": {"kind": "job", "job": "j", "due": 1, "chat": "mail:7"}, "settings": {"fresh": true}}),
                     "mail:7",
-                    json!({"links": 1}),
+                    json!({"follow_ups": 1}),
                 ),
-                (json!({"errand": {"kind": "heartbeat"}, "turn": {"prompt": "Look."}}), "c:d", json!({"links": 1})),
+                (
+                    json!({"cause": {"kind": "heartbeat"}, "settings": {"prompt": "Look."}}),
+                    "c:d",
+                    json!({"follow_ups": 1}),
+                ),
             ] {
-                let process = ProcessRow { metadata: metadata.to_string(), ..process(None) };
+                let metadata = r#"{"thread":"t"}"#.to_owned();
+                let process = ProcessRow { metadata, origin: origin.to_string(), ..process(None) };
                 let address = Address::of(connection, &process)?;
                 assert_eq!(
-                    (address.session.as_str(), Value::Object(address.metadata)),
-                    (session, expected),
-                    "{metadata}"
+                    (address.session.as_str(), json!(address.metadata), json!(address.origin)),
+                    (session, json!({"thread": "t"}), expected),
+                    "{origin}"
                 );
             }
             Ok(())

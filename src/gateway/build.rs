@@ -22,7 +22,7 @@ use super::inspect::{self, RunningInspector};
 use super::reload::Daemon;
 use super::upkeep::repair_modes;
 use crate::agent::{AgentLoop, FlightRecorder, Kept, Locale, WaitingRoom, prepare_workspace};
-use crate::bus::{BusInbox, ChannelHealth, LateBus, MessageBus};
+use crate::bus::{BusInbox, ChannelHealth, MessageBus, WeakBus};
 use crate::channel_manager::ChannelManager;
 use crate::config::{Config, Loaded};
 use crate::cron::{self, CronService};
@@ -284,7 +284,7 @@ async fn build_agent(
     let processes = Processes::open(store.clone(), workspace)
         .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
     let processes = Arc::new(processes);
-    let late = LateBus::default();
+    let late = WeakBus::default();
     let memory = memory::Desk::new(store.clone(), memory_terms(config, timezone(config)?, workspace.to_owned()));
     let memory = Arc::new(memory);
     memory.embed_by(embedder(config, &models, &metrics));

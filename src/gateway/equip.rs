@@ -16,7 +16,7 @@ use crate::agent::{
     Budget, ErrandRules, FlightRecorder, Gallery, Kept, LaneRunner, Locale, Middleware, MiddlewareParts, Orchestrators,
     Phrases, SessionScope, SkillFolder, SlashCommands, SpawnTool, SystemPrompt,
 };
-use crate::bus::{BusSettings, Capacities, LateBus, MessageBus, Notices};
+use crate::bus::{BusSettings, Capacities, MessageBus, Notices, WeakBus};
 use crate::config::{Config, Loaded};
 use crate::cron::heartbeat::HeartbeatSettings;
 use crate::cron::{self, CronTool, Rules, Words};
@@ -62,7 +62,7 @@ pub struct Partners {
     pub processes: Option<Arc<Processes>>,
     /// Where things are remembered; absent where tools are only shown.
     pub memory: Option<Arc<memory::Desk>>,
-    pub bus: LateBus,
+    pub bus: WeakBus,
 }
 
 impl Equipment {
@@ -93,7 +93,7 @@ impl Equipment {
 
     /// What new tools are to work with.
     pub fn partners(&self) -> Partners {
-        let bus = LateBus::of(&self.runner.get().bus);
+        let bus = WeakBus::of(&self.runner.get().bus);
         Partners {
             jobs: Some(self.jobs.clone()),
             processes: Some(self.processes.clone()),

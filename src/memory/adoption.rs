@@ -55,6 +55,7 @@ mod tests {
                 content: text.to_owned(),
                 attachments: "[]".to_owned(),
                 metadata: "{}".to_owned(),
+                origin: "{}".to_owned(),
                 received_at: 0,
                 state: State::Done,
             };

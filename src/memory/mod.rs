@@ -43,7 +43,7 @@ pub use files::{FOLDER, Files, Keeper};
 pub use forgetting::{Forgotten, drop_prompts, forget};
 pub use given::strike_ended;
 pub use indexer::Indexer;
-pub use owner::{Identities, ON_BEHALF_OF, Owner, is_by_person, metadata_on_behalf, sender_of};
+pub use owner::{Identities, Owner, is_by_person, origin_on_behalf, sender_of};
 pub use passages::Fitting;
 pub use recall::{Ask, Found, Hit, Weights, recall, recall_weighted};
 pub use retention::{prune_gone_sessions, prune_sessions, sweep_snapshots};

@@ -4,14 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use daoyou_channels::Trust;
-use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
 use crate::store::turn_steps::hex;
-
-/// In a message's metadata: who is behind a message that daoyou itself sends, by his name on the message's channel.
-pub const ON_BEHALF_OF: &str = "on_behalf_of";
 
 /// Whose a memory is, as it stands in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -137,30 +134,19 @@ pub fn is_by_person(row: &InboxRow) -> bool {
     !OWN_SENDERS.contains(&row.sender.as_str())
 }
 
-/// Who wrote a message, or has it sent.
+/// Returns who wrote a message, or whom it acts for.
 pub fn sender_of(row: &InboxRow) -> String {
-    #[derive(Default, Deserialize)]
-    struct Metadata {
-        on_behalf_of: Option<String>,
-    }
-    // Nearly all messages have none, and some have large metadata.
-    let may_be_there = row.metadata.contains(ON_BEHALF_OF);
-    let behind = may_be_there.then(|| serde_json::from_str::<Metadata>(&row.metadata).unwrap_or_default().on_behalf_of);
-    behind.flatten().unwrap_or_else(|| row.sender.clone())
+    TurnOrigin::parse(&row.origin).on_behalf_of.unwrap_or_else(|| row.sender.clone())
 }
 
-/// The metadata of a message, saying also who is behind it: so do the messages that its turn brings about. Where trust alone
-/// says it, they stay as they are.
-pub fn metadata_on_behalf(row: &InboxRow) -> String {
-    let metadata = row.metadata.trim();
-    let is_needed = Trust::parse(&row.trust) == Trust::Known && !metadata.contains(ON_BEHALF_OF);
-    match metadata.strip_prefix('{') {
-        Some(rest) if is_needed => {
-            let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
-            format!("{{{:?}:{}{comma}{rest}", ON_BEHALF_OF, serde_json::Value::from(row.sender.as_str()))
-        }
-        _ => row.metadata.clone(),
+/// Returns the origin of a message, with the sender whom it acts for, as the messages that its turn brings about carry it. Where
+/// trust alone says whom, nothing is added.
+pub fn origin_on_behalf(row: &InboxRow) -> TurnOrigin {
+    let mut origin = TurnOrigin::parse(&row.origin);
+    if Trust::parse(&row.trust) == Trust::Known && origin.on_behalf_of.is_none() {
+        origin.on_behalf_of = Some(row.sender.clone());
     }
+    origin
 }
 
 #[cfg(test)]
@@ -190,7 +176,7 @@ mod tests {
 
     #[test]
     fn who_is_behind_a_message_goes_along_with_what_it_brings_about() {
-        let row = |sender: &str, trust: Trust, metadata: &str| InboxRow {
+        let row = |sender: &str, trust: Trust, origin: &str| InboxRow {
             seq: 1,
             id: Uuid::nil(),
             channel: "in".to_owned(),
@@ -201,7 +187,8 @@ mod tests {
             trust: trust.as_str().to_owned(),
             content: String::new(),
             attachments: "[]".to_owned(),
-            metadata: metadata.to_owned(),
+            metadata: "{}".to_owned(),
+            origin: origin.to_owned(),
             received_at: 0,
             turn: Uuid::nil(),
             state: State::Done,
@@ -209,15 +196,15 @@ mod tests {
             cancel: false,
         };
         let identities = Identities::default();
-        for (sender, trust, metadata, along, owner) in [
+        for (sender, trust, origin, along, owner) in [
             ("ann", Trust::Known, "{}", r#"{"on_behalf_of":"ann"}"#, Some("sender:in:ann")),
-            ("a\"b", Trust::Known, r#"{"x":1}"#, r#"{"on_behalf_of":"a\"b","x":1}"#, Some("sender:in:a\"b")),
-            ("me", Trust::Owner, r#"{"x":1}"#, r#"{"x":1}"#, Some("owner")),
+            ("a\"b", Trust::Known, "{}", r#"{"on_behalf_of":"a\"b"}"#, Some("sender:in:a\"b")),
+            ("me", Trust::Owner, "{}", "{}", Some("owner")),
             ("cron", Trust::Known, r#"{"on_behalf_of":"ann"}"#, r#"{"on_behalf_of":"ann"}"#, Some("sender:in:ann")),
             ("eve", Trust::Untrusted, "{}", "{}", None),
         ] {
-            let row = row(sender, trust, metadata);
-            assert_eq!(metadata_on_behalf(&row), along);
+            let row = row(sender, trust, origin);
+            assert_eq!(origin_on_behalf(&row).to_column(), along);
             assert_eq!(identities.owner_of_row(&row).as_ref().map(Owner::as_str), owner, "{sender}");
             assert_eq!(is_by_person(&row), sender != "cron");
         }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::written::said;
 use super::{Identities, sender_of, words as terms};
-use crate::bus::Told;
+use crate::origin::TurnOrigin;
 use crate::store::words::{self, NewSaid};
 use crate::store::{Connection, StoreError, inbox};
 
@@ -113,7 +113,7 @@ fn speaker_of(
     };
     let least = rows.iter().min_by_key(|row| Trust::parse(&row.trust).rank());
     // What is told to a session, or was imported, is of whoever the session belongs to.
-    let Some(row) = least.filter(|row| Told::of(&row.metadata).is_none()) else {
+    let Some(row) = least.filter(|row| TurnOrigin::parse(&row.origin).note().is_none()) else {
         let owner = words::session_owner(connection, session)?.unwrap_or_default();
         return Ok(Speaker { owner, name: String::new() });
     };

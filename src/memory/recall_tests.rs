@@ -61,6 +61,7 @@ impl World {
                 content: text("x"),
                 attachments: text("[]"),
                 metadata: text("{}"),
+                origin: text("{}"),
                 received_at: 1,
                 state: State::Queued,
             };

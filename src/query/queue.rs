@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::rows::{LIST_LIMIT, inbound, outbound};
-use crate::bus::{Errand, OutboundBody};
+use crate::bus::OutboundBody;
+use crate::origin::TurnOrigin;
 use crate::store::inbox::State;
 use crate::store::{Connection, StoreError, inbox, outbox, turn_steps};
 
@@ -140,7 +141,7 @@ fn revive_failed(connection: &Connection, turn: Uuid) -> Result<Option<(String, 
         outbox::reply(connection, turn)?.map(|row| serde_json::from_str::<OutboundBody>(&row.body)).transpose()?;
     let rows = inbox::of_turn(connection, turn)?;
     let is_failed = reply.is_some_and(|body| body.error.is_some());
-    let Some(row) = rows.first().filter(|row| is_failed && Errand::of(&row.metadata).is_none()) else {
+    let Some(row) = rows.first().filter(|row| is_failed && !TurnOrigin::parse(&row.origin).is_errand()) else {
         return Ok(None);
     };
     let messages = inbox::revive_done(connection, turn)?;

@@ -53,6 +53,7 @@ fn insert(connection: &Connection, number: u128) {
         content: content(number),
         attachments: text("[]"),
         metadata: text("{}"),
+        origin: text("{}"),
         received_at: 1,
         state: inbox::State::Queued,
     };

@@ -18,8 +18,10 @@ pub struct NewMessage {
     pub content: String,
     /// JSON array.
     pub attachments: String,
-    /// JSON object.
+    /// JSON object of the channel's.
     pub metadata: String,
+    /// JSON object: who started the turn.
+    pub origin: String,
     pub received_at: i64,
     /// `queued`, or `done` for what is answered at once.
     pub state: State,
@@ -68,6 +70,7 @@ pub struct InboxRow {
     pub content: String,
     pub attachments: String,
     pub metadata: String,
+    pub origin: String,
     pub received_at: i64,
     pub turn: Uuid,
     pub state: State,
@@ -76,7 +79,7 @@ pub struct InboxRow {
 }
 
 const COLUMNS: &str = "seq, id, channel, external_id, session, chat_id, sender, trust, content, attachments, metadata,
-    received_at, turn, state, stalled, cancel";
+    received_at, turn, state, stalled, cancel, origin";
 
 /// What is unfinished, in the words of the index of it. Not the three states that are: for more than two values SQLite
 /// makes a table anew each time, also to see at each write whether a row belongs into the index.
@@ -102,8 +105,8 @@ pub fn insert(connection: &Connection, message: &NewMessage) -> Result<Inserted,
     connection
         .prepare_cached(
             "INSERT INTO inbox (id, channel, external_id, session, chat_id, sender, trust, content, attachments,
-                metadata, received_at, turn, state)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, ?12)",
+                metadata, received_at, turn, state, origin)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?1, ?12, ?13)",
         )?
         .execute(params![
             message.id.to_string(),
@@ -118,6 +121,7 @@ pub fn insert(connection: &Connection, message: &NewMessage) -> Result<Inserted,
             message.metadata,
             message.received_at,
             message.state.as_str(),
+            message.origin,
         ])?;
     Ok(Inserted::New)
 }
@@ -368,6 +372,7 @@ fn read_row(row: &Row<'_>) -> Result<InboxRow, StoreError> {
         state: State::parse(row.get_ref(13)?.as_str().map_err(rusqlite::Error::from)?)?,
         stalled: row.get(14)?,
         cancel: row.get(15)?,
+        origin: row.get(16)?,
     })
 }
 

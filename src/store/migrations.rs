@@ -6,7 +6,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::StoreError;
 
-const MIGRATIONS: [&str; 21] = [
+const MIGRATIONS: [&str; 22] = [
     include_str!("migrations/0001_spine.sql"),
     include_str!("migrations/0002_cost.sql"),
     include_str!("migrations/0003_open.sql"),
@@ -28,6 +28,7 @@ const MIGRATIONS: [&str; 21] = [
     include_str!("migrations/0019_message_digests.sql"),
     include_str!("migrations/0020_words_removed.sql"),
     include_str!("migrations/0021_forgotten_outputs.sql"),
+    include_str!("migrations/0022_origin.sql"),
 ];
 
 /// A table that every version of this program has.

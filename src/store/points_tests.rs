@@ -34,6 +34,7 @@ fn accept(connection: &Connection, id: Uuid, text: &str) -> Result<(), StoreErro
             content: own(text),
             attachments: own("[]"),
             metadata: own("{}"),
+            origin: own("{}"),
             received_at: 1,
             state: State::Queued,
         },

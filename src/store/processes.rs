@@ -17,6 +17,8 @@ pub struct NewProcess {
     pub chat_id: String,
     pub trust: &'static str,
     pub metadata: String,
+    /// Who started the turn, JSON.
+    pub origin: String,
     pub label: Option<String>,
     /// Its beginning, on one line.
     pub command: String,
@@ -34,6 +36,7 @@ pub struct ProcessRow {
     pub chat_id: String,
     pub trust: String,
     pub metadata: String,
+    pub origin: String,
     pub label: Option<String>,
     pub command: String,
     pub detached: bool,
@@ -47,7 +50,7 @@ pub struct ProcessRow {
 }
 
 const COLUMNS: &str = "id, turn, session, channel, chat_id, trust, metadata, label, command, detached, pid, birth, \
-                       started_at, ended_at, ending";
+                       started_at, ended_at, ending, origin";
 
 /// Adds a process that is not started yet; answers whether its id was free. Of those that ended only the newest `keep`
 /// stay.
@@ -59,8 +62,8 @@ pub fn insert(connection: &Connection, process: &NewProcess, keep: u32) -> Resul
         )?
         .execute([keep])?;
     let sql = "INSERT INTO processes
-                   (id, turn, session, channel, chat_id, trust, metadata, label, command, detached, started_at)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING";
+                   (id, turn, session, channel, chat_id, trust, metadata, origin, label, command, detached, started_at)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING";
     let added = connection.prepare_cached(sql)?.execute(params![
         process.id,
         process.turn.to_string(),
@@ -69,6 +72,7 @@ pub fn insert(connection: &Connection, process: &NewProcess, keep: u32) -> Resul
         process.chat_id,
         process.trust,
         process.metadata,
+        process.origin,
         process.label,
         process.command,
         process.detached,
@@ -142,6 +146,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<ProcessRow> {
         started_at: row.get(12)?,
         ended_at: row.get(13)?,
         ending: row.get(14)?,
+        origin: row.get(15)?,
     })
 }
 
@@ -160,6 +165,7 @@ mod tests {
             chat_id: text("c"),
             trust: "owner",
             metadata: text("{}"),
+            origin: text("{}"),
             label: None,
             command: text("sleep 1"),
             detached: false,

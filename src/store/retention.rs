@@ -146,6 +146,7 @@ mod tests {
             content: text("hi"),
             attachments: text("[]"),
             metadata: text("{}"),
+            origin: text("{}"),
             received_at: 1,
             state: State::Queued,
         }

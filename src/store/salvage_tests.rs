@@ -28,6 +28,7 @@ fn live(connection: &Connection, number: usize) -> Result<(), StoreError> {
             content: format!("message {number} {}", "x".repeat(300)),
             attachments: text("[]"),
             metadata: text("{}"),
+            origin: text("{}"),
             received_at: 1,
             state: inbox::State::Queued,
         },

@@ -177,6 +177,7 @@ mod tests {
             content: text("count"),
             attachments: text("[]"),
             metadata: text("{}"),
+            origin: text("{}"),
             received_at: 1,
             state,
         }

@@ -16,8 +16,8 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 use super::ToolContext;
-use crate::bus::Errand;
 use crate::guard::{make_folder_beneath, open_beneath};
+use crate::origin::{TurnCause, TurnOrigin};
 
 /// What the gateway keeps in the workspace; closed to every turn but for the conversation's own folder.
 const FOLDER: &str = ".daoyou";
@@ -135,18 +135,17 @@ pub struct ConversationFolder {
 impl ConversationFolder {
     /// Returns the folder of the turn of `context`.
     pub fn of(context: &ToolContext) -> Self {
-        Self::of_turn(context.session.as_str(), &context.metadata, context.trust)
+        Self::of_turn(context.session.as_str(), &context.origin, context.trust)
     }
 
-    /// Returns the folder of a turn in `session`, which answers a message with this metadata, written as JSON. A sub-agent shares
-    /// that of the turn that made it, and the run of a job that of its chat: they read each other's outputs.
-    pub fn of_turn(session: &str, metadata: &str, trust: Trust) -> Self {
-        let behind = match Errand::of(metadata) {
-            Some(Errand::SubAgent(errand)) => Some(errand.session),
-            Some(Errand::Job(errand)) => Some(errand.chat),
-            Some(Errand::Heartbeat) | None => None,
+    /// Returns the folder of a turn of this origin in `session`. A sub-agent shares that of the turn that made it, and the run of a
+    /// job that of its chat: they read each other's outputs.
+    pub fn of_turn(session: &str, origin: &TurnOrigin, trust: Trust) -> Self {
+        let session = match &origin.cause {
+            TurnCause::SubAgent(task) => task.session.as_str(),
+            TurnCause::Job(job) => job.chat.as_str(),
+            TurnCause::Person | TurnCause::Heartbeat | TurnCause::Note(_) => session,
         };
-        let session = behind.as_ref().map_or(session, |session| session.as_str());
         let digest = Sha256::digest(session.as_bytes());
         let conversation = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         Self { conversation, is_owner: trust == Trust::Owner }
@@ -344,11 +343,11 @@ mod tests {
 
     #[test]
     fn a_sub_agent_shares_the_folder_of_its_maker() {
-        let errand = r#"{"errand":{"kind":"sub_agent","session":"cli:direct","turn":"00000000-0000-0000-0000-000000000000",
+        let errand = r#"{"cause":{"kind":"sub_agent","session":"cli:direct","turn":"00000000-0000-0000-0000-000000000000",
             "label":"x","depth":1,"waits":true}}"#;
-        let own = ConversationFolder::of_turn("cli:direct", "{}", Trust::Known);
-        assert_eq!(ConversationFolder::of_turn("spawn:1", errand, Trust::Known), own);
-        assert_ne!(ConversationFolder::of_turn("spawn:1", "{}", Trust::Known), own);
+        let own = ConversationFolder::of_turn("cli:direct", &TurnOrigin::default(), Trust::Known);
+        assert_eq!(ConversationFolder::of_turn("spawn:1", &TurnOrigin::parse(errand), Trust::Known), own);
+        assert_ne!(ConversationFolder::of_turn("spawn:1", &TurnOrigin::default(), Trust::Known), own);
     }
 
     #[test]

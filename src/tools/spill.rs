@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn folder(session: &str, trust: Trust) -> ConversationFolder {
-        ConversationFolder::of_turn(session, "{}", trust)
+        ConversationFolder::of_turn(session, &crate::origin::TurnOrigin::default(), trust)
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(crate) fn context() -> ToolContext {
         files: Arc::default(),
         trust: Trust::Owner,
         metadata: "{}".into(),
+        origin: Arc::default(),
         cancel: CancellationToken::new(),
     }
 }

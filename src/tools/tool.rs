@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::Executor;
 use crate::chat::ToolSpec;
+use crate::origin::TurnOrigin;
 use crate::store::{Connection, StoreError};
 
 /// What a restart does with a call that was cut off in the middle.
@@ -162,8 +163,10 @@ pub struct ToolContext {
     pub trust: Trust,
     /// The files that came with the messages of the turn, by their paths below the workspace.
     pub files: Arc<[String]>,
-    /// The metadata of that message, as JSON: what its channel needs to answer it.
+    /// The channel's metadata of that message, as JSON: what the channel needs to answer it.
     pub metadata: Arc<str>,
+    /// Who started the turn.
+    pub origin: Arc<TurnOrigin>,
     /// Cancelled by `/stop` and by the turn's deadline.
     pub cancel: CancellationToken,
 }

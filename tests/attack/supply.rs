@@ -232,7 +232,7 @@ impl World {
         let file = json!({"name": "one.txt", "path": "mail/one.txt", "media_type": "text/plain", "size": 11});
         let message = json!({
             "channel": channel, "chat_id": chat, "sender": sender, "trust": trust, "content": content,
-            "attachments": [file], "metadata": {"pickup": true}, "received_at": jiff::Timestamp::now(),
+            "attachments": [file], "reply": {"is_picked_up": true}, "received_at": jiff::Timestamp::now(),
         });
         let id = self.api("/api/messages", &message).await.text("id").to_owned();
         until(&format!("the reply to {content}"), async || {

@@ -131,7 +131,7 @@ impl Journal {
                 content: string(row, "content")?,
                 turn: text(row, "turn")?,
                 state: string(row, "state")?,
-                is_own: is_own(&string(row, "metadata")?),
+                is_own: is_own(&string(row, "origin")?),
             })
         })?;
         let steps = rows(&snapshot, "SELECT * FROM turn_steps ORDER BY turn, seq", |row| {
@@ -181,10 +181,10 @@ fn rows<T>(
     connection.prepare(sql)?.query_map([], read)?.collect()
 }
 
-/// Whether a row's metadata names an errand whose end need not be answered, or something that is only told.
-fn is_own(metadata: &str) -> bool {
-    let metadata = serde_json::from_str(metadata).unwrap_or(Value::Null);
-    matches!(metadata["errand"]["kind"].as_str(), Some("sub_agent" | "heartbeat")) || metadata["told"].is_object()
+/// Returns true if a row's origin is one whose end need not be answered.
+fn is_own(origin: &str) -> bool {
+    let origin = serde_json::from_str(origin).unwrap_or(Value::Null);
+    matches!(origin["cause"]["kind"].as_str(), Some("sub_agent" | "heartbeat" | "note"))
 }
 
 /// The hash of a step: SHA-256 in hexadecimal over the hash before it (empty for the first) and the body, both as
@@ -426,7 +426,7 @@ mod tests {
 
     /// A store with two finished messages of one session; the first ran a tool.
     const SOUND: &str = "
-        CREATE TABLE inbox (seq INTEGER PRIMARY KEY, id, channel, external_id, session, chat_id, content, metadata, turn, state);
+        CREATE TABLE inbox (seq INTEGER PRIMARY KEY, id, channel, external_id, session, chat_id, content, origin, turn, state);
         CREATE TABLE turn_steps (turn, seq, kind, v, body, hash, at);
         CREATE TABLE messages (session, epoch, seq, role, body, turn, at);
         CREATE TABLE outbox (seq INTEGER PRIMARY KEY, id, turn, slot, attempt, channel, chat_id, body, state, tries);

@@ -27,7 +27,7 @@ use crate::email::source::{Intake, RawContent, RawMail, Taken};
 use crate::email::threads::{Named, Place, Subject, hash, place};
 use crate::email::words::{Words, fill};
 use crate::inbox::{Alongside, Cursor, Inbox, Note, Refusal};
-use crate::message::{InboundMessage, SessionKey, Trust, TurnSettings};
+use crate::message::{InboundMessage, SessionKey, Trust};
 use crate::trust::TrustLists;
 
 const DAY: i64 = 24 * 3_600;
@@ -196,8 +196,7 @@ impl MailIntake {
         notes.extend(self.notes.of_thread(&place.root, &identity.message_id, &talk).await?);
         notes.push(self.notes.write(THREAD, &place.root, &answering));
         let mut message = self.message(arrived, identity, &place.root, trust, content(&letter));
-        let turn = TurnSettings { about: about(&letter, &shown), ..TurnSettings::default() };
-        turn.put(&mut message.metadata);
+        message.settings.about = about(&letter, &shown);
         message.attachments.clone_from(&saved.attachments);
         answering.put(&mut message.metadata);
         let cursor = Some(arrived.cursor.clone());

@@ -17,7 +17,7 @@ use crate::email::judge::verify_tests::perplexed;
 use crate::email::source::{Intake, RawContent, RawMail, Taken};
 use crate::email::words::Words;
 use crate::inbox::{Cursor, Inbox, Refusal};
-use crate::message::{InboundMessage, Trust, TurnSettings};
+use crate::message::{InboundMessage, Trust};
 use crate::trust::TrustLists;
 
 // Seconds by which the clock of these tests is ahead; each test has its own.
@@ -314,7 +314,7 @@ async fn a_mail_that_fails_three_times_is_passed_over() {
 
 /// What the model is told beside the words.
 fn about(message: &InboundMessage) -> Vec<String> {
-    TurnSettings::of(&serde_json::Value::Object(message.metadata.clone()).to_string()).about
+    message.settings.about.clone()
 }
 
 #[tokio::test]

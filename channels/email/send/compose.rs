@@ -24,8 +24,6 @@ const MAX_FILES: usize = 50;
 const MAX_QUOTE: usize = 4_000;
 /// Who a mail goes to, at most, in each of To and Cc.
 const MAX_RECIPIENTS: usize = 50;
-/// In a message's metadata: the subject of a mail of its own.
-const SUBJECT_KEY: &str = "subject";
 
 /// Reads a file that goes along, up to a number of bytes.
 pub type Load<'a> = &'a dyn Fn(&Attachment, u64) -> io::Result<Vec<u8>>;
@@ -163,10 +161,7 @@ impl Composer {
     fn subject(&self, place: &Place<'_>, message: &OutboundMessage, first_line: &str) -> String {
         match place {
             Place::Thread { answering, .. } => subject::of_reply(&answering.subject, self.words.no_subject),
-            Place::New { .. } => {
-                let asked = message.metadata.get(SUBJECT_KEY).and_then(serde_json::Value::as_str);
-                subject::of_new(asked, first_line, self.words.message)
-            }
+            Place::New { .. } => subject::of_new(message.context.subject.as_deref(), first_line, self.words.message),
         }
     }
 

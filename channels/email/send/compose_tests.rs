@@ -26,6 +26,7 @@ pub fn message(chat_id: &str, content: &str) -> OutboundMessage {
         in_reply_to: None,
         attachments: Vec::new(),
         metadata: Map::new(),
+        context: crate::OutboundContext::default(),
         error: None,
         created_at: "2026-11-20T10:00:00.123Z".parse().unwrap(),
     }
@@ -121,9 +122,9 @@ fn a_mail_of_its_own_begins_a_thread() {
         assert_eq!(header(&mail, name), expected, "{name}");
     }
     assert_eq!(mail.to[0].as_ref() as &str, "wang@example.org");
-    message.metadata.insert("subject".to_owned(), "每周报告\r\nBcc: eve@example.org".into());
+    message.context.subject = Some("每周报告\r\nBcc: eve@example.org".to_owned());
     assert_eq!(parsed(&made(&message, None)).subject(), Some("每周报告 Bcc: eve@example.org"));
-    message.metadata.clear();
+    message.context.subject = None;
     message.content = "***".to_owned();
     assert_eq!(parsed(&made(&message, None)).subject(), Some("A message"));
 }

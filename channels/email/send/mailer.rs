@@ -16,7 +16,7 @@ use crate::email::account::{Account, Login};
 use crate::email::answering::Answering;
 use crate::email::config::{EmailConfig, Tls};
 use crate::finding::Finding;
-use crate::message::{Attachment, NOTICE_KEY, OutboundMessage};
+use crate::message::{Attachment, OutboundMessage};
 use crate::outgoing::OutgoingFiles;
 
 /// Copies that are put into the folder of sent mail at a time.
@@ -99,7 +99,7 @@ impl Mailer {
         answering: Option<Answering>,
         which: Recipients,
     ) -> Result<Sent, SendError> {
-        if message.metadata.contains_key(NOTICE_KEY) {
+        if message.context.notice.is_some() {
             return Ok(Sent::default());
         }
         let mail = self.compose(message, answering.clone(), MAX_MAIL).await?;

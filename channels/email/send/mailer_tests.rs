@@ -20,7 +20,7 @@ use crate::email::account::Account;
 use crate::email::channel::{EmailChannel, MailLanguage, Surroundings};
 use crate::email::config::{EmailConfig, Tls};
 use crate::finding::Verdict;
-use crate::message::{Attachment, NOTICE_KEY, OutboundMessage};
+use crate::message::{Attachment, OutboundMessage};
 use crate::outgoing::OutgoingFiles;
 use crate::settings::Secret;
 
@@ -394,7 +394,7 @@ async fn what_was_sent_is_kept_and_notices_are_not_sent() {
     assert_eq!(kept.0.lock().unwrap()[0], server.look(|seen| seen.mails[0].clone().into_bytes()));
 
     let mut notice = reply(2);
-    notice.metadata.insert(NOTICE_KEY.to_owned(), "waiting".into());
+    notice.context.notice = Some("waiting".to_owned());
     assert_eq!(send(&mailer, &notice).await, Ok(Receipt::default()));
     assert_eq!(word(&mailer.send(&message("eve@example.org", "x"), None, Recipients::All).await), "permanent");
     assert_eq!((server.look(|seen| seen.mails.len()), kept.0.lock().unwrap().len()), (1, 1));

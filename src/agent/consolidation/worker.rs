@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use daoyou_channels::{SessionKey, TurnSettings};
+use daoyou_channels::SessionKey;
 use tokio_util::sync::CancellationToken;
 
 use super::asking::{Asked, Failed, Used};
@@ -13,11 +13,11 @@ use super::places::Places;
 use crate::agent::budget::Budget;
 use crate::agent::lane::LaneRunner;
 use crate::agent::slash::wanted_model;
-use crate::bus::Errand;
 use crate::crash;
 use crate::live::Live;
 use crate::llm::Models;
 use crate::memory::{Desk, MemoryConfig, Terms};
+use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::inbox::InboxRow;
 use crate::store::{Commit, Connection, Store, StoreError, messages, now_ms, ownership, session_memory};
 
@@ -53,8 +53,8 @@ pub struct Consolidator {
 
 /// Whether a turn is part of a conversation that is worth telling: not what daoyou asks of itself, and forgets at once.
 pub fn is_conversation(row: &InboxRow) -> bool {
-    let is_own = matches!(Errand::of(&row.metadata), Some(Errand::SubAgent(_) | Errand::Heartbeat));
-    !is_own && !TurnSettings::of(&row.metadata).fresh
+    let origin = TurnOrigin::parse(&row.origin);
+    !matches!(origin.cause, TurnCause::SubAgent(_) | TurnCause::Heartbeat) && !origin.settings.fresh
 }
 
 impl Consolidator {

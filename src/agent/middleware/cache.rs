@@ -207,6 +207,7 @@ mod tests {
             files: Arc::default(),
             trust: Trust::Owner,
             metadata: "{}".into(),
+            origin: Arc::default(),
             cancel: CancellationToken::new(),
         };
         let mut handler = Runs(tools, context);

@@ -5,15 +5,15 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use daoyou_channels::{InboundMessage, SessionKey, Trust, TurnBounds, TurnSettings};
+use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, Trust, TurnBounds, TurnSettings};
 use jiff::Timestamp;
 use serde_json::Map;
 use uuid::Uuid;
 
 use super::SpawnConfig;
-use crate::bus::{Errand, InboundDraft, Links, MessageBus, SubAgentErrand, metadata_for_answer};
+use crate::bus::{InboundDraft, MessageBus};
 use crate::crash;
-use crate::memory::ON_BEHALF_OF;
+use crate::origin::{SubAgentTurn, TurnCause, TurnOrigin};
 use crate::store::inbox::{self, Inserted};
 use crate::store::spawns::{self, NewSpawn};
 use crate::store::{Connection, StoreError};
@@ -31,14 +31,6 @@ pub(super) struct Task {
     /// By name; absent is all that the asking turn has.
     pub tools: Option<Vec<String>>,
     pub waits: bool,
-}
-
-/// How deep the turn of this context is: 0 in a chat.
-pub fn depth_of(metadata: &str) -> u32 {
-    match Errand::of(metadata) {
-        Some(Errand::SubAgent(errand)) => errand.depth,
-        _ => 0,
-    }
 }
 
 /// The id of the sub-agent of a call: the same however often the call is run. In the form and with the time of the turn's
@@ -64,8 +56,8 @@ impl NewChild {
     pub fn new(task: Task, context: &ToolContext, config: &SpawnConfig, bus: Arc<MessageBus>, place: Place) -> Self {
         let ToolContext { session, turn, call_id, .. } = context;
         let Task { task, label, model, tools, waits } = task;
-        let (id, depth) = (id_of(*turn, call_id), depth_of(&context.metadata) + 1);
-        let asking = TurnSettings::of(&context.metadata);
+        let (id, depth) = (id_of(*turn, call_id), context.origin.depth() + 1);
+        let asking = context.origin.settings.clone();
         let about = format!(
             "You are the sub-agent {label:?}: another agent, in session {session}, gave you this task. Nobody else reads it, and \
              nobody can answer questions. Your last answer is all that this agent gets, so put everything it needs there."
@@ -78,22 +70,24 @@ impl NewChild {
             bounds: Some(bounds(config, asking.bounds)),
             ..TurnSettings::default()
         };
-        let errand = SubAgentErrand {
+        let asking_metadata = serde_json::from_str(&context.metadata).unwrap_or_default();
+        let cause = TurnCause::SubAgent(SubAgentTurn {
             session: session.clone(),
             turn: *turn,
             label: label.clone(),
             depth,
             waits,
-            metadata: metadata_for_answer(&context.metadata),
+            metadata: asking_metadata,
+            report: Box::new(context.origin.for_follow_up()),
+        });
+        let origin = TurnOrigin {
+            cause,
+            settings,
+            follow_ups: context.origin.follow_ups,
+            // What its maker has told is known to it, and what it learns is known to its maker.
+            on_behalf_of: (context.trust == Trust::Known).then(|| context.sender.clone()),
+            ..TurnOrigin::default()
         };
-        let mut metadata = Map::new();
-        settings.put(&mut metadata);
-        Errand::SubAgent(errand).put(&mut metadata);
-        Links::of(&context.metadata).put(&mut metadata);
-        // What its maker has told is known to it, and what it learns is known to its maker.
-        if context.trust == Trust::Known {
-            metadata.insert(ON_BEHALF_OF.to_owned(), context.sender.as_str().into());
-        }
         let message = InboundMessage {
             channel: context.channel.clone(),
             external_id: None,
@@ -102,13 +96,15 @@ impl NewChild {
             trust: context.trust,
             content: task,
             attachments: Vec::new(),
-            metadata,
+            metadata: Map::new(),
+            settings: TurnSettings::default(),
+            reply: OutboundContext::default(),
             received_at: Timestamp::now(),
             session: Some(spawns::session_of(id).into()),
         };
         Self {
             spawn: NewSpawn { id, session: session.to_string(), turn: *turn, label, depth, waits },
-            draft: InboundDraft { id, message },
+            draft: InboundDraft { id, message, origin },
             bus,
             is_written: AtomicBool::new(false),
             _place: place,

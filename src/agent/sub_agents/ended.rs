@@ -2,15 +2,15 @@
 
 use daoyou_channels::numbers::thousands;
 use daoyou_channels::settings::Span;
-use daoyou_channels::{InboundMessage, SessionKey, Trust, TurnSettings};
+use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, Trust, TurnSettings};
 use jiff::Timestamp;
-use serde_json::Value;
 use uuid::Uuid;
 
 use super::child::SENDER;
 use crate::agent::ending::since;
 use crate::agent::phrases::{Phrases, fill};
-use crate::bus::{Errand, InboundDraft, Links, RunEnd, SubAgentErrand, Told, WhatFollows};
+use crate::bus::{EndedTurn, FollowUps, InboundDraft};
+use crate::origin::{SessionNote, SubAgentTurn, TurnOrigin};
 use crate::store::inbox::{self, InboxRow, State};
 use crate::store::usage::{self, Scope};
 use crate::store::{Connection, StoreError, spawns};
@@ -33,27 +33,27 @@ pub struct Awaiting {
 /// it, and without one it comes as a message to the session that asked.
 pub fn ended(
     connection: &Connection,
-    errand: &SubAgentErrand,
-    end: &RunEnd<'_>,
+    task: &SubAgentTurn,
+    end: &EndedTurn<'_>,
     phrases: &Phrases,
-) -> Result<(WhatFollows, Option<Awaiting>), StoreError> {
-    let RunEnd { row, reply, error, .. } = *end;
+) -> Result<(FollowUps, Option<Awaiting>), StoreError> {
+    let EndedTurn { row, reply, error, .. } = *end;
     let answer = cut(reply, ANSWER, None);
     let is_first = spawns::end(connection, row.id, error, &answer)?;
-    let asking = inbox::of_turn(connection, errand.turn)?;
-    if errand.waits && is_first && asking.iter().any(can_go_on) {
-        return Ok((WhatFollows::default(), Some(Awaiting { turn: errand.turn, session: errand.session.clone() })));
+    let asking = inbox::of_turn(connection, task.turn)?;
+    if task.waits && is_first && asking.iter().any(can_go_on) {
+        return Ok((FollowUps::default(), Some(Awaiting { turn: task.turn, session: task.session.clone() })));
     }
-    let head = head(connection, errand, end, phrases)?;
+    let head = head(connection, task, end, phrases)?;
     let is_stopped = error == Some("stopped");
     // The end of such a turn was all that anybody waited for: what comes later is noted, and answered by nobody.
-    let ran_errand = asking.iter().any(|row| Errand::of(&row.metadata).is_some());
+    let ran_errand = asking.iter().any(|row| TurnOrigin::parse(&row.origin).is_errand());
     let draft = if is_stopped || ran_errand {
-        Told { note: head, said: answer }.draft(errand.session.clone())
+        InboundDraft::of_note(&SessionNote { note: head, said: answer }, task.session.clone())
     } else {
-        report(errand, row, format!("{head}\n{answer}"))
+        report(task, row, format!("{head}\n{answer}"))
     };
-    Ok((WhatFollows { messages: vec![draft], ..WhatFollows::default() }, None))
+    Ok((FollowUps { messages: vec![draft], ..FollowUps::default() }, None))
 }
 
 fn can_go_on(row: &InboxRow) -> bool {
@@ -63,14 +63,14 @@ fn can_go_on(row: &InboxRow) -> bool {
 /// Who it was, how it ended, and what it took.
 fn head(
     connection: &Connection,
-    errand: &SubAgentErrand,
-    end: &RunEnd<'_>,
+    task: &SubAgentTurn,
+    end: &EndedTurn<'_>,
     phrases: &Phrases,
 ) -> Result<String, StoreError> {
     let used = usage::spent(connection, Scope::Turn(end.turn))?.tokens;
     let took = Span::from_secs(since(end.row).as_secs().max(1)).to_string();
     let tokens = fill(phrases.tokens, &[&thousands(used.input + used.output)]);
-    let label = errand.label.as_str();
+    let label = task.label.as_str();
     Ok(match end.error {
         None => fill(phrases.sub_agent_finished, &[label, &took, &tokens]),
         Some("stopped") => fill(phrases.sub_agent_stopped, &[label, &took, &tokens]),
@@ -79,12 +79,11 @@ fn head(
 }
 
 /// The message that the asking session gets. It is answered in its chat, as far trusted as the task was.
-fn report(errand: &SubAgentErrand, row: &InboxRow, content: String) -> InboundDraft {
-    let mut metadata = errand.metadata.clone();
-    let kept = TurnSettings::of(&Value::Object(metadata.clone()).to_string());
-    TurnSettings { about: vec![ABOUT.to_owned()], ..kept }.put(&mut metadata);
-    Links::of(&row.metadata).one_more().put(&mut metadata);
-    InboundDraft::new(InboundMessage {
+fn report(task: &SubAgentTurn, row: &InboxRow, content: String) -> InboundDraft {
+    let mut origin =
+        TurnOrigin { follow_ups: TurnOrigin::parse(&row.origin).follow_ups.next(), ..*task.report.clone() };
+    origin.settings.about = vec![ABOUT.to_owned()];
+    let message = InboundMessage {
         channel: row.channel.clone(),
         external_id: None,
         chat_id: row.chat_id.clone(),
@@ -92,8 +91,11 @@ fn report(errand: &SubAgentErrand, row: &InboxRow, content: String) -> InboundDr
         trust: Trust::parse(&row.trust),
         content,
         attachments: Vec::new(),
-        metadata,
+        metadata: task.metadata.clone(),
+        settings: TurnSettings::default(),
+        reply: OutboundContext::default(),
         received_at: Timestamp::now(),
-        session: Some(errand.session.clone()),
-    })
+        session: Some(task.session.clone()),
+    };
+    InboundDraft::with_origin(message, origin)
 }

@@ -5,7 +5,6 @@ mod config;
 mod ended;
 mod tool;
 
-pub(super) use child::depth_of;
 pub use config::SpawnConfig;
 pub(super) use ended::{Awaiting, ended};
 pub(super) use tool::SPAWN;

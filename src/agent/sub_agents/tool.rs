@@ -9,9 +9,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::SpawnConfig;
-use super::child::{NewChild, Places, Task, depth_of, id_of};
+use super::child::{NewChild, Places, Task, id_of};
 use super::ended::ANSWER;
-use crate::bus::{Errand, LateBus, Links, MessageBus};
+use crate::bus::{MessageBus, WeakBus};
 use crate::chat::ToolSpec;
 use crate::store::spawns::{self, Spawn, SpawnEnd};
 use crate::text::{one_line, truncate};
@@ -45,13 +45,13 @@ struct Args {
 pub struct SpawnTool {
     spec: ToolSpec,
     config: SpawnConfig,
-    bus: LateBus,
+    bus: WeakBus,
     places: Places,
 }
 
 impl SpawnTool {
     /// `bus` may come later than the tool; without one nothing can be started.
-    pub fn new(config: SpawnConfig, bus: LateBus) -> Self {
+    pub fn new(config: SpawnConfig, bus: WeakBus) -> Self {
         let description = "Give a task to a sub-agent, which works beside you with a context of its own. It knows nothing of this \
              conversation: say all it needs.";
         Self { spec: tool_spec::<Args>(SPAWN, description), config, bus, places: Places::default() }
@@ -61,7 +61,7 @@ impl SpawnTool {
         let waits = self.waits(&arguments, context);
         let task = task_of(arguments, waits, tools)?;
         if !waits {
-            Links::of(&context.metadata).check()?;
+            context.origin.follow_ups.check()?;
         }
         let bus = self.bus.get().ok_or("No sub-agent can be started: the gateway does not run")?;
         let (id, session) = (id_of(context.turn, &context.call_id), context.session.to_string());
@@ -81,7 +81,7 @@ impl SpawnTool {
         bus: Arc<MessageBus>,
         id: Uuid,
     ) -> Result<ToolOutcome, String> {
-        if depth_of(&context.metadata) >= self.config.depth {
+        if context.origin.depth() >= self.config.depth {
             return Err("A sub-agent at this depth has none of its own (agent.spawn.depth); do it yourself".to_owned());
         }
         let most = usize::try_from(self.config.max_children).unwrap_or(usize::MAX);
@@ -183,7 +183,7 @@ impl Tool for SpawnTool {
 
     /// The end of a turn that runs on an errand is what somebody waits for: its sub-agents end before it.
     fn waits(&self, arguments: &Value, context: &ToolContext) -> bool {
-        arguments.get("wait").and_then(Value::as_bool).unwrap_or(false) || Errand::of(&context.metadata).is_some()
+        arguments.get("wait").and_then(Value::as_bool).unwrap_or(false) || context.origin.is_errand()
     }
 
     fn check(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
@@ -213,13 +213,14 @@ mod tests {
 
     use super::*;
     use crate::chat::ToolCall;
+    use crate::origin::TurnOrigin;
     use crate::tools::ToolsConfig;
     use crate::tools::testing::{World, context};
 
     #[tokio::test]
     async fn what_cannot_be_started_says_why() {
         let mut world = World::new(&ToolsConfig::default());
-        world.executor.register(Arc::new(SpawnTool::new(SpawnConfig::default(), LateBus::default()))).unwrap();
+        world.executor.register(Arc::new(SpawnTool::new(SpawnConfig::default(), WeakBus::default()))).unwrap();
         for (arguments, expected) in [
             (json!({"task": " "}), "task is empty"),
             (json!({"task": "x".repeat(20_001)}), "longer than 20000 characters"),
@@ -231,7 +232,7 @@ mod tests {
             let told = world.executor.run(&call, &context()).await.result.render();
             assert!(told.contains(expected), "{told}");
         }
-        let late = ToolContext { metadata: r#"{"links":10}"#.into(), ..context() };
+        let late = ToolContext { origin: Arc::new(TurnOrigin::parse(r#"{"follow_ups":10}"#)), ..context() };
         for (arguments, expected) in [
             (json!({"task": "x"}), "without a message from a person"),
             (json!({"task": "x", "wait": true}), "the gateway does not run"),
@@ -244,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_schema_is_short_as_each_request_holds_it() {
-        let spec = SpawnTool::new(SpawnConfig::default(), LateBus::default()).spec;
+        let spec = SpawnTool::new(SpawnConfig::default(), WeakBus::default()).spec;
         let bytes = spec.parameters.to_string().len() + spec.description.len();
         assert!(bytes < 700, "{bytes} bytes: {}", spec.parameters);
     }

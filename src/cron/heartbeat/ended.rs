@@ -1,7 +1,8 @@
 //! What follows from the end of a heartbeat's turn, within the commit of that end.
 
 use super::service::{load, save};
-use crate::bus::{RunEnd, Told, WhatFollows, conversations};
+use crate::bus::{EndedTurn, FollowUps, InboundDraft, conversations};
+use crate::origin::SessionNote;
 use crate::store::{Connection, StoreError};
 
 /// What the model answers when there is nothing to tell.
@@ -9,7 +10,7 @@ pub(super) const OK: &str = "HEARTBEAT_OK";
 
 /// Answers what is delivered, and tells the chat's session of it. A turn that failed is done again at the next look; the
 /// first of several is told.
-pub fn ended(connection: &Connection, run: &RunEnd<'_>) -> Result<WhatFollows, StoreError> {
+pub fn ended(connection: &Connection, run: &EndedTurn<'_>) -> Result<FollowUps, StoreError> {
     let mut memory = load(connection)?;
     let is_news = match run.error {
         // Somebody wanted it so.
@@ -28,16 +29,16 @@ pub fn ended(connection: &Connection, run: &RunEnd<'_>) -> Result<WhatFollows, S
     };
     save(connection, &memory)?;
     if !is_news {
-        return Ok(WhatFollows::default());
+        return Ok(FollowUps::default());
     }
     let said = without_marker(run.reply);
-    let told = Told {
+    let note = SessionNote {
         note: "At a heartbeat you looked after HEARTBEAT.md and sent this to the chat:".to_owned(),
         said: said.to_owned(),
     };
     let sessions = conversations(connection, &run.row.channel, &run.row.chat_id)?;
-    let messages = sessions.into_iter().map(|session| told.draft(session)).collect();
-    Ok(WhatFollows { reply: Some(said.to_owned()), messages, notice: None })
+    let messages = sessions.into_iter().map(|session| InboundDraft::of_note(&note, session)).collect();
+    Ok(FollowUps { reply: Some(said.to_owned()), messages, notice: None })
 }
 
 /// Whether it is the marker and nothing else: what stands beside it may be what matters.

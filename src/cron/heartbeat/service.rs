@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use daoyou_channels::message::SUBJECT_KEY;
 use daoyou_channels::settings::Span;
 use daoyou_channels::trust::{Author, Standing, trust_of};
-use daoyou_channels::{InboundMessage, SessionKey, TurnBounds, TurnSettings};
+use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, TurnBounds, TurnSettings};
 use jiff::Timestamp;
 
 use super::HeartbeatSettings;
 use super::due::{Memory, choose};
 use super::ended::OK;
 use super::items::{self, Item};
-use crate::bus::{Errand, InboundDraft, MessageBus, OutboundBody, OutboundDraft};
+use crate::bus::{InboundDraft, MessageBus, OutboundBody, OutboundDraft};
 use crate::guard::{Jail, JailError};
+use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::{Commit, Connection, StoreError, inbox, notes, usage};
 
 /// The session that its turns run in.
@@ -175,7 +175,8 @@ fn silence(connection: &Connection, settings: &HeartbeatSettings, now: Timestamp
         session: SessionKey::of_chat(&settings.channel, &settings.chat_id),
         in_reply_to: None,
         attachments: Vec::new(),
-        metadata: subject(),
+        metadata: serde_json::Map::new(),
+        context: subject(),
         error: None,
     };
     let (channel, chat_id) = (settings.channel.clone(), settings.chat_id.clone());
@@ -199,25 +200,16 @@ fn message(settings: &HeartbeatSettings, due: &[&Item], tokens: u64, now: Timest
         bounds: Some(TurnBounds { iterations: ITERATIONS, tokens, timeout_ms }),
         ..TurnSettings::default()
     };
-    let mut metadata = subject();
-    turn.put(&mut metadata);
-    Errand::Heartbeat.put(&mut metadata);
-    InboundDraft::new(InboundMessage {
-        channel: settings.channel.clone(),
-        external_id: None,
-        chat_id: settings.chat_id.clone(),
-        sender: SESSION.to_owned(),
-        trust: trust_of(Author::Owner, Standing::Owner),
-        content: format!("Heartbeat:\n{}", items.join("\n")),
-        attachments: Vec::new(),
-        metadata,
-        received_at: now,
-        session: Some(SessionKey::from(SESSION)),
-    })
+    let trust = trust_of(Author::Owner, Standing::Owner);
+    let content = format!("Heartbeat:\n{}", items.join("\n"));
+    let mut message = InboundMessage::text(&settings.channel, &settings.chat_id, SESSION, trust, content);
+    (message.received_at, message.session) = (now, Some(SessionKey::from(SESSION)));
+    let origin = TurnOrigin { cause: TurnCause::Heartbeat, settings: turn, reply: subject(), ..TurnOrigin::default() };
+    InboundDraft::with_origin(message, origin)
 }
 
-fn subject() -> serde_json::Map<String, serde_json::Value> {
-    [(SUBJECT_KEY.to_owned(), "Heartbeat".into())].into_iter().collect()
+fn subject() -> OutboundContext {
+    OutboundContext { subject: Some("Heartbeat".to_owned()), ..OutboundContext::default() }
 }
 
 /// What is remembered; what cannot be read is forgotten.

@@ -91,6 +91,7 @@ impl Inspector {
             files: Arc::default(),
             trust: Trust::Owner,
             metadata: "{}".into(),
+            origin: Arc::default(),
             cancel: CancellationToken::new(),
         };
         let result = self.tools()?.run(&call, &context).await.result;

@@ -131,7 +131,7 @@ async fn run_command(state: &AppState, session: &str, command: &str) -> Result<O
     let trust = trust_of(Author::Owner, Standing::Owner);
     let mut message = InboundMessage::text("cli", "direct", "owner", trust, command);
     message.session = Some(SessionKey::from(session));
-    message.metadata.insert("pickup".to_owned(), json!(true));
+    message.reply.is_picked_up = true;
     let id = state.inbox.accept(message, Alongside::default()).await?.id();
     Ok(state.inbox.wait(id, WAIT_LIMIT).await?)
 }

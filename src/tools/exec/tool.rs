@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use super::capture::Capture;
 use super::run::{Ended, run};
-use crate::bus::Links;
 use crate::chat::ToolSpec;
 use crate::guard::{self, Background, Ending, Limits, MEND, Namespaces, Order, Policy, Sandbox, SandboxMode};
 use crate::tools::executor::SPILL_KEY;
@@ -182,7 +181,7 @@ impl ExecTool {
 
     /// Starts a command that nobody waits for.
     async fn launch(&self, args: Args, context: &ToolContext) -> Result<ToolOutcome, String> {
-        Links::of(&context.metadata).check()?;
+        context.origin.follow_ups.check()?;
         let processes = self.processes.as_ref().ok_or("No gateway runs here that could look after it")?;
         let detached = args.detach == Some(true);
         let longest = self.config.background_timeout.0;
@@ -356,6 +355,7 @@ mod tests {
     use serde_json::json;
 
     use crate::chat::ToolCall;
+    use crate::origin::TurnOrigin;
     use crate::tools::testing::{World, context};
     use crate::tools::{ToolContext, ToolsConfig};
 
@@ -364,10 +364,10 @@ mod tests {
         let world = World::new(&ToolsConfig::default());
         let arguments = json!({"command": "true", "background": true}).to_string();
         let call = ToolCall { id: "c".to_owned(), name: "exec".to_owned(), arguments };
-        for (metadata, expected) in
-            [("{}", "No gateway runs here"), (r#"{"links":10}"#, "without a message from a person")]
+        for (origin, expected) in
+            [("{}", "No gateway runs here"), (r#"{"follow_ups":10}"#, "without a message from a person")]
         {
-            let context = ToolContext { metadata: metadata.into(), ..context() };
+            let context = ToolContext { origin: std::sync::Arc::new(TurnOrigin::parse(origin)), ..context() };
             let told = world.executor.run(&call, &context).await.result.render();
             assert!(told.contains(expected), "{told}");
         }

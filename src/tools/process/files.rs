@@ -120,7 +120,7 @@ mod tests {
         let workspace = tempfile::tempdir().unwrap();
         let files = OutputFiles::open(workspace.path()).unwrap();
         let running = HashSet::from(["p0".to_owned()]);
-        let own = ConversationFolder::of_turn("a", "{}", Trust::Known);
+        let own = ConversationFolder::of_turn("a", &crate::origin::TurnOrigin::default(), Trust::Known);
         for n in 0..KEEP_FILES + 5 {
             let mut file = files.create(&own, &format!("p{n}"), &running).unwrap();
             write!(file, "first\nof {n}\n").unwrap();

@@ -20,6 +20,7 @@ use super::watch::{Ask, END_LIMIT, GRACE, Launch, START_LIMIT, Watched};
 use super::whose::{is_for, newest_for};
 use super::{Announce, Killer, ProcessEnd};
 use crate::guard::{birth_of, end_group, is_still};
+use crate::origin::TurnOrigin;
 use crate::store::processes::{self, NewProcess, ProcessRow};
 use crate::store::{Commit, Connection, Store, StoreError};
 use crate::text::{one_line, truncate};
@@ -143,6 +144,7 @@ impl Processes {
             chat_id: context.chat_id.clone(),
             trust: context.trust.as_str(),
             metadata: context.metadata.to_string(),
+            origin: context.origin.to_column(),
             label: launch.label.clone(),
             command,
             detached: is_detached(&launch),
@@ -186,7 +188,11 @@ impl Processes {
         answer: oneshot::Sender<Result<i32, String>>,
     ) {
         let id = process.id.clone();
-        let folder = ConversationFolder::of_turn(&process.session, &process.metadata, Trust::parse(process.trust));
+        let folder = ConversationFolder::of_turn(
+            &process.session,
+            &TurnOrigin::parse(&process.origin),
+            Trust::parse(process.trust),
+        );
         let _place = Place { processes: self, id: &id };
         let watched = match self.begin(process, &folder, &launch).await {
             Ok(watched) => watched,
@@ -416,7 +422,7 @@ impl Drop for Place<'_> {
 
 /// Where the output of a process is.
 fn folder_of(row: &ProcessRow) -> ConversationFolder {
-    ConversationFolder::of_turn(&row.session, &row.metadata, Trust::parse(&row.trust))
+    ConversationFolder::of_turn(&row.session, &TurnOrigin::parse(&row.origin), Trust::parse(&row.trust))
 }
 
 fn is_detached(launch: &Launch) -> bool {

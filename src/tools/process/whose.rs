@@ -1,6 +1,7 @@
 //! Whose a process is: its session's, and of the chat that this works for.
 
-use crate::bus::ChatBehind;
+use crate::bus::ReplyTarget;
+use crate::origin::TurnOrigin;
 use crate::store::processes::{self, ProcessRow};
 use crate::store::{Connection, StoreError};
 
@@ -12,7 +13,8 @@ pub(super) fn is_for(connection: &Connection, row: &ProcessRow, session: &str) -
     if row.session == session {
         return Ok(true);
     }
-    let chat = ChatBehind::of(connection, &row.session, (&row.channel, &row.chat_id), &row.metadata)?;
+    let origin = TurnOrigin::parse(&row.origin);
+    let chat = ReplyTarget::resolve(connection, &row.session, (&row.channel, &row.chat_id), &origin)?;
     Ok(chat.session.as_str() == session)
 }
 
@@ -46,15 +48,15 @@ mod tests {
         let look = |connection: &Connection| {
             let asked = InboundDraft::new(InboundMessage::text("webhook:in", "c", "ann", Trust::Known, "x"));
             asked.insert(connection)?;
-            let errand = |errand: serde_json::Value| json!({ "errand": errand }).to_string();
+            let origin = |cause: serde_json::Value| json!({ "cause": cause }).to_string();
             let of_job = json!({"kind": "job", "job": "j", "due": 1, "chat": "webhook:in:c"});
             let (kind, turn) = ("sub_agent", asked.id);
             let of_child =
                 json!({"kind": kind, "session": "webhook:in:c", "turn": turn, "label": "", "depth": 1, "waits": true});
-            for (id, session, metadata) in [
+            for (id, session, origin) in [
                 ("own", "webhook:in:c", "{}".to_owned()),
-                ("jobs", "cron:j", errand(of_job)),
-                ("childs", "spawn:1", errand(of_child)),
+                ("jobs", "cron:j", origin(of_job)),
+                ("childs", "spawn:1", origin(of_child)),
                 ("other", "webhook:in:d", "{}".to_owned()),
             ] {
                 let text = str::to_owned;
@@ -65,7 +67,8 @@ mod tests {
                     channel: text("webhook:in"),
                     chat_id: text("c"),
                     trust: "known",
-                    metadata,
+                    metadata: text("{}"),
+                    origin,
                     label: None,
                     command: text("sleep 1"),
                     detached: false,

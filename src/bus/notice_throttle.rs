@@ -11,9 +11,9 @@ const MOST: usize = 1_000;
 
 /// The causes told of, by channel and reason.
 #[derive(Default)]
-pub struct Told(Mutex<HashMap<(String, String), Instant>>);
+pub struct NoticeThrottle(Mutex<HashMap<(String, String), Instant>>);
 
-impl Told {
+impl NoticeThrottle {
     /// Whether `reason` is news of `channel`; then it counts as told.
     pub fn is_news(&self, channel: &str, reason: &str, now: Instant) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn one_cause_is_told_once_an_hour() {
-        let (told, now) = (Told::default(), Instant::now());
+        let (told, now) = (NoticeThrottle::default(), Instant::now());
         let later = |secs| now + Duration::from_secs(secs);
         for (channel, reason, at, expected) in [
             ("a", "503", 0, true),

@@ -1,0 +1,240 @@
+//! Who started a turn, what is set for it, and what belongs to each message that it sends: one typed column of the inbox.
+//! Channels fill [`TurnSettings`] and [`OutboundContext`]; nothing that a sender writes reaches this module.
+
+use daoyou_channels::{OutboundContext, SessionKey, TurnSettings};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+/// Origin of a turn, stored as JSON in `inbox.origin` and `processes.origin`. A person's plain message has the default, `{}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnOrigin {
+    #[serde(skip_serializing_if = "TurnCause::is_person")]
+    pub cause: TurnCause,
+    #[serde(skip_serializing_if = "FollowUpCount::is_zero")]
+    pub follow_ups: FollowUpCount,
+    /// Sender that a message of daoyou's own acts for, on the message's channel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_behalf_of: Option<String>,
+    #[serde(skip_serializing_if = "TurnSettings::is_default")]
+    pub settings: TurnSettings,
+    #[serde(skip_serializing_if = "OutboundContext::is_default")]
+    pub reply: OutboundContext,
+}
+
+/// What started a turn. It decides what the end of the turn does besides answering, or instead.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum TurnCause {
+    /// A message of a person, or one that follows from a turn and is answered like it.
+    #[default]
+    Person,
+    /// Run of a scheduled job.
+    Job(JobTurn),
+    /// Check of HEARTBEAT.md.
+    Heartbeat,
+    /// Task that another turn gave to a sub-agent.
+    SubAgent(SubAgentTurn),
+    /// Text for a session's history; no turn runs for it.
+    Note(SessionNote),
+}
+
+/// Run of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobTurn {
+    pub job: String,
+    /// The slot, in UTC milliseconds: with `job` it names the run.
+    pub due: i64,
+    /// Session of the chat that receives the output.
+    pub chat: SessionKey,
+    /// A person asked for this run, outside the schedule.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_hand: bool,
+}
+
+/// Task of a sub-agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubAgentTurn {
+    /// The session and the turn that gave the task.
+    pub session: SessionKey,
+    pub turn: Uuid,
+    pub label: String,
+    /// 1 for a sub-agent of a chat.
+    pub depth: u32,
+    /// The turn that gave the task waits for its end; otherwise the end is reported by a message.
+    pub waits: bool,
+    /// Channel metadata of the message that the giving turn answers; the report needs it.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+    /// Origin of the report.
+    #[serde(default, skip_serializing_if = "TurnOrigin::is_default")]
+    pub report: Box<TurnOrigin>,
+}
+
+/// Exchange that a session's history records without a turn: `note` in the user's place, `said` as the agent's words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionNote {
+    /// Where the text comes from, e.g. `The scheduled job "news" ran at 09:00 and sent this to the chat:`.
+    pub note: String,
+    pub said: String,
+}
+
+impl TurnOrigin {
+    /// Reads the column of a row. An unreadable one, which this program never writes, is logged and counts as a person's message:
+    /// it adds no rights, because those come from the row's `trust`.
+    pub fn parse(column: &str) -> Self {
+        if column == "{}" {
+            return Self::default();
+        }
+        serde_json::from_str(column).unwrap_or_else(|error| {
+            tracing::error!(%error, "the origin of a stored message cannot be read; it is treated as a person's message");
+            Self::default()
+        })
+    }
+
+    /// Returns the column's JSON.
+    pub fn to_column(&self) -> String {
+        if self.is_default() {
+            return "{}".to_owned();
+        }
+        serde_json::json!(self).to_string()
+    }
+
+    /// Returns true for a person's plain message without any settings.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns true if the turn runs for a job, a heartbeat or a sub-agent's task, in a session of its own.
+    pub fn is_errand(&self) -> bool {
+        matches!(self.cause, TurnCause::Job(_) | TurnCause::Heartbeat | TurnCause::SubAgent(_))
+    }
+
+    /// Returns the note if no turn answers this row.
+    pub fn note(&self) -> Option<&SessionNote> {
+        match &self.cause {
+            TurnCause::Note(note) => Some(note),
+            _ => None,
+        }
+    }
+
+    /// Returns how deep the turn is below a chat: 0 in the chat itself.
+    pub fn depth(&self) -> u32 {
+        match &self.cause {
+            TurnCause::SubAgent(task) => task.depth,
+            _ => 0,
+        }
+    }
+
+    /// Returns the origin of another message to the same chat that follows from this turn. Settings that hold for the chat's
+    /// turns stay; the cause and what described this one message do not.
+    #[must_use]
+    pub fn for_follow_up(&self) -> Self {
+        let settings = match self.cause {
+            // A heartbeat's settings hold for that one check.
+            TurnCause::Heartbeat => {
+                TurnSettings { requested_model: self.settings.requested_model.clone(), ..TurnSettings::default() }
+            }
+            _ => TurnSettings { about: Vec::new(), fresh: false, ..self.settings.clone() },
+        };
+        Self { cause: TurnCause::Person, settings, ..self.clone() }
+    }
+}
+
+impl TurnCause {
+    fn is_person(&self) -> bool {
+        matches!(self, Self::Person)
+    }
+}
+
+/// Most messages of daoyou's own that may follow from each other without a person's message.
+const MAX_FOLLOW_UPS: u32 = 10;
+
+/// Number of messages of daoyou's own (reports of sub-agents, ends of background processes) that led to a turn since a person
+/// wrote. Its bound ends what would feed itself for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FollowUpCount(u32);
+
+impl FollowUpCount {
+    fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns the count of a message that the turn brings about.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// Checks that the turn may start something whose end is another message.
+    ///
+    /// # Errors
+    /// The bound is reached; the text is for the model.
+    pub fn check(self) -> Result<(), String> {
+        if self.0 < MAX_FOLLOW_UPS {
+            return Ok(());
+        }
+        Err(format!(
+            "Nothing was started: {MAX_FOLLOW_UPS} reports and ends of commands have followed from each other here without a message \
+             from a person; tell the user how things stand, and go on when somebody writes"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn origins_survive_the_column_and_unreadable_ones_are_a_persons() {
+        let job = JobTurn { job: "a1b2c3d4".to_owned(), due: 7, chat: "cli:direct".into(), by_hand: false };
+        let note = SessionNote { note: "note".to_owned(), said: "hello".to_owned() };
+        for cause in [TurnCause::Person, TurnCause::Job(job), TurnCause::Heartbeat, TurnCause::Note(note)] {
+            let origin = TurnOrigin {
+                cause,
+                follow_ups: FollowUpCount(2),
+                on_behalf_of: Some("ann".to_owned()),
+                settings: TurnSettings { model: Some("a/b".to_owned()), ..TurnSettings::default() },
+                reply: OutboundContext { job: Some("news".to_owned()), ..OutboundContext::default() },
+            };
+            assert_eq!(TurnOrigin::parse(&origin.to_column()), origin);
+        }
+        assert_eq!(TurnOrigin::default().to_column(), "{}");
+        for column in ["{}", r#"{"cause":{"kind":"other"}}"#, "no JSON"] {
+            assert_eq!(TurnOrigin::parse(column), TurnOrigin::default(), "{column}");
+        }
+    }
+
+    #[test]
+    fn a_follow_up_keeps_what_holds_for_the_chat() {
+        for (origin, expected) in [
+            (json!({}), json!({})),
+            (
+                json!({"settings": {"about": ["Subject: x"], "fresh": true, "prompt": "Be kind.", "tools": ["exec"]}}),
+                json!({"settings": {"prompt": "Be kind.", "tools": ["exec"]}}),
+            ),
+            (json!({"cause": {"kind": "heartbeat"}, "settings": {"prompt": "Look."}}), json!({})),
+            (
+                json!({"cause": {"kind": "job", "job": "j", "due": 1, "chat": "c"}, "follow_ups": 3, "on_behalf_of": "ann"}),
+                json!({"follow_ups": 3, "on_behalf_of": "ann"}),
+            ),
+        ] {
+            let origin: TurnOrigin = serde_json::from_value(origin).expect("an origin");
+            assert_eq!(json!(origin.for_follow_up()), expected);
+        }
+    }
+
+    #[test]
+    fn a_chain_of_follow_ups_is_bounded() {
+        let mut count = FollowUpCount::default();
+        for _ in 0..MAX_FOLLOW_UPS {
+            assert_eq!(count.check(), Ok(()));
+            count = count.next();
+        }
+        assert!(count.check().is_err_and(|told| told.contains("without a message from a person")));
+    }
+}
