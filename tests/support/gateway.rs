@@ -177,8 +177,10 @@ impl Gateway {
     /// Writes `config.toml`; every start and every [`Gateway::run`] does so.
     pub fn write_config(&self) {
         std::fs::create_dir_all(self.home()).expect("the temporary folder is ours");
-        std::fs::write(self.home().join("config.toml"), self.setup.render(self.port.number))
-            .expect("config.toml is ours");
+        // A gateway that reads its configuration at this moment finds it whole.
+        let (draft, config) = (self.home().join(".config.toml.new"), self.home().join("config.toml"));
+        std::fs::write(&draft, self.setup.render(self.port.number)).expect("the home is ours");
+        std::fs::rename(draft, config).expect("config.toml is ours");
         if self.setup.user.is_some() {
             for path in [self.directory.path().to_owned(), self.home(), self.home().join("config.toml")] {
                 std::os::unix::fs::chown(path, self.setup.user, self.setup.user).expect("the tests run as root");
