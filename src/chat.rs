@@ -10,7 +10,7 @@ use serde_json::Value;
 pub enum ChatMessage {
     User {
         content: String,
-        /// Pictures that came with it.
+        /// Images that came with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<ImageRef>,
     },
@@ -59,18 +59,18 @@ impl ChatMessage {
 
 /// Ends the error of a tool call: tells the model what to do about it.
 pub const ERROR_ADVICE: &str = "\n\n[Please analyze the error above and try a different approach.]";
-/// The note behind a result that one call has given several times in a row: how often stands between the two.
+/// The note after a result that the same call has given several times in a row; the count stands between the two parts.
 const REPEAT_NOTE: &str = "\n\n[The same call has now given the same result ";
 const REPEAT_NOTE_END: &str =
     " times in a row. Do not make it again: do something else, or answer with what you have.]";
 
-/// The note behind a result that one call has given so often in a row.
+/// Returns the note after a result that the same call has given this many times in a row.
 pub fn repeat_note(times: u32) -> String {
     format!("{REPEAT_NOTE}{times}{REPEAT_NOTE_END}")
 }
 
-/// Returns a tool's result as people read it: without the notes that end it for the model. Nothing else is taken away, as a
-/// page or a file could hide by such words what it says to the model.
+/// Returns a tool's result for people: without the notes at its end that are for the model. Nothing else is removed,
+/// because a page or a file could use such words to hide what it says to the model.
 pub fn without_notes(result: &str) -> &str {
     let noted = result.strip_suffix(REPEAT_NOTE_END).and_then(|head| head.rsplit_once(REPEAT_NOTE));
     let is_count = |times: &str| !times.is_empty() && times.bytes().all(|byte| byte.is_ascii_digit());
@@ -78,13 +78,13 @@ pub fn without_notes(result: &str) -> &str {
     result.strip_suffix(ERROR_ADVICE).unwrap_or(result)
 }
 
-/// What a model thought before it answered. Some services want it back, as it came and from nobody else.
+/// The reasoning of a model before its answer. Some services want it back unchanged, and only their own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// The name under which the service sent it.
+    /// The field in which the service sent it.
     pub field: String,
     pub text: String,
-    /// The service's own blocks, with signatures and sealed parts, where it sends any.
+    /// The service's own blocks with signatures and encrypted parts, if it sends any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<Value>,
     /// The provider that it came from.
@@ -92,17 +92,17 @@ pub struct Reasoning {
     pub provider: String,
 }
 
-/// A tool that the model wants to be run.
+/// A tool call that a model asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// Unique within its response; the result names it.
     pub id: String,
     pub name: String,
-    /// The arguments as the model wrote them, complete, but not always JSON.
+    /// The arguments as the model wrote them: complete, but not always JSON.
     pub arguments: String,
 }
 
-/// What a model is told of a tool.
+/// The description of a tool for a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToolSpec {
     pub name: String,
@@ -111,15 +111,16 @@ pub struct ToolSpec {
     pub parameters: Value,
 }
 
-/// Tokens as the service counted them; zeros where it told nothing.
+/// Tokens as counted by the service; zeros if it reports none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub input_tokens: u64,
     pub output_tokens: u64,
-    /// Of the input, read from the service's cache.
+    /// Part of the input, read from the service's cache.
     #[serde(default)]
     pub cached_tokens: u64,
-    /// Of the input, written to the service's cache, which some charge for: all of it, and what is kept for an hour.
+    /// Part of the input, written to the service's cache, which some charge for: all of it, and what is kept for an
+    /// hour.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub written_tokens: u64,
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -119,7 +119,7 @@ async fn without_a_price_there_are_tokens_and_no_money() {
 /// What a service counts beside prompt and answer is paid for: thoughts outside of the completion, writes to a cache. Where it
 /// counts nothing, tools are part of the estimate.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_is_charged_for_is_counted() {
+async fn all_charged_tokens_are_counted() {
     let model = Model::start().await;
     model.on("think", [Reply::text("thought").usage(1_000, 100).thinking_tokens(900)]);
     model.on("silent", [Reply::text("ok").without_usage()]);

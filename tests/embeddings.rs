@@ -47,7 +47,7 @@ async fn wait_vectors(gateway: &Gateway, count: usize, model: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn vectors_are_made_once_whenever_the_process_dies_and_anew_for_another_model() {
+async fn vectors_are_computed_once_across_crashes_and_anew_for_another_model() {
     let server = Embeddings::start().await;
     let mut gateway = Gateway::start(Setup::new().hook(Hook::bearer("in"))).await;
     gateway.stop().await;
@@ -94,7 +94,7 @@ async fn vectors_are_made_once_whenever_the_process_dies_and_anew_for_another_mo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_makes_no_vectors_is_told_before_the_start() {
+async fn a_model_without_embeddings_is_refused_before_the_start() {
     let server = Embeddings::start().await;
     for (model, expected) in [
         ("numbers", "memory.embeddings.model: \"numbers\" names no provider and model"),
@@ -123,7 +123,7 @@ fn results(model: &Model, about: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_told_in_some_words_is_found_by_others() {
+async fn a_memory_is_found_by_other_words() {
     let (server, model) = (Embeddings::start().await, Model::start().await);
     server.alike(&["car", "automobile"]);
     let told = "Our automobile stands in the northern garage.";

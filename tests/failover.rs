@@ -62,7 +62,7 @@ fn notices(gateway: &Gateway) -> Vec<String> {
 /// A service that dies in the middle of a turn, and one of the other protocol that goes on: the calls that were made
 /// stand in its history, each model is charged for what it did, and the session can go back.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_of_the_other_protocol_goes_on_with_a_turn() {
+async fn a_fallback_with_another_protocol_continues_a_turn() {
     let (first, second) = (Model::start().await, Model::start().await);
     let read = Reply::tool("read_file", &json!({"path": "USER.md"})).and_tool("list_dir", &json!({"path": "."}));
     first.on("in the middle", [read.usage(1_000, 10), Reply::text("words that are lost").drops_after(2)]);
@@ -143,7 +143,7 @@ async fn another_model_answers_for_one_that_does_not() {
 
 /// Five failures in a row, and the service is left alone; a slow answer to an earlier call shows that it works again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_fails_again_and_again_is_left_alone_until_it_works() {
+async fn a_service_that_fails_repeatedly_is_not_asked_until_it_works() {
     let (model, gate) = (Model::start().await, Gate::new());
     model.on("slow", [Reply::text("at last").held_by(&gate)]);
     model.on("broken", [Reply::text("half an answer").drops_after(1)]);
@@ -189,7 +189,7 @@ async fn a_service_that_fails_again_and_again_is_left_alone_until_it_works() {
 /// Nobody answers: the sender is told once, also when the gateway is killed meanwhile; another model's sessions go on; and
 /// when the model is back, all is answered once and in order.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_waits_for_its_model_across_a_kill_and_is_answered_once() {
+async fn a_message_that_waits_for_its_model_survives_a_kill_and_is_answered_once() {
     let sink = Sink::start(Some(&config::callback_secret())).await;
     let (port, other) = (Model::nowhere(), Model::start().await);
     let setup = provider(setup(port), "other", port_of(&other)).hook(Hook::bearer("in").callback(&sink));
@@ -232,7 +232,7 @@ async fn a_message_waits_for_its_model_across_a_kill_and_is_answered_once() {
 /// An answer to somebody else calls those who wait, however long they would have waited still; `/stop` ends a wait at
 /// once.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_is_called_by_an_answer_to_another_or_stopped() {
+async fn a_waiting_turn_is_retried_after_another_answer_or_stopped() {
     let (model, is_down) = (Model::start().await, Arc::new(AtomicBool::new(true)));
     refuse_while(&model, &is_down, "kept");
     let gateway = Gateway::start(setup(port_of(&model))).await;
@@ -346,7 +346,7 @@ async fn the_command_line_says_that_a_message_waits() {
 
 /// What a model will not take is made smaller: older turns go first, then long results, and the message stays.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_that_is_too_long_is_made_smaller_and_answered() {
+async fn a_conversation_that_is_too_long_is_shortened_and_answered() {
     let model = Model::start().await;
     let refuse = || Reply::status(400).saying("This model's maximum context length is 8192 tokens");
     model.script(move |asked| (asked.body["messages"].as_array().unwrap().len() > 8).then(refuse));

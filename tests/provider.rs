@@ -48,7 +48,7 @@ async fn a_failed_call_is_one_clear_reply_with_a_code() {
 
 /// What helps when it is asked again is asked again, and nothing of the failed answer is in the reply.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_once_is_asked_again() {
+async fn a_failed_call_is_retried() {
     let model = Model::start().await;
     let gateway = Gateway::start(setup(&model).set("providers.scripted.idle_timeout", "300ms")).await;
     let never = Gate::new();

@@ -50,7 +50,7 @@ fn refuse_tools(model: &Model) {
 
 /// A model that refuses tools is found out by itself, does a task of two tools, and is not offered tools again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_refuses_tools_uses_them_all_the_same() {
+async fn a_model_that_refuses_tools_uses_them_through_react() {
     let model = Model::start().await;
     writes(
         &model,
@@ -125,7 +125,7 @@ async fn nonsense_is_observed_and_the_limit_gives_an_answer() {
 
 /// A session goes over from a model with tools to one without and back: what was done is there in either's form.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_goes_over_to_a_model_without_tools_and_back() {
+async fn a_session_moves_to_a_model_without_tools_and_back() {
     let (native, small) = (Model::start().await, Model::start().await);
     let list = json!({"path": "."});
     native.on(
@@ -188,7 +188,7 @@ async fn chinese_markers_are_read() {
 
 /// A process that dies between a ReAct step and the next goes on where it was.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_react_turn_goes_on_after_the_process_died() {
+async fn a_react_turn_continues_after_a_crash() {
     if lacks_bubblewrap() {
         return;
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use daoyou::chat::{ChatMessage, ToolCall, ToolSpec};
-use daoyou::llm::{ChatRequest, ChatResponse, Images, Measured, NoDeltas, SseReader};
+use daoyou::llm::{ChatRequest, ChatResponse, Images, MeasuredDialect, NoDeltas, SseReader};
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use serde_json::{Value, json};
@@ -30,8 +30,8 @@ fn finish(reason: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}).to_string()
 }
 
-fn dialect() -> Measured {
-    Measured::openai("http://127.0.0.1/v1", &tools()).expect("the address is one")
+fn dialect() -> MeasuredDialect {
+    MeasuredDialect::openai("http://127.0.0.1/v1", &tools()).expect("the address is one")
 }
 
 fn tools() -> Arc<[ToolSpec]> {

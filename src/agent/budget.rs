@@ -9,7 +9,7 @@ use daoyou_channels::Trust;
 use super::asking::tokens_of;
 use super::lane::LaneRunner;
 use crate::chat::{ToolSpec, Usage};
-use crate::llm::{ChatRequest, Factor, Models, estimate_tokens, limit_in_words};
+use crate::llm::{ChatRequest, Models, TokenFactor, estimate_tokens, limit_in_words};
 use crate::store::inbox::InboxRow;
 use crate::store::{Commit, Connection, Store, StoreError, notes, now_ms};
 use crate::tools::Executor;
@@ -52,7 +52,7 @@ pub struct Parts {
 
 /// The estimated tokens that are left for what was said before. Never less than a quarter of the context: without any of it
 /// nobody can talk, and a service that is told too much says so.
-pub fn left(parts: Parts, factor: Factor) -> usize {
+pub fn left(parts: Parts, factor: TokenFactor) -> usize {
     let Parts { context, answer, system, tools, memory, message } = parts;
     let answer = answer.unwrap_or(ANSWER).min(context / 4);
     // What tools answer stands behind the message.
@@ -80,9 +80,9 @@ pub struct Budget {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    factor: Factor,
+    factor: TokenFactor,
     /// As it stands in the store.
-    written: Factor,
+    written: TokenFactor,
     /// What a refusal said of its context, in tokens.
     context: Option<u32>,
     requests: u64,
@@ -94,7 +94,7 @@ impl Budget {
     }
 
     /// What a model (`PROVIDER/MODEL`) makes of an estimated token, as far as is known.
-    pub fn factor(&self, model: &str) -> Factor {
+    pub fn factor(&self, model: &str) -> TokenFactor {
         self.known(model).factor
     }
 
@@ -136,10 +136,10 @@ impl Budget {
         }
         let written = self.store.read_here(|connection| notes::get(connection, CHANNEL, KIND, model));
         let factor = match written {
-            Ok(written) => Factor::new(written.and_then(|(value, _)| value.parse().ok()).unwrap_or(1.0)),
+            Ok(written) => TokenFactor::new(written.and_then(|(value, _)| value.parse().ok()).unwrap_or(1.0)),
             Err(error) => {
                 tracing::debug!(%error, "what is known of a model's count of tokens cannot be read");
-                Factor::default()
+                TokenFactor::default()
             }
         };
         let known = Known { factor, written: factor, context: self.told_limit(model), requests: 0 };
@@ -227,7 +227,7 @@ impl LaneRunner {
             memory,
             message: estimate_tokens(&last.content),
         };
-        left(parts, self.models.known_name(wanted).map_or_else(Factor::default, |name| self.budget.factor(&name)))
+        left(parts, self.models.known_name(wanted).map_or_else(TokenFactor::default, |name| self.budget.factor(&name)))
     }
 }
 
@@ -258,7 +258,7 @@ mod tests {
             (parts(8_000, None, (9_000, 9_000, 0, 9_000)), 1.0, 2_000),
             (parts(0, None, (9, 9, 9, 9)), 1.0, 0),
         ] {
-            assert_eq!(left(parts, Factor::new(factor)), expected, "{parts:?} {factor}");
+            assert_eq!(left(parts, TokenFactor::new(factor)), expected, "{parts:?} {factor}");
         }
     }
 
@@ -282,7 +282,7 @@ mod tests {
         }
         let learned = budget.factor("p/m");
         assert!((1.2..1.3).contains(&learned.get()), "{learned:?}");
-        assert_eq!(budget.factor("p/other"), Factor::default());
+        assert_eq!(budget.factor("p/other"), TokenFactor::default());
         // Writes are done in order: behind this one all stand.
         let kept = async || {
             tokio::task::yield_now().await;

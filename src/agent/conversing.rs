@@ -26,7 +26,7 @@ use super::slash::wanted_model;
 use super::turn::{Answer, Ran, Turn, TurnLimits};
 use super::watch::Watch;
 use crate::chat::ChatMessage;
-use crate::llm::{Chain, LlmErrorKind, ModelError};
+use crate::llm::{FallbackChain, LlmErrorKind, ModelError};
 use crate::memory::{origin_on_behalf, sender_of};
 use crate::metrics::TurnMeter;
 use crate::store::inbox::InboxRow;
@@ -231,14 +231,15 @@ impl Conversing<'_> {
 
 impl LaneRunner {
     /// The models that may answer: the wanted one, then those that stand in, each behind its orchestrator.
-    async fn chain(&self, wanted: &str, progress: &Progress) -> Result<Chain, ModelError> {
+    async fn chain(&self, wanted: &str, progress: &Progress) -> Result<FallbackChain, ModelError> {
         let (room, bus, orchestrators) = (self.room.clone(), self.bus.clone(), self.orchestrators);
         let on_answer = Box::new(move |provider: &str| {
             room.answered(provider);
             bus.service_answered(provider);
         });
         let chain =
-            Chain::new(self.models.clone(), wanted, &self.config.fallback, progress.provider(), on_answer).await?;
+            FallbackChain::new(self.models.clone(), wanted, &self.config.fallback, progress.provider(), on_answer)
+                .await?;
         Ok(chain.behind(Box::new(move |model| orchestrators.over(model))))
     }
 
@@ -255,7 +256,7 @@ impl LaneRunner {
         &'a self,
         run: &Run<'a>,
         around: Context<'a>,
-        model: &'a Chain,
+        model: &'a FallbackChain,
         (conversation, system, tools): (Vec<ChatMessage>, Arc<str>, &'a Executor),
     ) -> Turn<'a> {
         let Run { session, started, last, journal, watch, flight, meter } = *run;

@@ -18,7 +18,7 @@ use super::progress::{Progress, StepBody};
 use super::think;
 use super::watch::Watch;
 use crate::chat::ChatMessage;
-use crate::llm::{Chain, ChatResponse, Cost, Images, Models};
+use crate::llm::{ChatResponse, Cost, FallbackChain, Images, Models};
 use crate::metrics::TurnMeter;
 use crate::tools::{Executor, ToolContext};
 
@@ -41,7 +41,7 @@ pub struct Turn<'a> {
     pub system: Arc<str>,
     /// What was said before, and this message last.
     pub conversation: Vec<ChatMessage>,
-    pub model: &'a Chain,
+    pub model: &'a FallbackChain,
     /// Where the conversation's pictures are read, and those that were.
     pub gallery: &'a Gallery,
     pub images: OnceCell<Images>,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::llm::{chance, growing};
+use crate::llm::{backoff, random_fraction};
 
 /// The first wait, doubled with each up to the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub struct Awaited {
     pub providers: Vec<String>,
     /// When one of them may be asked, if that is known.
     pub retry_after: Option<Duration>,
-    /// The longest of the growing waits, where that is not known.
+    /// The longest of the backoff waits, where that is not known.
     pub longest: Duration,
     /// The turn is tried then at the latest.
     pub at_latest: Duration,
@@ -99,7 +99,7 @@ impl WaitingRoom {
 
     /// The turn was tried and waits.
     pub fn enter(&self, turn: Uuid, session: &SessionKey, awaited: Awaited) {
-        self.lock().enter(turn, session, awaited, Instant::now(), chance());
+        self.lock().enter(turn, session, awaited, Instant::now(), random_fraction());
         self.rested.cancel();
         self.changed.notify_one();
     }
@@ -192,7 +192,7 @@ impl Book {
         let missed = providers.iter().any(|name| self.answered.get(name).is_some_and(|last| *last > mark));
         let tries = self.turns.get(&turn).map_or(0, |guest| guest.tries) + 1;
         let mut guest = Guest { session: session.clone(), providers, tries, failed: now, until: None };
-        let wait = retry_after.unwrap_or_else(|| growing(FIRST_WAIT, longest, tries - 1, chance));
+        let wait = retry_after.unwrap_or_else(|| backoff(FIRST_WAIT, longest, tries - 1, chance));
         let wait = if missed { guest.pause() } else { wait };
         guest.until = Some(now + wait.min(at_latest));
         self.turns.insert(turn, guest);

@@ -1,34 +1,34 @@
-//! A circuit breaker: a service that fails again and again is left alone for a while, then tried with one call at a
-//! time. Pure: what time it is comes from outside.
+//! Circuit breaker of one service: after repeated failures it holds calls back for a while, then lets one probe at a
+//! time through. Pure: the caller passes the time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Calls in a row that fail before the service is left alone.
+/// Consecutive failures that open the breaker.
 const FAILURES: u32 = 5;
-/// For how long it is.
+/// How long the breaker stays open.
 const PAUSE: Duration = Duration::from_secs(60);
-/// For how long a service is that is not there at all: to look costs nobody anything, and people wait for it.
+/// How long it stays open for a service that cannot be reached: asking again costs nobody anything, and people wait.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(10);
-/// For how long at most, whatever the service asks for: it may have said so by mistake.
+/// Upper bound of a pause, whatever `Retry-After` asks for: the service may be wrong.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
-/// For how long a service is left alone that refuses the key: to ask again and again with a bad key may lock an account.
+/// Pause after a refused key: repeated calls with a bad key may lock the account.
 pub(super) const KEY_PAUSE: Duration = Duration::from_secs(60 * 60);
-/// For how long a service is whose account is empty: the first pause, doubled with each, and the longest.
+/// Pauses after an empty account: the first, doubled each time, and the longest.
 const FIRST_QUOTA_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_QUOTA_PAUSE: Duration = Duration::from_secs(600);
-/// Probes in a row that succeed before everybody may call again.
+/// Consecutive successful probes that close the breaker.
 const SUCCESSES: u32 = 2;
 
 /// Whether calls go through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CircuitState {
-    /// They do.
+    /// All calls go through.
     Closed,
-    /// None does, for so long.
+    /// No call goes through for this long.
     Open(Duration),
-    /// One at a time does, to see whether the service works again.
+    /// One probe at a time goes through.
     HalfOpen,
 }
 
@@ -43,106 +43,106 @@ impl CircuitState {
     }
 }
 
-/// A call that may go out; to be settled once.
+/// Permission for one call; settle it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Permit {
+pub enum BreakerPermit {
     Call,
-    /// The one that shows whether the service works again.
+    /// The call that shows whether the service works again.
     Probe,
 }
 
-/// Why a call may not go out.
+/// Why a call is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// The service is left alone for so long.
+pub enum CallRefusal {
+    /// The breaker is open for this long.
     Open(Duration),
-    /// Another call is just finding out.
+    /// A probe is under way.
     Probing,
 }
 
-/// How a call went, as far as it says something of the service.
+/// The outcome of a call, as far as it says something about the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
-    /// The service answered, if only to say no.
+pub enum CallOutcome {
+    /// The service answered, even if it refused the request.
     Answered,
-    /// It failed in a way that may pass; it said when to come back, or not.
+    /// A failure that may pass; `retry_after` is what the service asked for.
     Failed { is_outage: bool, retry_after: Option<Duration> },
     /// The service refused the key.
     KeyRefused,
     /// The account at the service has no credit left.
     QuotaUsedUp,
-    /// The caller left before the end.
+    /// The caller left before the call ended.
     Left,
 }
 
 /// The breaker of one service.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Breaker {
-    state: State,
-    /// How often in a row the account had no credit left.
+    state: BreakerState,
+    /// Consecutive pauses for an empty account.
     quota_pauses: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum BreakerState {
     Closed { failures: u32 },
     Open { until: Instant },
     HalfOpen { successes: u32, probing: bool },
 }
 
-impl Default for State {
+impl Default for BreakerState {
     fn default() -> Self {
         Self::Closed { failures: 0 }
     }
 }
 
 impl Breaker {
-    /// Asks whether a call may go out now.
-    pub fn ask(&mut self, now: Instant) -> Result<Permit, Held> {
+    /// Returns permission for a call, or why it is held back.
+    pub fn ask(&mut self, now: Instant) -> Result<BreakerPermit, CallRefusal> {
         match &mut self.state {
-            State::Closed { .. } => Ok(Permit::Call),
-            State::Open { until } if now < *until => Err(Held::Open(*until - now)),
-            State::Open { .. } => {
-                self.state = State::HalfOpen { successes: 0, probing: true };
-                Ok(Permit::Probe)
+            BreakerState::Closed { .. } => Ok(BreakerPermit::Call),
+            BreakerState::Open { until } if now < *until => Err(CallRefusal::Open(*until - now)),
+            BreakerState::Open { .. } => {
+                self.state = BreakerState::HalfOpen { successes: 0, probing: true };
+                Ok(BreakerPermit::Probe)
             }
-            State::HalfOpen { probing: true, .. } => Err(Held::Probing),
-            State::HalfOpen { probing, .. } => {
+            BreakerState::HalfOpen { probing: true, .. } => Err(CallRefusal::Probing),
+            BreakerState::HalfOpen { probing, .. } => {
                 *probing = true;
-                Ok(Permit::Probe)
+                Ok(BreakerPermit::Probe)
             }
         }
     }
 
-    /// A call that was let through has ended; answers whether the service is left alone from now on because of it.
-    pub fn settle(&mut self, permit: Permit, settled: Settled, now: Instant) -> bool {
+    /// Records the outcome of a call; returns true if it opened the breaker.
+    pub fn settle(&mut self, permit: BreakerPermit, settled: CallOutcome, now: Instant) -> bool {
         match (&mut self.state, permit, settled) {
-            (State::Closed { .. }, ..) | (State::HalfOpen { .. }, Permit::Probe, _)
-                if matches!(settled, Settled::KeyRefused | Settled::QuotaUsedUp) =>
+            (BreakerState::Closed { .. }, ..) | (BreakerState::HalfOpen { .. }, BreakerPermit::Probe, _)
+                if matches!(settled, CallOutcome::KeyRefused | CallOutcome::QuotaUsedUp) =>
             {
                 return self.refuse(settled, now);
             }
-            (State::Closed { failures }, _, Settled::Answered) => *failures = 0,
-            (State::Closed { failures }, _, Settled::Failed { is_outage, retry_after }) => {
+            (BreakerState::Closed { failures }, _, CallOutcome::Answered) => *failures = 0,
+            (BreakerState::Closed { failures }, _, CallOutcome::Failed { is_outage, retry_after }) => {
                 *failures += 1;
                 if *failures >= FAILURES {
                     return self.open(is_outage, retry_after, now);
                 }
             }
-            // A call from before, slower than those that failed: the service works for some.
-            (State::Open { .. }, _, Settled::Answered) => {
-                self.state = State::HalfOpen { successes: 1, probing: false };
+            // A slow call from before the breaker opened: the service works for some requests.
+            (BreakerState::Open { .. }, _, CallOutcome::Answered) => {
+                self.state = BreakerState::HalfOpen { successes: 1, probing: false };
             }
-            (State::HalfOpen { successes, probing }, Permit::Probe, Settled::Answered) => {
+            (BreakerState::HalfOpen { successes, probing }, BreakerPermit::Probe, CallOutcome::Answered) => {
                 (*successes, *probing) = (*successes + 1, false);
                 if *successes >= SUCCESSES {
                     *self = Self::default();
                 }
             }
-            (State::HalfOpen { .. }, Permit::Probe, Settled::Failed { is_outage, retry_after }) => {
+            (BreakerState::HalfOpen { .. }, BreakerPermit::Probe, CallOutcome::Failed { is_outage, retry_after }) => {
                 return self.open(is_outage, retry_after, now);
             }
-            (State::HalfOpen { probing, .. }, Permit::Probe, Settled::Left) => *probing = false,
+            (BreakerState::HalfOpen { probing, .. }, BreakerPermit::Probe, CallOutcome::Left) => *probing = false,
             _ => {}
         }
         false
@@ -150,28 +150,28 @@ impl Breaker {
 
     pub fn state(&self, now: Instant) -> CircuitState {
         match self.state {
-            State::Closed { .. } => CircuitState::Closed,
-            State::Open { until } if now < until => CircuitState::Open(until - now),
-            State::Open { .. } | State::HalfOpen { .. } => CircuitState::HalfOpen,
+            BreakerState::Closed { .. } => CircuitState::Closed,
+            BreakerState::Open { until } if now < until => CircuitState::Open(until - now),
+            BreakerState::Open { .. } | BreakerState::HalfOpen { .. } => CircuitState::HalfOpen,
         }
     }
 
-    fn refuse(&mut self, settled: Settled, now: Instant) -> bool {
-        let pause = if settled == Settled::KeyRefused {
+    fn refuse(&mut self, settled: CallOutcome, now: Instant) -> bool {
+        let pause = if settled == CallOutcome::KeyRefused {
             KEY_PAUSE
         } else {
             let pause = FIRST_QUOTA_PAUSE.saturating_mul(1 << self.quota_pauses.min(16));
             self.quota_pauses += 1;
             pause.min(LONGEST_QUOTA_PAUSE)
         };
-        self.state = State::Open { until: now + pause };
+        self.state = BreakerState::Open { until: now + pause };
         true
     }
 
     fn open(&mut self, is_outage: bool, retry_after: Option<Duration>, now: Instant) -> bool {
         let shortest = if is_outage { OUTAGE_PAUSE } else { PAUSE };
         let pause = retry_after.unwrap_or_default().clamp(shortest, LONGEST_PAUSE);
-        self.state = State::Open { until: now + pause };
+        self.state = BreakerState::Open { until: now + pause };
         true
     }
 }
@@ -180,9 +180,9 @@ impl Breaker {
 mod tests {
     use super::*;
 
-    const OK: Settled = Settled::Answered;
-    const BAD: Settled = Settled::Failed { is_outage: false, retry_after: None };
-    const GONE: Settled = Settled::Failed { is_outage: true, retry_after: None };
+    const OK: CallOutcome = CallOutcome::Answered;
+    const BAD: CallOutcome = CallOutcome::Failed { is_outage: false, retry_after: None };
+    const GONE: CallOutcome = CallOutcome::Failed { is_outage: true, retry_after: None };
 
     fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
@@ -192,7 +192,7 @@ mod tests {
     /// after it.
     #[test]
     fn a_service_that_fails_is_left_alone_then_tried_with_one_call_at_a_time() {
-        type Row = (u64, Option<Settled>, &'static str);
+        type Row = (u64, Option<CallOutcome>, &'static str);
         let failed: Vec<Row> = vec![
             (0, Some(BAD), "closed"),
             (1, Some(BAD), "closed"),
@@ -202,12 +202,12 @@ mod tests {
             (11, None, "open"),
             (69, None, "open"),
         ];
-        let asked = |wait| Settled::Failed { is_outage: true, retry_after: Some(wait) };
+        let asked = |wait| CallOutcome::Failed { is_outage: true, retry_after: Some(wait) };
         let gone = [(70, Some(GONE), "open"), (79, None, "open"), (80, Some(OK), "half_open")];
         let closes = [(70, Some(OK), "half_open"), (71, Some(OK), "closed"), (72, Some(BAD), "closed")];
         let opens_again =
             [(70, Some(OK), "half_open"), (71, Some(BAD), "open"), (130, None, "open"), (131, Some(OK), "half_open")];
-        let left = [(70, Some(Settled::Left), "half_open"), (70, Some(OK), "half_open")];
+        let left = [(70, Some(CallOutcome::Left), "half_open"), (70, Some(OK), "half_open")];
         let asked_for = [(70, Some(asked(secs(600))), "open"), (669, None, "open")];
         let asked_too_much =
             [(70, Some(asked(Duration::MAX)), "open"), (3_669, None, "open"), (3_670, Some(OK), "half_open")];
@@ -232,20 +232,20 @@ mod tests {
     fn an_answer_in_between_counts_anew_and_two_probes_never_run_at_once() {
         let (now, mut breaker) = (Instant::now(), Breaker::default());
         for settled in [BAD, BAD, BAD, BAD, OK, BAD, BAD, BAD, BAD] {
-            breaker.settle(Permit::Call, settled, now);
+            breaker.settle(BreakerPermit::Call, settled, now);
         }
         assert_eq!(breaker.state(now), CircuitState::Closed);
-        breaker.settle(Permit::Call, BAD, now);
-        assert_eq!(breaker.ask(now), Err(Held::Open(PAUSE)));
+        breaker.settle(BreakerPermit::Call, BAD, now);
+        assert_eq!(breaker.ask(now), Err(CallRefusal::Open(PAUSE)));
         let later = now + PAUSE;
-        assert_eq!((breaker.ask(later), breaker.ask(later)), (Ok(Permit::Probe), Err(Held::Probing)));
+        assert_eq!((breaker.ask(later), breaker.ask(later)), (Ok(BreakerPermit::Probe), Err(CallRefusal::Probing)));
         // A slow call from before says nothing about the probe.
-        breaker.settle(Permit::Call, BAD, later);
-        assert_eq!(breaker.ask(later), Err(Held::Probing));
+        breaker.settle(BreakerPermit::Call, BAD, later);
+        assert_eq!(breaker.ask(later), Err(CallRefusal::Probing));
 
         let mut breaker = Breaker::default();
-        assert!((0..5).any(|_| breaker.settle(Permit::Call, BAD, now)));
-        breaker.settle(Permit::Call, OK, now);
-        assert_eq!(breaker.ask(now), Ok(Permit::Probe), "a late answer shows that it works");
+        assert!((0..5).any(|_| breaker.settle(BreakerPermit::Call, BAD, now)));
+        breaker.settle(BreakerPermit::Call, OK, now);
+        assert_eq!(breaker.ask(now), Ok(BreakerPermit::Probe), "a late answer shows that it works");
     }
 }

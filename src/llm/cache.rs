@@ -1,14 +1,14 @@
-//! What makes two requests the same.
+//! The cache key of a request.
 
 use serde_json::json;
 
 use super::ChatRequest;
 use crate::cache::Key;
 
-/// The key of a request to `provider`: everything that the answer may depend on. `as_asked` gives a message's content
-/// without what is new in each request and does not count.
+/// Returns the key of a request to `provider`: everything that the answer may depend on. `as_asked` strips a message's
+/// content of what differs in each request and does not count.
 pub fn request_key(provider: &str, request: &ChatRequest, as_asked: impl Fn(&str) -> String) -> Option<Key> {
-    // Taken apart, so that whatever is added to requests is thought of here.
+    // Destructured, so that a new field of requests cannot be forgotten here.
     let ChatRequest { model, system, messages, images, tools, temperature, max_tokens } = request;
     let mut messages = serde_json::to_value(messages).ok()?;
     for message in messages.as_array_mut()? {
@@ -37,7 +37,7 @@ mod tests {
     use crate::llm::{Image, Images};
 
     #[test]
-    fn every_part_of_a_request_counts_but_what_is_new_each_time() {
+    fn every_part_of_a_request_counts_except_what_is_new_each_time() {
         let request = || ChatRequest {
             model: "m".to_owned(),
             system: Arc::from("s"),

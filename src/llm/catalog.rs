@@ -1,9 +1,9 @@
-//! What is known of models: how much they hold, what they can, and what they cost at those who make them.
+//! A table of known models: context length, abilities, and prices at their makers.
 //!
-//! Taken from the makers' own pages in November 2026 (OpenAI, Anthropic, DeepSeek) and from models.dev of 2026-07-02
-//! (the others). A price stands here only where one number holds: services that charge by the hour of the day
-//! (DeepSeek) or in several places differently (GLM and Kimi in China) have none. What is not here is not known; the
-//! configuration can say it (`providers.NAME.price`, `providers.NAME.context_tokens`).
+//! From the makers' own pages in November 2026 (OpenAI, Anthropic, DeepSeek) and from models.dev of 2026-07-02 (the
+//! others). A price is given only if one number holds: services that charge by the hour of the day (DeepSeek) or
+//! differently by place (GLM and Kimi in China) have none. The configuration can state what is missing
+//! (`providers.NAME.price`, `providers.NAME.context_tokens`).
 
 use serde::Serialize;
 
@@ -17,11 +17,11 @@ pub struct ModelFacts {
     /// The longest answer, in tokens.
     pub max_output_tokens: Option<u32>,
     pub price: Option<Price>,
-    /// Whether it calls tools, sees images, thinks before it answers.
+    /// Whether it calls tools, takes images, and reasons before it answers.
     pub abilities: Option<Abilities>,
 }
 
-/// What a model can beside writing.
+/// What a model can do besides writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Abilities {
     pub tools: bool,
@@ -30,7 +30,7 @@ pub struct Abilities {
 }
 
 impl ModelFacts {
-    /// What the table says of `model` at the service called `service`, or at one that is not known (`""`).
+    /// Returns what the table says of `model` at the service called `service`; `""` for an unknown service.
     pub(in crate::llm) fn known(service: &str, model: &str) -> Self {
         let Some((row, is_exact)) = find(model) else { return Self::default() };
         let price = row.price.filter(|_| is_exact && row.maker == service);
@@ -49,31 +49,31 @@ impl ModelFacts {
     }
 }
 
-struct Row {
-    /// The beginning of its name, lower case, without those who offer it: `deepseek-ai/DeepSeek-V4-Pro` is
+struct CatalogRow {
+    /// The beginning of its name, in lower case, without a vendor prefix: `deepseek-ai/DeepSeek-V4-Pro` is
     /// `deepseek-v4-pro`.
     name: &'static str,
-    /// The service whose price this is.
+    /// The service that has this price.
     maker: &'static str,
     /// In thousands of tokens, rounded down.
     context: u32,
-    /// In thousands of tokens, rounded down; 0 where it is not known.
+    /// In thousands of tokens, rounded down; 0 if unknown.
     output: u32,
     abilities: Abilities,
-    price: Option<Cost>,
+    price: Option<CatalogPrice>,
 }
 
-/// The prices of a million tokens: of the shorter requests, where long ones cost more.
+/// Prices of a million tokens; those of shorter requests, if long ones cost more.
 #[derive(Clone, Copy)]
-struct Cost {
+struct CatalogPrice {
     input: f64,
     output: f64,
     cached: Option<f64>,
     currency: &'static str,
 }
 
-/// The row of a model, and whether it is this very model and not another of its family.
-fn find(model: &str) -> Option<(&'static Row, bool)> {
+/// Returns the row of a model, and whether it is this very model and not another of its family.
+fn find(model: &str) -> Option<(&'static CatalogRow, bool)> {
     let model = model.to_lowercase();
     let model = model.rsplit('/').next().unwrap_or_default();
     let fitting = ROWS.iter().filter_map(|row| Some((row, model.strip_prefix(row.name)?)));
@@ -91,22 +91,22 @@ const fn row(
     context: u32,
     output: u32,
     abilities: Abilities,
-    price: Option<Cost>,
-) -> Row {
-    Row { name, maker, context, output, abilities, price }
+    price: Option<CatalogPrice>,
+) -> CatalogRow {
+    CatalogRow { name, maker, context, output, abilities, price }
 }
 
-const fn usd(input: f64, output: f64, cached: f64) -> Option<Cost> {
-    Some(Cost { input, output, cached: Some(cached), currency: "USD" })
+const fn usd(input: f64, output: f64, cached: f64) -> Option<CatalogPrice> {
+    Some(CatalogPrice { input, output, cached: Some(cached), currency: "USD" })
 }
 
-/// Where what the cache gives costs as much as the rest, or is not known to cost less.
-const fn dollars(input: f64, output: f64) -> Option<Cost> {
-    Some(Cost { input, output, cached: None, currency: "USD" })
+/// For models without a known discount for cached input.
+const fn dollars(input: f64, output: f64) -> Option<CatalogPrice> {
+    Some(CatalogPrice { input, output, cached: None, currency: "USD" })
 }
 
-const fn yuan(input: f64, output: f64) -> Option<Cost> {
-    Some(Cost { input, output, cached: None, currency: "CNY" })
+const fn yuan(input: f64, output: f64) -> Option<CatalogPrice> {
+    Some(CatalogPrice { input, output, cached: None, currency: "CNY" })
 }
 
 const fn able(tools: bool, vision: bool, reasoning: bool) -> Abilities {
@@ -120,7 +120,7 @@ const TR: Abilities = able(true, false, true);
 const T: Abilities = able(true, false, false);
 const NONE: Abilities = able(false, false, false);
 
-const ROWS: &[Row] = &[
+const ROWS: &[CatalogRow] = &[
     row("openai", "gpt-6-astra", 1_050, 128, TVR, dollars(10.0, 50.0)),
     row("openai", "gpt-6.1-sol", 1_050, 128, TVR, dollars(2.0, 10.0)),
     row("openai", "gpt-6.1-terra", 1_050, 128, TVR, dollars(1.0, 5.0)),
@@ -213,7 +213,7 @@ const ROWS: &[Row] = &[
     row("xiaomi", "mimo-v2.5-pro", 1_048, 131, TR, usd(0.435, 0.87, 0.0036)),
     row("groq", "llama-3.3-70b-versatile", 131, 32, T, usd(0.59, 0.79, 0.59)),
     row("groq", "llama-3.1-8b-instant", 131, 131, T, usd(0.05, 0.08, 0.05)),
-    // They count searches beside tokens.
+    // These charge for searches besides tokens.
     row("", "sonar", 128, 0, NONE, None),
     row("", "doubao-seed-1", 256, 0, TVR, None),
 ];
@@ -255,7 +255,7 @@ mod tests {
             assert_eq!(row.name, row.name.to_lowercase());
             assert!(ROWS[at + 1..].iter().all(|other| other.name != row.name), "{}", row.name);
             assert!(row.price.is_none() || !row.maker.is_empty(), "{}", row.name);
-            let is_known = crate::llm::Service::find(row.maker).is_some();
+            let is_known = crate::llm::KnownService::find(row.maker).is_some();
             assert!(is_known || row.maker.is_empty(), "{}", row.maker);
             assert!(row.context >= row.output && row.context > 0, "{}", row.name);
         }

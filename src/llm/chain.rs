@@ -1,4 +1,4 @@
-//! The models that may answer a turn: the chosen one first, then those that stand in for it.
+//! The models of a turn: the chosen one, then its fallbacks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,39 +6,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::error::Blame;
 use super::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, ModelChoice, ModelError, Models};
 
-/// Told the name of each provider that has answered.
+/// Called with the name of each provider that has answered.
 pub type OnAnswer = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Puts something in front of each model before it is asked.
-pub type InFront = Box<dyn Fn(ModelChoice) -> ModelChoice + Send + Sync>;
+/// Wraps each model before it is asked.
+pub type ModelWrapper = Box<dyn Fn(ModelChoice) -> ModelChoice + Send + Sync>;
 
-/// The models of one turn, asked in order until one answers. A turn stays with the one that did.
-pub struct Chain {
+/// The models of one turn, asked in order until one answers. The turn stays with that one.
+pub struct FallbackChain {
     models: Arc<Models>,
     chosen: ModelChoice,
-    /// Names of those that stand in, in order; each is looked up when its turn comes.
+    /// Names of the fallbacks, in order; each is resolved when it is needed.
     fallback: Vec<String>,
     on_answer: OnAnswer,
-    in_front: Option<InFront>,
-    state: Mutex<State>,
-    /// The last call failed with something of its answer shown.
+    wrapper: Option<ModelWrapper>,
+    state: Mutex<FallbackState>,
+    /// The last call failed after part of its answer was shown.
     is_shown: AtomicBool,
 }
 
-struct State {
+struct FallbackState {
     current: ModelChoice,
-    /// Who was asked last, answered or not.
+    /// The model that was asked last, answered or not.
     asked: Option<ModelChoice>,
     failure: Option<LlmError>,
-    /// Each member's failure in the last call.
+    /// The failure of each member in the last call.
     failures: Vec<LlmError>,
 }
 
-impl Chain {
-    /// The chain that begins with `wanted`, or with the member whose provider `answered` this turn before.
+impl FallbackChain {
+    /// Creates the chain that begins with `wanted`, or with the member whose provider `answered` this turn before.
     ///
     /// # Errors
-    /// `wanted` means no model. One whose service has none, or does not say which, is passed over where another stands in.
+    /// `wanted` names no model. A model whose service has none, or does not say which, is skipped if there is a
+    /// fallback.
     pub async fn new(
         models: Arc<Models>,
         wanted: &str,
@@ -57,26 +58,26 @@ impl Chain {
         let mut current = chosen.clone();
         let before = fallback.iter().find(|name| provider_of(name) == answered && chosen.provider.name() != answered);
         if let Some(name) = before {
-            // One that is gone since is no reason to fail: the turn goes on from the top.
+            // A member that has been removed since is no reason to fail: the turn goes on from the top.
             current = models.resolve(name).await.unwrap_or(current);
         }
-        let state = Mutex::new(State { current, asked: None, failure: None, failures: Vec::new() });
+        let state = Mutex::new(FallbackState { current, asked: None, failure: None, failures: Vec::new() });
         let is_shown = AtomicBool::new(false);
-        Ok(Self { models, chosen, fallback: fallback.to_vec(), on_answer, in_front: None, state, is_shown })
+        Ok(Self { models, chosen, fallback: fallback.to_vec(), on_answer, wrapper: None, state, is_shown })
     }
 
-    /// The same models, each asked as `in_front` says. They go by the same names.
-    pub fn behind(mut self, in_front: InFront) -> Self {
-        self.in_front = Some(in_front);
+    /// Returns the chain with each model wrapped by `wrapper`; names stay the same.
+    pub fn behind(mut self, wrapper: ModelWrapper) -> Self {
+        self.wrapper = Some(wrapper);
         self
     }
 
-    /// The model that answered last, or that is asked first.
+    /// Returns the model that answered last, or the one that is asked first.
     pub fn current(&self) -> ModelChoice {
         self.lock().current.clone()
     }
 
-    /// The names of the members' providers.
+    /// Returns the names of the members' providers.
     pub fn providers(&self) -> Vec<String> {
         let others = self.fallback.iter().map(|name| provider_of(name).to_owned());
         let mut names: Vec<String> = std::iter::once(self.chosen.provider.name().to_owned()).chain(others).collect();
@@ -85,7 +86,7 @@ impl Chain {
         names
     }
 
-    /// Whether one of them is shown the pictures of a request.
+    /// Returns true if any member takes images.
     pub async fn sees(&self) -> bool {
         for place in 0..self.fallback.len() + 2 {
             if self.member(place).await.is_some_and(|choice| choice.provider.sees(&choice.model)) {
@@ -95,13 +96,13 @@ impl Chain {
         false
     }
 
-    /// Asks until one answers; `request.model` is set to each one's. What a failed one has shown is taken back.
+    /// Asks the members until one answers; sets `request.model` for each. What a failed member has shown is taken back.
     ///
     /// # Errors
-    /// The request itself is at fault, or no member answered: an outage where one of their services is to blame, then with
-    /// the time after which one may be asked again, if all of these told.
+    /// The request itself is at fault, or no member answered: an outage if a service is to blame, with the time after
+    /// which one may be asked again, if all of those gave one.
     pub async fn chat(&self, request: &mut ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
-        let sink = Watch { sink, is_shown: &self.is_shown };
+        let sink = ShownWatch { sink, is_shown: &self.is_shown };
         self.lock().failure = None;
         let (mut failures, mut asked): (Vec<LlmError>, Vec<String>) = (Vec::new(), Vec::new());
         for place in 0..self.fallback.len() + 2 {
@@ -116,7 +117,7 @@ impl Chain {
             match self.ask(&choice, request, &sink).await {
                 Ok(response) => return Ok(response),
                 Err(error) if error.may_fall_back() => failures.push(error),
-                // The request itself is at fault: what others said before does not matter.
+                // The request itself is at fault, so the failures of others do not matter.
                 Err(error) => {
                     failures = vec![error];
                     break;
@@ -129,17 +130,17 @@ impl Chain {
         Err(error)
     }
 
-    /// `PROVIDER/MODEL` of the model that was asked last, whether or not it answered; empty before the first call.
+    /// Returns `PROVIDER/MODEL` of the model that was asked last, answered or not; empty before the first call.
     pub fn asked_last(&self) -> String {
         self.lock().asked.as_ref().map(|asked| format!("{}/{}", asked.provider.name(), asked.model)).unwrap_or_default()
     }
 
-    /// How the last call failed, if it did.
+    /// Returns how the last call failed, if it failed.
     pub fn failure(&self) -> Option<LlmError> {
         self.lock().failure.clone()
     }
 
-    /// How each model failed in the last call, if it failed.
+    /// Returns how each model failed in the last call, if it failed.
     pub fn failures(&self) -> Vec<LlmError> {
         self.lock().failures.clone()
     }
@@ -148,14 +149,14 @@ impl Chain {
         &self,
         choice: &ModelChoice,
         request: &mut ChatRequest,
-        sink: &Watch<'_>,
+        sink: &ShownWatch<'_>,
     ) -> Result<ChatResponse, LlmError> {
         if self.is_shown.load(Ordering::Relaxed) {
             sink.delta(Delta::Restart);
         }
         request.model.clone_from(&choice.model);
         self.lock().asked = Some(choice.clone());
-        let asked = self.in_front.as_ref().map_or_else(|| choice.clone(), |in_front| in_front(choice.clone()));
+        let asked = self.wrapper.as_ref().map_or_else(|| choice.clone(), |wrapper| wrapper(choice.clone()));
         let result = asked.provider.chat(request, sink).await;
         match &result {
             Ok(_) => {
@@ -173,7 +174,7 @@ impl Chain {
         result
     }
 
-    /// Who is asked at this place: what answered last, the chosen one, then the others in order.
+    /// Returns the member at `place`: the one that answered last, the chosen one, then the fallbacks.
     async fn member(&self, place: usize) -> Option<ModelChoice> {
         let name = match place {
             0 => return Some(self.current()),
@@ -189,18 +190,18 @@ impl Chain {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FallbackState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Notices whether something of an answer is shown that was not taken back.
-struct Watch<'a> {
+/// Notes whether part of an answer is shown that was not taken back.
+struct ShownWatch<'a> {
     sink: &'a dyn DeltaSink,
     is_shown: &'a AtomicBool,
 }
 
-impl DeltaSink for Watch<'_> {
+impl DeltaSink for ShownWatch<'_> {
     fn delta(&self, delta: Delta<'_>) {
         self.is_shown.store(delta != Delta::Restart, Ordering::Relaxed);
         self.sink.delta(delta);
@@ -220,9 +221,9 @@ fn provider_of(name: &str) -> &str {
     name.split('/').next().unwrap_or_default().trim()
 }
 
-/// The failures of all members as one: everybody's words, and the class of the first that is a condition of its service,
-/// as that one may answer when its service is back; without one the class of the first. It may be asked again as soon as one of
-/// them may that could answer then.
+/// Joins the failures of all members: every message, and the kind of the first that is a condition of its service,
+/// because that one may answer when its service is back; otherwise the first kind. It may be retried as soon as one of
+/// those that could answer may be.
 fn together(failures: Vec<LlmError>) -> LlmError {
     let is_condition = |error: &&LlmError| error.is_service_condition();
     let may_pass = |error: &&LlmError| error.is_service_condition() || error.is_retryable();

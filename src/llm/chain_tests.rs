@@ -39,9 +39,9 @@ fn models(urls: &[(&str, &str)]) -> Arc<Models> {
     Arc::new(Models::build(&configs, |_| None, Arc::new(OfflineProvider)).unwrap())
 }
 
-async fn chain(models: &Arc<Models>, fallback: &[&str], answered: &str) -> Chain {
+async fn chain(models: &Arc<Models>, fallback: &[&str], answered: &str) -> FallbackChain {
     let fallback: Vec<_> = fallback.iter().map(|name| (*name).to_owned()).collect();
-    Chain::new(models.clone(), "one/m1", &fallback, answered, Box::new(|_| {})).await.unwrap()
+    FallbackChain::new(models.clone(), "one/m1", &fallback, answered, Box::new(|_| {})).await.unwrap()
 }
 
 /// What the first says, whether the second is asked then, and what comes of it.
@@ -85,7 +85,7 @@ async fn a_turn_stays_with_what_answered_and_what_was_shown_is_taken_back() {
     let heard = Arc::new(Notes::default());
     let tell = heard.clone();
     let on_answer = Box::new(move |name: &str| tell.0.lock().unwrap().push(name.to_owned()));
-    let chain = Chain::new(models.clone(), "one/m1", &["two/m2".to_owned()], "", on_answer).await.unwrap();
+    let chain = FallbackChain::new(models.clone(), "one/m1", &["two/m2".to_owned()], "", on_answer).await.unwrap();
     let notes = Notes::default();
     for expected in ["two/m2", "two/m2", "one/m1"] {
         chain.chat(&mut request(), &notes).await.unwrap();
@@ -114,13 +114,13 @@ async fn a_refused_key_of_one_does_not_make_the_others_wait() {
 
     let empty = FakeService::start([status(200, "", r#"{"object":"list","data":null}"#)]).await;
     let models = self::models(&[("ollama", &empty.url), ("two", &two.url)]);
-    let chain = Chain::new(models, "ollama", &["two/m2".to_owned()], "", Box::new(|_| {})).await.unwrap();
+    let chain = FallbackChain::new(models, "ollama", &["two/m2".to_owned()], "", Box::new(|_| {})).await.unwrap();
     assert_eq!(chain.current().to_string(), "two/m2");
 }
 
 /// With nobody to listen, each call fails at once; after the fifth in a row the provider is not even asked.
 #[tokio::test]
-async fn what_is_left_alone_is_passed_over_and_says_when_it_may_be_asked() {
+async fn members_with_an_open_breaker_are_skipped_and_say_when_they_may_be_asked() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = format!("http://{}/v1", listener.local_addr().unwrap());
     drop(listener);

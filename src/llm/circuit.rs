@@ -1,4 +1,4 @@
-//! The breaker of one provider at work: each call asks it first and tells it how it went.
+//! The circuit breaker of one provider in use: each call asks for permission and reports its outcome.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,50 +6,50 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::breaker::{Breaker, CircuitState, Held, Permit, Settled};
+use super::breaker::{Breaker, BreakerPermit, CallOutcome, CallRefusal, CircuitState};
 use super::error::{Blame, LlmError, LlmErrorKind};
 
-/// Stands before one provider.
+/// The breaker in front of one provider.
 #[derive(Debug, Default)]
-pub struct Circuit(Mutex<Inner>);
+pub struct CircuitBreaker(Mutex<CircuitBreakerState>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct CircuitBreakerState {
     breaker: Breaker,
     /// The last failure that counted.
     last: Option<(LlmErrorKind, String)>,
-    /// How often the provider was left alone.
+    /// How often the breaker has opened.
     opened: u64,
 }
 
-/// A call under way; dropped before its end, it says nothing of the provider.
+/// A permitted call. Dropped without an outcome, it says nothing about the provider.
 #[derive(Debug)]
-pub struct Passage<'a> {
-    circuit: &'a Circuit,
-    permit: Permit,
-    settled: Settled,
+pub struct CallPassage<'a> {
+    circuit: &'a CircuitBreaker,
+    permit: BreakerPermit,
+    settled: CallOutcome,
 }
 
-impl Circuit {
-    /// Lets a call through.
+impl CircuitBreaker {
+    /// Returns permission for a call.
     ///
     /// # Errors
-    /// The provider is left alone: an outage, with the time after which a call may go through.
-    pub fn enter(&self, provider: &str) -> Result<Passage<'_>, LlmError> {
+    /// The breaker is open: an outage, with the time after which a call may go through.
+    pub fn enter(&self, provider: &str) -> Result<CallPassage<'_>, LlmError> {
         let mut inner = self.lock();
         match inner.breaker.ask(Instant::now()) {
-            Ok(permit) => Ok(Passage { circuit: self, permit, settled: Settled::Left }),
+            Ok(permit) => Ok(CallPassage { circuit: self, permit, settled: CallOutcome::Left }),
             Err(held) => Err(inner.held(provider, held)),
         }
     }
 
-    /// Whether calls go through now, and how often they began not to.
+    /// Returns the state and how often the breaker has opened.
     pub fn state(&self) -> (CircuitState, u64) {
         let inner = self.lock();
         (inner.breaker.state(Instant::now()), inner.opened)
     }
 
-    /// How long the provider is left alone still; `None` while calls go through.
+    /// Returns how long the breaker stays open; `None` while calls go through.
     pub fn left(&self) -> Option<Duration> {
         match self.state().0 {
             CircuitState::Open(left) => Some(left),
@@ -57,27 +57,27 @@ impl Circuit {
         }
     }
 
-    /// Lets calls through again.
+    /// Closes the breaker.
     pub fn reset(&self) {
         self.lock().breaker = Breaker::default();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing panics while it holds the lock halfway through a change.
+    fn lock(&self) -> MutexGuard<'_, CircuitBreakerState> {
+        // No code panics while it holds the lock in the middle of a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
-    fn held(&self, provider: &str, held: Held) -> LlmError {
+impl CircuitBreakerState {
+    fn held(&self, provider: &str, held: CallRefusal) -> LlmError {
         let (kind, last) = match &self.last {
             Some((kind, message)) => (*kind, message.as_str()),
             None => (LlmErrorKind::Connection, "it did not answer"),
         };
         let (when, retry_after) = match held {
-            // Never rounded down: whoever comes then is let through.
-            Held::Open(left) => (format!("is not asked for the next {} s", left.as_secs() + 1), Some(left)),
-            Held::Probing => ("is just being tried with one call".to_owned(), None),
+            // Rounded up: a call after that time goes through.
+            CallRefusal::Open(left) => (format!("is not asked for the next {} s", left.as_secs() + 1), Some(left)),
+            CallRefusal::Probing => ("is just being tried with one call".to_owned(), None),
         };
         let what = match kind {
             LlmErrorKind::Auth => "it refused the API key",
@@ -90,25 +90,25 @@ impl Inner {
     }
 }
 
-impl Passage<'_> {
-    /// The call has ended.
+impl CallPassage<'_> {
+    /// Records how the call ended.
     pub fn end(mut self, failure: Option<&LlmError>) {
         self.settled = match failure {
-            Some(LlmError { kind: LlmErrorKind::Auth, .. }) => Settled::KeyRefused,
-            Some(LlmError { kind: LlmErrorKind::Quota, .. }) => Settled::QuotaUsedUp,
+            Some(LlmError { kind: LlmErrorKind::Auth, .. }) => CallOutcome::KeyRefused,
+            Some(LlmError { kind: LlmErrorKind::Quota, .. }) => CallOutcome::QuotaUsedUp,
             Some(error) if error.is_retryable() => {
-                Settled::Failed { is_outage: error.is_outage(), retry_after: error.retry_after }
+                CallOutcome::Failed { is_outage: error.is_outage(), retry_after: error.retry_after }
             }
-            Some(LlmError { kind: LlmErrorKind::Cancelled, .. }) => Settled::Left,
-            _ => Settled::Answered,
+            Some(LlmError { kind: LlmErrorKind::Cancelled, .. }) => CallOutcome::Left,
+            _ => CallOutcome::Answered,
         };
-        if let Some(error) = failure.filter(|_| !matches!(self.settled, Settled::Answered | Settled::Left)) {
+        if let Some(error) = failure.filter(|_| !matches!(self.settled, CallOutcome::Answered | CallOutcome::Left)) {
             self.circuit.lock().last = Some((error.kind, error.message.clone()));
         }
     }
 }
 
-impl Drop for Passage<'_> {
+impl Drop for CallPassage<'_> {
     fn drop(&mut self) {
         let mut inner = self.circuit.lock();
         if inner.breaker.settle(self.permit, self.settled, Instant::now()) {
@@ -122,10 +122,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_left_alone_says_why_and_until_when() {
-        let circuit = Circuit::default();
+    async fn an_open_breaker_says_why_and_until_when() {
+        let circuit = CircuitBreaker::default();
         let fail = |kind| circuit.enter("p").map(|passage| passage.end(Some(&LlmError::new(kind, "p", "HTTP 500"))));
-        // To say no is an answer.
+        // A refusal is an answer.
         for kind in [LlmErrorKind::BadRequest, LlmErrorKind::Refused, LlmErrorKind::ContextTooLong] {
             (0..10).for_each(|_| fail(kind).unwrap());
         }
@@ -148,10 +148,11 @@ mod tests {
         assert_eq!(circuit.state(), (CircuitState::Closed, 1));
     }
 
-    /// A refused key is not tried again for an hour, an empty account after growing waits; either at once after a reset.
+    /// A refused key is not tried again for an hour, an empty account after growing pauses; a reset lets either through
+    /// at once.
     #[tokio::test(start_paused = true)]
     async fn a_refused_key_and_an_empty_account_stop_all_calls_at_once() {
-        let circuit = Circuit::default();
+        let circuit = CircuitBreaker::default();
         let fail = |kind| circuit.enter("p").unwrap().end(Some(&LlmError::new(kind, "p", "HTTP 4xx")));
         fail(LlmErrorKind::Auth);
         let held = circuit.enter("p").unwrap_err();

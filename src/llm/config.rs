@@ -74,7 +74,7 @@ pub struct ProviderConfig {
     pub model: String,
     /// Time to connect, TLS included.
     pub connect_timeout: Span,
-    /// Longest silence while an answer is awaited or arrives; only data ends it, comments and pings do not.
+    /// Longest deadlines while an answer is awaited or arrives; only data ends it, comments and pings do not.
     /// With `stream = false` nothing can come before the answer is written, and `timeout` alone counts until then.
     pub idle_timeout: Span,
     /// Longest time for one whole answer.

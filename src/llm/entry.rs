@@ -1,4 +1,4 @@
-//! One provider of those that there are: how it is reached, and its usual model.
+//! One available provider: how it is reached, and its usual model.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,15 +10,15 @@ use tokio::time::Instant;
 
 use super::local_server::LOCAL_HOLDS;
 use super::model_names::{ModelError, is_same_model};
-use super::models::OFFLINE;
+use super::offline::OFFLINE;
 use super::remote::{HttpClients, RemoteProvider};
-use super::services::{OLLAMA, OLLAMA_HOST, SERVICES, Service, ollama_base};
+use super::services::{KnownService, OLLAMA, OLLAMA_HOST, SERVICES, ollama_base};
 use super::{Price, ProviderConfig, ProviderKind};
 
-/// How long a server may take to list its models.
+/// Deadline for listing the models of a server.
 pub(super) const LIST_DEADLINE: Duration = Duration::from_secs(2);
 
-/// A setting below `[providers]` that cannot be used.
+/// A setting below `[providers]` that is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {message}")]
 pub struct ProviderFault {
@@ -27,19 +27,19 @@ pub struct ProviderFault {
     pub message: String,
 }
 
-pub(super) struct Entry {
+pub(super) struct ProviderEntry {
     pub backend: Backend,
-    /// The model it usually answers with; empty: the first that it lists, found when first needed.
+    /// Its usual model; empty: the first that it lists, found when first needed.
     pub model: String,
     first_listed: OnceCell<String>,
-    /// Without `model`, what is taken if it is listed, or if nothing is.
+    /// Without `model`: taken if the server lists it, or lists nothing.
     assumed: &'static str,
-    /// When its models could not be listed for the last time, while something is assumed.
+    /// When listing its models failed last, while a model is assumed.
     unlisted: Mutex<Option<Instant>>,
     pub key: KeySource,
-    /// The known service at its address; empty: none. Looked up once, as each turn asks what its model costs and holds.
+    /// The known service at its address, or empty. Looked up once, because each turn asks for price and context length.
     pub service: &'static str,
-    /// What the configuration says of its models, which goes before what is known of them.
+    /// Configured facts of its models, which precede the table of known models.
     pub price: Option<Price>,
     pub context_tokens: Option<u32>,
     pub images: Option<bool>,
@@ -52,7 +52,7 @@ pub enum KeySource {
     None,
     /// `providers.NAME.api_key`
     Config,
-    /// A variable of the environment, by its name.
+    /// An environment variable, by its name.
     Variable(&'static str),
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Backend {
     Offline,
 }
 
-impl Entry {
+impl ProviderEntry {
     pub fn new(
         name: &str,
         config: &ProviderConfig,
@@ -73,7 +73,7 @@ impl Entry {
             fault(name, key, message)
         })?;
         Ok(Self {
-            service: Service::at(provider.base_url()).map_or("", |service| service.name),
+            service: KnownService::at(provider.base_url()).map_or("", |service| service.name),
             backend: Backend::Remote(Arc::new(provider)),
             model: config.model.clone(),
             first_listed: OnceCell::new(),
@@ -127,7 +127,7 @@ impl Entry {
         first.await.cloned()
     }
 
-    /// What is listed in place of the service's own model, or that one, where nothing is listed now.
+    /// Returns the first listed model if the service's own is not listed; the service's own if nothing is listed now.
     async fn assumed_model(&self, provider: &RemoteProvider) -> String {
         let unlisted = || self.unlisted.lock().unwrap_or_else(PoisonError::into_inner);
         if unlisted().is_some_and(|asked| asked.elapsed() < LOCAL_HOLDS) {
@@ -149,13 +149,13 @@ impl Entry {
     }
 }
 
-/// A provider of the configuration, completed by what is known of its name.
+/// Completes a configured provider by what is known of its name.
 pub(super) fn configured(
     name: &str,
     config: &ProviderConfig,
     env: &impl Fn(&str) -> Option<String>,
     clients: &Arc<HttpClients>,
-) -> Result<Entry, ProviderFault> {
+) -> Result<ProviderEntry, ProviderFault> {
     if name.is_empty() || name.contains('/') || name == "auto" {
         return Err(ProviderFault {
             key: format!("providers.{name:?}"),
@@ -163,16 +163,16 @@ pub(super) fn configured(
         });
     }
     if config.kind == Some(ProviderKind::Offline) || (name == OFFLINE && config.base_url.is_none()) {
-        return Ok(Entry::offline());
+        return Ok(ProviderEntry::offline());
     }
     if name == OFFLINE {
         return Err(fault(name, "base_url", "offline is the responder inside this program; choose another name"));
     }
-    let service = Service::find(name);
+    let service = KnownService::find(name);
     let mut config = config.clone();
     config.api_key = config.api_key.filter(is_key);
     let moved = service.and_then(|service| base_in_environment(service, env));
-    // The variable is about the service of the environment's key, and no place to send another one to.
+    // The variable concerns the service of the key from the environment, and must not redirect another key.
     let goes_along = moved.clone().filter(|_| {
         let theirs = service.and_then(|service| key_in_environment(service, env));
         config.api_key.is_none()
@@ -186,8 +186,8 @@ pub(super) fn configured(
         return Err(fault(name, "base_url", &message));
     };
     let mut source = config.api_key.as_ref().map_or(KeySource::None, |_| KeySource::Config);
-    // A key of the environment goes to the service it is for and to no other place.
-    let is_theirs = |service: &&Service| {
+    // A key from the environment goes only to the service it is for.
+    let is_theirs = |service: &&KnownService| {
         has_same_host(&base_url, service.base_url) || moved.iter().any(|(_, url)| has_same_host(&base_url, url))
     };
     if let Some(service) = service.filter(is_theirs) {
@@ -205,7 +205,7 @@ pub(super) fn configured(
         }
     }
     let usual = service.map_or("", |service| service.model);
-    // What stands in a service's place need not have its models.
+    // A server at another address need not have the service's models.
     let assumed =
         if is_moved && !service.is_some_and(|service| has_same_host(&base_url, service.base_url)) { usual } else { "" };
     if config.model.is_empty() && assumed.is_empty() {
@@ -213,17 +213,20 @@ pub(super) fn configured(
     }
     config.base_url = Some(base_url);
     config.kind = config.kind.or_else(|| service.map(|service| service.kind));
-    let entry = Entry::new(name, &config, source, clients).map_err(|fault| match moved {
+    let entry = ProviderEntry::new(name, &config, source, clients).map_err(|fault| match moved {
         Some((variable, _)) if is_moved && fault.key.ends_with(".base_url") => {
             ProviderFault { key: variable.to_owned(), ..fault }
         }
         _ => fault,
     })?;
-    Ok(Entry { assumed, ..entry })
+    Ok(ProviderEntry { assumed, ..entry })
 }
 
-/// The variable that says where a service is, and what it says.
-fn base_in_environment(service: &Service, env: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
+/// Returns the variable that gives the address of a service, and its value.
+fn base_in_environment(
+    service: &KnownService,
+    env: &impl Fn(&str) -> Option<String>,
+) -> Option<(&'static str, String)> {
     let variable = service.base_variable?;
     let given = env(variable).filter(|url| !url.trim().is_empty())?;
     Some((variable, if variable == OLLAMA_HOST { ollama_base(&given) } else { given }))
@@ -233,16 +236,16 @@ pub(super) fn fault(name: &str, key: &str, message: &str) -> ProviderFault {
     ProviderFault { key: format!("providers.{name}.{key}"), message: message.to_owned() }
 }
 
-/// The key of a service, and the variable that holds it.
+/// Returns the key of a service, and the variable that holds it.
 pub(super) fn key_in_environment(
-    service: &Service,
+    service: &KnownService,
     env: &impl Fn(&str) -> Option<String>,
 ) -> Option<(&'static str, Secret)> {
     let set = service.key_variables.iter().filter_map(|variable| Some((*variable, Secret::new(env(variable)?))));
     set.into_iter().find(|(_, key)| is_key(key))
 }
 
-/// Neither nothing nor the `your-api-key` of some example.
+/// Returns false for an empty value and for the `your-api-key` of an example.
 fn is_key(key: &Secret) -> bool {
     !key.expose().trim().is_empty() && !key.expose().starts_with("your-")
 }
@@ -252,7 +255,7 @@ fn has_same_host(one: &str, other: &str) -> bool {
     host(one).is_some_and(|one| host(other) == Some(one))
 }
 
-/// Model servers list those that only make vectors among the others.
+/// Returns false for embedding models, which model servers list among the others.
 pub(super) fn is_chat_model(name: &str) -> bool {
     !name.contains("embed") && !name.contains("bge-")
 }

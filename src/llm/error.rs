@@ -1,11 +1,11 @@
-//! What can go wrong with a model, by what is to be done about it.
+//! Failures of model calls, classified by what to do about them.
 
 use std::time::Duration;
 
-/// The classes of failure.
+/// The kinds of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LlmErrorKind {
-    /// No connection, or it broke before the answer was complete.
+    /// No connection, or the connection broke before the answer was complete.
     Connection,
     /// One of the three deadlines passed: connect, idle, total.
     Timeout,
@@ -15,22 +15,22 @@ pub enum LlmErrorKind {
     Server,
     /// HTTP 401 or 403: the service refuses the key.
     Auth,
-    /// HTTP 402, or another answer that says that the account has no credit left.
+    /// HTTP 402, or another refusal because the account has no credit left.
     Quota,
-    /// HTTP 400, 404, 422 and their like: the same request will never do.
+    /// HTTP 400, 404, 422 and the like: the same request always fails.
     BadRequest,
-    /// The conversation is longer than the model takes.
+    /// The conversation is longer than the model's context.
     ContextTooLong,
     /// The service's content filter withheld the answer.
     Refused,
-    /// The answer could not be read.
+    /// The answer cannot be parsed.
     Parse,
-    /// Whoever asked left before the answer came.
+    /// The caller left before the answer came.
     Cancelled,
 }
 
 impl LlmErrorKind {
-    /// Whether asking again may help.
+    /// Returns true if a retry may help.
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::Connection | Self::Timeout | Self::RateLimit | Self::Server | Self::Parse)
     }
@@ -42,25 +42,24 @@ impl LlmErrorKind {
 pub struct LlmError {
     pub kind: LlmErrorKind,
     pub provider: String,
-    /// In words, with what the service said; never a secret.
+    /// For people, with what the service said; never contains a secret.
     pub message: String,
-    /// What a caller may read in place of `message`, where that holds an address or words of the service.
+    /// What callers may read instead of `message`, if that contains an address or text of the service.
     pub public: Option<String>,
-    /// When the service said to come back.
+    /// When the service asks to be called again.
     pub retry_after: Option<Duration>,
     pub blame: Blame,
-    /// What only the owner may read, as it names addresses: where the service was asked, and what would work. Empty where
-    /// there is nothing.
+    /// For the owner alone, because it names addresses: where the service was asked, and what would work. May be empty.
     pub for_owner: String,
 }
 
-/// Whom a failure speaks of.
+/// What a failure is due to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Blame {
-    /// This request alone: another one may do.
+    /// This request alone: another one may succeed.
     #[default]
     Request,
-    /// The service as a whole: it cannot be reached at all, or says that it is down.
+    /// The service as a whole: it cannot be reached, or says that it is down.
     Service,
     /// The model: the service does not have it.
     Model,
@@ -80,19 +79,19 @@ impl LlmError {
         }
     }
 
-    /// The message, with what only the owner may read.
+    /// Returns the message with what only the owner may read.
     pub fn owner_words(&self) -> String {
         if self.for_owner.is_empty() { self.message.clone() } else { format!("{}; {}", self.message, self.for_owner) }
     }
 
-    /// The stable word for programs, e.g. `llm_timeout`.
+    /// Returns the stable code for programs, e.g. `llm_timeout`.
     pub fn code(&self) -> &'static str {
         self.kind.code()
     }
 }
 
 impl LlmErrorKind {
-    /// The stable word for programs, e.g. `llm_timeout`.
+    /// Returns the stable code for programs, e.g. `llm_timeout`.
     pub fn code(self) -> &'static str {
         match self {
             LlmErrorKind::Connection => "llm_connection",
@@ -111,26 +110,25 @@ impl LlmErrorKind {
 }
 
 impl LlmError {
-    /// Returns the error as a caller may read it: without addresses and without words of the service, which are for the
-    /// owner alone.
+    /// Returns the error for callers: without addresses and text of the service, which are for the owner alone.
     pub fn to_public(&self) -> String {
         format!("{}: {}", self.provider, self.public.as_ref().unwrap_or(&self.message))
     }
 
-    /// Returns true if the failure is a condition of the service: any other request would fail as well until the service is
-    /// back, the key is replaced, or the account has credit.
+    /// Returns true if the failure is a condition of the service: every request fails until the service is back, the
+    /// key is replaced, or the account has credit.
     pub fn is_service_condition(&self) -> bool {
         use LlmErrorKind::{Auth, Quota, RateLimit, Server};
         self.is_outage() || matches!(self.kind, Auth | Quota | RateLimit | Server)
     }
 
-    /// Whether the service cannot be reached at all or says that it is down. A stall or a broken stream is a failure of
-    /// one request and no outage.
+    /// Returns true if the service cannot be reached or says that it is down. A stall or a broken stream is a failure
+    /// of one request, no outage.
     pub fn is_outage(&self) -> bool {
         self.blame == Blame::Service
     }
 
-    /// Whether another model may do what this one did not: yes, unless the request itself is at fault.
+    /// Returns true if another model may answer: always, unless the request itself is at fault.
     pub fn may_fall_back(&self) -> bool {
         match self.kind {
             LlmErrorKind::BadRequest => self.blame == Blame::Model,
@@ -145,7 +143,7 @@ impl LlmError {
         }
     }
 
-    /// Whether asking again may help.
+    /// Returns true if a retry may help.
     pub fn is_retryable(&self) -> bool {
         self.kind.is_retryable()
     }

@@ -12,7 +12,7 @@ use super::{ChatResponse, Delta, DeltaSink, ProviderConfig};
 /// The most bytes of an answer; inputs are shorter.
 const LIMIT: usize = 1 << 20;
 
-/// What a listener was told of the answer's text.
+/// Records the text that a sink receives.
 #[derive(Default)]
 struct Heard(Mutex<String>);
 
@@ -24,8 +24,8 @@ impl DeltaSink for Heard {
     }
 }
 
-/// Takes a byte for dialect and size of pieces, and any bytes as the body of a service's answer. Asserts that pieces do not
-/// change what is read, and that each call of an answer has an id of its own.
+/// Takes a byte for dialect and size of pieces, and any bytes as the body of a service's answer. Asserts that the split
+/// into pieces does not change the result, and that each call of an answer has a unique id.
 pub fn stream(data: &[u8]) {
     let Some((first, body)) = data.split_first() else { return };
     let base = Url::parse("http://127.0.0.1/v1").expect("a URL");
@@ -47,7 +47,7 @@ pub fn stream(data: &[u8]) {
     }
 }
 
-/// The answer, if the body is one, and the text that a listener heard of it.
+/// Returns the answer, if the body is one, and the text that the sink received.
 fn read(dialect: &dyn Dialect, data: &[u8], piece: usize) -> (Option<ChatResponse>, String) {
     let (names, heard) = (ToolNames::default(), Heard::default());
     let mut assembler = dialect.assembler(&names, LIMIT);
@@ -60,7 +60,7 @@ fn read(dialect: &dyn Dialect, data: &[u8], piece: usize) -> (Option<ChatRespons
     (response, heard.0.into_inner().expect("nothing panicked while it held this lock"))
 }
 
-/// What does not depend on ids, which may be new each time.
+/// Returns what does not depend on ids, which may be new each time.
 fn shown(response: &ChatResponse) -> String {
     let calls: Vec<_> = response.tool_calls.iter().map(|call| (&call.name, &call.arguments)).collect();
     format!("{:?} {:?} {:?} {calls:?}", response.model, response.text, response.usage)

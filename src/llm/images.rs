@@ -1,4 +1,4 @@
-//! Pictures that go along with a request.
+//! Images that are sent with a request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::chat::ImageRef;
 
-/// A picture in one of the forms that services take: PNG, JPEG, GIF or WebP.
+/// An image in a format that services take: PNG, JPEG, GIF or WebP.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Image {
     media_type: &'static str,
@@ -18,7 +18,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads what kind of picture `bytes` are by how they begin; `None` when they are none that is sent.
+    /// Detects the format from the first bytes; `None` if it is not one that is sent.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let media_type = match bytes {
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => "image/png",
@@ -35,7 +35,7 @@ impl Image {
         self.media_type
     }
 
-    /// The bytes, as base64 with padding.
+    /// The bytes as base64 with padding.
     pub fn base64(&self) -> &str {
         &self.base64
     }
@@ -47,7 +47,7 @@ impl fmt::Debug for Image {
     }
 }
 
-/// The pictures of one request, by their path. Those that are not here go as the words that name them.
+/// The images of one request, by path. An image that is missing here is sent as the text that names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Images(Arc<BTreeMap<String, Image>>);
 
@@ -60,12 +60,12 @@ impl Images {
         self.0.len()
     }
 
-    /// Those of `wanted` that are here, in that order.
+    /// Returns those of `wanted` that are here, in that order.
     pub fn of<'a>(&'a self, wanted: &'a [ImageRef]) -> impl Iterator<Item = &'a Image> + 'a {
         wanted.iter().filter_map(|image| self.0.get(&image.path))
     }
 
-    /// Path and SHA-256 of each, which stand for the pictures where requests are compared.
+    /// Returns path and SHA-256 of each image, for comparing requests.
     pub fn digests(&self) -> Vec<(&str, String)> {
         let digest = |image: &Image| STANDARD.encode(Sha256::digest(image.base64.as_bytes()));
         self.0.iter().map(|(path, image)| (path.as_str(), digest(image))).collect()
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_is_known_by_how_it_begins() {
+    fn the_format_of_an_image_is_detected_from_its_first_bytes() {
         for (bytes, expected) in [
             (&b"\x89PNG\r\n\x1a\n...."[..], Some("image/png")),
             (b"\xff\xd8\xff\xe0", Some("image/jpeg")),

@@ -1,6 +1,6 @@
-//! What a service's refusal of a conversation that is too long says of the model's context.
+//! Reads the context length of a model from a service's refusal.
 
-/// What stands before the number, as services say it.
+/// What services write before the number.
 const BEFORE: [&str; 9] = [
     // OpenAI, vLLM: "This model's maximum context length is 8192 tokens."
     "context length is ",
@@ -19,10 +19,10 @@ const BEFORE: [&str; 9] = [
     "context limit of ",
 ];
 
-/// Fewer tokens are no context of a model.
+/// A smaller number is no context length.
 const LEAST: u32 = 512;
 
-/// How many tokens the model holds, as far as these words say.
+/// Returns the context length in tokens that a refusal names.
 pub fn limit_in_words(refusal: &str) -> Option<u32> {
     let words = refusal.to_lowercase();
     BEFORE.iter().find_map(|before| {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_say_it_in_many_words() {
+    fn context_lengths_are_read_from_refusals_of_many_services() {
         for (words, limit) in [
             (
                 "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001.",

@@ -1,24 +1,23 @@
-//! A door for the micro-benchmarks (`benches/llm`): the work of a dialect without a service behind it. Nothing else
-//! goes through it; the dialects themselves stay inside.
+//! Access for the micro-benchmarks (`benches/llm`): a dialect at work without a service. No other code uses it.
 
 use reqwest::Url;
 
 use super::openai::OpenaiDialect;
-use super::remote::{Dialect, Fault, ToolNames};
+use super::remote::{AttemptError, Dialect, ToolNames};
 use super::{ChatRequest, ChatResponse, DeltaSink, LlmError, LlmErrorKind, ProviderConfig};
 use crate::chat::ToolSpec;
 
-/// The most bytes of an answer, as for real ones.
+/// The most bytes of an answer, as in production.
 const LIMIT: usize = 16 * 1024 * 1024;
 
-/// A dialect, and the tools that it names.
-pub struct Measured {
+/// A dialect and the names of its tools.
+pub struct MeasuredDialect {
     dialect: Box<dyn Dialect>,
     names: ToolNames,
 }
 
-impl Measured {
-    /// Chat completions, as `base_url`'s service takes them.
+impl MeasuredDialect {
+    /// Creates the dialect of chat completions for the service at `base_url`.
     ///
     /// # Errors
     /// `base_url` is no URL.
@@ -31,18 +30,18 @@ impl Measured {
         })
     }
 
-    /// The body of a request.
+    /// Returns the body of a request.
     ///
     /// # Errors
-    /// Why it cannot be written.
+    /// The body cannot be written.
     pub fn body(&self, request: &ChatRequest) -> Result<Vec<u8>, LlmError> {
         self.dialect.body(request, &self.names, true).map_err(told)
     }
 
-    /// The answer that the data of `events` make.
+    /// Assembles the answer from the data of `events`.
     ///
     /// # Errors
-    /// It cannot be read, or is not complete.
+    /// The answer cannot be read, or is not complete.
     pub fn assemble<'a>(
         &self,
         events: impl IntoIterator<Item = &'a str>,
@@ -56,6 +55,6 @@ impl Measured {
     }
 }
 
-fn told(fault: Fault) -> LlmError {
+fn told(fault: AttemptError) -> LlmError {
     fault.into_error("measured", std::iter::empty())
 }

@@ -1,13 +1,13 @@
-//! Names of models and providers: what is near to a wrong one, and why a name means no model.
+//! Names of models and providers: suggestions for a wrong one, and why a name means no model.
 
 use std::time::Duration;
 
 use super::breaker::KEY_PAUSE;
 use super::{Blame, LlmError, LlmErrorKind};
 
-/// A model that an Ollama without any is told to get: small, and calls tools.
+/// The model to suggest for an Ollama without any: small, and calls tools.
 const PULL: &str = "qwen3:8b";
-/// The most names that are named instead of a wrong one.
+/// The most names that are suggested for a wrong one.
 const NEAREST: usize = 3;
 
 /// A name that means no model.
@@ -32,12 +32,12 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// What the owner may do about a server without models.
+    /// Returns what the owner may do about a server without models.
     pub fn mend(&self) -> String {
         format!("ollama pull {PULL}")
     }
 
-    /// Returns the error as a caller may read it, without addresses and words of a service.
+    /// Returns the error for callers, without addresses and text of the service.
     pub fn to_public(&self) -> String {
         match self {
             Self::NoModel { provider, .. } => {
@@ -47,8 +47,8 @@ impl ModelError {
         }
     }
 
-    /// Returns the condition of the service that it comes of, if it comes of one: the provider is set up, and does not say
-    /// more until it is back or takes the key.
+    /// Returns the condition of the service that caused the error, if any: the provider is configured, and cannot
+    /// answer until it is back or accepts the key.
     pub fn outage(&self) -> Option<LlmError> {
         let Self::NoModel { provider, reason, condition: Some((kind, retry_after)) } = self else { return None };
         let public = Some("it did not say which models it has".to_owned());
@@ -58,13 +58,13 @@ impl ModelError {
     }
 }
 
-/// Whether a service that lists `listed` means `wanted` by it: some list `models/NAME`, and some `NAME:latest`.
+/// Returns true if a service that lists `listed` means `wanted`: some list `models/NAME`, and some `NAME:latest`.
 pub fn is_same_model(listed: &str, wanted: &str) -> bool {
     let listed = listed.strip_prefix("models/").unwrap_or(listed);
     listed == wanted || listed.strip_suffix(":latest") == Some(wanted)
 }
 
-/// The names that are most like `wanted`, the likest first; none that is not like it.
+/// Returns the names that are similar to `wanted`, the most similar first.
 pub fn nearest(wanted: &str, names: &[String]) -> Vec<String> {
     let score = |name: &String| strsim::jaro_winkler(&wanted.to_lowercase(), &name.to_lowercase());
     let mut scored: Vec<_> = names.iter().map(|name| (score(name), name)).filter(|(score, _)| *score > 0.75).collect();

@@ -1,4 +1,4 @@
-//! Which providers there are, and which of them a name such as `auto` or `PROVIDER/MODEL` means.
+//! All providers, and the resolution of names such as `auto` or `PROVIDER/MODEL`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,31 +10,30 @@ use tokio::time::{Instant, timeout};
 
 use super::embedder::Embedder;
 use super::entry::{
-    Backend, Entry, KeySource, LIST_DEADLINE, ProviderFault, configured, fault, is_chat_model, key_in_environment,
+    Backend, KeySource, LIST_DEADLINE, ProviderEntry, ProviderFault, configured, fault, is_chat_model,
+    key_in_environment,
 };
 use super::local_server::{LOCAL_DEADLINE, LOCAL_HOLDS, LocalModel, ollama_models};
 use super::model_names::{ModelError, is_same_model, nearest};
+use super::offline::OFFLINE;
 use super::remote::{HttpClients, RemoteProvider};
-use super::services::{OLLAMA, SERVICES, Service};
+use super::services::{KnownService, OLLAMA, SERVICES};
 use super::{Abilities, LlmErrorKind, ModelFacts, Price, Provider, ProviderConfig};
 
-/// The responder inside this program, as a provider's name.
-pub const OFFLINE: &str = "offline";
-
-/// How long a model may take that is tried out.
+/// Deadline of a trial call.
 const TRY_DEADLINE: Duration = Duration::from_secs(20);
 
 /// All providers: those of the configuration, those whose key is in the environment, servers of this machine, and
 /// `offline`.
 pub struct Models {
-    entries: BTreeMap<String, Entry>,
-    /// What `auto` tries, in order; then a model server of this machine, then `offline`.
+    entries: BTreeMap<String, ProviderEntry>,
+    /// What `auto` tries, in order; then a model server on this machine, then `offline`.
     preferred: Vec<String>,
     offline: Arc<dyn Provider>,
-    /// Of models whose price is not known.
+    /// For models whose price is not known.
     fallback_price: Option<Price>,
     clients: Arc<HttpClients>,
-    /// What this machine's server has, and when it was asked.
+    /// What the server on this machine offers, and when it was asked.
     local: Mutex<Option<(Instant, LocalModel)>>,
 }
 
@@ -46,7 +45,10 @@ pub struct ModelChoice {
 }
 
 impl Models {
-    /// `configs` with their secrets resolved, `env` reads the environment. All faults are reported at once.
+    /// Creates the providers from `configs` with their secrets resolved; `env` reads the environment.
+    ///
+    /// # Errors
+    /// All invalid settings.
     pub fn build(
         configs: &BTreeMap<String, ProviderConfig>,
         env: impl Fn(&str) -> Option<String>,
@@ -64,8 +66,8 @@ impl Models {
                 Err(fault) => faults.push(fault),
             }
         }
-        // A configured `offline` says nothing against a better one, unless it is all there is.
-        let is_model = |entry: &Entry| matches!(entry.backend, Backend::Remote(_));
+        // A configured `offline` does not outrank a model, unless it is the only provider.
+        let is_model = |entry: &ProviderEntry| matches!(entry.backend, Backend::Remote(_));
         let mut preferred: Vec<String> = entries.iter().filter(|(_, e)| is_model(e)).map(|(n, _)| n.clone()).collect();
         if preferred.is_empty() && !entries.is_empty() {
             preferred.push(OFFLINE.to_owned());
@@ -80,7 +82,7 @@ impl Models {
             }
             match configured(service.name, &ProviderConfig::default(), &env, &clients) {
                 Ok(entry) => drop(entries.insert(service.name.to_owned(), entry)),
-                // Nobody asked for a server of this machine.
+                // A server on this machine that nobody configured.
                 Err(fault) if !has_key => {
                     tracing::warn!("{}: {}; {} is not asked", fault.key, fault.message, service.name);
                 }
@@ -93,13 +95,13 @@ impl Models {
         Ok(Self { entries, preferred, offline, fallback_price: None, clients, local: Mutex::new(None) })
     }
 
-    /// The same, with a price for models whose own is not known.
+    /// Sets the price for models whose own is not known.
     #[must_use]
     pub fn with_fallback_price(self, fallback_price: Option<Price>) -> Self {
         Self { fallback_price, ..self }
     }
 
-    /// Those that speak over the network, by name: configured, with a key in the environment, or servers of this machine.
+    /// Returns the remote providers by name: configured, with a key in the environment, or servers of this machine.
     pub fn services(&self) -> impl Iterator<Item = (&str, &Arc<RemoteProvider>)> {
         self.entries.iter().filter_map(|(name, entry)| match &entry.backend {
             Backend::Remote(provider) => Some((name.as_str(), provider)),
@@ -107,18 +109,18 @@ impl Models {
         })
     }
 
-    /// Lets the next call of each service through, whatever the calls before it came to.
+    /// Lets the next call of each service through, whatever happened before.
     pub fn reset_circuits(&self) {
         self.services().for_each(|(_, provider)| provider.reset_circuit());
     }
 
-    /// The model that a service usually answers with; empty where it is the first that it lists.
+    /// Returns the usual model of a service; empty if it is the first that the service lists.
     pub fn usual_model(&self, name: &str) -> &str {
         self.entries.get(name).map_or("", |entry| &entry.model)
     }
 
-    /// The model that `wanted` means: `auto` (or nothing), `PROVIDER/MODEL`, `PROVIDER` for its usual model, or `MODEL`
-    /// where only one provider can be meant.
+    /// Returns the model that `wanted` names: `auto` (or nothing), `PROVIDER/MODEL`, `PROVIDER` for its usual model, or
+    /// `MODEL` if only one provider can be meant.
     pub async fn resolve(&self, wanted: &str) -> Result<ModelChoice, ModelError> {
         let wanted = wanted.trim();
         if matches!(wanted, "" | "auto") {
@@ -135,7 +137,7 @@ impl Models {
         self.not_set_up(wanted, name)
     }
 
-    /// Whether [`resolve`](Self::resolve) would find a provider for `wanted`; no server is asked.
+    /// Checks that [`resolve`](Self::resolve) would find a provider for `wanted`; asks no server.
     pub fn check(&self, wanted: &str) -> Result<(), ModelError> {
         let wanted = wanted.trim();
         let name = wanted.split_once('/').map_or(wanted, |(name, _)| name);
@@ -145,8 +147,8 @@ impl Models {
         self.not_set_up(wanted, name).map(drop)
     }
 
-    /// The model of vectors that `wanted` (`PROVIDER/MODEL`) means; vectors of `dimensions` numbers, or the model's own with
-    /// 0. Nobody is asked.
+    /// Returns the embedding model that `wanted` (`PROVIDER/MODEL`) names, with `dimensions`, or the model's default
+    /// for 0. Asks no server.
     pub fn embedder(&self, wanted: &str, dimensions: u32) -> Result<Embedder, ModelError> {
         let wanted = wanted.trim();
         let Some((name, model)) = wanted.split_once('/').filter(|(_, model)| !model.is_empty()) else {
@@ -164,9 +166,9 @@ impl Models {
         }
     }
 
-    /// A name that is none of a provider that is set up: at best that of a model alone.
+    /// Resolves a name whose provider is not configured: at best it is a model alone.
     fn not_set_up(&self, wanted: &str, name: &str) -> Result<ModelChoice, ModelError> {
-        if let Some(service) = Service::find(name) {
+        if let Some(service) = KnownService::find(name) {
             let variable = service.key_variables.first().copied().unwrap_or_default();
             return Err(ModelError::NoKey { provider: name.to_owned(), variable });
         }
@@ -182,24 +184,26 @@ impl Models {
         ModelError::UnknownProvider { name: name.to_owned(), nearest, known: known.join(", ") }
     }
 
-    /// As [`resolve`](Self::resolve), for a name that a person gives: a model that its provider does not list is asked for a
-    /// few words.
+    /// Like [`resolve`](Self::resolve), for a name that a person gives: a model that its provider does not list gets a
+    /// trial call.
     ///
     /// # Errors
-    /// As `resolve`; and the provider has no such model.
+    /// Those of `resolve`; and the provider has no such model.
     pub async fn choose(&self, wanted: &str) -> Result<ModelChoice, ModelError> {
         let choice = self.resolve(wanted).await?;
         let name = choice.provider.name();
-        let Some(Entry { backend: Backend::Remote(provider), .. }) = self.entries.get(name) else { return Ok(choice) };
+        let Some(ProviderEntry { backend: Backend::Remote(provider), .. }) = self.entries.get(name) else {
+            return Ok(choice);
+        };
         let listed = provider.models(LIST_DEADLINE).await;
         if listed.as_ref().is_ok_and(|listed| listed.iter().any(|one| is_same_model(one, &choice.model))) {
             return Ok(choice);
         }
-        // Lists may leave something out; only a call says for certain.
+        // Lists may be incomplete; only a call says for certain.
         let refused = match provider.try_out(&choice.model, TRY_DEADLINE).await {
             Ok(()) => false,
             Err(error) if error.kind == LlmErrorKind::BadRequest => true,
-            // It says nothing of the model.
+            // The failure says nothing about the model.
             Err(_) => listed.is_ok(),
         };
         if !refused {
@@ -213,14 +217,14 @@ impl Models {
         Err(ModelError::UnknownModel { provider: name.to_owned(), model: choice.model, nearest })
     }
 
-    /// What the tokens of a model cost at its provider, where that is known or the owner has said what others cost. The offline
-    /// responder costs nothing.
+    /// Returns the price of a model's tokens at its provider, if it is known or the owner has set a default. The
+    /// offline responder costs nothing.
     pub fn price(&self, provider: &str, model: &str) -> Option<Price> {
         let others = || self.fallback_price.clone().filter(|_| provider != OFFLINE);
         self.facts(provider, model).price.or_else(others)
     }
 
-    /// What is known of a model at its provider: what the configuration says, or else the table of this program.
+    /// Returns the facts of a model at its provider: the configured ones, otherwise those of the table.
     pub fn facts(&self, provider: &str, model: &str) -> ModelFacts {
         let Some(entry) = self.entries.get(provider) else { return ModelFacts::known(provider, model) };
         if matches!(entry.backend, Backend::Offline) {
@@ -233,14 +237,13 @@ impl Models {
         ModelFacts { price, abilities, context_tokens: entry.context_tokens.or(known.context_tokens), ..known }
     }
 
-    /// How many tokens the model that `wanted` means holds, as [`resolve`](Self::resolve) reads it, where that is known
-    /// without asking anybody.
+    /// Returns the context length of the model that `wanted` names, if it is known without asking a server.
     pub fn context_tokens(&self, wanted: &str) -> Option<u32> {
         let (name, model) = self.meant(wanted)?;
         self.facts(name, model).context_tokens
     }
 
-    /// `PROVIDER/MODEL` of the model that `wanted` means, where that is known without asking anybody.
+    /// Returns `PROVIDER/MODEL` of the model that `wanted` names, if it is known without asking a server.
     pub fn known_name(&self, wanted: &str) -> Option<String> {
         let (name, model) = self.meant(wanted)?;
         Some(format!("{name}/{model}"))
@@ -256,13 +259,13 @@ impl Models {
         Some((name, if model.is_empty() { &entry.model } else { model }))
     }
 
-    /// Where the key of a provider comes from.
+    /// Returns where the key of a provider comes from.
     pub fn key_source(&self, name: &str) -> KeySource {
         self.entries.get(name).map(|entry| entry.key).unwrap_or_default()
     }
 
-    /// Each provider that is set up or found, with its usual model (empty where its server does not say); `offline` is
-    /// the last.
+    /// Returns each provider that is configured or found, with its usual model (empty if its server does not say);
+    /// `offline` is the last.
     pub async fn list(&self) -> Vec<(String, String)> {
         let mut list = Vec::new();
         for name in self.preferred.iter().filter(|name| *name != OFFLINE) {
@@ -294,7 +297,7 @@ impl Models {
         }
     }
 
-    /// A model without its provider.
+    /// Resolves a model without its provider.
     fn model_alone(&self, model: &str) -> Result<ModelChoice, ModelError> {
         let able = || self.preferred.iter().filter_map(|name| Some((name, self.entries.get(name)?)));
         let usual: Vec<_> = able().filter(|(_, entry)| entry.model == model).collect();
@@ -309,7 +312,7 @@ impl Models {
         }
     }
 
-    /// What is missing where `auto` would take a model of this machine's server and that has none.
+    /// Returns what is missing if `auto` would take a model of this machine's server and that has none.
     pub async fn lacking_local_model(&self) -> Option<ModelError> {
         let lacks = self.preferred.is_empty() && self.local_model().await == LocalModel::Nothing;
         lacks.then(|| ModelError::NoModelsInstalled { provider: OLLAMA.to_owned() })
@@ -335,7 +338,7 @@ impl Models {
         model
     }
 
-    fn choice(&self, entry: &Entry, model: String) -> ModelChoice {
+    fn choice(&self, entry: &ProviderEntry, model: String) -> ModelChoice {
         match &entry.backend {
             Backend::Remote(provider) => ModelChoice { provider: provider.clone(), model },
             Backend::Offline => self.offline_choice(),
@@ -356,7 +359,7 @@ impl Models {
 }
 
 impl fmt::Display for ModelChoice {
-    /// `PROVIDER/MODEL`, as [`Models::resolve`] takes it.
+    /// Writes `PROVIDER/MODEL`, as [`Models::resolve`] takes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let provider = self.provider.name();
         if provider == self.model { f.write_str(provider) } else { write!(f, "{provider}/{}", self.model) }

@@ -99,7 +99,7 @@ async fn names_and_what_they_mean() {
 }
 
 #[test]
-fn all_faults_are_told_at_once() {
+fn all_invalid_settings_are_reported_at_once() {
     let list = [
         ("a/b", "", ""),
         ("deepseek", "", ""),
@@ -192,7 +192,7 @@ async fn a_model_is_assumed_only_while_none_is_listed() {
         _ => None,
     };
     let models = Models::build(&configs(&[]), env, Arc::new(Offline)).unwrap();
-    let usual = Service::find("openai").unwrap().model;
+    let usual = KnownService::find("openai").unwrap().model;
     for _ in 0..2 {
         assert_eq!(shown(&models, "openai").await, format!("openai/{usual}"));
     }
@@ -217,7 +217,7 @@ async fn a_refused_key_is_not_shown_again_to_list_the_models() {
 }
 
 #[tokio::test]
-async fn what_a_person_chooses_must_be_there() {
+async fn a_model_that_a_person_chooses_must_exist() {
     const LIST: &str = r#"{"data":[{"id":"qwen3:8b"},{"id":"models/gemini-flash"},{"id":"llama3:latest"}]}"#;
     let missing = || status(404, "", r#"{"error":{"message":"model not found"}}"#);
     let answer = || status(200, "", r#"{"choices":[{"message":{"content":"pong"},"finish_reason":"stop"}]}"#);
@@ -247,7 +247,9 @@ async fn a_model_server_of_this_machine_is_found() {
     let mut service = FakeService::start([status(200, "", tags)]).await;
     let mut models = build(&configs(&[]), &[]).unwrap();
     let config = ProviderConfig { base_url: Some(service.url.clone()), ..ProviderConfig::default() };
-    models.entries.insert(OLLAMA.to_owned(), Entry::new(OLLAMA, &config, KeySource::None, &models.clients).unwrap());
+    models
+        .entries
+        .insert(OLLAMA.to_owned(), ProviderEntry::new(OLLAMA, &config, KeySource::None, &models.clients).unwrap());
     assert_eq!(shown(&models, "auto").await, "ollama/qwen3:8b");
     assert_eq!(shown(&models, "auto").await, "ollama/qwen3:8b", "asked once");
     assert!(service.next_request().await.starts_with("GET /api/tags "));
@@ -260,7 +262,9 @@ async fn an_ollama_without_models_says_how_to_get_one() {
     let service = FakeService::start([status(200, "", r#"{"models":[]}"#)]).await;
     let mut models = build(&configs(&[]), &[]).unwrap();
     let config = ProviderConfig { base_url: Some(service.url.clone()), ..ProviderConfig::default() };
-    models.entries.insert(OLLAMA.to_owned(), Entry::new(OLLAMA, &config, KeySource::None, &models.clients).unwrap());
+    models
+        .entries
+        .insert(OLLAMA.to_owned(), ProviderEntry::new(OLLAMA, &config, KeySource::None, &models.clients).unwrap());
     assert_eq!(shown(&models, "auto").await, "offline");
     assert_eq!(models.lacking_local_model().await.map(|lack| lack.to_string()).as_deref(), Some(PULL));
     let service = FakeService::start([status(200, "", r#"{"object":"list","data":null}"#)]).await;
@@ -269,7 +273,7 @@ async fn an_ollama_without_models_says_how_to_get_one() {
 }
 
 #[test]
-fn what_is_known_of_a_model_and_what_the_owner_says_of_it() {
+fn configured_facts_of_a_model_precede_the_table() {
     let mut list = configs(&[("openai", "key", ""), ("proxy", "key", "http://h.example/v1"), ("vllm", "", "")]);
     list.insert(
         "work".to_owned(),

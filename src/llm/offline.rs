@@ -4,7 +4,10 @@ use async_trait::async_trait;
 
 use super::{ChatRequest, ChatResponse, Delta, DeltaSink, LlmError, Provider};
 use crate::chat::{ChatMessage, Usage};
-use crate::offline::{Answer, respond};
+use crate::offline::{OfflineAnswer, respond};
+
+/// Name of the offline provider and of its model.
+pub const OFFLINE: &str = "offline";
 
 /// A text is streamed in at most about this many pieces.
 const MAX_PIECES: usize = 64;
@@ -16,11 +19,11 @@ pub struct OfflineProvider;
 #[async_trait]
 impl Provider for OfflineProvider {
     fn name(&self) -> &'static str {
-        "offline"
+        OFFLINE
     }
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
-        let Answer { text, tool_calls } = respond(&request.messages, &request.tools);
+        let OfflineAnswer { text, tool_calls } = respond(&request.messages, &request.tools);
         for piece in pieces(&text) {
             sink.delta(Delta::Text(piece));
         }
@@ -29,7 +32,7 @@ impl Provider for OfflineProvider {
         }
         let output_tokens = tool_calls.iter().fold(tokens(&text), |sum, call| sum + tokens(&call.arguments));
         let usage = Usage { input_tokens: input_tokens(request), output_tokens, ..Usage::default() };
-        Ok(ChatResponse { text, tool_calls, model: "offline".to_owned(), usage, ..ChatResponse::default() })
+        Ok(ChatResponse { text, tool_calls, model: OFFLINE.to_owned(), usage, ..ChatResponse::default() })
     }
 }
 
@@ -92,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_streamed_is_the_response() {
+    async fn the_streamed_pieces_make_the_response() {
         let list_dir =
             ToolSpec { name: "list_dir".into(), description: String::new(), parameters: serde_json::json!({}) };
         for text in ["hello", "你能做什么", "list files", "2 + 3\nlist files"] {

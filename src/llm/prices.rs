@@ -1,4 +1,4 @@
-//! What tokens cost.
+//! Prices and costs of tokens.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chat::Usage;
 
-/// What writing to a cache costs, against sending: for five minutes, and for an hour
+/// The price of writing to a cache relative to plain input: for five minutes, and for an hour
 /// (<https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>).
 const CACHE_WRITE: f64 = 1.25;
 const HOUR_WRITE: f64 = 2.0;
@@ -46,14 +46,14 @@ pub struct Cost {
 }
 
 impl Price {
-    /// What `used` costs, to the nearest millionth.
+    /// Returns the cost of `used`, to the nearest millionth.
     pub fn cost(&self, used: Usage) -> Cost {
         let cached = used.cached_tokens.min(used.input_tokens);
         let written = used.written_tokens.min(used.input_tokens - cached);
         let for_hour = used.written_for_hour_tokens.min(written);
         let fresh = used.input_tokens - cached - written;
         let write = self.cache_write.unwrap_or(self.input * CACHE_WRITE);
-        // The price of a million tokens is that of one token in millionths.
+        // The price of a million tokens equals the price of one token in millionths.
         let micros = fresh as f64 * self.input
             + cached as f64 * self.cached.unwrap_or(self.input)
             + (written - for_hour) as f64 * write
@@ -62,7 +62,7 @@ impl Price {
         Cost { micros: micros.round() as u64, currency: self.currency.clone() }
     }
 
-    /// Whether each price is a number that something can cost.
+    /// Returns true if each price is finite and not negative.
     pub fn is_sound(&self) -> bool {
         let prices = [Some(self.input), Some(self.output), self.cached, self.cache_write];
         prices.into_iter().flatten().all(|price| price.is_finite() && price >= 0.0)
@@ -70,17 +70,17 @@ impl Price {
 }
 
 impl fmt::Display for Cost {
-    /// For reading: `0.0123 USD`.
+    /// Writes the amount for people: `0.0123 USD`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { micros, currency } = self;
         let amount = *micros as f64 / 1e6;
-        // What is next to nothing is still not nothing.
+        // A very small amount must not read as zero.
         let places = if (1..1_000).contains(micros) { 6 } else { 4 };
         write!(f, "{amount:.places$} {currency}")
     }
 }
 
-/// Amounts by currency, each for itself: `1.5000 CNY, 0.0123 USD`; `None` where there are none.
+/// Formats amounts by currency: `1.5000 CNY, 0.0123 USD`; `None` if there are none.
 pub fn costs_in_words(costs: &BTreeMap<String, u64>) -> Option<String> {
     let words = costs.iter().map(|(currency, micros)| Cost { micros: *micros, currency: currency.clone() }.to_string());
     Some(words.collect::<Vec<_>>().join(", ")).filter(|words| !words.is_empty())
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn each_currency_is_told_for_itself() {
+    fn amounts_are_listed_by_currency() {
         let costs = [("USD".to_owned(), 12_300), ("CNY".to_owned(), 1_500_000)];
         assert_eq!(costs_in_words(&BTreeMap::from(costs)).as_deref(), Some("1.5000 CNY, 0.0123 USD"));
         assert_eq!(costs_in_words(&BTreeMap::new()), None);

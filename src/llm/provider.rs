@@ -1,4 +1,4 @@
-//! What daoyou asks of a model service.
+//! The interface to a model service.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::chat::{ChatMessage, Reasoning, ToolCall, ToolSpec, Usage};
 pub struct ChatRequest {
     /// The model's name at its service.
     pub model: String,
-    /// Same bytes from turn to turn, so that the service's cache hits.
+    /// The same bytes in each turn, so that the service's prompt cache hits.
     pub system: Arc<str>,
     pub messages: Vec<ChatMessage>,
-    /// The pictures that its messages name, as far as they are sent.
+    /// The images that the messages name, as far as they are sent.
     pub images: Images,
-    /// Empty: the model is told of none.
+    /// Empty if the model gets no tools.
     pub tools: Arc<[ToolSpec]>,
     pub temperature: Option<f64>,
     /// The longest answer, in tokens.
     pub max_tokens: Option<u32>,
 }
 
-/// A complete answer. A response that was cut off is an error, never one of these.
+/// A complete answer. An answer that was cut off by the connection is an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChatResponse {
     pub text: String,
@@ -33,28 +33,28 @@ pub struct ChatResponse {
     pub reasoning: Option<Reasoning>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// The model as the service names it.
+    /// The model's name in the answer.
     pub model: String,
-    /// Who answered, as it was asked: `PROVIDER/MODEL`; empty in what an older program wrote.
+    /// `PROVIDER/MODEL` that answered, as configured; empty in rows of older versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answered_by: String,
     #[serde(default)]
     pub usage: Usage,
-    /// What it cost at the price of that time, where one was known.
+    /// The cost at the price of that time, if a price was known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
-    /// From the request to the end of the answer, with its retries.
+    /// From the request to the end of the answer, retries included.
     #[serde(default)]
     pub latency_ms: u64,
     /// The service cut the answer at its length limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// It was given before, and kept: nobody was asked, and it cost nothing.
+    /// The answer comes from the response cache: no model was asked, and it cost nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cached: bool,
 }
 
-/// A piece of an answer while it arrives.
+/// A piece of a streamed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delta<'a> {
     Reasoning(&'a str),
@@ -64,16 +64,16 @@ pub enum Delta<'a> {
         id: &'a str,
         name: &'a str,
     },
-    /// What came so far is void, the request is made again.
+    /// The pieces so far are void: the request is repeated.
     Restart,
 }
 
-/// Watches an answer arrive.
+/// Receives an answer while it is streamed.
 pub trait DeltaSink: Send + Sync {
     fn delta(&self, delta: Delta<'_>);
 }
 
-/// For callers who want the whole answer only.
+/// A sink for callers that want the whole answer only.
 pub struct NoDeltas;
 
 impl DeltaSink for NoDeltas {
@@ -83,20 +83,20 @@ impl DeltaSink for NoDeltas {
 /// A service that answers conversations. Dropping the future of `chat` closes the connection.
 #[async_trait]
 pub trait Provider: Send + Sync {
-    /// Its name in the configuration.
+    /// Returns its name in the configuration.
     fn name(&self) -> &str;
 
-    /// Whether `model` can be given tools, as far as its configuration says and its service has told so far; one that cannot
-    /// is asked in text.
+    /// Returns true if `model` takes tools, as far as the configuration and earlier refusals tell; otherwise tools are
+    /// described in text.
     fn takes_tools(&self, _model: &str) -> bool {
         true
     }
 
-    /// Whether `model` is shown the pictures of a request, as far as is known.
+    /// Returns true if `model` takes images, as far as is known.
     fn sees(&self, _model: &str) -> bool {
         false
     }
 
-    /// Asks once, with the provider's own retries and deadlines inside, and streams to `sink` where it can.
+    /// Asks once, with the provider's own retries and deadlines, and streams to `sink` if the service can.
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError>;
 }

@@ -1,4 +1,5 @@
-//! Whether and when a failed model call is made again. Pure: how often it failed and what chance says come from outside.
+//! Decides whether and when a failed model call is repeated. Pure: the caller passes the number of failures and a
+//! random number.
 
 use std::time::Duration;
 
@@ -6,27 +7,27 @@ use uuid::Uuid;
 
 use super::LlmErrorKind;
 
-/// The first wait before another try, doubled with each; half of each is left to chance.
+/// The first wait before a retry; it doubles with each, and half of it is random.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
-/// The longest wait that a service may ask for; for a longer one nobody sits there waiting.
+/// The longest `Retry-After` that is waited for.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// What one call may try again.
+/// The retry policy of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
-    /// Tries after the first one.
+    /// Retries after the first attempt.
     pub retries: u32,
     pub first_wait: Duration,
 }
 
-/// One failed try, as far as it matters here.
+/// A failed attempt.
 #[derive(Clone, Copy, Debug)]
-pub struct Tried {
+pub struct FailedAttempt {
     pub kind: LlmErrorKind,
-    /// When the service said to come back.
+    /// What the service asked for.
     pub retry_after: Option<Duration>,
-    /// How many tries came before this one.
+    /// Attempts before this one.
     pub retries: u32,
 }
 
@@ -35,8 +36,8 @@ impl Retry {
         Self { retries, first_wait: FIRST_WAIT }
     }
 
-    /// How long to wait before the next try; `None`: there is none. `chance` is 0 to 1.
-    pub fn wait(&self, tried: Tried, chance: f64) -> Option<Duration> {
+    /// Returns the wait before the next attempt; `None` if there is none. `chance` is between 0 and 1.
+    pub fn wait(&self, tried: FailedAttempt, chance: f64) -> Option<Duration> {
         if tried.retries >= self.retries || !tried.kind.is_retryable() {
             return None;
         }
@@ -44,12 +45,13 @@ impl Retry {
         if asked > LONGEST_RETRY_AFTER {
             return None;
         }
-        Some(growing(self.first_wait, LONGEST_WAIT, tried.retries, chance).max(asked))
+        Some(backoff(self.first_wait, LONGEST_WAIT, tried.retries, chance).max(asked))
     }
 }
 
-impl Tried {
-    /// Why there is no further try, to stand behind the error; empty where its class says so.
+impl FailedAttempt {
+    /// Returns the reason why there is no further attempt, to be appended to the error; empty if the error's kind says
+    /// it.
     pub fn why_given_up(&self) -> String {
         match self.retry_after {
             Some(asked) if asked > LONGEST_RETRY_AFTER => {
@@ -61,15 +63,15 @@ impl Tried {
     }
 }
 
-/// The wait number `number` (from 0) of waits that double from `first` up to `longest`, between half of it and all of it:
-/// many that failed at once do not come back at once.
-pub fn growing(first: Duration, longest: Duration, number: u32, chance: f64) -> Duration {
+/// Returns wait number `number` (from 0) of an exponential backoff from `first` to `longest`, with jitter between half
+/// of it and all of it, so that many that failed together do not return together.
+pub fn backoff(first: Duration, longest: Duration, number: u32, chance: f64) -> Duration {
     let full = first.saturating_mul(1 << number.min(16)).min(longest);
     full.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0))
 }
 
-/// A number from 0 to 1, another each time.
-pub fn chance() -> f64 {
+/// Returns a random number between 0 and 1.
+pub fn random_fraction() -> f64 {
     (Uuid::new_v4().as_u128() & 0xffff) as f64 / 65_536.0
 }
 
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_pass_is_tried_again_with_growing_waits_and_never_sooner_than_asked() {
+    fn passing_failures_are_retried_with_growing_waits_and_respect_retry_after() {
         let retry = Retry::new(9);
         for (kind, retries, retry_after, low, high) in [
             (RateLimit, 0, None, Some(250), 500),
@@ -98,23 +100,23 @@ mod tests {
             (Refused, 0, None, None, 0),
             (Cancelled, 0, None, None, 0),
         ] {
-            let tried = Tried { kind, retry_after: retry_after.map(Duration::from_secs), retries };
+            let tried = FailedAttempt { kind, retry_after: retry_after.map(Duration::from_secs), retries };
             let waits = [0.0, 1.0].map(|chance| retry.wait(tried, chance));
             let expected = low.map(|low| (Duration::from_millis(low), Duration::from_millis(high)));
             assert_eq!((waits[0], waits[1]), (expected.map(|e| e.0), expected.map(|e| e.1)), "{tried:?}");
         }
-        assert!((0.0..1.0).contains(&chance()));
+        assert!((0.0..1.0).contains(&random_fraction()));
     }
 
     #[test]
-    fn why_it_is_given_up_is_said() {
+    fn the_reason_for_giving_up_is_stated() {
         for (retries, retry_after, expected) in [
             (0, None, ""),
             (0, Some(60), ""),
             (3, Some(60), " (after 4 tries)"),
             (1, Some(86_400), " (the service asks to wait for 86400 s)"),
         ] {
-            let tried = Tried { kind: RateLimit, retry_after: retry_after.map(Duration::from_secs), retries };
+            let tried = FailedAttempt { kind: RateLimit, retry_after: retry_after.map(Duration::from_secs), retries };
             assert_eq!(tried.why_given_up(), expected);
         }
     }

@@ -1,50 +1,51 @@
-//! Services that are known by name: a key alone is enough for them.
+//! A table of known services: for them a key alone is enough.
 
 use reqwest::Url;
 
 use super::ProviderKind;
-use super::openai::{Echo, LimitField, ReasoningField};
+use super::openai::{LimitField, ReasoningEcho, ReasoningField};
 
 /// One known service.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Service {
+pub struct KnownService {
     /// Its name in the configuration.
     pub name: &'static str,
     pub base_url: &'static str,
     pub kind: ProviderKind,
-    /// Environment variables that usually hold its key, the usual one first; none for a server of one's own.
+    /// Environment variables that usually hold its key, the usual one first; none for a local server.
     pub key_variables: &'static [&'static str],
-    /// The variable that names another place for it; its key in the environment goes there.
+    /// The environment variable that overrides its address; the key in the environment goes there.
     pub base_variable: Option<&'static str>,
     /// The model that `auto` takes; empty: the first that the server lists.
     pub model: &'static str,
     pub rules: Rules,
 }
 
-/// What is peculiar to a service among those that speak chat completions.
+/// How a service differs from others that speak chat completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// How it calls the longest answer.
+    /// Its name for the longest answer.
     pub limit: LimitField,
-    /// What it wants back of what a model thought; some refuse a request without it, some one with it.
-    pub echo: Echo,
+    /// Which reasoning it wants back; some refuse a request without it, some one with it.
+    pub echo: ReasoningEcho,
 }
 
-/// For a service that is not known: what most take. A refusal teaches the rest.
+/// The default for an unknown service: what most take. Refusals teach the rest.
 impl Default for Rules {
     fn default() -> Self {
         USUAL
     }
 }
 
-const USUAL: Rules = Rules { limit: LimitField::MaxTokens, echo: Echo::AsSent };
-/// Wants the thoughts behind each call in all later turns (api-docs.deepseek.com/guides/thinking_mode; Kimi alike).
-const WANTS_THOUGHTS: Rules = Rules { echo: Echo::Always(ReasoningField::Content), ..USUAL };
-/// Refuses fields that it does not know, thoughts among them.
-const REFUSES_THOUGHTS: Rules = Rules { echo: Echo::Never, ..USUAL };
+const USUAL: Rules = Rules { limit: LimitField::MaxTokens, echo: ReasoningEcho::AsSent };
+/// These want the reasoning of each call back in all later turns (api-docs.deepseek.com/guides/thinking_mode; Kimi
+/// too).
+const WANTS_THOUGHTS: Rules = Rules { echo: ReasoningEcho::Always(ReasoningField::Content), ..USUAL };
+/// These refuse unknown fields, reasoning among them.
+const REFUSES_THOUGHTS: Rules = Rules { echo: ReasoningEcho::Never, ..USUAL };
 
 /// In the order in which `auto` looks for their keys.
-pub const SERVICES: &[Service] = &[
+pub const SERVICES: &[KnownService] = &[
     hosted("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], "gpt-6-luna")
         .with(Rules { limit: LimitField::MaxCompletionTokens, ..REFUSES_THOUGHTS })
         .moved_by("OPENAI_BASE_URL"),
@@ -93,7 +94,7 @@ pub const SERVICES: &[Service] = &[
     hosted("deepinfra", "https://api.deepinfra.com/v1/openai", &["DEEPINFRA_API_KEY"], "deepseek-ai/DeepSeek-V4-Flash"),
     hosted("nvidia", "https://integrate.api.nvidia.com/v1", &["NVIDIA_API_KEY"], "deepseek-ai/deepseek-v4-flash"),
     hosted("perplexity", "https://api.perplexity.ai", &["PERPLEXITY_API_KEY"], "sonar"),
-    // Their models change faster than this table: the first that they list.
+    // Their models change faster than this table, so `auto` takes the first that they list.
     hosted("hunyuan", "https://api.hunyuan.cloud.tencent.com/v1", &["HUNYUAN_API_KEY"], ""),
     hosted("baichuan", "https://api.baichuan-ai.com/v1", &["BAICHUAN_API_KEY"], ""),
     local(OLLAMA, "http://127.0.0.1:11434/v1").moved_by(OLLAMA_HOST),
@@ -105,11 +106,11 @@ pub const SERVICES: &[Service] = &[
 /// The model server that `auto` looks for on this machine.
 pub const OLLAMA: &str = "ollama";
 
-/// Where Ollama listens, and its own clients ask: a host, with or without scheme and port.
+/// The variable that says where Ollama listens: a host, with or without scheme and port.
 pub const OLLAMA_HOST: &str = "OLLAMA_HOST";
 
-/// The base of what `OLLAMA_HOST` names, read as Ollama's own clients read it: 11434 is the port where no scheme stands before
-/// it, and a server that listens everywhere is asked here.
+/// Returns the base URL for a value of `OLLAMA_HOST`, read as Ollama's own clients read it: the port is 11434 if there
+/// is no scheme, and a server that listens on all addresses is asked on this machine.
 pub fn ollama_base(given: &str) -> String {
     let given = given.trim().trim_matches(['"', '\'']).trim_end_matches('/');
     let (scheme, rest, port) = match given.split_once("://") {
@@ -117,12 +118,12 @@ pub fn ollama_base(given: &str) -> String {
         None => ("http", given, ":11434"),
     };
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    // An address as Ollama takes it, too, without brackets.
+    // Ollama takes an IPv6 address without brackets, too.
     let host = match host.parse::<std::net::Ipv6Addr>() {
         Ok(address) => &format!("[{address}]"),
         Err(_) => host,
     };
-    // A colon within brackets is the address's own (RFC 3986, section 3.2.2).
+    // A colon within brackets belongs to the address (RFC 3986, section 3.2.2).
     let (name, own_port) = match host.rfind(':').filter(|at| !host[*at..].contains(']')) {
         Some(at) => host.split_at(at),
         None => (host, port),
@@ -135,30 +136,30 @@ pub fn ollama_base(given: &str) -> String {
     format!("{scheme}://{name}{own_port}{path}")
 }
 
-impl Service {
+impl KnownService {
     pub fn find(name: &str) -> Option<&'static Self> {
         SERVICES.iter().find(|service| service.name == name)
     }
 
-    /// The service at an address, whatever it is called in the configuration; servers of one's own can be anything.
+    /// Returns the service at an address, whatever its name in the configuration; local servers cannot be told apart.
     pub fn at(base_url: &Url) -> Option<&'static Self> {
         let host = base_url.host_str()?;
         SERVICES.iter().find(|service| !service.is_local() && service.host() == host)
     }
 
-    /// The parts of the path below which it takes requests.
+    /// Returns the path segments of its base URL.
     pub fn path(&self) -> impl Iterator<Item = &'static str> {
         let (_, address) = self.base_url.split_once("://").unwrap_or_default();
         address.split('/').skip(1).filter(|part| !part.is_empty())
     }
 
-    /// Where it is. The table's addresses are plain enough to be cut.
+    /// Returns its host. The addresses of the table are simple enough to be split.
     fn host(&self) -> &'static str {
         let (_, address) = self.base_url.split_once("://").unwrap_or_default();
         address.split(['/', ':']).next().unwrap_or_default()
     }
 
-    /// A server of one's own, that needs no key.
+    /// Returns true for a local server, which needs no key.
     pub fn is_local(&self) -> bool {
         self.key_variables.is_empty()
     }
@@ -184,11 +185,11 @@ const fn hosted(
     base_url: &'static str,
     key_variables: &'static [&'static str],
     model: &'static str,
-) -> Service {
-    Service { name, base_url, kind: ProviderKind::Openai, key_variables, base_variable: None, model, rules: USUAL }
+) -> KnownService {
+    KnownService { name, base_url, kind: ProviderKind::Openai, key_variables, base_variable: None, model, rules: USUAL }
 }
 
-const fn local(name: &'static str, base_url: &'static str) -> Service {
+const fn local(name: &'static str, base_url: &'static str) -> KnownService {
     hosted(name, base_url, &[], "")
 }
 
@@ -225,10 +226,10 @@ mod tests {
             let url = Url::parse(service.base_url).unwrap();
             assert_eq!(crate::llm::remote::is_loopback(&url), service.is_local(), "{}", service.name);
             assert_eq!(url.scheme() == "https", !service.is_local(), "{}", service.name);
-            let is_host_known = Service::at(&url).is_some_and(|known| known.name == service.name);
+            let is_host_known = KnownService::at(&url).is_some_and(|known| known.name == service.name);
             assert_eq!(is_host_known, !service.is_local(), "{}", service.name);
         }
-        assert!(Service::find(OLLAMA).is_some_and(Service::is_local));
-        assert_eq!(Service::find("nobody"), None);
+        assert!(KnownService::find(OLLAMA).is_some_and(KnownService::is_local));
+        assert_eq!(KnownService::find("nobody"), None);
     }
 }

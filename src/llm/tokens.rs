@@ -1,54 +1,54 @@
-//! About how many tokens a text costs, without a model's vocabulary; and how a model's own count differs from that.
+//! Estimates the tokens of a text without a model's vocabulary, and learns how a model's own count differs.
 
-/// Hundredths of a token: all is added up in whole numbers.
+/// A token in hundredths: sums are whole numbers.
 const TOKEN: u64 = 100;
 
-/// What a model's first counts may weigh, against all that were learned before.
+/// The weight of a new count against all that were learned before.
 const WEIGHT: f64 = 0.2;
-/// Of shorter requests a count says little: most of it is what the service adds.
+/// Shorter requests teach little: most of their count is what the service adds.
 const LEARNED_FROM: u64 = 200;
-/// How far a model's count may be from ours; beyond that something else is counted.
+/// The bounds of a factor; beyond them the service counts something else.
 const BOUNDS: (f64, f64) = (0.5, 2.0);
 
-/// A kind of characters that vocabularies of today cut alike.
+/// A class of characters that today's vocabularies split alike.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    /// White space; which goes with the word behind it where it is a single space.
+enum CharClass {
+    /// White space; a single space belongs to the word after it.
     Blank,
     Digit,
-    /// Letters of Latin words but for capitals.
+    /// Latin letters except capitals.
     Small,
     Capital,
     /// Chinese characters and Japanese syllables.
     Ideograph,
     Hangul,
     Cyrillic,
-    /// Scripts with about three letters a token: Arabic, those of India, Thai.
+    /// Scripts with about three letters a token: Arabic, Indic scripts, Thai.
     Third,
     /// Scripts with fewer: Greek, Hebrew, and all others.
     Half,
-    /// ASCII's.
+    /// ASCII punctuation and symbols.
     Sign,
-    /// Pictures and signs beyond.
+    /// Emoji and other symbols.
     Picture,
 }
 
-/// The characters of one kind that stand together.
-struct Run {
-    class: Class,
+/// A run of characters of one class.
+struct CharRun {
+    class: CharClass,
     length: u64,
-    /// Of capitals alone, so far.
+    /// Only capitals so far.
     is_loud: bool,
     begins_with_break: bool,
 }
 
-/// A longer text is counted in samples: so many pieces of so many bytes, spread over it.
+/// A longer text is counted by samples: this many pieces of this many bytes, spread over it.
 const LONG: usize = 16 * 1024;
 const SAMPLES: usize = 32;
 const SAMPLE: usize = 256;
 
-/// About how many tokens a text costs, by the vocabularies of today's models. Never too far off for prose in any script,
-/// code and JSON; digests and the like vary. Takes microseconds, however long the text is.
+/// Estimates the tokens of a text by the vocabularies of today's models. Close for prose in any script, code and JSON;
+/// digests and the like vary. Takes microseconds, however long the text is.
 pub fn estimate_tokens(text: &str) -> usize {
     let hundredths = if text.len() > LONG { count_samples(text) } else { count(text) };
     usize::try_from(hundredths.div_ceil(TOKEN)).unwrap_or(usize::MAX)
@@ -66,14 +66,21 @@ fn count_samples(text: &str) -> u64 {
 }
 
 fn count(text: &str) -> u64 {
-    let (mut sum, mut before, mut run): (u64, Option<Class>, Option<Run>) = (0, None, None);
-    for char in text.chars() {
-        let class = Class::of(char);
+    let (mut sum, mut before, mut run): (u64, Option<CharClass>, Option<CharRun>) = (0, None, None);
+    let mut rest = text;
+    while let Some(char) = rest.chars().next() {
+        rest = &rest[char.len_utf8()..];
+        let class = CharClass::of(char);
+        // Most text is runs of ASCII, whose other characters need no decoding.
+        let same = |byte: &u8| ASCII.get(usize::from(*byte)) == Some(&class);
+        let more = if class == CharClass::Capital { 0 } else { rest.bytes().take_while(same).count() };
+        rest = &rest[more..];
+        let length = 1 + more as u64;
         if let Some(run) = &mut run
             && run.goes_on_with(class)
         {
-            run.length += 1;
-            run.is_loud &= class == Class::Capital;
+            run.length += length;
+            run.is_loud &= class == CharClass::Capital;
             continue;
         }
         if let Some(run) = &run {
@@ -81,24 +88,24 @@ fn count(text: &str) -> u64 {
             before = Some(run.class);
         }
         let begins_with_break = matches!(char, '\n' | '\r');
-        run = Some(Run { class, length: 1, is_loud: class == Class::Capital, begins_with_break });
+        run = Some(CharRun { class, length, is_loud: class == CharClass::Capital, begins_with_break });
     }
     sum + run.map_or(0, |run| run.cost(before, None))
 }
 
-const ASCII: [Class; 128] = {
-    let mut classes = [Class::Sign; 128];
+const ASCII: [CharClass; 128] = {
+    let mut classes = [CharClass::Sign; 128];
     let mut byte = 0;
     while byte < 128 {
-        classes[byte as usize] = Class::of_ascii(byte);
+        classes[byte as usize] = CharClass::of_ascii(byte);
         byte += 1;
     }
     classes
 };
 
-impl Class {
+impl CharClass {
     fn of(char: char) -> Self {
-        // Looked up: most text is ASCII, and all that is given to a model is counted.
+        // A table, because most text is ASCII, and all text for a model is counted.
         match ASCII.get(char as usize) {
             Some(class) => *class,
             None => Self::beyond_ascii(char),
@@ -122,7 +129,7 @@ impl Class {
             '\u{400}'..='\u{52f}' => Self::Cyrillic,
             '\u{600}'..='\u{6ff}' | '\u{750}'..='\u{77f}' | '\u{900}'..='\u{e7f}' => Self::Third,
             '\u{1100}'..='\u{11ff}' | '\u{ac00}'..='\u{d7ff}' => Self::Hangul,
-            // With the signs that are written there, of full width.
+            // With the full-width punctuation of these scripts.
             '\u{2e80}'..='\u{a4cf}' | '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe4f}' | '\u{ff00}'..='\u{ffef}' => {
                 Self::Ideograph
             }
@@ -139,43 +146,43 @@ impl Class {
     }
 }
 
-impl Run {
-    fn goes_on_with(&self, class: Class) -> bool {
+impl CharRun {
+    fn goes_on_with(&self, class: CharClass) -> bool {
         match (self.class, class) {
-            // "Word", and not "wordWord".
-            (Class::Capital, Class::Small) => self.length == 1 || !self.is_loud,
-            (Class::Capital, Class::Capital) => self.is_loud,
+            // "Word", but not "wordWord".
+            (CharClass::Capital, CharClass::Small) => self.length == 1 || !self.is_loud,
+            (CharClass::Capital, CharClass::Capital) => self.is_loud,
             (before, now) => before == now,
         }
     }
 
-    fn cost(&self, before: Option<Class>, next: Option<Class>) -> u64 {
+    fn cost(&self, before: Option<CharClass>, next: Option<CharClass>) -> u64 {
         let over = |free: u64| self.length.saturating_sub(free);
         match self.class {
-            Class::Capital if self.is_loud => TOKEN + over(3) * 22,
-            Class::Small | Class::Capital => TOKEN + over(8) * 14,
-            Class::Digit => self.length.div_ceil(3) * TOKEN,
-            Class::Ideograph => self.length * 75,
-            Class::Hangul => self.length * 66,
-            Class::Cyrillic => TOKEN.max(self.length * 23),
-            Class::Third => TOKEN.max(self.length * 33),
-            Class::Half => TOKEN.max(self.length * 43),
-            Class::Picture => self.length * 150,
-            // The last sign often belongs to the word behind it.
-            Class::Sign if next.is_some_and(Class::is_letter) => 50 + over(1) * 30,
-            Class::Sign => 95 + over(1) * 20,
-            // A line's end belongs to the sign before it.
-            Class::Blank if self.begins_with_break && before == Some(Class::Sign) => {
+            CharClass::Capital if self.is_loud => TOKEN + over(3) * 22,
+            CharClass::Small | CharClass::Capital => TOKEN + over(8) * 14,
+            CharClass::Digit => self.length.div_ceil(3) * TOKEN,
+            CharClass::Ideograph => self.length * 75,
+            CharClass::Hangul => self.length * 66,
+            CharClass::Cyrillic => TOKEN.max(self.length * 23),
+            CharClass::Third => TOKEN.max(self.length * 33),
+            CharClass::Half => TOKEN.max(self.length * 43),
+            CharClass::Picture => self.length * 150,
+            // The last sign often belongs to the word after it.
+            CharClass::Sign if next.is_some_and(CharClass::is_letter) => 50 + over(1) * 30,
+            CharClass::Sign => 95 + over(1) * 20,
+            // A line break belongs to the sign before it.
+            CharClass::Blank if self.begins_with_break && before == Some(CharClass::Sign) => {
                 if self.length > 2 {
                     TOKEN
                 } else {
                     0
                 }
             }
-            Class::Blank if self.length > 1 || self.begins_with_break => TOKEN,
-            Class::Blank => match next {
-                Some(Class::Digit) => TOKEN,
-                Some(Class::Ideograph) => TOKEN / 4,
+            CharClass::Blank if self.length > 1 || self.begins_with_break => TOKEN,
+            CharClass::Blank => match next {
+                Some(CharClass::Digit) => TOKEN,
+                Some(CharClass::Ideograph) => TOKEN / 4,
                 Some(_) => 0,
                 None => TOKEN,
             },
@@ -183,18 +190,18 @@ impl Run {
     }
 }
 
-/// How many tokens of a model are one of ours, learned from what its service counts.
+/// The ratio of a model's tokens to estimated tokens, learned from the counts of its service.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Factor(f64);
+pub struct TokenFactor(f64);
 
-impl Default for Factor {
+impl Default for TokenFactor {
     fn default() -> Self {
         Self(1.0)
     }
 }
 
-impl Factor {
-    /// What was kept, within the bounds; a number that is none is nothing known.
+impl TokenFactor {
+    /// Creates a factor from a stored value, within the bounds; a value that is not finite means nothing is known.
     pub fn new(value: f64) -> Self {
         if value.is_finite() { Self(value.clamp(BOUNDS.0, BOUNDS.1)) } else { Self::default() }
     }
@@ -203,7 +210,7 @@ impl Factor {
         self.0
     }
 
-    /// What is known after a request that was estimated so and counted so.
+    /// Returns the factor after a request with this estimate and this count.
     #[must_use]
     pub fn learn(self, estimated: u64, counted: u64) -> Self {
         if estimated < LEARNED_FROM || counted == 0 {
@@ -213,17 +220,17 @@ impl Factor {
         Self::new(self.0 + WEIGHT * (seen - self.0))
     }
 
-    /// The model's tokens of an estimate.
+    /// Converts an estimate to the model's tokens.
     pub fn counted(self, estimated: usize) -> usize {
         (estimated as f64 * self.steady()).ceil() as usize
     }
 
-    /// The estimate that so many of the model's tokens are.
+    /// Converts the model's tokens to an estimate.
     pub fn estimated(self, counted: usize) -> usize {
         (counted as f64 / self.steady()).floor() as usize
     }
 
-    /// In steps and never too low, so that what is cut by it is cut alike from turn to turn.
+    /// Rounded up in steps, so that turns are cut alike.
     fn steady(self) -> f64 {
         (self.0 * 20.0).ceil() / 20.0
     }
@@ -233,7 +240,7 @@ impl Factor {
 mod tests {
     use super::*;
 
-    /// Texts, and what o200k counts of them.
+    /// Texts, and their counts by o200k.
     const COUNTED: &[(&str, usize)] = &[
         (
             "The gateway writes each message to its store before it says that it was accepted. Only then does the sender \
@@ -296,7 +303,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_estimated_is_near_to_what_is_counted() {
+    fn estimates_are_close_to_real_counts() {
         assert_eq!(estimate_tokens(""), 0);
         for (text, counted) in COUNTED {
             let share = estimate_tokens(text) as f64 / *counted as f64;
@@ -308,9 +315,9 @@ mod tests {
         }
     }
 
-    /// What is known, the requests that follow as estimated and counted, and what is known then.
+    /// A factor, the requests that follow as (estimated, counted), and the factor after them.
     #[test]
-    fn what_services_count_is_learned_within_bounds() {
+    fn the_factor_learns_from_counts_within_bounds() {
         type Row<'a> = (f64, &'a [(u64, u64)], f64);
         let table: &[Row<'_>] = &[
             (1.0, &[], 1.0),
@@ -324,10 +331,10 @@ mod tests {
         ];
         for (known, requests, expected) in table {
             let factor =
-                requests.iter().fold(Factor::new(*known), |factor, (ours, theirs)| factor.learn(*ours, *theirs));
+                requests.iter().fold(TokenFactor::new(*known), |factor, (ours, theirs)| factor.learn(*ours, *theirs));
             assert!((factor.get() - expected).abs() < 0.01, "{factor:?}, not {expected}: {requests:?}");
         }
-        let factor = Factor::new(1.21);
+        let factor = TokenFactor::new(1.21);
         assert_eq!((factor.counted(1_000), factor.estimated(1_250)), (1_250, 1_000), "in steps, never too low");
     }
 }

@@ -1,13 +1,13 @@
-//! What every service takes as a conversation, whatever its protocol: the rules, and how one that breaks them is mended.
+//! The rules that every service has for a conversation, and the repair of one that breaks them.
 //!
-//! The rules are those of OpenAI's chat completions and of Anthropic's messages together, so that a conversation can go
-//! over from one to the other at any point.
+//! These are the rules of OpenAI's chat completions and of Anthropic's messages together, so that a conversation can
+//! move from one to the other at any point.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::chat::{ChatMessage, ToolCall};
 
-/// What a call is answered with whose result is gone.
+/// The result of a call whose own result is lost.
 pub const NO_RESULT: &str = "Error: no result was kept of this call; whether it took effect is unknown";
 /// Stands where a conversation would begin with the model's own words.
 const NOT_SHOWN: &str = "(The beginning of this conversation is not shown.)";
@@ -19,21 +19,21 @@ const GO_ON: &str = "(Please go on.)";
 /// Where a conversation breaks the rules, and which one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Flaw(String);
+pub struct MessageFlaw(String);
 
-/// Whether services take these messages: the first is the user's and the last one not the model's; none is empty; the
-/// model does not speak twice in a row; each id means one call; and each call is answered exactly once, in the order
-/// asked, directly after the message that asked.
+/// Checks that services take these messages: the first is the user's and the last is not the model's; none is empty;
+/// the model does not speak twice in a row; ids of calls are unique; and each call is answered exactly once, in order,
+/// directly after the message that made it.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn check(messages: &[ChatMessage]) -> Result<(), Flaw> {
+/// The first [`MessageFlaw`].
+pub fn check(messages: &[ChatMessage]) -> Result<(), MessageFlaw> {
     let mut ids = HashSet::new();
     let mut open: &[ToolCall] = &[];
     let mut before = None;
     for (at, message) in messages.iter().enumerate() {
         let role = message.role();
-        let flaw = |what: &str| Err(Flaw(format!("message {at} ({role}): {what}")));
+        let flaw = |what: &str| Err(MessageFlaw(format!("message {at} ({role}): {what}")));
         if let ChatMessage::Tool { call_id, .. } = message {
             match open.split_first() {
                 Some((call, rest)) if call.id == *call_id => open = rest,
@@ -68,19 +68,19 @@ pub fn check(messages: &[ChatMessage]) -> Result<(), Flaw> {
         before = Some(role);
     }
     match (open.first(), before) {
-        (Some(call), _) => Err(Flaw(format!("the end: {:?} has no result", call.id))),
-        (None, None) => Err(Flaw("there is no message".to_owned())),
-        (None, Some("assistant")) => Err(Flaw("the end: nothing is left to answer".to_owned())),
+        (Some(call), _) => Err(MessageFlaw(format!("the end: {:?} has no result", call.id))),
+        (None, None) => Err(MessageFlaw("there is no message".to_owned())),
+        (None, Some("assistant")) => Err(MessageFlaw("the end: nothing is left to answer".to_owned())),
         (None, Some(_)) => Ok(()),
     }
 }
 
-/// Makes any messages ones that pass [`check`], and answers what was wrong; those that pass are left as they are. No
-/// word that was said is lost but results that belong to no call.
-pub fn mend(messages: &mut Vec<ChatMessage>) -> Option<Flaw> {
+/// Repairs messages so that they pass [`check`], and returns the first flaw; valid messages stay as they are. Only
+/// results that belong to no call are lost.
+pub fn mend(messages: &mut Vec<ChatMessage>) -> Option<MessageFlaw> {
     let flaw = check(messages).err()?;
     let known = messages.iter().flat_map(calls_of).map(|call| call.id.clone()).collect();
-    let mut mender = Mender { known, ..Mender::default() };
+    let mut mender = HistoryMender { known, ..HistoryMender::default() };
     for message in std::mem::take(messages) {
         mender.take(message);
     }
@@ -100,17 +100,17 @@ fn calls_of(message: &ChatMessage) -> &[ToolCall] {
 }
 
 #[derive(Default)]
-struct Mender {
+struct HistoryMender {
     out: Vec<ChatMessage>,
     /// The ids of all calls as they came.
     known: HashSet<String>,
     /// The ids of the calls in `out`.
     used: HashSet<String>,
-    /// By the id that a call came with: where in `out` its result goes.
+    /// By the original id of a call: where in `out` its result goes.
     waiting: HashMap<String, VecDeque<usize>>,
 }
 
-impl Mender {
+impl HistoryMender {
     fn take(&mut self, message: ChatMessage) {
         match message {
             ChatMessage::User { content, images } if is_blank(&content) => {
@@ -126,20 +126,20 @@ impl Mender {
         }
     }
 
-    /// Takes what the model said, with a place for the result of each of its calls.
+    /// Adds a message of the model, with a place for the result of each call.
     fn speak(&mut self, mut message: ChatMessage) {
         let ChatMessage::Assistant { content, tool_calls, .. } = &mut message else { return };
         match self.out.last() {
             None => self.out.push(ChatMessage::user(NOT_SHOWN)),
             Some(ChatMessage::Assistant { content: before, .. }) => {
-                // The last of `out` is the model's only where it called nothing: results stand behind calls.
+                // The last of `out` is the model's only if it called nothing: results follow calls.
                 *content = format!("{before}\n\n{content}").trim_end().to_owned();
                 self.out.pop();
             }
             Some(_) => {}
         }
         for call in &*tool_calls {
-            // An older call of the same id gets no result any more: what comes is the newer one's.
+            // An older call with the same id gets no result any more: the next one belongs to the newer call.
             self.waiting.remove(&call.id);
         }
         let mut places = Vec::with_capacity(tool_calls.len());
@@ -161,7 +161,7 @@ impl Mender {
         }
     }
 
-    /// `wanted`, or something like it that is no other call's.
+    /// Returns `wanted`, or a similar id that no other call has.
     fn own_id(&mut self, wanted: &str) -> String {
         let wanted = if wanted.is_empty() { "call" } else { wanted };
         let mut id = wanted.to_owned();
@@ -190,8 +190,8 @@ mod tests {
 
     use super::*;
 
-    /// `u` a user's message, `t` the model's words, `cXY` calls with the ids X and Y, `rX` the result of X; an upper-case
-    /// letter for one without text.
+    /// `u` a user's message, `t` the model's text, `cXY` calls with the ids X and Y, `rX` the result of X; an
+    /// upper-case letter for one without text.
     fn read(script: &str) -> Vec<ChatMessage> {
         let message = |word: &str| {
             let (kind, ids) = word.split_at(1);

@@ -8,14 +8,14 @@ const MARK: &str = "\n\n[Runtime Context]\n";
 
 /// The time at which the user wrote, to the minute, as the message's context tells it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Now {
+pub(super) struct MessageTime {
     pub at: DateTime,
     /// As written: an IANA name, `UTC`, an offset.
     pub zone: String,
 }
 
 /// What the user wrote, and when. Only the last mark counts: an earlier one is the user's own text.
-pub(super) fn split(content: &str) -> (&str, Option<Now>) {
+pub(super) fn split(content: &str) -> (&str, Option<MessageTime>) {
     match content.rfind(MARK) {
         Some(at) => (&content[..at], content[at + MARK.len()..].lines().find_map(read_time)),
         None => (content, None),
@@ -23,14 +23,14 @@ pub(super) fn split(content: &str) -> (&str, Option<Now>) {
 }
 
 /// Reads `Current Time: YYYY-MM-DD HH:mm (ZONE)`.
-fn read_time(line: &str) -> Option<Now> {
+fn read_time(line: &str) -> Option<MessageTime> {
     let written = line.strip_prefix("Current Time: ")?;
     let (time, zone) = written.trim_end().split_once(" (")?;
     let at = DateTime::strptime("%Y-%m-%d %H:%M", time).ok()?;
-    Some(Now { at, zone: zone.strip_suffix(')')?.to_owned() })
+    Some(MessageTime { at, zone: zone.strip_suffix(')')?.to_owned() })
 }
 
-impl Now {
+impl MessageTime {
     /// The zone as jiff knows it; none for a name that is not in the tz database, such as `CST`.
     fn time_zone(&self) -> Option<TimeZone> {
         if matches!(self.zone.as_str(), "UTC" | "Z" | "GMT") {
@@ -97,7 +97,7 @@ mod tests {
             ("Nowhere", "2026-11-21T14:05:00"),
         ];
         for (zone, expected) in cases {
-            let now = Now { at: jiff::civil::date(2026, 11, 21).at(14, 5, 0, 0), zone: zone.to_owned() };
+            let now = MessageTime { at: jiff::civil::date(2026, 11, 21).at(14, 5, 0, 0), zone: zone.to_owned() };
             assert_eq!(now.stamp(now.at), expected, "{zone}");
         }
     }

@@ -1,17 +1,175 @@
-//! The embedded default: a rule-based responder in English and Chinese that lets a fresh machine run the whole gateway
-//! without any account. It goes through the same loop, tools and journal as a model.
+//! The built-in responder: answers by rules, in English and Chinese, so that a fresh machine runs the whole gateway without
+//! a model, an account or a network. A pure function from a conversation to an answer; its tool calls go through the same
+//! loop and journal as those of a model.
 
-mod arithmetic;
 mod context;
-mod memory;
-mod outcome;
-mod pattern;
-mod phrases;
-mod plan;
 mod reminder;
-mod respond;
-mod rules;
-mod slots;
-mod understand;
+mod reply;
+mod request;
 
-pub use respond::{Answer, respond};
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Value, json};
+
+use crate::chat::{ChatMessage, ToolCall, ToolSpec};
+use crate::text::time::Language;
+use context::MessageTime;
+use request::UserRequest;
+
+const CALL_ID: &str = "offline_";
+
+/// What the responder says and the tools that it calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OfflineAnswer {
+    pub text: String,
+    pub tool_calls: Vec<ToolCall>,
+}
+
+/// Answers a conversation by rules. The same messages and tools give the same answer.
+///
+/// The user's last message becomes calls of tools that are offered, or is answered at once. When the results of the tools
+/// follow it, the answer reports them; no call ever follows a result, so a turn ends after one round.
+pub fn respond(messages: &[ChatMessage], tools: &[ToolSpec]) -> OfflineAnswer {
+    let last = messages.iter().enumerate().rev().find_map(|(at, message)| match message {
+        ChatMessage::User { content, .. } => Some((content.as_str(), &messages[at + 1..])),
+        _ => None,
+    });
+    let (content, after) = last.unwrap_or(("", messages));
+    let (text, now) = context::split(content);
+    let requests = request::read_requests(text);
+    if after.iter().any(|message| matches!(message, ChatMessage::Tool { .. })) {
+        return OfflineAnswer { text: report_results(&requests, after), tool_calls: Vec::new() };
+    }
+    let mut said = Vec::new();
+    let mut tool_calls = Vec::new();
+    let first = next_call(messages);
+    for (request, language) in requests {
+        match plan(&request, language, OfferedTools(tools), now.as_ref()) {
+            Ok((name, arguments)) => tool_calls.push(ToolCall {
+                id: format!("{CALL_ID}{}", first.saturating_add(tool_calls.len() as u64)),
+                name: name.to_owned(),
+                arguments: arguments.to_string(),
+            }),
+            Err(text) => said.push(text),
+        }
+    }
+    OfflineAnswer { text: said.join("\n\n"), tool_calls }
+}
+
+/// The answer once the tools have run: what was said at first, then each result.
+fn report_results(requests: &[(UserRequest, Language)], after: &[ChatMessage]) -> String {
+    let to_forget = requests.iter().find(|(request, _)| matches!(request, UserRequest::FindMemory(_)));
+    let Some((_, language)) = to_forget.or(requests.first()) else { return String::new() };
+    let mut parts: Vec<String> = Vec::new();
+    for message in after {
+        match message {
+            ChatMessage::Assistant { content, .. } if !content.trim().is_empty() => parts.push(content.clone()),
+            ChatMessage::Tool { call_id, name, content } => {
+                let unknown = || ToolCall { id: call_id.clone(), name: name.clone(), arguments: String::new() };
+                let call = calls(after).find(|call| call.id == *call_id).cloned().unwrap_or_else(unknown);
+                parts.push(reply::tool_result(*language, &call, content, to_forget.is_some()));
+            }
+            _ => {}
+        }
+    }
+    parts.join("\n\n")
+}
+
+fn calls(messages: &[ChatMessage]) -> impl Iterator<Item = &ToolCall> {
+    messages.iter().flat_map(|message| match message {
+        ChatMessage::Assistant { tool_calls, .. } => tool_calls.as_slice(),
+        _ => &[],
+    })
+}
+
+/// The number of the next call: one more than any that the conversation holds.
+fn next_call(messages: &[ChatMessage]) -> u64 {
+    let numbers = calls(messages).filter_map(|call| call.id.strip_prefix(CALL_ID)?.parse::<u64>().ok());
+    numbers.max().unwrap_or(0).saturating_add(1)
+}
+
+/// A tool and its arguments; or what to say instead.
+type CallOrReply = Result<(&'static str, Value), String>;
+
+/// Decides what to do about a request.
+fn plan(request: &UserRequest, language: Language, tools: OfferedTools<'_>, now: Option<&MessageTime>) -> CallOrReply {
+    let call = |name: &'static str, arguments: Value| tools.call(language, &[name], |_| arguments.clone());
+    match request {
+        UserRequest::Help => Err(reply::help(language, |name| tools.spec(name).is_some())),
+        UserRequest::Unknown => Err(reply::unknown(language)),
+        UserRequest::Time => Err(now.map_or_else(|| reply::no_clock(language), |now| reply::time(language, now))),
+        UserRequest::ListFiles(path) => call("list_dir", json!({ "path": path })),
+        UserRequest::ReadFile(path) => call("read_file", json!({ "path": path })),
+        UserRequest::WriteFile { path, content } => call("write_file", json!({ "path": path, "content": content })),
+        UserRequest::FindFiles(pattern) => tools.call(language, &["glob", "exec"], |tool| find_files(tool, pattern)),
+        UserRequest::Search { query, path } => {
+            tools.call(language, &["grep", "exec"], |tool| search(tool, query, path))
+        }
+        UserRequest::Remember(content) => call("remember", json!({ "content": content })),
+        UserRequest::Recall(query) | UserRequest::FindMemory(query) => call("recall", json!({ "query": query })),
+        UserRequest::Forget(id) => call("forget", json!({ "id": tools.id("forget", "id", id) })),
+        UserRequest::Remind(reminder) => call("cron", reminder.to_arguments(language, now)?),
+        UserRequest::ListReminders => call("cron", json!({ "action": "list" })),
+        UserRequest::CancelReminder(job) => call("cron", json!({ "action": "remove", "job_id": reminder::name(job) })),
+    }
+}
+
+/// The tools that the request offers.
+#[derive(Clone, Copy)]
+struct OfferedTools<'a>(&'a [ToolSpec]);
+
+impl OfferedTools<'_> {
+    fn spec(&self, name: &str) -> Option<&ToolSpec> {
+        self.0.iter().find(|spec| spec.name == name)
+    }
+
+    /// Calls the first of `names` that is offered; if none is, says which tool is missing.
+    fn call(&self, language: Language, names: &[&'static str], arguments: impl Fn(&str) -> Value) -> CallOrReply {
+        match names.iter().find(|name| self.spec(name).is_some()) {
+            Some(&name) => Ok((name, arguments(name))),
+            None => Err(reply::no_tool(language, names.first().unwrap_or(&""))),
+        }
+    }
+
+    /// An id in the type that the schema of the tool asks for; of several types, the first that is not null.
+    fn id(&self, tool: &str, argument: &str, id: &str) -> Value {
+        let kind =
+            self.spec(tool).and_then(|spec| match spec.parameters.get("properties")?.get(argument)?.get("type")? {
+                Value::String(name) => Some(name.as_str()),
+                Value::Array(names) => names.iter().filter_map(Value::as_str).find(|name| *name != "null"),
+                _ => None,
+            });
+        match (kind, id.parse::<u64>()) {
+            (Some("integer" | "number"), Ok(number)) => json!(number),
+            _ => json!(id),
+        }
+    }
+}
+
+/// The arguments of a search by `grep`, or by the command of that name: finding nothing is then no error.
+fn search(tool: &str, query: &str, path: &str) -> Value {
+    match tool {
+        "grep" if path == "." => json!({ "pattern": regex::escape(query) }),
+        "grep" => json!({ "pattern": regex::escape(query), "path": path }),
+        _ => {
+            let (query, path) = (quoted(query), quoted(path));
+            json!({ "command": format!("grep -rnI --exclude-dir=.git -e {query} -F -- {path} || [ $? -eq 1 ]") })
+        }
+    }
+}
+
+/// The arguments of a search for files by their names, by `glob` or by the command `find`.
+fn find_files(tool: &str, pattern: &str) -> Value {
+    match (tool, pattern.contains('/')) {
+        ("glob", false) => json!({ "pattern": format!("**/{pattern}") }),
+        ("glob", true) => json!({ "pattern": pattern }),
+        (_, false) => json!({ "command": format!("find . -name {}", quoted(pattern)) }),
+        (_, true) => json!({ "command": format!("find . -path {}", quoted(&format!("./{pattern}"))) }),
+    }
+}
+
+/// Quotes one word for a POSIX shell (POSIX.1-2024, Shell Command Language, 2.2.2): nothing is special in single quotes.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}

@@ -1,115 +1,176 @@
-//! Reminders as calls of the `cron` tool, and what it answered in words for the user.
+//! Reads reminders, and makes the arguments of the tool `cron` from them.
 
 use daoyou_channels::settings::Span;
 use jiff::civil::DateTime;
 use serde_json::{Map, Value, json};
 
-use super::context::Now;
-use super::phrases::{Phrases, fill};
-use super::plan::{Step, Tools};
-use super::understand::{Language, Wish};
-use crate::text::time::{Due, Why};
+use super::context::MessageTime;
+use super::reply;
+use crate::text::time::{self, Due, Language, Misread, When, Why};
 
-pub(super) const CRON: &str = "cron";
-/// What a reminder is called, in characters of its text.
-const NAME_CHARS: usize = 30;
+/// The longest time in words, in bytes.
+const MAX_TIME: usize = 150;
+/// The longest name of a job, in characters of its text.
+const MAX_NAME: usize = 30;
 
-/// The reminder that the wish asks for. It goes out as it stands: no model has to be there when its time comes.
-pub(super) fn add(wish: &Wish, tools: Tools<'_>, now: Option<&Now>) -> Step {
-    let phrases = wish.language.phrases();
-    let text = wish.slots.text.as_deref().unwrap_or(phrases.nothing_named);
-    let Some(when) = &wish.slots.when else {
-        return ask_when(wish);
-    };
-    let stamp = |at: DateTime| now.map_or_else(|| at.to_string(), |now| now.stamp(at));
-    let times = match when.due(now.map(|now| now.at)) {
-        Some(Due::At(at)) if now.is_some_and(|now| at <= now.at) => return Step::Say(phrases.past.to_owned()),
-        Some(Due::At(at)) => vec![("at", stamp(at))],
-        // To the second, which the message's own clock does not know.
-        Some(Due::In(seconds)) => vec![("at", format!("in {}", Span::from_secs(seconds)))],
-        Some(Due::Every { seconds, first }) => {
-            let every = ("every", Span::from_secs(seconds).to_string());
-            first.map(|first| ("at", stamp(first))).into_iter().chain([every]).collect()
+/// A reminder as the user asks for it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Reminder {
+    At {
+        when: When,
+        note: String,
+    },
+    /// It names no time.
+    NoTime {
+        note: String,
+    },
+    /// Its time is not understood whole.
+    Unclear(Misread),
+}
+
+impl Reminder {
+    /// Reads what follows "remind me": a time and a note, in either order.
+    pub fn read(text: &str, language: Language) -> Self {
+        let text = text.trim().trim_start_matches(['，', ',', '：', ':', ' ']);
+        let at = |(when, note): (When, &str)| Self::At { when, note: clean(note) };
+        if let Some(found) = time_and_note(text, language) {
+            return at(found);
         }
-        Some(Due::Cron(expression)) => {
-            let zone = now.filter(|now| now.has_zone()).map(|now| ("tz", now.zone.clone()));
-            zone.into_iter().chain([("cron_expr", expression)]).collect()
+        let text = strip_lead(text, language);
+        match time::unclear(text, language) {
+            Some(misread) => Self::Unclear(misread),
+            None => Self::NoTime { note: clean(text) },
         }
-        None if now.is_none() => return Step::Say(phrases.no_clock.to_owned()),
-        None => return no_such_date(wish),
-    };
-    let message = fill(phrases.due, &[("text", text)]);
-    let what = [("action", "add"), ("kind", "message"), ("message", &message), ("name", &name(text))];
-    let what = what.into_iter().map(|(key, value)| (key, value.to_owned()));
-    let arguments: Map<_, _> = what.chain(times).map(|(key, value)| (key.to_owned(), json!(value))).collect();
-    tools.call(wish.language, &[CRON], |_| Value::Object(arguments.clone()))
-}
-
-/// Says what of the time was understood, and what was not.
-pub(super) fn tell_unclear(wish: &Wish) -> Step {
-    let Some(wrong) = &wish.slots.unclear else { return ask_when(wish) };
-    match wish.language {
-        Language::En => say_unclear(wish, &wrong.to_string()),
-        Language::Zh => say_unclear(wish, &wrong.chinese()),
     }
-}
 
-fn no_such_date(wish: &Wish) -> Step {
-    match wish.language {
-        Language::En => say_unclear(wish, &Why::NoSuchDate.to_string()),
-        Language::Zh => say_unclear(wish, Why::NoSuchDate.chinese()),
+    /// Reads "WHEN, remind me NOTE"; `None` if the words before are no time.
+    pub fn read_time_first(when: &str, note: &str, language: Language) -> Option<Self> {
+        match time::read(when.trim()) {
+            Ok(when) => Some(Self::At { when, note: clean(strip_lead(note.trim(), language)) }),
+            Err(_) => time::unclear(when.trim(), language).map(Self::Unclear),
+        }
     }
-}
 
-fn say_unclear(wish: &Wish, wrong: &str) -> Step {
-    Step::Say(fill(wish.language.phrases().unclear, &[("wrong", wrong)]))
-}
-
-/// Asks for the time that a reminder lacks.
-pub(super) fn ask_when(wish: &Wish) -> Step {
-    let default = match wish.language {
-        Language::En => "stretch",
-        Language::Zh => "喝水",
-    };
-    let text = wish.slots.text.as_deref().unwrap_or(default);
-    Step::Say(fill(wish.language.phrases().when, &[("text", text)]))
-}
-
-/// Takes a reminder away, by its id or what it says.
-pub(super) fn remove(wish: &Wish, tools: Tools<'_>) -> Step {
-    let id = name(wish.slots.text.as_deref().unwrap_or_default());
-    tools.call(wish.language, &[CRON], |_| json!({ "action": "remove", "job_id": id }))
-}
-
-/// What the tool answered, in words.
-pub(super) fn tell(arguments: &Value, result: &str, phrases: &Phrases) -> String {
-    let argument = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default();
-    let (template, values) = match argument("action") {
-        "add" => {
-            let repeats = ["every", "cron_expr"].into_iter().any(|key| !argument(key).is_empty());
-            let template = if repeats { phrases.cron_repeats } else { phrases.cron_add };
-            let prefix = phrases.due.split('{').next().unwrap_or_default();
-            let message = argument("message");
-            let text = message.strip_prefix(prefix).unwrap_or(message);
-            let id = between(result, "(id: ", ")");
-            match (id, result.rsplit_once("next: ")) {
-                (Some(id), Some((_, time))) => (template, [("text", text), ("time", time.trim()), ("id", id)]),
-                _ => (phrases.cron_done, [("text", text), ("time", ""), ("id", "")]),
+    /// Makes the arguments of the tool `cron`. The message goes out as it is: no model is needed when its time comes.
+    ///
+    /// # Errors
+    /// There is no such time: what to tell the user.
+    pub fn to_arguments(&self, language: Language, now: Option<&MessageTime>) -> Result<Value, String> {
+        let (when, note) = match self {
+            Self::At { when, note } => (when, note),
+            Self::NoTime { note } => return Err(reply::ask_when(language, note)),
+            Self::Unclear(misread) => {
+                let wrong = match language {
+                    Language::En => misread.to_string(),
+                    Language::Zh => misread.chinese(),
+                };
+                return Err(reply::unclear_time(language, &wrong));
             }
-        }
-        "list" if result.starts_with("No scheduled jobs") => (phrases.cron_none, Default::default()),
-        "list" => (phrases.cron_list, Default::default()),
-        _ => (phrases.cron_remove, [("id", argument("job_id")), ("time", ""), ("text", "")]),
+        };
+        let stamp = |at: DateTime| now.map_or_else(|| at.to_string(), |now| now.stamp(at));
+        let times = match when.due(now.map(|now| now.at)) {
+            Some(Due::At(at)) if now.is_some_and(|now| at <= now.at) => return Err(reply::past_time(language)),
+            Some(Due::At(at)) => vec![("at", stamp(at))],
+            // To the second: the clock of the message knows minutes only.
+            Some(Due::In(seconds)) => vec![("at", format!("in {}", Span::from_secs(seconds)))],
+            Some(Due::Every { seconds, first }) => {
+                let every = ("every", Span::from_secs(seconds).to_string());
+                first.map(|first| ("at", stamp(first))).into_iter().chain([every]).collect()
+            }
+            Some(Due::Cron(expression)) => {
+                let zone = now.filter(|now| now.has_zone()).map(|now| ("tz", now.zone.clone()));
+                zone.into_iter().chain([("cron_expr", expression)]).collect()
+            }
+            None if now.is_none() => return Err(reply::no_clock(language)),
+            None => {
+                let wrong = match language {
+                    Language::En => Why::NoSuchDate.to_string(),
+                    Language::Zh => Why::NoSuchDate.chinese().to_owned(),
+                };
+                return Err(reply::unclear_time(language, &wrong));
+            }
+        };
+        let note = if note.is_empty() { reply::time_has_come(language) } else { note };
+        let message = reply::reminder(language, note);
+        let what = [("action", "add"), ("kind", "message"), ("message", &message), ("name", &name(note))];
+        let what = what.into_iter().map(|(key, value)| (key, value.to_owned()));
+        Ok(what.chain(times).map(|(key, value)| (key.to_owned(), json!(value))).collect::<Map<_, _>>().into())
+    }
+}
+
+/// The name of the job that holds a reminder.
+pub(super) fn name(note: &str) -> String {
+    note.chars().take(MAX_NAME).collect::<String>().trim().to_owned()
+}
+
+/// Splits a text into a time and a note. The longest time at the beginning is taken; a note that goes on with the time, or
+/// leads up to it, is none.
+fn time_and_note(text: &str, language: Language) -> Option<(When, &str)> {
+    let leading = |note_of: &dyn Fn(&str) -> Option<usize>| {
+        let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]).filter(|at| (1..=MAX_TIME).contains(at));
+        ends.rev().find_map(|end| {
+            let note = &text[end + note_of(&text[end..])?..];
+            Some((time::read(text[..end].trim()).ok()?, note))
+        })
     };
-    let values: Vec<_> = values.into_iter().chain([("result", result)]).collect();
-    fill(template, &values)
+    // What a pause, a colon or "about" introduces is a note, whatever it begins with.
+    let told = |rest: &str| {
+        let words: &[&str] = if language == Language::En { &[" that ", " about ", ":"] } else { &[] };
+        if rest.is_empty() { Some(0) } else { prefix(rest, words) }
+    };
+    let joined = |rest: &str| {
+        let lead = match language {
+            Language::En => prefix(rest, &[" to ", ","])?,
+            Language::Zh => prefix(rest, &["，", ",", "去", "要"]).unwrap_or(0),
+        };
+        (!time::begins(rest[lead..].trim(), language)).then_some(lead)
+    };
+    let bare = |rest: &str| (rest.starts_with(' ') && !time::begins(rest.trim(), language)).then_some(0);
+    leading(&told)
+        .or_else(|| leading(&joined))
+        .or_else(|| trailing_time(strip_lead(text, language), language))
+        .or_else(|| leading(&bare))
 }
 
-fn name(text: &str) -> String {
-    text.chars().take(NAME_CHARS).collect::<String>().trim().to_owned()
+/// Splits a text into a note and the longest time at its end.
+fn trailing_time(text: &str, language: Language) -> Option<(When, &str)> {
+    text.char_indices().skip(1).find_map(|(at, c)| {
+        let (note, when) = text.split_at(at);
+        if when.len() > MAX_TIME || (language == Language::En && c != ' ') {
+            return None;
+        }
+        let when = time::read(when.trim()).ok()?;
+        let note =
+            if language == Language::Zh { note.trim_end_matches('在').trim_end_matches(['，', ',']) } else { note };
+        (!note.trim().is_empty() && !time::ends(note.trim(), language)).then_some((when, note))
+    })
 }
 
-fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
-    let (_, rest) = text.rsplit_once(before)?;
-    Some(rest.split_once(after)?.0)
+/// The length of the first of `words` that `text` begins with.
+fn prefix(text: &str, words: &[&str]) -> Option<usize> {
+    let begins = |word: &&&str| text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
+    words.iter().find(begins).map(|word| word.len())
+}
+
+fn strip_lead(text: &str, language: Language) -> &str {
+    let words: &[&str] = match language {
+        Language::En => &["to ", "that ", "about ", "of "],
+        Language::Zh => &["在"],
+    };
+    &text[prefix(text, words).unwrap_or(0)..]
+}
+
+/// A note without the punctuation before it and the quotes around it.
+fn clean(note: &str) -> String {
+    let note = note.trim().trim_start_matches([':', '：', ',', '，', ' ']);
+    unquoted(note).unwrap_or(note).to_owned()
+}
+
+/// Returns the text between quotes that enclose all of `text`.
+pub(super) fn unquoted(text: &str) -> Option<&str> {
+    const PAIRS: [(char, char); 6] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”'), ('‘', '’'), ('「', '」')];
+    PAIRS.iter().find_map(|(open, close)| {
+        let inner = text.strip_prefix(*open)?.strip_suffix(*close)?;
+        (!inner.contains(*open) && !inner.contains(*close)).then_some(inner)
+    })
 }

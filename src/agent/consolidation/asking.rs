@@ -18,7 +18,7 @@ use crate::agent::lane::LaneRunner;
 use crate::agent::middleware::{Context, Handler, ModelCall, ModelRequest};
 use crate::agent::spending;
 use crate::chat::{ChatMessage, Usage};
-use crate::llm::{Chain, ChatRequest, ChatResponse, Images, ModelError, NoDeltas, OFFLINE};
+use crate::llm::{ChatRequest, ChatResponse, FallbackChain, Images, ModelError, NoDeltas, OFFLINE};
 use crate::memory::{Entry, Kind, list};
 use crate::store::usage::Tokens;
 use crate::store::{Connection, StoreError, memories, messages};
@@ -165,7 +165,7 @@ impl LaneRunner {
     }
 
     /// The model for summaries and those that stand in for it.
-    async fn summary_chain(&self, part: &Part, model: &str) -> Result<Chain, Failed> {
+    async fn summary_chain(&self, part: &Part, model: &str) -> Result<FallbackChain, Failed> {
         let key = part.task.session.clone();
         let chosen = if model.is_empty() { self.config.model.clone() } else { model.to_owned() };
         let head = self.bus.store().read(move |connection| messages::session(connection, &key)).await;
@@ -177,15 +177,16 @@ impl LaneRunner {
         let (room, orchestrators) = (self.room.clone(), self.orchestrators);
         let on_answer = Box::new(move |provider: &str| room.answered(provider));
         let nobody = |error: ModelError| Failed::Nobody(error.to_string());
-        let chain =
-            Chain::new(self.models.clone(), &chosen, &self.config.fallback, "", on_answer).await.map_err(nobody)?;
+        let chain = FallbackChain::new(self.models.clone(), &chosen, &self.config.fallback, "", on_answer)
+            .await
+            .map_err(nobody)?;
         if chain.current().provider.name() == OFFLINE {
             return Err(Failed::Nobody("only the offline responder is there".to_owned()));
         }
         Ok(chain.behind(Box::new(move |model| orchestrators.over(model))))
     }
 
-    fn request(&self, part: &Part, chain: &Chain, zone: &TimeZone) -> ChatRequest {
+    fn request(&self, part: &Part, chain: &FallbackChain, zone: &TimeZone) -> ChatRequest {
         let mut text = String::new();
         if !part.known.is_empty() {
             text.push_str("Known facts:\n");
@@ -240,7 +241,7 @@ fn used(response: &ChatResponse) -> Used {
     }
 }
 
-struct Call<'a>(&'a Chain);
+struct Call<'a>(&'a FallbackChain);
 
 #[async_trait]
 impl Handler<ModelCall> for Call<'_> {

@@ -9,7 +9,7 @@ use crate::agent::budget::Budget;
 use crate::agent::error::TurnError;
 use crate::agent::turn::Turn;
 use crate::chat::{ToolCall, Usage};
-use crate::llm::{Chain, ChatRequest, ChatResponse, Delta, DeltaSink};
+use crate::llm::{ChatRequest, ChatResponse, Delta, DeltaSink, FallbackChain};
 use crate::tools::{Executor, ToolContext, ToolOutcome, ToolResult};
 
 impl Turn<'_> {
@@ -51,7 +51,7 @@ impl Turn<'_> {
 }
 
 struct Asked<'a> {
-    models: &'a Chain,
+    models: &'a FallbackChain,
     sink: &'a dyn DeltaSink,
     budget: &'a Budget,
 }

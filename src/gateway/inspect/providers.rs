@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::Inspector;
 use crate::agent::told_limits;
 use crate::llm::{
-    CircuitState, KeySource, LlmError, LlmErrorKind, ModelChoice, OFFLINE, Probe, SERVICES, Service, is_same_model,
-    nearest, place,
+    CircuitState, KeySource, KnownService, LlmError, LlmErrorKind, ModelChoice, OFFLINE, ProviderProbe, SERVICES,
+    display_address, is_same_model, nearest,
 };
 use crate::query::{InspectError, ProbeScope};
 
@@ -32,7 +32,7 @@ pub(super) fn seconds_open(circuit: CircuitState) -> Option<u64> {
 }
 
 /// The results of probes, by service.
-type ProbeResults = BTreeMap<String, Result<Probe, LlmError>>;
+type ProbeResults = BTreeMap<String, Result<ProviderProbe, LlmError>>;
 
 /// Trial calls of models in order, each with its service.
 type TrialCalls = Vec<(String, TrialCall)>;
@@ -84,17 +84,17 @@ impl Inspector {
         &self,
         name: &str,
         in_use: &str,
-        (answer, call): (Option<&Result<Probe, LlmError>>, Option<&TrialCall>),
+        (answer, call): (Option<&Result<ProviderProbe, LlmError>>, Option<&TrialCall>),
     ) -> Value {
-        let service = Service::find(name);
+        let service = KnownService::find(name);
         let provider = self.models.services().find(|(other, _)| *other == name).map(|(_, provider)| provider);
         // Only a running gateway has made calls.
         let asked = self.running.as_ref().and(provider).map(|provider| provider.circuit().0);
-        let url = provider.map(|provider| place(provider.base_url()));
+        let url = provider.map(|provider| display_address(provider.base_url()));
         let (models, error) = match answer {
             None => (None, None),
-            Some(Ok(Probe { models: Ok(models), .. })) => (Some(models), None),
-            Some(Ok(Probe { models: Err(error), .. }) | Err(error)) => (None, Some(error.owner_words())),
+            Some(Ok(ProviderProbe { models: Ok(models), .. })) => (Some(models), None),
+            Some(Ok(ProviderProbe { models: Err(error), .. }) | Err(error)) => (None, Some(error.owner_words())),
         };
         let (answers, call_error) = match call {
             None => (None, None),
@@ -191,7 +191,7 @@ impl Inspector {
         findings
     }
 
-    async fn model_check(&self, choice: &ModelChoice, answer: Option<&Result<Probe, LlmError>>) -> Finding {
+    async fn model_check(&self, choice: &ModelChoice, answer: Option<&Result<ProviderProbe, LlmError>>) -> Finding {
         const NAME: &str = "model";
         let configured = &self.config.agent.model;
         let is_auto = matches!(configured.as_str(), "" | "auto");
@@ -213,7 +213,7 @@ impl Inspector {
             };
         }
         let shown = if is_auto { format!("auto takes {choice}") } else { choice.to_string() };
-        let Some(Ok(Probe { models: Ok(listed), .. })) = answer else { return Finding::ok(NAME, shown) };
+        let Some(Ok(ProviderProbe { models: Ok(listed), .. })) = answer else { return Finding::ok(NAME, shown) };
         if listed.is_empty() || listed.iter().any(|name| is_same_model(name, &choice.model)) {
             return Finding::ok(NAME, shown);
         }
@@ -234,25 +234,27 @@ fn calls_of<'a>(calls: &'a TrialCalls, service: &str) -> impl Iterator<Item = &'
 }
 
 /// Checks a service by its probe, or by its trial call if there was one.
-fn service_check(name: &str, answer: &Result<Probe, LlmError>, call: Option<&TrialCall>) -> Finding {
+fn service_check(name: &str, answer: &Result<ProviderProbe, LlmError>, call: Option<&TrialCall>) -> Finding {
     let check = format!("provider {name}");
     let listed = match answer {
-        Ok(Probe { models: Ok(models), .. }) => format!("lists {} models", models.len()),
-        Ok(Probe { status, .. }) => format!("lists no models (HTTP {status})"),
+        Ok(ProviderProbe { models: Ok(models), .. }) => format!("lists {} models", models.len()),
+        Ok(ProviderProbe { status, .. }) => format!("lists no models (HTTP {status})"),
         Err(_) => "lists no models".to_owned(),
     };
     let error = match (call, answer) {
         (Some((model, Ok(()))), _) => return Finding::ok(check, format!("it answers as {model}, and {listed}")),
         (Some((_, Err(error))), _) => error,
-        (None, Ok(Probe { models: Ok(_), .. })) => return Finding::ok(check, format!("it is there, and {listed}")),
+        (None, Ok(ProviderProbe { models: Ok(_), .. })) => {
+            return Finding::ok(check, format!("it is there, and {listed}"));
+        }
         // Some services do not list their models.
-        (None, Ok(Probe { models: Err(_), status: 404 | 405, .. })) => {
+        (None, Ok(ProviderProbe { models: Err(_), status: 404 | 405, .. })) => {
             return Finding::ok(
                 check,
                 format!("it is there, and {listed}, so only a message tells whether it answers"),
             );
         }
-        (None, Ok(Probe { models: Err(error), .. }) | Err(error)) => error,
+        (None, Ok(ProviderProbe { models: Err(error), .. }) | Err(error)) => error,
     };
     let words = error.owner_words();
     match error.kind {
@@ -262,7 +264,7 @@ fn service_check(name: &str, answer: &Result<Probe, LlmError>, call: Option<&Tri
             "top up the account at the service",
         ),
         LlmErrorKind::Auth => {
-            let variable = Service::find(name).and_then(|service| service.key_variables.first());
+            let variable = KnownService::find(name).and_then(|service| service.key_variables.first());
             let variable = variable.map(|name| format!(" (or the variable {name})")).unwrap_or_default();
             let mend = format!("set providers.{name}.api_key in config.toml{variable} to a key that is good");
             Finding::fail(check, format!("it refuses the key: {words}"), mend)
@@ -304,10 +306,10 @@ mod tests {
     use super::*;
     use crate::llm::Blame;
 
-    fn answered(status: u16, models: Option<&[&str]>) -> Result<Probe, LlmError> {
+    fn answered(status: u16, models: Option<&[&str]>) -> Result<ProviderProbe, LlmError> {
         let refusal = || LlmError::new(LlmErrorKind::Auth, "p", format!("HTTP {status}"));
         let models = models.map(|names| names.iter().map(|name| (*name).to_owned()).collect()).ok_or_else(refusal);
-        Ok(Probe { status, date: None, models })
+        Ok(ProviderProbe { status, date: None, models })
     }
 
     #[test]
@@ -381,7 +383,7 @@ mod tests {
                 .iter()
                 .map(|off| {
                     let date = Timestamp::from_second(1_800_000_000 + off).ok();
-                    (off.to_string(), Ok(Probe { status: 200, date, models: Ok(Vec::new()) }))
+                    (off.to_string(), Ok(ProviderProbe { status: 200, date, models: Ok(Vec::new()) }))
                 })
                 .collect();
             assert_eq!(clock_check(&answers, now).map(|finding| finding.state), state, "{dates:?}");

@@ -1,4 +1,4 @@
-//! Puts an answer together from its events. No IO: what comes in is the data of events, in order.
+//! Assembles an answer from the data of its events, in order. No IO.
 
 use std::borrow::Cow;
 
@@ -6,61 +6,61 @@ use serde_json::{Value, json};
 
 use super::wire::{CacheWrites, Count, WireBlock, WireDelta, WireEvent, is_ping, is_unknown};
 use crate::chat::{Reasoning, ToolCall, Usage};
-use crate::llm::remote::{Assemble, Fault, ToolNames, is_json_object, shorten};
+use crate::llm::remote::{Assemble, AttemptError, ToolNames, is_json_object, shorten};
 use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind};
 
 /// The most blocks, tool calls among them, that one answer may hold.
 const BLOCKS_LIMIT: usize = 512;
-/// The name under which thoughts are kept.
+/// The field under which reasoning is stored.
 const THINKING: &str = "thinking";
 
-/// An answer in the making.
-pub(super) struct Assembler<'a> {
+/// An answer that is being assembled.
+pub(super) struct AnthropicAssembler<'a> {
     names: &'a ToolNames,
-    /// The most bytes of text, thoughts and input together.
+    /// The most bytes of text, reasoning and input together.
     limit: usize,
     size: usize,
     /// In order, each with its index.
-    blocks: Vec<(u64, Block)>,
+    blocks: Vec<(u64, PartialBlock)>,
     model: String,
     count: Count,
-    stop: Option<Stop>,
-    /// Whole answers show nothing of where a call was cut off.
+    stop: Option<StopReason>,
+    /// A whole answer does not show where a call was cut off.
     is_whole: bool,
     done: bool,
 }
 
 /// Why the model stopped.
 #[derive(Debug, PartialEq)]
-enum Stop {
+enum StopReason {
     End,
     Length,
     Refused(String),
 }
 
-enum Block {
+enum PartialBlock {
     Text(String),
     Thinking {
         text: String,
-        /// Sent by the service itself, not by all that speak like it.
+        /// The service itself sends it; not all compatible services do.
         signature: Option<String>,
     },
-    /// Thoughts that nobody but the service can read.
+    /// Encrypted reasoning.
     Redacted(String),
-    Call(Call),
-    /// Nobody asked for it.
+    Call(PartialToolUse),
+    /// A block that nobody asked for.
     Other,
 }
 
-struct Call {
+struct PartialToolUse {
     id: String,
     name: String,
-    /// What came in pieces, else what stood in the block's beginning.
+    /// The pieces; without any, the input at the beginning of the block.
     input: String,
     first_input: String,
 }
 
-impl<'a> Assembler<'a> {
+impl<'a> AnthropicAssembler<'a> {
     pub(super) fn new(names: &'a ToolNames, limit: usize) -> Self {
         Self {
             names,
@@ -75,7 +75,7 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    fn take(&mut self, event: WireEvent<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+    fn take(&mut self, event: WireEvent<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         self.add_count(event.usage);
         match event.kind.as_ref() {
             "error" => return Err(fault(event.error)),
@@ -100,7 +100,7 @@ impl<'a> Assembler<'a> {
             }
             "message_stop" => self.done = true,
             "message" => self.take_whole(event, sink)?,
-            // Some that speak like the service leave the kind out.
+            // Some compatible services omit the type.
             _ if !event.error.is_null() => return Err(fault(event.error)),
             "" if event.content.is_some() => self.take_whole(event, sink)?,
             _ => {}
@@ -108,12 +108,12 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    fn take_whole(&mut self, event: WireEvent<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+    fn take_whole(&mut self, event: WireEvent<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         self.model = event.model.unwrap_or_default().into_owned();
         for (index, block) in (0..).zip(event.content.unwrap_or_default()) {
             self.begin(index, block, sink)?;
         }
-        // An answer that came whole has ended, whether it says why or not.
+        // A whole answer has ended, whether it gives a reason or not.
         let reason = event.stop_reason.unwrap_or_default();
         self.stop = Some(read_stop(&reason, event.stop_details.and_then(|details| details.explanation)));
         self.is_whole = true;
@@ -125,35 +125,35 @@ impl<'a> Assembler<'a> {
         self.blocks.iter().map(|(index, _)| index.saturating_add(1)).max().unwrap_or(0)
     }
 
-    fn begin(&mut self, index: u64, block: WireBlock<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+    fn begin(&mut self, index: u64, block: WireBlock<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         if self.blocks.len() >= BLOCKS_LIMIT {
             let message = format!("the answer holds more than {BLOCKS_LIMIT} blocks");
-            return Err(Fault::new(LlmErrorKind::Parse, message));
+            return Err(AttemptError::new(LlmErrorKind::Parse, message));
         }
         let made = match block.kind.as_ref() {
-            "text" => Block::Text(self.text(&block.text.unwrap_or_default(), sink)?),
+            "text" => PartialBlock::Text(self.text(&block.text.unwrap_or_default(), sink)?),
             THINKING => {
                 let text = self.thought(&block.thinking.unwrap_or_default(), sink)?;
                 let signature = block.signature.map(Cow::into_owned);
                 self.grow(signature.as_deref().unwrap_or_default())?;
-                Block::Thinking { text, signature }
+                PartialBlock::Thinking { text, signature }
             }
             "redacted_thinking" => {
                 let data = block.data.unwrap_or_default().into_owned();
                 self.grow(&data)?;
-                Block::Redacted(data)
+                PartialBlock::Redacted(data)
             }
-            "tool_use" => Block::Call(self.begin_call(block, sink)?),
-            _ => Block::Other,
+            "tool_use" => PartialBlock::Call(self.begin_call(block, sink)?),
+            _ => PartialBlock::Other,
         };
         self.blocks.push((index, made));
         Ok(())
     }
 
-    fn begin_call(&mut self, block: WireBlock<'_>, sink: &dyn DeltaSink) -> Result<Call, Fault> {
+    fn begin_call(&mut self, block: WireBlock<'_>, sink: &dyn DeltaSink) -> Result<PartialToolUse, AttemptError> {
         let name = block.name.unwrap_or_default();
         if name.is_empty() {
-            return Err(Fault::new(LlmErrorKind::Parse, "a tool call came without a name"));
+            return Err(AttemptError::new(LlmErrorKind::Parse, "a tool call came without a name"));
         }
         let input = block.input.unwrap_or_default();
         let first_input = if input.is_empty() { String::new() } else { Value::Object(input).to_string() };
@@ -161,7 +161,7 @@ impl<'a> Assembler<'a> {
         for part in [name.as_ref(), &first_input, &id] {
             self.grow(part)?;
         }
-        let call = Call { id, name: self.names.meant(&name).to_owned(), input: String::new(), first_input };
+        let call = PartialToolUse { id, name: self.names.meant(&name).to_owned(), input: String::new(), first_input };
         sink.delta(Delta::ToolCall { id: &call.id, name: &call.name });
         Ok(call)
     }
@@ -174,29 +174,29 @@ impl<'a> Assembler<'a> {
         (self.blocks.len() + 1..).map(|number| format!("call_{number}")).find(|id| !is_taken(id)).unwrap_or_default()
     }
 
-    fn calls(&self) -> impl Iterator<Item = &Call> {
+    fn calls(&self) -> impl Iterator<Item = &PartialToolUse> {
         self.blocks.iter().filter_map(|(_, block)| match block {
-            Block::Call(call) => Some(call),
+            PartialBlock::Call(call) => Some(call),
             _ => None,
         })
     }
 
-    fn add(&mut self, index: u64, delta: WireDelta<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+    fn add(&mut self, index: u64, delta: WireDelta<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         for piece in [&delta.text, &delta.thinking, &delta.signature, &delta.partial_json].into_iter().flatten() {
             self.grow(piece)?;
         }
         let Some((_, block)) = self.blocks.iter_mut().rev().find(|(other, _)| *other == index) else {
-            return Err(Fault::new(LlmErrorKind::Parse, "a piece came of a block that has not begun"));
+            return Err(AttemptError::new(LlmErrorKind::Parse, "a piece came of a block that has not begun"));
         };
         match block {
-            Block::Text(text) => {
+            PartialBlock::Text(text) => {
                 let piece = delta.text.unwrap_or_default();
                 text.push_str(&piece);
                 if !piece.is_empty() {
                     sink.delta(Delta::Text(&piece));
                 }
             }
-            Block::Thinking { text, signature } => {
+            PartialBlock::Thinking { text, signature } => {
                 let piece = delta.thinking.unwrap_or_default();
                 text.push_str(&piece);
                 if !piece.is_empty() {
@@ -206,13 +206,13 @@ impl<'a> Assembler<'a> {
                     signature.get_or_insert_default().push_str(&piece);
                 }
             }
-            Block::Call(call) => call.input.push_str(&delta.partial_json.unwrap_or_default()),
-            Block::Redacted(_) | Block::Other => {}
+            PartialBlock::Call(call) => call.input.push_str(&delta.partial_json.unwrap_or_default()),
+            PartialBlock::Redacted(_) | PartialBlock::Other => {}
         }
         Ok(())
     }
 
-    fn text(&mut self, text: &str, sink: &dyn DeltaSink) -> Result<String, Fault> {
+    fn text(&mut self, text: &str, sink: &dyn DeltaSink) -> Result<String, AttemptError> {
         self.grow(text)?;
         if !text.is_empty() {
             sink.delta(Delta::Text(text));
@@ -220,7 +220,7 @@ impl<'a> Assembler<'a> {
         Ok(text.to_owned())
     }
 
-    fn thought(&mut self, text: &str, sink: &dyn DeltaSink) -> Result<String, Fault> {
+    fn thought(&mut self, text: &str, sink: &dyn DeltaSink) -> Result<String, AttemptError> {
         self.grow(text)?;
         if !text.is_empty() {
             sink.delta(Delta::Reasoning(text));
@@ -228,16 +228,16 @@ impl<'a> Assembler<'a> {
         Ok(text.to_owned())
     }
 
-    fn grow(&mut self, piece: &str) -> Result<(), Fault> {
+    fn grow(&mut self, piece: &str) -> Result<(), AttemptError> {
         self.size += piece.len();
         if self.size > self.limit {
             let message = format!("the answer is longer than {} bytes", self.limit);
-            return Err(Fault::new(LlmErrorKind::Parse, message));
+            return Err(AttemptError::new(LlmErrorKind::Parse, message));
         }
         Ok(())
     }
 
-    /// Each count is of the whole answer so far, and some services count in the first event only, others in the last.
+    /// Each count covers the whole answer so far; some services count in the first event only, others in the last.
     fn add_count(&mut self, count: Option<Count>) {
         let Some(count) = count else { return };
         self.count = Count {
@@ -254,28 +254,28 @@ impl<'a> Assembler<'a> {
         };
     }
 
-    /// The length limit may have cut the last call: whoever runs half a command does harm.
+    /// The length limit may have cut the last call, and half a command does harm.
     fn drop_cut_call(&mut self) {
-        if let Some((_, Block::Call(call))) = self.blocks.last()
+        if let Some((_, PartialBlock::Call(call))) = self.blocks.last()
             && (self.is_whole || !is_json_object(call.written()))
         {
             self.blocks.pop();
         }
         self.blocks.retain(|(_, block)| match block {
-            Block::Call(call) => is_json_object(&call.arguments()),
+            PartialBlock::Call(call) => is_json_object(&call.arguments()),
             _ => true,
         });
     }
 }
 
-impl Assemble for Assembler<'_> {
-    fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), Fault> {
+impl Assemble for AnthropicAssembler<'_> {
+    fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         match serde_json::from_str(piece) {
             Ok(event) => self.take(event, sink),
             Err(_) if is_unknown(piece) => Ok(()),
             Err(error) => {
                 let message = format!("unreadable answer ({error}): {}", shorten(piece));
-                Err(Fault::new(LlmErrorKind::Parse, message).publicly("unreadable answer"))
+                Err(AttemptError::new(LlmErrorKind::Parse, message).publicly("unreadable answer"))
             }
         }
     }
@@ -284,7 +284,7 @@ impl Assemble for Assembler<'_> {
         !is_ping(piece)
     }
 
-    fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), Fault> {
+    fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         self.push(&String::from_utf8_lossy(body), sink)?;
         self.done = true;
         Ok(())
@@ -298,20 +298,20 @@ impl Assemble for Assembler<'_> {
         self.done || self.stop.is_some()
     }
 
-    fn into_response(mut self: Box<Self>, asked: &str) -> Result<ChatResponse, Fault> {
-        let ended = Some(Stop::End).filter(|_| self.done && !self.blocks.is_empty());
+    fn into_response(mut self: Box<Self>, asked: &str) -> Result<ChatResponse, AttemptError> {
+        let ended = Some(StopReason::End).filter(|_| self.done && !self.blocks.is_empty());
         let Some(stop) = self.stop.take().or(ended) else {
             let (kind, words) = if self.done {
                 (LlmErrorKind::Parse, "there is no answer in what the service sent")
             } else {
                 (LlmErrorKind::Connection, "the connection ended before the answer was complete")
             };
-            return Err(Fault::new(kind, words));
+            return Err(AttemptError::new(kind, words));
         };
-        if let Stop::Refused(words) = stop {
-            return Err(Fault::new(LlmErrorKind::Refused, words).publicly("the service withheld the answer"));
+        if let StopReason::Refused(words) = stop {
+            return Err(AttemptError::new(LlmErrorKind::Refused, words).publicly("the service withheld the answer"));
         }
-        let truncated = stop == Stop::Length;
+        let truncated = stop == StopReason::Length;
         if truncated {
             self.drop_cut_call();
         }
@@ -328,8 +328,8 @@ impl Assemble for Assembler<'_> {
     }
 }
 
-impl Call {
-    /// What the model wrote, which may be nothing.
+impl PartialToolUse {
+    /// Returns the text of the model, which may be empty.
     fn written(&self) -> &str {
         if self.input.trim().is_empty() { &self.first_input } else { &self.input }
     }
@@ -340,7 +340,7 @@ impl Call {
     }
 }
 
-fn add_block(response: &mut ChatResponse, block: Block) {
+fn add_block(response: &mut ChatResponse, block: PartialBlock) {
     let mut think = |text: &str, block: Value| {
         let empty = || Reasoning { field: THINKING.to_owned(), ..Reasoning::default() };
         let reasoning = response.reasoning.get_or_insert_with(empty);
@@ -351,17 +351,17 @@ fn add_block(response: &mut ChatResponse, block: Block) {
         reasoning.blocks.push(block);
     };
     match block {
-        Block::Text(text) => response.text.push_str(&text),
-        Block::Thinking { text, signature: Some(signature) } => {
+        PartialBlock::Text(text) => response.text.push_str(&text),
+        PartialBlock::Thinking { text, signature: Some(signature) } => {
             think(&text, json!({"type": THINKING, THINKING: text, "signature": signature}));
         }
-        Block::Thinking { text, signature: None } => think(&text, json!({"type": THINKING, THINKING: text})),
-        Block::Redacted(data) => think("", json!({"type": "redacted_thinking", "data": data})),
-        Block::Call(call) => {
+        PartialBlock::Thinking { text, signature: None } => think(&text, json!({"type": THINKING, THINKING: text})),
+        PartialBlock::Redacted(data) => think("", json!({"type": "redacted_thinking", "data": data})),
+        PartialBlock::Call(call) => {
             let arguments = call.arguments();
             response.tool_calls.push(ToolCall { id: call.id, name: call.name, arguments });
         }
-        Block::Other => {}
+        PartialBlock::Other => {}
     }
 }
 
@@ -380,21 +380,22 @@ fn usage(count: &Count) -> Usage {
     }
 }
 
-fn read_stop(reason: &str, explanation: Option<String>) -> Stop {
+fn read_stop(reason: &str, explanation: Option<String>) -> StopReason {
     match reason {
-        "max_tokens" | "model_context_window_exceeded" => Stop::Length,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
         "refusal" => {
             let words = explanation.filter(|words| !words.trim().is_empty());
             let words = words.map_or(String::new(), |words| format!(": {}", shorten(&words)));
-            Stop::Refused(format!("the service withheld the answer{words}"))
+            StopReason::Refused(format!("the service withheld the answer{words}"))
         }
-        // `end_turn`, `tool_use`, `stop_sequence`; `pause_turn`, which only the service's own tools bring about.
-        _ => Stop::End,
+        // `end_turn`, `tool_use`, `stop_sequence`; `pause_turn`, which only the service's own tools cause.
+        _ => StopReason::End,
     }
 }
 
-/// Inside a stream an error has no status; its type stands for one (Anthropic's API reference, "Errors").
-fn fault(mut error: Value) -> Fault {
+/// Makes an error of an error event. It has no status inside a stream; its type stands for one (Anthropic's API
+/// reference, "Errors").
+fn fault(mut error: Value) -> AttemptError {
     let status = match error["type"].as_str().unwrap_or_default() {
         "invalid_request_error" => 400,
         "authentication_error" => 401,
@@ -410,7 +411,7 @@ fn fault(mut error: Value) -> Fault {
     if let Some(fields) = error.as_object_mut().filter(|fields| !fields.contains_key("code")) {
         fields.insert("code".to_owned(), status.into());
     }
-    Fault::from_object(&error)
+    AttemptError::from_object(&error)
 }
 
 #[cfg(test)]

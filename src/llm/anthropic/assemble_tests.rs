@@ -6,14 +6,14 @@ use crate::llm::remote::notes::Notes;
 
 const LIMIT: usize = 10_000;
 
-fn assemble(events: &[Value]) -> Result<ChatResponse, Fault> {
+fn assemble(events: &[Value]) -> Result<ChatResponse, AttemptError> {
     noted(events).1
 }
 
-fn noted(events: &[Value]) -> (String, Result<ChatResponse, Fault>) {
+fn noted(events: &[Value]) -> (String, Result<ChatResponse, AttemptError>) {
     let names = ToolNames::default();
     let notes = Notes::default();
-    let mut assembler = Assembler::new(&names, LIMIT);
+    let mut assembler = AnthropicAssembler::new(&names, LIMIT);
     let pushed = events.iter().try_for_each(|event| assembler.push(&event.to_string(), &notes));
     let result = pushed.and_then(|()| Box::new(assembler).into_response("asked"));
     (notes.0.into_inner().unwrap(), result)
@@ -150,7 +150,7 @@ fn a_whole_answer_is_the_same() {
         "usage": {"input_tokens": 10, "cache_read_input_tokens": 200, "cache_creation_input_tokens": 30, "output_tokens": 55}});
     let names = ToolNames::default();
     let notes = Notes::default();
-    let mut assembler = Assembler::new(&names, LIMIT);
+    let mut assembler = AnthropicAssembler::new(&names, LIMIT);
     assembler.push_whole(body.to_string().as_bytes(), &notes).unwrap();
     let mut expected = full_response();
     expected.tool_calls[0].arguments = "{\"path\":\"ab\"}".to_owned();
@@ -181,7 +181,7 @@ fn reasons_to_stop_and_their_meaning() {
 }
 
 #[test]
-fn what_is_not_whole_is_no_response() {
+fn incomplete_answers_are_errors() {
     use LlmErrorKind::*;
     let error = |kind: &str| json!({"type": "error", "error": {"type": kind, "message": "No"}});
     let half = || vec![start(), begin(0, &text_block()), text(0, "half")];
@@ -264,7 +264,7 @@ fn those_that_speak_nearly_the_same_are_understood() {
 #[test]
 fn pings_are_no_news() {
     let names = ToolNames::default();
-    let assembler = Assembler::new(&names, LIMIT);
+    let assembler = AnthropicAssembler::new(&names, LIMIT);
     for (piece, is_news) in [
         (r#"{"type": "ping"}"#, false),
         (r#"{"ping": 1, "type":"ping"}"#, false),
@@ -323,7 +323,7 @@ proptest! {
         cuts.sort_unstable();
         let names = ToolNames::default();
         let notes = Notes::default();
-        let mut assembler = Assembler::new(&names, LIMIT);
+        let mut assembler = AnthropicAssembler::new(&names, LIMIT);
         let mut reader = SseReader::new(LIMIT);
         for pair in cuts.windows(2) {
             reader.push(&bytes[pair[0]..pair[1]]);

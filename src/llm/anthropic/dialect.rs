@@ -1,28 +1,29 @@
-//! Messages as a protocol.
+//! The Messages API as a dialect.
 
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::assemble::Assembler;
-use super::learned::Lessons;
-use super::wire::{LEAST_THINKING, Manner, WireRequest, definitions};
-use crate::llm::remote::{Assemble, Dialect, Fault, ToolNames, WrittenTools};
+use super::assemble::AnthropicAssembler;
+use super::parameters::LearnedParameters;
+use super::wire::{AnthropicRequest, LEAST_THINKING, RequestOptions, definitions};
+use crate::llm::remote::{Assemble, AttemptError, Dialect, ToolNames, ToolSerializer};
 use crate::llm::{ChatRequest, LlmErrorKind};
 
 static HEADERS: [(HeaderName, HeaderValue); 1] =
     [(HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"))];
 
-/// What one provider says in it.
+/// The dialect of one provider.
 pub struct AnthropicDialect {
     provider: String,
-    /// The most tokens for thoughts, if its models are to think.
+    /// The most tokens for reasoning, if its models are to reason.
     thinking: Option<u32>,
-    lessons: Lessons,
-    written: WrittenTools<()>,
+    lessons: LearnedParameters,
+    written: ToolSerializer<()>,
 }
 
 impl AnthropicDialect {
-    /// `provider` is its name in the configuration, `thinking` the most tokens for thoughts, 0 for none.
+    /// Creates the dialect; `provider` is its name in the configuration, `thinking` the most tokens for reasoning, 0
+    /// for none.
     ///
     /// # Errors
     /// `thinking` is less than the service takes.
@@ -31,7 +32,7 @@ impl AnthropicDialect {
             return Err(format!("thinking: must be 0 (off) or at least {LEAST_THINKING} tokens"));
         }
         let thinking = Some(thinking).filter(|budget| *budget > 0);
-        let (lessons, written) = (Lessons::default(), WrittenTools::default());
+        let (lessons, written) = (LearnedParameters::default(), ToolSerializer::default());
         Ok(Self { provider: provider.to_owned(), thinking, lessons, written })
     }
 }
@@ -49,14 +50,16 @@ impl Dialect for AnthropicDialect {
         &HEADERS
     }
 
-    fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, Fault> {
+    fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, AttemptError> {
         let learned = self.lessons.of(&request.model);
-        let manner = Manner { provider: &self.provider, thinking: self.thinking, learned, stream };
+        let manner = RequestOptions { provider: &self.provider, thinking: self.thinking, learned, stream };
         self.written
             .get(&request.tools, (), || definitions(&request.tools, names))
-            .and_then(|tools| WireRequest::new(request, names, manner, tools))
+            .and_then(|tools| AnthropicRequest::new(request, names, manner, tools))
             .and_then(|request| serde_json::to_vec(&request))
-            .map_err(|error| Fault::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}")))
+            .map_err(|error| {
+                AttemptError::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}"))
+            })
     }
 
     fn learn(&self, model: &str, sent: &[u8], refusal: &str) -> Option<&'static str> {
@@ -70,7 +73,7 @@ impl Dialect for AnthropicDialect {
     }
 
     fn assembler<'a>(&'a self, names: &'a ToolNames, limit: usize) -> Box<dyn Assemble + Send + 'a> {
-        Box::new(Assembler::new(names, limit))
+        Box::new(AnthropicAssembler::new(names, limit))
     }
 }
 

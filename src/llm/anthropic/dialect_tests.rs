@@ -64,7 +64,7 @@ async fn a_request_has_the_heads_and_the_body_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn what_a_model_refuses_is_left_out_from_then_on() {
+async fn parameters_that_a_model_refuses_are_left_out_from_then_on() {
     let refuse = |words: &str| {
         status(
             400,

@@ -1,8 +1,8 @@
-//! Anthropic's Messages, and the services that speak the same.
+//! Anthropic's Messages API and compatible services.
 
 mod assemble;
 mod dialect;
-mod learned;
+mod parameters;
 mod wire;
 
 pub use dialect::AnthropicDialect;

@@ -1,55 +1,55 @@
-//! Puts an answer together from its pieces. No IO: what comes in is the data of events, in order.
+//! Assembles an answer from the data of its events, in order. No IO.
 
 use serde_json::Value;
 
-use super::manners::ReasoningField;
+use super::quirks::ReasoningField;
 use super::wire::{WireAnswer, WireCall, WireFunction, WireMessage, call_block};
 use crate::chat::{Reasoning, ToolCall, Usage};
-use crate::llm::remote::{Assemble, Fault, ToolNames, is_json_object, shorten};
+use crate::llm::remote::{Assemble, AttemptError, ToolNames, is_json_object, shorten};
 use crate::llm::{ChatResponse, Delta, DeltaSink, LlmErrorKind};
 
 /// The most calls that one answer may hold.
 const CALLS_LIMIT: usize = 256;
 
-/// An answer in the making.
-pub(super) struct Assembler<'a> {
+/// An answer that is being assembled.
+pub(super) struct OpenaiAssembler<'a> {
     names: &'a ToolNames,
     /// The most bytes of text, reasoning and arguments together.
     limit: usize,
     size: usize,
     text: String,
     reasoning: Option<Reasoning>,
-    calls: Vec<Call>,
+    calls: Vec<PartialCall>,
     model: String,
     usage: Usage,
     has_choice: bool,
-    finish: Option<Finish>,
+    finish: Option<FinishReason>,
     done: bool,
 }
 
 /// Why the model stopped.
 #[derive(Clone, Copy, PartialEq)]
-enum Finish {
+enum FinishReason {
     Stop,
     Length,
     Filter,
 }
 
-/// How a list of calls is meant.
+/// The meaning of a list of calls.
 #[derive(Clone, Copy, PartialEq)]
 enum CallPieces {
     /// Each entry is a part of a call.
     Parts,
-    /// Each entry is a call.
+    /// Each entry is a whole call.
     Whole,
 }
 
-struct Call {
-    /// Where the service says it stands, if it does.
+struct PartialCall {
+    /// The index that the service gave, if any.
     index: Option<u64>,
-    /// As the service named it; empty if it did not.
+    /// The service's id; empty if it gave none.
     sent_id: String,
-    /// Ours, unique.
+    /// Our id, unique.
     id: String,
     name: String,
     arguments: String,
@@ -57,7 +57,7 @@ struct Call {
     extra_content: Value,
 }
 
-impl<'a> Assembler<'a> {
+impl<'a> OpenaiAssembler<'a> {
     pub(super) fn new(names: &'a ToolNames, limit: usize) -> Self {
         Self {
             names,
@@ -74,8 +74,8 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    fn add(&mut self, message: &WireMessage<'_>, pieces: CallPieces, sink: &dyn DeltaSink) -> Result<(), Fault> {
-        // Some services send the same thought under both names.
+    fn add(&mut self, message: &WireMessage<'_>, pieces: CallPieces, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
+        // Some services send the same reasoning in both fields.
         let fields =
             [(ReasoningField::Content, &message.reasoning_content), (ReasoningField::Plain, &message.reasoning)];
         for (field, text) in fields {
@@ -84,7 +84,7 @@ impl<'a> Assembler<'a> {
         for block in message.reasoning_details.as_array().into_iter().flatten() {
             self.add_block(block, sink)?;
         }
-        // A refusal is what the model has to say.
+        // A refusal is the answer of the model.
         for text in [&message.content, &message.refusal].into_iter().filter(|text| !text.is_empty()) {
             self.grow(text.as_str().len())?;
             self.text.push_str(text.as_str());
@@ -101,8 +101,8 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    /// What came under one name; the same under another is passed over.
-    fn think(&mut self, field: ReasoningField, text: &str, sink: &dyn DeltaSink) -> Result<(), Fault> {
+    /// Adds reasoning of one field; the same in another field is skipped.
+    fn think(&mut self, field: ReasoningField, text: &str, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         let is_other = |reasoning: &Reasoning| reasoning.field != field.name();
         if text.is_empty() || self.reasoning.as_ref().is_some_and(is_other) {
             return Ok(());
@@ -113,8 +113,8 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    /// A block of reasoning. The pieces of a text make one block, all else stands as it came.
-    fn add_block(&mut self, block: &Value, sink: &dyn DeltaSink) -> Result<(), Fault> {
+    /// Adds a block of reasoning. Pieces of a text make one block, all others stay as they came.
+    fn add_block(&mut self, block: &Value, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         self.grow(block.to_string().len())?;
         let text = ["text", "summary"].iter().find_map(|name| block[*name].as_str()).unwrap_or_default();
         self.think(ReasoningField::Details, text, sink)?;
@@ -138,12 +138,12 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    /// The reasoning so far, begun under this name if there is none.
+    /// Returns the reasoning so far; begins it with this field if there is none.
     fn reasoning(&mut self, field: ReasoningField) -> &mut Reasoning {
         self.reasoning.get_or_insert_with(|| Reasoning { field: field.name().to_owned(), ..Reasoning::default() })
     }
 
-    fn add_function_call(&mut self, function: &WireFunction<'_>, sink: &dyn DeltaSink) -> Result<(), Fault> {
+    fn add_function_call(&mut self, function: &WireFunction<'_>, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         let (name, arguments) = (function.name.as_str(), function.arguments.as_str());
         if name.is_empty() && self.calls.is_empty() {
             return Ok(());
@@ -154,7 +154,7 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    fn add_call(&mut self, piece: &WireCall<'_>, pieces: CallPieces, sink: &dyn DeltaSink) -> Result<(), Fault> {
+    fn add_call(&mut self, piece: &WireCall<'_>, pieces: CallPieces, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         let (name, arguments) =
             piece.function.as_ref().map_or(("", ""), |function| (function.name.as_str(), function.arguments.as_str()));
         self.grow(name.len() + arguments.len())?;
@@ -180,9 +180,9 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    /// Which call a piece belongs to; `None` if it begins a new one. The index says so, else the id, else it is the
-    /// last. But some services give all calls the same index (Gemini), or the same id: then a name with arguments begins
-    /// a new call where the call before is whole.
+    /// Returns the call that a piece belongs to; `None` if it begins a new one. The index decides, otherwise the id,
+    /// otherwise it is the last. Some services give all calls the same index (Gemini) or the same id: then a name with
+    /// arguments begins a new call if the call before is whole.
     fn place_of(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
         let place = match index {
             Some(index) => self.calls.iter().rposition(|call| call.index == Some(index))?,
@@ -199,10 +199,10 @@ impl<'a> Assembler<'a> {
         (!is_other).then_some(place)
     }
 
-    fn begin_call(&mut self, index: Option<u64>, sent_id: &str) -> Result<usize, Fault> {
+    fn begin_call(&mut self, index: Option<u64>, sent_id: &str) -> Result<usize, AttemptError> {
         if self.calls.len() >= CALLS_LIMIT {
             let message = format!("the answer holds more than {CALLS_LIMIT} tool calls");
-            return Err(Fault::new(LlmErrorKind::Parse, message));
+            return Err(AttemptError::new(LlmErrorKind::Parse, message));
         }
         let is_taken = |id: &str| self.calls.iter().any(|call| call.id == id);
         let id = if sent_id.is_empty() || is_taken(sent_id) {
@@ -210,7 +210,7 @@ impl<'a> Assembler<'a> {
         } else {
             sent_id.to_owned()
         };
-        self.calls.push(Call {
+        self.calls.push(PartialCall {
             index,
             sent_id: sent_id.to_owned(),
             id,
@@ -221,18 +221,18 @@ impl<'a> Assembler<'a> {
         Ok(self.calls.len() - 1)
     }
 
-    fn grow(&mut self, bytes: usize) -> Result<(), Fault> {
+    fn grow(&mut self, bytes: usize) -> Result<(), AttemptError> {
         self.size += bytes;
         if self.size > self.limit {
             let message = format!("the answer is longer than {} bytes", self.limit);
-            return Err(Fault::new(LlmErrorKind::Parse, message));
+            return Err(AttemptError::new(LlmErrorKind::Parse, message));
         }
         Ok(())
     }
 
-    /// Some count in every piece, what holds is the last count; an empty one says nothing.
+    /// Takes a token count. Some services count in every piece, and the last count holds; an empty one says nothing.
     fn count(&mut self, usage: &Value) {
-        // Most pieces say nothing here at all.
+        // Most pieces have no count.
         if usage.is_null() {
             return;
         }
@@ -240,7 +240,7 @@ impl<'a> Assembler<'a> {
         let detailed = usage.get("prompt_tokens_details").and_then(|details| details.get("cached_tokens")?.as_u64());
         let input_tokens = first(&["prompt_tokens", "input_tokens"]).unwrap_or_default();
         let output_tokens = first(&["completion_tokens", "output_tokens"]).unwrap_or_default();
-        // Some count what the model thought in the sum alone, and charge for it as for the answer.
+        // Some services count reasoning in the total alone, and charge for it as output.
         let rest = first(&["total_tokens"]).unwrap_or_default().saturating_sub(input_tokens);
         let counted = Usage {
             input_tokens,
@@ -256,8 +256,8 @@ impl<'a> Assembler<'a> {
     }
 }
 
-impl Assemble for Assembler<'_> {
-    fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), Fault> {
+impl Assemble for OpenaiAssembler<'_> {
+    fn push(&mut self, piece: &str, sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         if piece.trim() == "[DONE]" {
             self.done = true;
             return Ok(());
@@ -268,7 +268,7 @@ impl Assemble for Assembler<'_> {
             answer.model.as_str().clone_into(&mut self.model);
         }
         self.count(&answer.usage);
-        // Nobody asked for a second choice.
+        // Further choices were not asked for.
         let choices = answer.choices.unwrap_or_default().into_iter();
         for choice in choices.filter(|choice| choice.index.as_u64().is_none_or(|index| index == 0)) {
             self.has_choice = true;
@@ -285,7 +285,7 @@ impl Assemble for Assembler<'_> {
         Ok(())
     }
 
-    fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), Fault> {
+    fn push_whole(&mut self, body: &[u8], sink: &dyn DeltaSink) -> Result<(), AttemptError> {
         self.push(&String::from_utf8_lossy(body), sink)?;
         self.done = true;
         Ok(())
@@ -299,23 +299,26 @@ impl Assemble for Assembler<'_> {
         self.done || self.finish.is_some()
     }
 
-    fn into_response(mut self: Box<Self>, asked: &str) -> Result<ChatResponse, Fault> {
+    fn into_response(mut self: Box<Self>, asked: &str) -> Result<ChatResponse, AttemptError> {
         if !self.is_complete() {
-            return Err(Fault::new(LlmErrorKind::Connection, "the connection ended before the answer was complete"));
+            return Err(AttemptError::new(
+                LlmErrorKind::Connection,
+                "the connection ended before the answer was complete",
+            ));
         }
         if !self.has_choice {
-            return Err(Fault::new(LlmErrorKind::Parse, "there is no answer in what the service sent"));
+            return Err(AttemptError::new(LlmErrorKind::Parse, "there is no answer in what the service sent"));
         }
-        let truncated = self.finish == Some(Finish::Length);
+        let truncated = self.finish == Some(FinishReason::Length);
         if truncated {
-            // The length limit may have cut the last call: whoever runs half a command does harm.
+            // The length limit may have cut the last call, and half a command does harm.
             self.calls.retain(|call| !call.name.is_empty() && is_json_object(&call.arguments));
         }
         if self.calls.iter().any(|call| call.name.is_empty()) {
-            return Err(Fault::new(LlmErrorKind::Parse, "a tool call came without a name"));
+            return Err(AttemptError::new(LlmErrorKind::Parse, "a tool call came without a name"));
         }
-        if self.finish == Some(Finish::Filter) && self.text.is_empty() && self.calls.is_empty() {
-            return Err(Fault::new(LlmErrorKind::Refused, "the service's content filter withheld the answer"));
+        if self.finish == Some(FinishReason::Filter) && self.text.is_empty() && self.calls.is_empty() {
+            return Err(AttemptError::new(LlmErrorKind::Refused, "the service's content filter withheld the answer"));
         }
         for (index, call) in self.calls.iter().enumerate().filter(|(_, call)| !call.extra_content.is_null()) {
             let empty = || Reasoning { field: "extra_content".to_owned(), ..Reasoning::default() };
@@ -324,7 +327,7 @@ impl Assemble for Assembler<'_> {
         Ok(ChatResponse {
             text: self.text,
             reasoning: self.reasoning,
-            tool_calls: self.calls.into_iter().map(Call::finish).collect(),
+            tool_calls: self.calls.into_iter().map(PartialCall::finish).collect(),
             model: if self.model.is_empty() { asked.to_owned() } else { self.model },
             usage: self.usage,
             truncated,
@@ -333,19 +336,19 @@ impl Assemble for Assembler<'_> {
     }
 }
 
-impl Call {
+impl PartialCall {
     fn finish(self) -> ToolCall {
         let arguments = if self.arguments.trim().is_empty() { "{}".to_owned() } else { self.arguments };
         ToolCall { id: self.id, name: self.name, arguments }
     }
 }
 
-fn unreadable(error: &serde_json::Error, piece: &str) -> Fault {
-    Fault::new(LlmErrorKind::Parse, format!("unreadable answer ({error}): {}", shorten(piece)))
+fn unreadable(error: &serde_json::Error, piece: &str) -> AttemptError {
+    AttemptError::new(LlmErrorKind::Parse, format!("unreadable answer ({error}): {}", shorten(piece)))
         .publicly("unreadable answer")
 }
 
-fn check_error(answer: &WireAnswer<'_>, piece: &str) -> Result<(), Fault> {
+fn check_error(answer: &WireAnswer<'_>, piece: &str) -> Result<(), AttemptError> {
     let has_error = match &answer.error {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),
@@ -353,24 +356,24 @@ fn check_error(answer: &WireAnswer<'_>, piece: &str) -> Result<(), Fault> {
         _ => true,
     };
     if has_error {
-        return Err(Fault::from_object(&answer.error));
+        return Err(AttemptError::from_object(&answer.error));
     }
     if answer.object.as_str() == "error" {
-        return Err(Fault::from_object(&serde_json::from_str(piece).unwrap_or(Value::Null)));
+        return Err(AttemptError::from_object(&serde_json::from_str(piece).unwrap_or(Value::Null)));
     }
     Ok(())
 }
 
-fn read_finish(reason: &str) -> Result<Finish, Fault> {
+fn read_finish(reason: &str) -> Result<FinishReason, AttemptError> {
     match reason {
-        "length" | "max_tokens" | "model_length" => Ok(Finish::Length),
-        "content_filter" | "sensitive" => Ok(Finish::Filter),
+        "length" | "max_tokens" | "model_length" => Ok(FinishReason::Length),
+        "content_filter" | "sensitive" => Ok(FinishReason::Filter),
         // OpenRouter; Zhipu; DeepSeek.
         "error" | "network_error" | "insufficient_system_resource" => {
-            Err(Fault::new(LlmErrorKind::Server, format!("the service broke off: {reason}"))
+            Err(AttemptError::new(LlmErrorKind::Server, format!("the service broke off: {reason}"))
                 .publicly("the service broke off"))
         }
-        _ => Ok(Finish::Stop),
+        _ => Ok(FinishReason::Stop),
     }
 }
 

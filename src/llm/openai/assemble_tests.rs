@@ -7,9 +7,9 @@ use crate::llm::remote::notes::Notes;
 
 const LIMIT: usize = 10_000;
 
-fn assemble(pieces: &[String]) -> Result<ChatResponse, Fault> {
+fn assemble(pieces: &[String]) -> Result<ChatResponse, AttemptError> {
     let names = ToolNames::default();
-    let mut assembler = Assembler::new(&names, LIMIT);
+    let mut assembler = OpenaiAssembler::new(&names, LIMIT);
     for piece in pieces {
         assembler.push(piece, &NoDeltas)?;
     }
@@ -126,7 +126,7 @@ fn calls_are_gathered_in_each_form() {
 }
 
 #[test]
-fn calls_are_told_apart_where_index_and_id_do_not_help() {
+fn calls_are_separated_where_index_and_id_do_not_help() {
     check_forms(vec![
         (
             "the same index for all",
@@ -170,7 +170,7 @@ fn calls_are_told_apart_where_index_and_id_do_not_help() {
 }
 
 #[test]
-fn what_is_not_whole_is_no_response() {
+fn incomplete_answers_are_errors() {
     use LlmErrorKind::*;
     let text = || delta(&json!({"content": "half"}));
     let call = || calls(&json!([{"index": 0, "id": "a", "function": {"name": "x", "arguments": "{\"path\": \"/"}}]));
@@ -223,7 +223,7 @@ fn a_whole_answer_goes_the_same_way_and_the_sink_hears_it() {
         "finish_reason": "stop"}], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "prompt_cache_hit_tokens": 1}});
     let names = ToolNames::default();
     let notes = Notes::default();
-    let mut assembler = Assembler::new(&names, LIMIT);
+    let mut assembler = OpenaiAssembler::new(&names, LIMIT);
     assembler.push_whole(body.to_string().as_bytes(), &notes).unwrap();
     let response = Box::new(assembler).into_response("asked").unwrap();
     assert_eq!(
@@ -308,7 +308,7 @@ fn the_one_call_of_an_old_server_is_a_call() {
 }
 
 #[test]
-fn blocks_of_reasoning_are_kept_as_they_came() {
+fn blocks_of_reasoning_are_kept_unchanged() {
     let details = |list: &Value| delta(&json!({ "reasoning_details": list }));
     let text = |text: &str| json!({"type": "reasoning.text", "index": 0, "text": text, "signature": null});
     let sealed = json!({"type": "reasoning.encrypted", "index": 1, "data": "abc", "id": "r1"});
@@ -334,7 +334,7 @@ fn blocks_of_reasoning_are_kept_as_they_came() {
 }
 
 #[test]
-fn the_signature_of_a_call_is_kept_by_its_place() {
+fn the_signature_of_a_call_is_kept_by_its_index() {
     let signature = json!({"google": {"thought_signature": "s"}});
     let signed = json!({"index": 0, "id": "b", "function": f("y", "{}"), "extra_content": signature});
     let pieces =

@@ -1,4 +1,4 @@
-//! Chat completions as a protocol.
+//! Chat completions as a dialect.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,44 +7,44 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::assemble::Assembler;
-use super::manners::{Manners, Settled, ToolForm};
-use super::wire::{WireRequest, definitions};
-use crate::llm::remote::{Assemble, Dialect, Fault, ToolNames, WrittenTools};
-use crate::llm::services::{Rules, Service};
+use super::assemble::OpenaiAssembler;
+use super::quirks::{FixedQuirks, Quirks, ToolForm};
+use super::wire::{OpenaiRequest, definitions};
+use crate::llm::remote::{Assemble, AttemptError, Dialect, ToolNames, ToolSerializer};
+use crate::llm::services::{KnownService, Rules};
 use crate::llm::{ChatRequest, LlmErrorKind, ProviderConfig};
 
-/// The most models of which something is remembered.
+/// The most models that are remembered.
 const MODELS_LIMIT: usize = 256;
 
-/// What one service takes of it.
+/// The dialect of one service.
 pub struct OpenaiDialect {
-    /// The provider's name: what a model thought goes back to it and to no other.
+    /// The provider's name: reasoning goes back to the provider it came from and to no other.
     provider: String,
-    settled: Settled,
-    first: Manners,
-    /// Models that refused what is tried first. In memory alone: a new start asks anew.
-    learned: Mutex<HashMap<String, Manners>>,
-    written: WrittenTools<ToolForm>,
+    settled: FixedQuirks,
+    first: Quirks,
+    /// Models that refused the first attempt. Not stored: a new process learns anew.
+    learned: Mutex<HashMap<String, Quirks>>,
+    written: ToolSerializer<ToolForm>,
 }
 
 impl OpenaiDialect {
-    /// As the service at `base_url` takes it, as far as it is known and `config` does not say otherwise.
+    /// Creates the dialect for the service at `base_url`, as far as it is known and `config` does not override it.
     pub fn new(provider: &str, base_url: &Url, config: &ProviderConfig) -> Self {
-        // At an address of one's own a known name means that service behind a proxy.
-        let service = Service::at(base_url).or_else(|| Service::find(provider));
+        // At a custom address a known name means that service behind a proxy.
+        let service = KnownService::at(base_url).or_else(|| KnownService::find(provider));
         let rules = service.map_or_else(Rules::default, |service| service.rules);
-        let settled = Settled { reasoning: config.reasoning, tools: config.tools };
+        let settled = FixedQuirks { reasoning: config.reasoning, tools: config.tools };
         Self {
             provider: provider.to_owned(),
             settled,
-            first: Manners::first(settled, rules.limit, rules.echo),
+            first: Quirks::first(settled, rules.limit, rules.echo),
             learned: Mutex::default(),
-            written: WrittenTools::default(),
+            written: ToolSerializer::default(),
         }
     }
 
-    fn with_manners<T>(&self, model: &str, look: impl FnOnce(&Manners) -> T) -> T {
+    fn with_quirks<T>(&self, model: &str, look: impl FnOnce(&Quirks) -> T) -> T {
         let learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
         look(learned.get(model).unwrap_or(&self.first))
     }
@@ -63,36 +63,47 @@ impl Dialect for OpenaiDialect {
         &[]
     }
 
-    fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, Fault> {
-        let manners = self.with_manners(&request.model, Manners::clone);
+    fn body(&self, request: &ChatRequest, names: &ToolNames, stream: bool) -> Result<Vec<u8>, AttemptError> {
+        let quirks = self.with_quirks(&request.model, Quirks::clone);
         self.written
-            .get(&request.tools, manners.tools, || definitions(&request.tools, names, manners.tools))
-            .map(|tools| WireRequest::new(request, names, stream, &manners, &self.provider, tools))
+            .get(&request.tools, quirks.tools, || definitions(&request.tools, names, quirks.tools))
+            .map(|tools| OpenaiRequest::new(request, names, stream, &quirks, &self.provider, tools))
             .and_then(|request| serde_json::to_vec(&request))
-            .map_err(|error| Fault::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}")))
+            .map_err(|error| {
+                AttemptError::new(LlmErrorKind::BadRequest, format!("the request cannot be written: {error}"))
+            })
     }
 
     fn learn(&self, model: &str, sent: &[u8], refusal: &str) -> Option<&'static str> {
         let sent: Value = serde_json::from_slice(sent).ok()?;
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut manners = learned.get(model).unwrap_or(&self.first).clone();
-        let change = manners.learn(self.settled, &sent, refusal)?;
+        let mut quirks = learned.get(model).unwrap_or(&self.first).clone();
+        let change = quirks.learn(self.settled, &sent, refusal)?;
         if learned.len() >= MODELS_LIMIT && !learned.contains_key(model) {
             learned.clear();
         }
-        learned.insert(model.to_owned(), manners);
+        learned.insert(model.to_owned(), quirks);
         Some(change)
     }
 
     fn takes_tools(&self, model: &str) -> bool {
-        self.with_manners(model, |manners| manners.tools != ToolForm::Words)
+        self.with_quirks(model, |quirks| quirks.tools != ToolForm::Words)
     }
 
     fn streams(&self, model: &str) -> bool {
-        self.with_manners(model, |manners| manners.stream)
+        self.with_quirks(model, |quirks| quirks.stream)
     }
 
     fn assembler<'a>(&'a self, names: &'a ToolNames, limit: usize) -> Box<dyn Assemble + Send + 'a> {
-        Box::new(Assembler::new(names, limit))
+        Box::new(OpenaiAssembler::new(names, limit))
     }
+}
+
+/// Returns the body of `request` for an ordinary service.
+#[cfg(test)]
+pub fn sent(request: &ChatRequest) -> Value {
+    let base = reqwest::Url::parse("http://127.0.0.1/v1").unwrap();
+    let names = ToolNames::of(&request.tools);
+    let body = OpenaiDialect::new("tested", &base, &ProviderConfig::default()).body(request, &names, false).unwrap();
+    serde_json::from_slice(&body).unwrap()
 }

@@ -1,13 +1,11 @@
-//! OpenAI's chat completions, and what others made of them.
+//! OpenAI's chat completions and compatible services.
 
 mod assemble;
 mod dialect;
-mod manners;
-#[cfg(test)]
-mod testing;
+mod quirks;
 mod wire;
 
 pub use dialect::OpenaiDialect;
-pub use manners::{Echo, LimitField, ReasoningField};
 #[cfg(test)]
-pub use testing::sent;
+pub use dialect::sent;
+pub use quirks::{LimitField, ReasoningEcho, ReasoningField};

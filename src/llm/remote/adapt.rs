@@ -1,31 +1,27 @@
-//! A service that refuses a part of a request is asked again at once without that part, and from then on.
+//! Repeats a request without the part that a service refuses, and leaves that part out from then on.
 
 use std::borrow::Cow;
 
 use reqwest::Request;
 
+use super::image_support::ImageObjection;
 use super::provider::RemoteProvider;
-use super::sight::Objection;
-use super::{Fault, ToolNames};
+use super::{AttemptError, ToolNames};
 use crate::llm::{ChatRequest, Images, LlmErrorKind};
 
-/// How often one call may be put otherwise; each refusal names one part of it.
-pub(super) const CHANGES_LIMIT: u32 = 6;
-
 impl RemoteProvider {
-    /// The same request as this model takes it, after a refusal that told how; `None` where it told nothing that can be
-    /// helped.
+    /// Returns the request as this model takes it, after a refusal that says how; `None` if nothing can be changed.
     pub(super) fn adapted(
         &self,
         chat: &mut Cow<'_, ChatRequest>,
         names: &ToolNames,
         refused: &Request,
-        fault: &Fault,
+        fault: &AttemptError,
     ) -> Option<Request> {
         if let Some(again) = self.without_images(chat, names, refused, fault) {
             return Some(again);
         }
-        // llama.cpp answers 500 where it was started without the switch that tools need, and names the switch.
+        // llama.cpp answers 500 if it was started without the option that tools need, and names the option.
         let lacks_switch = fault.kind == LlmErrorKind::Server && fault.message.contains("requires --");
         if fault.kind != LlmErrorKind::BadRequest && !lacks_switch {
             return None;
@@ -33,11 +29,11 @@ impl RemoteProvider {
         let sent = refused.body()?.as_bytes()?;
         let change = self.dialect.learn(&chat.model, sent, &fault.message);
         if !chat.tools.is_empty() && !self.dialect.takes_tools(&chat.model) {
-            // Without its tools the model would answer something else: whoever asked knows a better way.
+            // Without its tools the model would answer something else; the caller knows a better way.
             return None;
         }
         let again = self.prepare(chat, names).ok()?;
-        // Another call may have learned it meanwhile: what counts is that something else is sent.
+        // Another call may have learned it meanwhile: what counts is that the body differs.
         if again.body()?.as_bytes()? == sent {
             return None;
         }
@@ -48,18 +44,18 @@ impl RemoteProvider {
         Some(again)
     }
 
-    /// The same request without its pictures, where the refusal speaks of them.
+    /// Returns the request without its images, if the refusal is about them.
     fn without_images(
         &self,
         chat: &mut Cow<'_, ChatRequest>,
         names: &ToolNames,
         refused: &Request,
-        fault: &Fault,
+        fault: &AttemptError,
     ) -> Option<Request> {
         if chat.images.is_empty() {
             return None;
         }
-        let objection = Objection::of(fault)?;
+        let objection = ImageObjection::of(fault)?;
         chat.to_mut().images = Images::default();
         let again = self.prepare(chat, names).ok()?;
         if again.body()?.as_bytes()? == refused.body()?.as_bytes()? {
@@ -68,11 +64,11 @@ impl RemoteProvider {
         let error = self.error(fault.clone());
         let (provider, model) = (&error.provider, &chat.model);
         match objection {
-            Objection::ToAny => {
-                self.sight.is_blind(model);
+            ImageObjection::ToAny => {
+                self.image_support.mark_refusing(model);
                 tracing::warn!(provider, model, %error, "the model takes no images; asked again without them, and so from now on");
             }
-            Objection::ToThese => {
+            ImageObjection::ToThese => {
                 tracing::warn!(provider, model, %error, "the service does not take these images; asked again without them");
             }
         }

@@ -1,16 +1,16 @@
-//! Where a service takes requests: `base_url` as people have it, and the addresses below it.
+//! Addresses of a service: `base_url` in any usual form, and the addresses below it.
 
 use reqwest::Url;
 
 use crate::guard::mask_url;
 use crate::llm::ProviderKind;
-use crate::llm::services::Service;
+use crate::llm::services::KnownService;
 
-/// The paths of each protocol that daoyou asks, the one for answers first. A `base_url` that ends in one is the part before it.
+/// The paths of each protocol, the one for chats first. A `base_url` that ends in one is cut before it.
 const CHAT_COMPLETIONS: &[&[&str]] = &[&["chat", "completions"], &["embeddings"], &["models"]];
 const MESSAGES: &[&[&str]] = &[&["messages"], &["models"]];
 
-/// Ends of addresses that belong to other protocols, and what they are.
+/// Ends of addresses that belong to other protocols, and their names.
 const OTHERS: &[(&[&str], &str)] = &[
     (&["chat", "completions"], "OpenAI's chat completions: set kind = \"openai\""),
     (&["messages"], "Anthropic's Messages: set kind = \"anthropic\""),
@@ -22,12 +22,12 @@ const OTHERS: &[(&[&str], &str)] = &[
     (&["api", "generate"], "Ollama's own protocol, which daoyou does not speak"),
 ];
 
-/// The base of a service's addresses, from `base_url` in any usual form: with or without the version, with a trailing slash,
-/// or with the whole path of a request, which is taken as it is. Where only the host is given, a known service's path is
-/// added, or else `/v1`.
+/// Returns the base of a service's addresses from `base_url` in any usual form: with or without the version, with a
+/// trailing slash, or with the whole path of a request. If only the host is given, the path of a known service is
+/// added, otherwise `/v1`.
 ///
 /// # Errors
-/// What is wrong with it, and where possible what to write instead.
+/// What is wrong with it, and if possible what to write instead.
 pub(in crate::llm) fn base(given: &str, kind: ProviderKind) -> Result<Url, String> {
     let given = given.trim();
     let mut url = match Url::parse(given) {
@@ -36,7 +36,10 @@ pub(in crate::llm) fn base(given: &str, kind: ProviderKind) -> Result<Url, Strin
         _ => return Err(format!("{:?} must begin with http:// or https://", mask_url(given))),
     };
     if url.fragment().is_some_and(|fragment| !fragment.is_empty()) {
-        return Err(format!("{} is the address of a page in a browser; leave out what follows the #", place(&url)));
+        return Err(format!(
+            "{} is the address of a page in a browser; leave out what follows the #",
+            display_address(&url)
+        ));
     }
     url.set_fragment(None);
     let whole: Vec<String> = url.path().split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
@@ -48,26 +51,33 @@ pub(in crate::llm) fn base(given: &str, kind: ProviderKind) -> Result<Url, Strin
     }
     if let Some((end, what)) = OTHERS.iter().find(|(end, _)| ends_with(end)) {
         let instead = with_path(&url, &complete(&url, kind, strip(end)));
-        return Err(format!("{} is an address of {what}; the base would be {}", place(&url), place(&instead)));
+        return Err(format!(
+            "{} is an address of {what}; the base would be {}",
+            display_address(&url),
+            display_address(&instead)
+        ));
     }
     if whole.last().is_some_and(|part| part.contains(':')) {
-        return Err(format!("{} is an address of another protocol, which daoyou does not speak", place(&url)));
+        return Err(format!(
+            "{} is an address of another protocol, which daoyou does not speak",
+            display_address(&url)
+        ));
     }
     Ok(with_path(&url, &complete(&url, kind, whole)))
 }
 
-/// The parts of a base path, with what people leave out.
+/// Returns the segments of a base path, completed by what people omit.
 fn complete(url: &Url, kind: ProviderKind, mut parts: Vec<String>) -> Vec<String> {
-    if let Some(service) = Service::at(url).filter(|service| service.kind == kind) {
+    if let Some(service) = KnownService::at(url).filter(|service| service.kind == kind) {
         let known: Vec<&str> = service.path().collect();
         if parts.len() <= known.len() && parts.iter().zip(&known).all(|(part, known)| part == known) {
             return known.into_iter().map(str::to_owned).collect();
         }
     }
     let lacks_version = match kind {
-        // Clients of Messages add the version to whatever they are given.
+        // Clients of the Messages API add the version to any base.
         ProviderKind::Anthropic => !parts.last().is_some_and(|part| is_version(part)),
-        // Those of chat completions do not: in a path the version may stand anywhere, or nowhere.
+        // Clients of chat completions do not: a path may have the version anywhere, or not at all.
         ProviderKind::Openai | ProviderKind::Offline => parts.is_empty(),
     };
     if lacks_version {
@@ -87,7 +97,7 @@ fn with_path(url: &Url, parts: &[String]) -> Url {
     url
 }
 
-/// Other bases that a service at `base` may have: with `/v1` behind it, without the last version, at the root.
+/// Returns other bases that a service at `base` may have: with `/v1` appended, without the last version, at the root.
 pub(super) fn alternatives(base: &Url) -> Vec<Url> {
     let parts: Vec<String> = base.path().split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
     let mut found: Vec<Url> = Vec::new();
@@ -111,8 +121,8 @@ pub(super) fn below(base: &Url, path: &[&str]) -> Url {
     url
 }
 
-/// An address without what may be secret in it.
-pub(crate) fn place(url: &Url) -> String {
+/// Returns an address without parts that may be secret.
+pub(crate) fn display_address(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path().trim_end_matches('/'))
 }
 
@@ -122,7 +132,7 @@ mod tests {
 
     use ProviderKind::{Anthropic, Openai};
 
-    /// What is written, the protocol, and where answers are asked for; or a part of what is wrong.
+    /// The given base, the protocol, and the address of chats; or a part of the error.
     #[test]
     fn any_form_of_an_address_leads_to_the_same_place() {
         let table: &[(&[&str], ProviderKind, &str)] = &[
@@ -206,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base_is_refused_with_what_would_be_one() {
+    fn invalid_bases_are_refused_with_a_suggestion() {
         for (given, kind, words) in [
             ("", Openai, "must begin with http:// or https://"),
             ("api.openai.com/v1", Openai, "must begin with http:// or https://"),

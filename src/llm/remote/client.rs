@@ -1,4 +1,4 @@
-//! The HTTP clients that all providers share, and with them their connections.
+//! The HTTP clients, and with them the connections, that all providers share.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -6,50 +6,53 @@ use std::time::Duration;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
-/// Idle connections kept to one service: as many turns as run side by side by default.
+/// Idle connections kept to one service: as many as turns run at once by default.
 const IDLE_CONNECTIONS: usize = 64;
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Makes ring the cryptography of all TLS in this process. Called again it does nothing.
+/// Makes ring the cryptography of all TLS in this process. Further calls do nothing.
 pub fn install_crypto() {
-    // An error says that a provider is installed already, by us or by whoever embeds us; either serves.
+    // An error says that a provider is installed already, by us or by the embedding program; either serves.
     drop(rustls::crypto::ring::default_provider().install_default());
 }
 
-/// What a client must be able to do; providers that need the same share one client.
+/// What a client needs; providers with the same needs share one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reach {
-    /// On this machine: past any proxy.
+pub struct ClientProfile {
+    /// On this machine: bypasses any proxy.
     loopback: bool,
     /// Needs the machine's certificate authorities, whose loading costs time and memory.
     tls: bool,
     connect_timeout: Duration,
 }
 
-impl Reach {
+impl ClientProfile {
     pub fn of(url: &Url, connect_timeout: Duration) -> Self {
         let loopback = is_loopback(url);
-        // A proxy may itself be reached by TLS.
+        // A proxy may itself use TLS.
         Self { loopback, tls: url.scheme() == "https" || !loopback, connect_timeout }
     }
 }
 
-/// Whether a URL names this machine.
+/// Returns true if a URL names this machine.
 pub fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Clients made so far, one for each [`Reach`]; made when first needed.
+/// The clients so far, one for each [`ClientProfile`]; created when first needed.
 #[derive(Debug, Default)]
 pub struct HttpClients {
-    made: Mutex<Vec<(Reach, Client)>>,
+    made: Mutex<Vec<(ClientProfile, Client)>>,
 }
 
 impl HttpClients {
-    /// Fails when the machine's certificate authorities cannot be loaded.
-    pub fn get(&self, reach: Reach) -> Result<Client, reqwest::Error> {
+    /// Returns the client for a profile.
+    ///
+    /// # Errors
+    /// The machine's certificate authorities cannot be loaded.
+    pub fn get(&self, reach: ClientProfile) -> Result<Client, reqwest::Error> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, client)) = made.iter().find(|(other, _)| *other == reach) {
             return Ok(client.clone());
@@ -60,7 +63,7 @@ impl HttpClients {
     }
 }
 
-fn build(reach: Reach) -> Result<Client, reqwest::Error> {
+fn build(reach: ClientProfile) -> Result<Client, reqwest::Error> {
     install_crypto();
     let mut builder = Client::builder()
         .user_agent(concat!("daoyou/", env!("CARGO_PKG_VERSION")))
@@ -71,7 +74,7 @@ fn build(reach: Reach) -> Result<Client, reqwest::Error> {
         .tcp_keepalive(TCP_KEEPALIVE)
         // A redirected request would take the key to a place that nobody configured.
         .redirect(Policy::none())
-        // Whether to ask again is the provider's to decide.
+        // The provider decides about retries.
         .retry(reqwest::retry::never());
     if reach.loopback {
         builder = builder.no_proxy();
@@ -89,7 +92,7 @@ mod tests {
     #[test]
     fn providers_that_need_the_same_share_a_client() {
         let clients = HttpClients::default();
-        let reach = |url: &str, secs| Reach::of(&Url::parse(url).unwrap(), Duration::from_secs(secs));
+        let reach = |url: &str, secs| ClientProfile::of(&Url::parse(url).unwrap(), Duration::from_secs(secs));
         for url in ["http://localhost:1/v1", "http://127.0.0.1:2/v1", "http://[::1]:3/v1"] {
             clients.get(reach(url, 10)).unwrap();
         }

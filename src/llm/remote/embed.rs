@@ -1,4 +1,4 @@
-//! Asks a service for vectors of texts, as OpenAI's `/embeddings` gives them
+//! Asks a service for embeddings by OpenAI's `/embeddings`
 //! (<https://platform.openai.com/docs/api-reference/embeddings>).
 
 use std::time::Duration;
@@ -8,37 +8,37 @@ use reqwest::{Method, Request};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::attempt_error::AttemptError;
 use super::body::read_capped;
-use super::fault::Fault;
 use super::provider::RemoteProvider;
-use crate::llm::retry::{Retry, Tried, chance};
+use crate::llm::retry::{FailedAttempt, Retry, random_fraction};
 use crate::llm::{LlmError, LlmErrorKind};
 
-/// Numbers of a vector at most: more than any known model makes.
+/// The most dimensions of a vector: more than any known model has.
 const DIMENSIONS: usize = 8_192;
-/// What a number takes in an answer at most, in bytes, and what stands around all of them.
+/// The most bytes of a number in an answer, and of what surrounds the numbers.
 const NUMBER_BYTES: usize = 32;
 const FRAME_BYTES: usize = 64 * 1024;
 
-/// How much is done for an answer.
+/// How long a caller waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// Somebody waits: one try within this time.
+    /// Somebody waits: one attempt within this time.
     Within(Duration),
-    /// Nobody does: with the provider's own deadline and tries.
+    /// Nobody waits: the provider's own deadline and retries.
     Usual,
 }
 
-/// Vectors in the order of their texts, each of length 1 (or all zero), all with as many numbers.
+/// Vectors in the order of their texts, each of length 1 (or all zero), all with the same dimensions.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Embedded {
+pub struct EmbeddingBatch {
     pub vectors: Vec<Vec<f32>>,
-    /// As the service counts; 0 where it does not say.
+    /// As counted by the service; 0 if it does not say.
     pub tokens: u64,
 }
 
 #[derive(Serialize)]
-struct Asked<'a> {
+struct EmbeddingRequest<'a> {
     model: &'a str,
     input: &'a [&'a str],
     #[serde(skip_serializing_if = "is_zero")]
@@ -46,20 +46,20 @@ struct Asked<'a> {
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    data: Vec<Item>,
+struct EmbeddingAnswer {
+    data: Vec<EmbeddingItem>,
     #[serde(default)]
-    usage: Option<Used>,
+    usage: Option<EmbeddingUsage>,
 }
 
 #[derive(Deserialize)]
-struct Item {
+struct EmbeddingItem {
     index: Option<usize>,
     embedding: Vec<f32>,
 }
 
 #[derive(Default, Deserialize)]
-struct Used {
+struct EmbeddingUsage {
     #[serde(default)]
     prompt_tokens: u64,
     #[serde(default)]
@@ -72,35 +72,35 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl RemoteProvider {
-    /// Whether its protocol knows vectors at all.
+    /// Returns true if the protocol has embeddings.
     pub fn makes_vectors(&self) -> bool {
         self.vectors_url.is_some()
     }
 
-    /// The vectors of `texts` by `model`, with as many numbers as `dimensions` says, or the model's own with 0.
+    /// Returns the vectors of `texts` by `model`, with this many dimensions, or the model's default for 0.
     ///
     /// # Errors
-    /// The service is not reached, refuses, or answers what cannot be those vectors.
+    /// The service is not reached, refuses, or answers with something else.
     pub async fn embed(
         &self,
         model: &str,
         dimensions: u32,
         texts: &[&str],
         patience: Patience,
-    ) -> Result<Embedded, LlmError> {
+    ) -> Result<EmbeddingBatch, LlmError> {
         let (retry, time) = match patience {
             Patience::Within(time) => (Retry::new(0), time.min(self.timeout)),
             Patience::Usual => (self.retry, self.timeout),
         };
-        let asked = Asked { model, input: texts, dimensions };
+        let asked = EmbeddingRequest { model, input: texts, dimensions };
         let mut retries = 0;
         loop {
             let mut fault = match self.try_embed(&asked, Instant::now() + time).await {
                 Ok(embedded) => return Ok(embedded),
                 Err(fault) => fault,
             };
-            let tried = Tried { kind: fault.kind, retry_after: fault.retry_after, retries };
-            let Some(wait) = retry.wait(tried, chance()) else {
+            let tried = FailedAttempt { kind: fault.kind, retry_after: fault.retry_after, retries };
+            let Some(wait) = retry.wait(tried, random_fraction()) else {
                 fault.message += &tried.why_given_up();
                 return Err(self.error(fault));
             };
@@ -109,13 +109,13 @@ impl RemoteProvider {
         }
     }
 
-    async fn try_embed(&self, asked: &Asked<'_>, until: Instant) -> Result<Embedded, Fault> {
-        let late = || Fault::new(LlmErrorKind::Timeout, "the vectors did not come in time");
+    async fn try_embed(&self, asked: &EmbeddingRequest<'_>, until: Instant) -> Result<EmbeddingBatch, AttemptError> {
+        let late = || AttemptError::new(LlmErrorKind::Timeout, "the vectors did not come in time");
         let Some(url) = &self.vectors_url else {
-            return Err(Fault::new(LlmErrorKind::BadRequest, "its protocol knows no vectors"));
+            return Err(AttemptError::new(LlmErrorKind::BadRequest, "its protocol knows no vectors"));
         };
-        let body =
-            serde_json::to_vec(asked).map_err(|error| Fault::new(LlmErrorKind::BadRequest, error.to_string()))?;
+        let body = serde_json::to_vec(asked)
+            .map_err(|error| AttemptError::new(LlmErrorKind::BadRequest, error.to_string()))?;
         let mut request = Request::new(Method::POST, url.clone());
         request.headers_mut().clone_from(&self.headers);
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -129,16 +129,16 @@ impl RemoteProvider {
     }
 }
 
-/// Reads an answer that is to hold `count` vectors of `dimensions` numbers (0: of any).
-fn read(body: &[u8], count: usize, dimensions: u32) -> Result<Embedded, Fault> {
-    let wrong = |message: String| Fault::new(LlmErrorKind::Parse, message);
-    let answer: Answer =
+/// Reads an answer that must hold `count` vectors of `dimensions` numbers (0: any).
+fn read(body: &[u8], count: usize, dimensions: u32) -> Result<EmbeddingBatch, AttemptError> {
+    let wrong = |message: String| AttemptError::new(LlmErrorKind::Parse, message);
+    let answer: EmbeddingAnswer =
         serde_json::from_slice(body).map_err(|error| wrong(format!("the vectors could not be read ({error})")))?;
     if answer.data.len() != count {
         return Err(wrong(format!("{} vectors came for {count} texts", answer.data.len())));
     }
     let mut vectors = vec![Vec::new(); count];
-    for (at, Item { index, embedding }) in answer.data.into_iter().enumerate() {
+    for (at, EmbeddingItem { index, embedding }) in answer.data.into_iter().enumerate() {
         match vectors.get_mut(index.unwrap_or(at)) {
             Some(place) if place.is_empty() && !embedding.is_empty() => *place = embedding,
             _ => return Err(wrong("two vectors came for one text, or an empty one".to_owned())),
@@ -149,18 +149,18 @@ fn read(body: &[u8], count: usize, dimensions: u32) -> Result<Embedded, Fault> {
         return Err(wrong("the vectors are not of one length".to_owned()));
     }
     if dimensions > 0 && usize::try_from(dimensions) != Ok(length) {
-        // Asked again it would do the same.
+        // A retry would give the same.
         let message = format!("the vectors have {length} numbers where {dimensions} were asked for (dimensions)");
-        return Err(Fault::new(LlmErrorKind::BadRequest, message));
+        return Err(AttemptError::new(LlmErrorKind::BadRequest, message));
     }
     if vectors.iter_mut().any(|vector| !normalise(vector)) {
         return Err(wrong("a vector holds what is no number".to_owned()));
     }
-    let Used { prompt_tokens, total_tokens } = answer.usage.unwrap_or_default();
-    Ok(Embedded { vectors, tokens: prompt_tokens.max(total_tokens) })
+    let EmbeddingUsage { prompt_tokens, total_tokens } = answer.usage.unwrap_or_default();
+    Ok(EmbeddingBatch { vectors, tokens: prompt_tokens.max(total_tokens) })
 }
 
-/// Gives a vector the length 1, so that a product of two is their cosine; answers whether all of it are numbers.
+/// Scales a vector to length 1, so that a dot product is the cosine; returns true if all components are finite.
 fn normalise(vector: &mut [f32]) -> bool {
     let length = vector.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
     if !length.is_finite() {
@@ -181,7 +181,7 @@ mod tests {
         let good = |body: &str, count, dimensions| read(body.as_bytes(), count, dimensions).unwrap();
         let two =
             r#"{"data":[{"index":1,"embedding":[0,2]},{"index":0,"embedding":[3,4]}],"usage":{"total_tokens":9}}"#;
-        let Embedded { vectors, tokens } = good(two, 2, 0);
+        let EmbeddingBatch { vectors, tokens } = good(two, 2, 0);
         assert_eq!((vectors, tokens), (vec![vec![0.6, 0.8], vec![0.0, 1.0]], 9));
         assert_eq!(good(r#"{"data":[{"embedding":[0,0]}]}"#, 1, 2).vectors, [[0.0, 0.0]], "nothing is like nothing");
         for (body, count, dimensions, expected) in [

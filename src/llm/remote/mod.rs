@@ -1,34 +1,33 @@
-//! Services that are reached over the network, whatever protocol they speak.
+//! Services that are reached over the network, whatever their protocol.
 
 mod adapt;
 mod address;
+mod attempt_error;
 mod body;
 mod client;
 mod dialect;
 mod embed;
 #[cfg(test)]
 pub(super) mod fake_service;
-mod fault;
+mod image_support;
 mod names;
 #[cfg(test)]
 pub(super) mod notes;
 mod provider;
-mod sight;
-mod silence;
+mod serialized_tools;
 mod sse;
-mod written;
 
-pub(crate) use address::place;
+pub(crate) use address::display_address;
+pub(super) use attempt_error::{AttemptError, shorten};
 #[cfg(any(test, fuzzing))]
 pub(super) use body::AnswerBody;
 pub use body::read_capped;
 #[cfg(test)]
 pub use client::is_loopback;
-pub use client::{HttpClients, Reach, install_crypto};
+pub use client::{ClientProfile, HttpClients, install_crypto};
 pub use dialect::{Assemble, Dialect};
-pub use embed::{Embedded, Patience};
-pub(super) use fault::{Fault, shorten};
+pub use embed::{EmbeddingBatch, Patience};
 pub use names::{ToolNames, is_json_object};
-pub use provider::{Probe, RemoteProvider};
+pub use provider::{ProviderProbe, RemoteProvider};
+pub use serialized_tools::{SerializedTools, ToolSerializer};
 pub use sse::{EventTooLong, SseReader};
-pub use written::{Written, WrittenTools};

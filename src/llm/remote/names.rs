@@ -1,4 +1,4 @@
-//! Tools and calls as services name them.
+//! Names of tools as services take them.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use serde::de::IgnoredAny;
 
 use crate::chat::ToolSpec;
 
-/// The longest name of a tool that all services take.
+/// The longest tool name that all services take.
 const NAME_LIMIT: usize = 64;
 
-/// The names that tools go by at services, which take `[a-zA-Z0-9_-]{1,64}` and no other.
+/// The names of tools at services, which take only `[a-zA-Z0-9_-]{1,64}`.
 #[derive(Debug, Default)]
 pub struct ToolNames {
-    /// Only tools whose name had to be changed: the name here, the name there.
+    /// Only tools whose name had to change: our name, the service's name.
     changed: Vec<(String, String)>,
 }
 
@@ -37,7 +37,7 @@ impl ToolNames {
         names
     }
 
-    /// A tool's name as the service is told it.
+    /// Returns the service's name of a tool.
     pub fn sent<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
         match self.changed.iter().find(|(here, _)| here == name) {
             Some((_, there)) => Cow::Borrowed(there),
@@ -47,13 +47,13 @@ impl ToolNames {
         }
     }
 
-    /// The tool that the service means by a name.
+    /// Returns the tool that the service means by a name.
     pub fn meant<'a>(&'a self, name: &'a str) -> &'a str {
         self.changed.iter().find(|(_, there)| there == name).map_or(name, |(here, _)| here)
     }
 }
 
-/// Whether a text is one whole JSON object, as the arguments of a call must be.
+/// Returns true if a text is one whole JSON object, as the arguments of a call must be.
 pub fn is_json_object(text: &str) -> bool {
     text.trim_ascii_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn tool_names_are_cleaned_told_apart_and_found_again() {
+    fn tool_names_are_cleaned_made_unique_and_mapped_back() {
         let long = "l".repeat(70);
         let tools = [tool("ok-1"), tool("a.b"), tool("a b"), tool("a_b"), tool("时间"), tool(""), tool(&long)];
         let names = ToolNames::of(&tools);

@@ -1,4 +1,4 @@
-//! One configured service: its connections, deadlines and retries. What is said is its dialect's.
+//! One configured service: its connections, deadlines and retries. Its dialect defines requests and answers.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,19 +15,17 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::ToolNames;
-use super::adapt::CHANGES_LIMIT;
-use super::address::{self, below, place};
+use super::address::{self, below, display_address};
+use super::attempt_error::{AttemptError, shorten};
 use super::body::{AnswerBody, read_capped};
-use super::client::{HttpClients, Reach};
+use super::client::{ClientProfile, HttpClients};
 use super::dialect::Dialect;
-use super::fault::{Fault, shorten};
-use super::sight::Sight;
-use super::silence::Silence;
+use super::image_support::ImageSupport;
 use crate::chat::ChatMessage;
 use crate::llm::anthropic::AnthropicDialect;
-use crate::llm::circuit::{Circuit, Passage};
+use crate::llm::circuit::{CallPassage, CircuitBreaker};
 use crate::llm::openai::OpenaiDialect;
-use crate::llm::retry::{Retry, Tried, chance};
+use crate::llm::retry::{FailedAttempt, Retry, random_fraction};
 use crate::llm::{
     ChatRequest, ChatResponse, CircuitState, Delta, DeltaSink, Images, LlmError, LlmErrorKind, NoDeltas, Provider,
     ProviderConfig, ProviderKind,
@@ -35,16 +33,20 @@ use crate::llm::{
 
 /// The most bytes of one whole answer.
 const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
-/// The most bytes of an error's body that are read.
+/// The most bytes that are read of an error's body.
 const ERROR_LIMIT: usize = 64 * 1024;
 /// The most bytes of a list of models: OpenRouter's is over one megabyte.
 const MODELS_LIMIT: usize = 8 * 1024 * 1024;
-/// How long a connection may take to end after the last word, to be used again.
+/// How long the connection may take to end after the answer, to be used again.
 const DRAIN: Duration = Duration::from_millis(20);
-/// How long may be looked for an address that works, after one that does not.
+/// Deadline of the search for an address that works.
 const ADVICE_DEADLINE: Duration = Duration::from_secs(3);
-/// The longest answer to a call that is only tried out, in tokens.
+/// The longest answer to a trial call, in tokens.
 const TRY_OUT_TOKENS: u32 = 16;
+/// How long the token count may lag behind the end of an answer.
+const USAGE_GRACE: Duration = Duration::from_secs(2);
+/// How often one call may be changed after a refusal; each refusal names one part of it.
+const CHANGES_LIMIT: u32 = 6;
 /// The most pages of a list of models.
 const PAGES_LIMIT: usize = 50;
 
@@ -54,31 +56,31 @@ pub struct RemoteProvider {
     base_url: Url,
     chat_url: Url,
     models_url: Url,
-    /// Where vectors are asked for; a service of another protocol makes none.
+    /// The address for embeddings; `None` if the protocol has none.
     pub(super) vectors_url: Option<Url>,
     pub(super) headers: HeaderMap,
-    /// What must not show in an error.
+    /// Values that must not appear in an error.
     secrets: Vec<Secret>,
     clients: Arc<HttpClients>,
-    /// Made with the first request, as a service that nobody asks should cost nothing.
+    /// Created by the first request, so that an unused service costs nothing.
     client: OnceLock<Client>,
-    reach: Reach,
+    reach: ClientProfile,
     pub(super) dialect: Box<dyn Dialect>,
-    pub(super) sight: Sight,
+    pub(super) image_support: ImageSupport,
     stream: bool,
     connect_timeout: Duration,
     idle_timeout: Duration,
     pub(super) timeout: Duration,
     pub(super) retry: Retry,
-    circuit: Circuit,
-    /// How the last call failed, for the owner, unless that was the fault of its request.
+    circuit: CircuitBreaker,
+    /// How the last call failed, for the owner; `None` if its request was at fault.
     last_failure: Mutex<Option<String>>,
 }
 
-/// What a service answered when it was asked for its models.
+/// The answer of a service that was asked for its models.
 #[derive(Clone, Debug)]
-pub struct Probe {
-    /// HTTP's.
+pub struct ProviderProbe {
+    /// The HTTP status.
     pub status: u16,
     /// The service's clock.
     pub date: Option<Timestamp>,
@@ -87,8 +89,10 @@ pub struct Probe {
 }
 
 impl RemoteProvider {
-    /// `config` is resolved: its `base_url` is set, and `api_key` unless none is needed. The error says which key is
-    /// wrong and why, e.g. `base_url: …`.
+    /// Creates a provider from a resolved `config`: its `base_url` is set, and `api_key` unless none is needed.
+    ///
+    /// # Errors
+    /// Which key is wrong and why, e.g. `base_url: …`.
     pub fn new(name: &str, config: &ProviderConfig, clients: Arc<HttpClients>) -> Result<Self, String> {
         let kind = config.kind.unwrap_or_default();
         let base = address::base(config.base_url.as_deref().unwrap_or_default(), kind);
@@ -106,20 +110,20 @@ impl RemoteProvider {
             chat_url: below(&base, dialect.chat_path()),
             models_url: below(&base, &["models"]),
             vectors_url: (kind == ProviderKind::Openai).then(|| below(&base, &["embeddings"])),
-            reach: Reach::of(&base, connect_timeout),
+            reach: ClientProfile::of(&base, connect_timeout),
             base_url: base,
             headers: headers(config, dialect.as_ref())?,
             secrets: config.api_key.iter().chain(config.headers.values()).cloned().collect(),
             clients,
             client: OnceLock::new(),
             dialect,
-            sight: Sight::new(config.images),
+            image_support: ImageSupport::new(config.images),
             stream: config.stream,
             connect_timeout,
             idle_timeout: config.idle_timeout.0,
             timeout: config.timeout.0,
             retry: Retry::new(config.retries),
-            circuit: Circuit::default(),
+            circuit: CircuitBreaker::default(),
             last_failure: Mutex::default(),
         })
     }
@@ -128,41 +132,41 @@ impl RemoteProvider {
         &self.base_url
     }
 
-    /// The names of the models that the service says it has, within `deadline`; asked once, without retries.
+    /// Returns the names of the service's models within `deadline`; asked once, without retries.
     pub async fn models(&self, deadline: Duration) -> Result<Vec<String>, LlmError> {
         self.list_models(Instant::now() + deadline).await.map_err(|fault| self.error(fault))
     }
 
-    /// As [`models`](Self::models), for a turn that knows no model without them: nobody is asked while calls are held back, and a
-    /// key or an account that is refused holds them back.
+    /// Like [`models`](Self::models), for a turn that needs them to choose a model: an open breaker holds the call
+    /// back, and a refused key or an empty account opens it.
     pub async fn models_for_turn(&self, deadline: Duration) -> Result<Vec<String>, LlmError> {
         let passage = self.circuit.enter(&self.name)?;
         let result = self.models(deadline).await;
         if result.as_ref().is_err_and(|error| matches!(error.kind, LlmErrorKind::Auth | LlmErrorKind::Quota)) {
             return self.end(passage, result);
         }
-        // A list says nothing of calls: the passage is left.
+        // A list of models says nothing about calls, so the breaker learns nothing.
         result
     }
 
-    /// Asks the service for its models, to learn whether it is there and takes the key; once, without retries.
+    /// Asks the service for its models, to learn whether it is there and accepts the key; once, without retries.
     ///
     /// # Errors
     /// It was not reached within `deadline`.
-    pub async fn probe(&self, deadline: Duration) -> Result<Probe, LlmError> {
+    pub async fn probe(&self, deadline: Duration) -> Result<ProviderProbe, LlmError> {
         let until = Instant::now() + deadline;
         let response = self.ask_models(&self.models_url, until).await.map_err(|fault| self.error(fault))?;
         let status = response.status().as_u16();
         let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
         let models = self.read_models(response, until).await.map_err(|fault| self.error(fault));
-        Ok(Probe { status, date, models })
+        Ok(ProviderProbe { status, date, models })
     }
 
-    /// Asks `model` for a few words as a turn asks it, to learn whether calls go through; once, without retries.
+    /// Asks `model` for a few words as a turn would, to learn whether calls succeed; once, without retries.
     ///
     /// # Errors
-    /// As of a turn's call, or no answer came within `deadline`.
+    /// Those of a turn's call, or no answer came within `deadline`.
     pub async fn try_out(&self, model: &str, deadline: Duration) -> Result<(), LlmError> {
         let request = ChatRequest {
             model: model.to_owned(),
@@ -177,44 +181,44 @@ impl RemoteProvider {
             Ok(result) => result.map(drop),
             Err(_) => {
                 let late = format!("no answer to a message of one word within {deadline:?}");
-                Err(self.error(Fault::new(LlmErrorKind::Timeout, late)))
+                Err(self.error(AttemptError::new(LlmErrorKind::Timeout, late)))
             }
         }
     }
 
-    /// How the last call failed, in words for the owner; `None` after one that was answered, or whose request was at fault.
+    /// Returns how the last call failed, for the owner; `None` after an answer, or if its request was at fault.
     pub fn last_failure(&self) -> Option<String> {
         self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether calls go through at the moment, and how often they began not to.
+    /// Returns the state of the breaker, and how often it has opened.
     pub fn circuit(&self) -> (CircuitState, u64) {
         self.circuit.state()
     }
 
-    /// Lets the next call through, whatever the calls before it came to.
+    /// Lets the next call through, whatever happened before.
     pub fn reset_circuit(&self) {
         self.circuit.reset();
     }
 
-    /// Whether a key, or what stands for one, is sent.
+    /// Returns true if a key, or a header in place of one, is sent.
     pub fn has_key(&self) -> bool {
         !self.secrets.is_empty()
     }
 
-    async fn list_models(&self, until: Instant) -> Result<Vec<String>, Fault> {
+    async fn list_models(&self, until: Instant) -> Result<Vec<String>, AttemptError> {
         let response = self.ask_models(&self.models_url, until).await?;
         self.read_models(response, until).await
     }
 
-    async fn ask_models(&self, url: &Url, until: Instant) -> Result<Response, Fault> {
+    async fn ask_models(&self, url: &Url, until: Instant) -> Result<Response, AttemptError> {
         let mut request = Request::new(Method::GET, url.clone());
         request.headers_mut().clone_from(&self.headers);
         let response = timeout_at(until, self.client()?.execute(request)).await.map_err(|_| late_list())?;
         response.map_err(|error| self.connection_fault(error))
     }
 
-    async fn read_models(&self, mut response: Response, until: Instant) -> Result<Vec<String>, Fault> {
+    async fn read_models(&self, mut response: Response, until: Instant) -> Result<Vec<String>, AttemptError> {
         let mut names = Vec::new();
         for _ in 0..PAGES_LIMIT {
             response = self.check_status(response, until).await?;
@@ -222,9 +226,9 @@ impl RemoteProvider {
             let list: Value = serde_json::from_slice(&body).unwrap_or_default();
             let models = match &list["data"] {
                 Value::Array(models) => models.as_slice(),
-                // So Ollama writes that it has none.
+                // Ollama writes an empty list like this.
                 Value::Null if list["object"] == "list" => &[],
-                _ => return Err(Fault::new(LlmErrorKind::Parse, "the list of models could not be read")),
+                _ => return Err(AttemptError::new(LlmErrorKind::Parse, "the list of models could not be read")),
             };
             names.extend(models.iter().filter_map(|model| model["id"].as_str()).map(str::to_owned));
             let Some((name, value)) = self.dialect.next_models(&list) else { break };
@@ -235,8 +239,8 @@ impl RemoteProvider {
         Ok(names)
     }
 
-    pub(super) fn prepare(&self, chat: &ChatRequest, names: &ToolNames) -> Result<Request, Fault> {
-        let chat = if chat.images.is_empty() || self.sight.sees(&chat.model) {
+    pub(super) fn prepare(&self, chat: &ChatRequest, names: &ToolNames) -> Result<Request, AttemptError> {
+        let chat = if chat.images.is_empty() || self.image_support.sees(&chat.model) {
             Cow::Borrowed(chat)
         } else {
             Cow::Owned(ChatRequest { images: Images::default(), ..chat.clone() })
@@ -253,39 +257,39 @@ impl RemoteProvider {
         self.stream && self.dialect.streams(model)
     }
 
-    /// One request and its answer, within the deadlines.
+    /// Makes one request and reads its answer, within the deadlines.
     async fn attempt(
         &self,
         request: Request,
         asked: &str,
         names: &ToolNames,
         sink: &dyn DeltaSink,
-    ) -> Result<ChatResponse, Fault> {
+    ) -> Result<ChatResponse, AttemptError> {
         let client = self.client()?;
-        let mut silence = Silence::new(self.idle_timeout, self.timeout, self.streams(asked));
-        let response = match timeout_at(silence.until(), client.execute(request)).await {
-            Err(_) => return Err(silence.fault()),
+        let mut deadlines = AttemptDeadlines::new(self.idle_timeout, self.timeout, self.streams(asked));
+        let response = match timeout_at(deadlines.until(), client.execute(request)).await {
+            Err(_) => return Err(deadlines.fault()),
             Ok(Err(error)) => return Err(self.connection_fault(error)),
             Ok(Ok(response)) => response,
         };
-        let mut response = self.check_status(response, silence.until()).await?;
+        let mut response = self.check_status(response, deadlines.until()).await?;
         let mut assembler = self.dialect.assembler(names, ANSWER_LIMIT);
         let mut body = AnswerBody::new(ANSWER_LIMIT);
         while !assembler.is_done() {
-            match timeout_at(silence.until(), response.chunk()).await {
+            match timeout_at(deadlines.until(), response.chunk()).await {
                 Ok(Ok(Some(bytes))) => {
                     if body.push(&bytes, assembler.as_mut(), sink)? {
-                        silence.end(assembler.is_complete());
+                        deadlines.end(assembler.is_complete());
                     }
                 }
                 Ok(Ok(None)) => {
                     body.end(assembler.as_mut(), sink)?;
                     break;
                 }
-                // All was said; only the count of tokens is lost.
+                // The answer is complete; only the token count is lost.
                 _ if assembler.is_complete() => break,
                 Ok(Err(error)) => return Err(self.connection_fault(error)),
-                Err(_) => return Err(silence.fault()),
+                Err(_) => return Err(deadlines.fault()),
             }
         }
         if assembler.is_done() {
@@ -294,51 +298,51 @@ impl RemoteProvider {
         assembler.into_response(asked)
     }
 
-    pub(super) async fn check_status(&self, response: Response, until: Instant) -> Result<Response, Fault> {
+    pub(super) async fn check_status(&self, response: Response, until: Instant) -> Result<Response, AttemptError> {
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         let headers = response.headers().clone();
-        let asked = place(response.url());
-        // Without its words a refusal still says enough.
+        let asked = display_address(response.url());
+        // The status of a refusal says enough without its body.
         let body = timeout_at(until, read_capped(response, ERROR_LIMIT)).await.unwrap_or_default();
-        let mut fault = Fault::from_status(status.as_u16(), &headers, &body, jiff::Timestamp::now());
+        let mut fault = AttemptError::from_status(status.as_u16(), &headers, &body, jiff::Timestamp::now());
         if matches!(status.as_u16(), 404 | 405) {
             fault.for_owner = format!("asked {asked}");
         }
         Err(fault)
     }
 
-    pub(super) fn client(&self) -> Result<&Client, Fault> {
+    pub(super) fn client(&self) -> Result<&Client, AttemptError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
         let made = self.clients.get(self.reach).map_err(|error| {
-            Fault::new(LlmErrorKind::Connection, format!("cannot set up TLS: {}", cause(&error.without_url())))
+            AttemptError::new(LlmErrorKind::Connection, format!("cannot set up TLS: {}", cause(&error.without_url())))
         })?;
         Ok(self.client.get_or_init(|| made))
     }
 
-    pub(super) fn connection_fault(&self, error: reqwest::Error) -> Fault {
+    pub(super) fn connection_fault(&self, error: reqwest::Error) -> AttemptError {
         let host = self.chat_url.host_str().unwrap_or_default();
         let place = self.chat_url.port().map_or(host.to_owned(), |port| format!("{host}:{port}"));
         if error.is_timeout() {
             let within = self.connect_timeout;
             let message = format!("no connection to {place} within {within:?} (connect_timeout)");
             let public = format!("no connection within {within:?}");
-            return Fault::outage(LlmErrorKind::Timeout, message).publicly(public);
+            return AttemptError::outage(LlmErrorKind::Timeout, message).publicly(public);
         }
-        // To connect is to find its address, reach it and agree on TLS.
+        // Connecting includes name resolution and TLS.
         if error.is_connect() {
             let message = format!("cannot connect to {place}: {}", cause(&error.without_url()));
-            return Fault::outage(LlmErrorKind::Connection, message).publicly("it cannot be reached");
+            return AttemptError::outage(LlmErrorKind::Connection, message).publicly("it cannot be reached");
         }
         let message = format!("the connection broke to {place}: {}", cause(&error.without_url()));
-        Fault::new(LlmErrorKind::Connection, message).publicly("the connection broke")
+        AttemptError::new(LlmErrorKind::Connection, message).publicly("the connection broke")
     }
 
-    pub(super) fn error(&self, fault: Fault) -> LlmError {
+    pub(super) fn error(&self, fault: AttemptError) -> LlmError {
         fault.into_error(&self.name, self.secrets.iter().map(Secret::expose))
     }
 }
@@ -354,7 +358,7 @@ impl Provider for RemoteProvider {
     }
 
     fn sees(&self, model: &str) -> bool {
-        self.sight.sees(model)
+        self.image_support.sees(model)
     }
 
     async fn chat(&self, request: &ChatRequest, sink: &dyn DeltaSink) -> Result<ChatResponse, LlmError> {
@@ -367,8 +371,9 @@ impl Provider for RemoteProvider {
 }
 
 impl RemoteProvider {
-    /// Tells the circuit how a call went, and a call that failed when the circuit lets the next one through.
-    fn end<T>(&self, passage: Passage<'_>, mut result: Result<T, LlmError>) -> Result<T, LlmError> {
+    /// Reports the outcome of a call to the breaker; a call that opened it gets the time until the next one may go
+    /// through.
+    fn end<T>(&self, passage: CallPassage<'_>, mut result: Result<T, LlmError>) -> Result<T, LlmError> {
         passage.end(result.as_ref().err());
         if let Err(error) = &mut result
             && matches!(error.kind, LlmErrorKind::Auth | LlmErrorKind::Quota)
@@ -390,11 +395,11 @@ impl RemoteProvider {
         let mut prepared = self.prepare(&request, &names).map_err(|fault| self.error(fault))?;
         let (mut retries, mut changes) = (0, 0);
         loop {
-            // A body of plain bytes can always be cloned, and is shared, not copied.
+            // A body of bytes can always be cloned, and is shared, not copied.
             let Some(again) = prepared.try_clone() else {
-                return Err(self.error(Fault::new(LlmErrorKind::BadRequest, "the request cannot be sent twice")));
+                return Err(self.error(AttemptError::new(LlmErrorKind::BadRequest, "the request cannot be sent twice")));
             };
-            let watch = Watch { sink, has_seen: AtomicBool::new(false) };
+            let watch = StreamWatch { sink, has_seen: AtomicBool::new(false) };
             let mut fault = match self.attempt(again, &request.model, &names, &watch).await {
                 Ok(mut response) => {
                     if let Some(reasoning) = &mut response.reasoning {
@@ -414,8 +419,8 @@ impl RemoteProvider {
                 }
                 continue;
             }
-            let tried = Tried { kind: fault.kind, retry_after: fault.retry_after, retries };
-            let Some(wait) = retry.wait(tried, chance()) else {
+            let tried = FailedAttempt { kind: fault.kind, retry_after: fault.retry_after, retries };
+            let Some(wait) = retry.wait(tried, random_fraction()) else {
                 fault.append(&tried.why_given_up());
                 return Err(self.with_advice(self.error(fault)).await);
             };
@@ -431,14 +436,14 @@ impl RemoteProvider {
 }
 
 impl RemoteProvider {
-    /// The same error; where it is the address that the service does not know, with the one that would work, if any does.
+    /// Adds the address that works to an error about an unknown address, if there is one.
     async fn with_advice(&self, mut error: LlmError) -> LlmError {
         if error.for_owner.is_empty() {
             return error;
         }
         if let Some(works) = self.working_base().await {
-            // The whole path is never completed by anything.
-            let works = place(&below(&works, self.dialect.chat_path()));
+            // The whole path is taken as it is.
+            let works = display_address(&below(&works, self.dialect.chat_path()));
             error.for_owner +=
                 &format!("; set providers.{}.base_url = \"{works}\", where the service answers", self.name);
         }
@@ -446,12 +451,12 @@ impl RemoteProvider {
         error
     }
 
-    /// Another base at which the service lists models, where the configured one knows nothing of them.
+    /// Returns another base at which the service lists models, if the configured one knows none.
     async fn working_base(&self) -> Option<Url> {
         let until = Instant::now() + ADVICE_DEADLINE;
         let answers = async |base: &Url| {
             let response = self.ask_models(&below(base, &["models"]), until).await;
-            // What asks for a key knows the address.
+            // A service that asks for a key knows the address.
             response.is_ok_and(|response| response.status().is_success() || response.status() == 401)
         };
         if answers(&self.base_url).await {
@@ -466,24 +471,61 @@ impl RemoteProvider {
     }
 }
 
-fn late_list() -> Fault {
-    Fault::new(LlmErrorKind::Timeout, "the list of models did not come in time")
+fn late_list() -> AttemptError {
+    AttemptError::new(LlmErrorKind::Timeout, "the list of models did not come in time")
 }
 
-/// Notices whether anything has been streamed.
-struct Watch<'a> {
+/// The deadlines of one attempt.
+struct AttemptDeadlines {
+    idle: Duration,
+    timeout: Duration,
+    total: Instant,
+    idle_until: Instant,
+}
+
+impl AttemptDeadlines {
+    /// Begins now. Without streaming no data comes before the answer is written: only the total deadline counts until
+    /// then.
+    fn new(idle: Duration, timeout: Duration, stream: bool) -> Self {
+        let now = Instant::now();
+        let total = now + timeout;
+        Self { idle, timeout, total, idle_until: if stream { now + idle } else { total } }
+    }
+
+    fn until(&self) -> Instant {
+        self.idle_until.min(self.total)
+    }
+
+    /// Restarts the idle deadline after data.
+    fn end(&mut self, answer_is_complete: bool) {
+        let next = if answer_is_complete { self.idle.min(USAGE_GRACE) } else { self.idle };
+        self.idle_until = Instant::now() + next;
+    }
+
+    fn fault(&self) -> AttemptError {
+        let message = if self.idle_until < self.total {
+            format!("the service sent no data for {:?} (idle_timeout)", self.idle)
+        } else {
+            format!("the answer was not complete within {:?} (timeout)", self.timeout)
+        };
+        AttemptError::new(LlmErrorKind::Timeout, message)
+    }
+}
+
+/// Notes whether anything has been streamed.
+struct StreamWatch<'a> {
     sink: &'a dyn DeltaSink,
     has_seen: AtomicBool,
 }
 
-impl DeltaSink for Watch<'_> {
+impl DeltaSink for StreamWatch<'_> {
     fn delta(&self, delta: Delta<'_>) {
         self.has_seen.store(true, Ordering::Relaxed);
         self.sink.delta(delta);
     }
 }
 
-/// Reads what is left after the last word, so that the connection can be used again.
+/// Reads what is left after the answer, so that the connection can be used again.
 async fn drain(response: &mut Response) {
     let until = Instant::now() + DRAIN;
     while let Ok(Ok(Some(_))) = timeout_at(until, response.chunk()).await {}
@@ -510,7 +552,7 @@ fn headers(config: &ProviderConfig, dialect: &dyn Dialect) -> Result<HeaderMap, 
     Ok(headers)
 }
 
-/// The innermost cause of an error: what stands around it says only where it passed through.
+/// Returns the innermost cause of an error: the outer ones only say where it passed through.
 fn cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {

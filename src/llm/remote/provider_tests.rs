@@ -86,7 +86,7 @@ async fn a_hundred_calls_go_over_one_connection() {
 
 /// Refusals that name a part of the request, with no tries left: asked again at once, and so from then on.
 #[tokio::test]
-async fn what_a_service_refuses_is_left_out() {
+async fn parameters_that_a_service_refuses_are_left_out() {
     let refusal = |words: &str| status(400, "", &json!({"error": {"message": words}}).to_string());
     let script = [
         refusal("Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."),
@@ -194,7 +194,7 @@ async fn whole_answers_are_read_whether_asked_for_or_not() {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again_and_what_streamed_is_void() {
+async fn passing_failures_are_retried_and_streamed_pieces_are_voided() {
     let table: Vec<(Step, bool)> = vec![
         (status(429, "retry-after: 0\r\n", "{}"), false),
         (status(500, "", "oops"), false),
@@ -219,7 +219,7 @@ async fn what_may_pass_is_tried_again_and_what_streamed_is_void() {
 }
 
 #[tokio::test]
-async fn what_will_not_pass_is_not_tried_again() {
+async fn permanent_failures_are_not_retried() {
     use LlmErrorKind::*;
     for (step, kind, words) in [
         (status(400, "", r#"{"error":{"message":"bad"}}"#), BadRequest, "acme: HTTP 400: bad"),
@@ -241,7 +241,7 @@ async fn what_will_not_pass_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn tries_are_counted_and_the_last_error_is_told() {
+async fn attempts_are_counted_and_the_last_error_is_reported() {
     let (result, _, seen) = ask((0..9).map(|_| status(503, "", "{\"error\":\"busy\"}"))).await;
     assert_eq!(
         (result.unwrap_err().to_string().as_str(), requests(&seen)),
@@ -300,7 +300,7 @@ async fn a_handshake_that_never_ends_meets_the_connect_deadline() {
 }
 
 #[tokio::test]
-async fn no_service_there_is_said_in_plain_words() {
+async fn an_unreachable_service_is_reported_in_plain_words() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

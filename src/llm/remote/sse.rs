@@ -1,12 +1,13 @@
-//! Reads an event stream (`text/event-stream`, WHATWG HTML, section 9.2.6) that arrives in pieces of any size.
+//! Reads an event stream (`text/event-stream`, WHATWG HTML, section 9.2.6) that arrives in pieces of any size. Own
+//! code, because the crates for it lack a bound for one event, or fail on streams that services send.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Bytes go in with [`push`](Self::push), the data of complete events comes out of [`next_event`](Self::next_event).
-/// An event that the stream's end cuts off is never handed out, as the standard has it.
+/// Takes bytes by [`push`](Self::push) and returns the data of complete events by [`next_event`](Self::next_event). An
+/// event that the end of the stream cuts off is dropped, as the standard says.
 ///
-/// Names, ids and retry times of events are not read: what services say stands in the data.
+/// Names, ids and retry times of events are ignored: services put everything into the data.
 pub struct SseReader {
     received: Vec<u8>,
     /// Where the line begins that is not yet read.
@@ -15,7 +16,7 @@ pub struct SseReader {
     searched: usize,
     /// The last line ended in CR: an LF right after it belongs to it.
     after_cr: bool,
-    /// Only before the first line may a byte order mark stand.
+    /// A byte order mark may stand before the first line only.
     first_line: bool,
     /// The data lines of the event being read.
     data: Vec<u8>,
@@ -30,7 +31,7 @@ pub struct SseReader {
 pub struct EventTooLong;
 
 impl SseReader {
-    /// `limit`: the most bytes that one event may hold.
+    /// Creates a reader; `limit` is the most bytes that one event may hold.
     pub fn new(limit: usize) -> Self {
         Self {
             received: Vec::new(),
@@ -49,8 +50,8 @@ impl SseReader {
         self.received.extend_from_slice(bytes);
     }
 
-    /// The data of the next complete event, lines joined by LF, never empty; `None` when more bytes are needed.
-    /// Comments and events without data are passed over.
+    /// Returns the data of the next complete event, lines joined by LF, never empty; `None` if more bytes are needed.
+    /// Comments and events without data are skipped.
     pub fn next_event(&mut self) -> Result<Option<Cow<'_, str>>, EventTooLong> {
         if std::mem::take(&mut self.handed_out) {
             self.data.clear();
@@ -75,12 +76,12 @@ impl SseReader {
         Ok(None)
     }
 
-    /// A data line has begun and not ended: what arrives now is data, however long the line.
+    /// Returns true if a data line has begun and not ended: what arrives now is data, however long the line.
     pub(super) fn is_in_data(&self) -> bool {
         self.received[self.line..].starts_with(b"data:")
     }
 
-    /// The next line without its end (LF, CRLF or CR).
+    /// Returns the next line without its end (LF, CRLF or CR).
     fn next_line(&mut self) -> Option<Range<usize>> {
         if self.after_cr && self.line < self.received.len() {
             self.after_cr = false;
@@ -115,7 +116,7 @@ impl SseReader {
     }
 }
 
-/// What a `data` line says; `None` for any other line.
+/// Returns the value of a `data` line; `None` for any other line.
 fn data_value(line: &[u8]) -> Option<&[u8]> {
     match line.strip_prefix(b"data")? {
         [] => Some(&[]),

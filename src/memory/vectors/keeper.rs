@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 use super::asked::Installed;
 use super::texts;
 use crate::crash;
-use crate::llm::{Blame, LlmError, LlmErrorKind, Patience, chance, growing};
+use crate::llm::{Blame, LlmError, LlmErrorKind, Patience, backoff, random_fraction};
 use crate::memory::Desk;
 use crate::store::vector_codes;
 use crate::store::vectors::{self, Bases, Hash, NewVector};
 use crate::store::words::Shelf;
 use crate::store::{Commit, Connection, StoreError};
 
-/// The wait after a service failed, growing, and after it refused: nothing that a machine does will change that.
+/// The wait after a service failed, backoff, and after it refused: nothing that a machine does will change that.
 const FIRST_REST: Duration = Duration::from_secs(10);
 const LONGEST_REST: Duration = Duration::from_secs(600);
 const REFUSED_REST: Duration = Duration::from_secs(3_600);
@@ -294,7 +294,7 @@ impl Shift {
     fn rest(&mut self, error: &LlmError) -> Duration {
         let rest = if error.is_retryable() {
             let asked = error.retry_after.unwrap_or_default().min(REFUSED_REST);
-            growing(FIRST_REST, LONGEST_REST, self.failures, chance()).max(asked)
+            backoff(FIRST_REST, LONGEST_REST, self.failures, random_fraction()).max(asked)
         } else {
             REFUSED_REST
         };

@@ -1,11 +1,11 @@
-//! What comes back, whole or as events. Every field may be missing or `null`; what is not known is passed over.
+//! The answer, whole or as events. Every field may be missing or `null`; unknown fields are ignored.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The longest event that is looked at for a ping: pings hold nothing.
+/// The longest event that is checked for a ping: pings hold nothing.
 const PING_LIMIT: usize = 200;
 
 /// One event of a stream, or a whole answer, which has the form of the message that `message_start` begins.
@@ -14,7 +14,7 @@ const PING_LIMIT: usize = 200;
 pub(in crate::llm) struct WireEvent<'a> {
     #[serde(rename = "type", borrow)]
     pub kind: Cow<'a, str>,
-    /// Of which block.
+    /// The index of the block.
     pub index: Option<u64>,
     #[serde(borrow)]
     pub message: Option<WireMessage<'a>>,
@@ -24,7 +24,7 @@ pub(in crate::llm) struct WireEvent<'a> {
     pub delta: Option<WireDelta<'a>>,
     pub usage: Option<Count>,
     pub error: Value,
-    /// Of a whole answer.
+    /// In a whole answer.
     #[serde(borrow)]
     pub model: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -42,7 +42,7 @@ pub(in crate::llm) struct WireMessage<'a> {
     pub usage: Option<Count>,
 }
 
-/// A block, whole or as it begins.
+/// A block, whole or at its beginning.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::llm) struct WireBlock<'a> {
@@ -54,7 +54,7 @@ pub(in crate::llm) struct WireBlock<'a> {
     pub thinking: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub signature: Option<Cow<'a, str>>,
-    /// Of `redacted_thinking`.
+    /// In `redacted_thinking`.
     #[serde(borrow)]
     pub data: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -90,7 +90,7 @@ pub(in crate::llm) struct StopDetails {
     pub explanation: Option<String>,
 }
 
-/// Tokens so far; the input is what was neither read from the cache nor written to it.
+/// Tokens so far; the input excludes what was read from the cache or written to it.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::llm) struct Count {
@@ -101,7 +101,7 @@ pub(in crate::llm) struct Count {
     pub cache_creation: Option<CacheWrites>,
 }
 
-/// Of what was written to the cache, what is kept for longer than five minutes.
+/// The part of the cache writes that is kept for longer than five minutes.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::llm) struct CacheWrites {
@@ -115,12 +115,12 @@ struct Head<'a> {
     kind: Cow<'a, str>,
 }
 
-/// Whether an event only says that the connection lives.
+/// Returns true if an event is only a sign of life.
 pub(in crate::llm) fn is_ping(piece: &str) -> bool {
     piece.len() <= PING_LIMIT && serde_json::from_str::<Head<'_>>(piece).is_ok_and(|head| head.kind == "ping")
 }
 
-/// Whether an event that cannot be read is of a kind that did not exist when this was written.
+/// Returns true if an event that cannot be read is of an unknown type.
 pub(in crate::llm) fn is_unknown(piece: &str) -> bool {
     const KNOWN: [&str; 10] = [
         "",

@@ -1,43 +1,47 @@
-//! The conversation in the form that the service takes: the user begins and ends it, roles alternate, and the results of
-//! an answer's calls stand first in the message after it, each call answered once.
+//! The conversation in the form of the service: the user begins and ends it, roles alternate, and the results of an
+//! answer's calls come first in the message after it, each call answered once.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
-use super::ids::Ids;
 use crate::chat::{ChatMessage, ImageRef, Reasoning, ToolCall};
 use crate::llm::remote::ToolNames;
 use crate::llm::{Image, Images};
 
-/// What stands for the user where a conversation begins or ends with the assistant.
+/// Stands for the user where a conversation begins or ends with the assistant.
 const BEGINNING: &str = "(What was said before is left out.)";
 const GO_ON: &str = "Go on.";
 /// The result of a call that has none.
 const NO_RESULT: &str = "error: there is no result; whether it took effect is unknown";
 
+/// Longer ids are shortened: the service's own have 30 characters, and its limit is not documented.
+const ID_LIMIT: usize = 64;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Role {
+pub(super) enum MessageRole {
     User,
     Assistant,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct SentMessage<'a> {
-    pub role: Role,
-    pub content: Vec<Block<'a>>,
+pub(super) struct AnthropicMessage<'a> {
+    pub role: MessageRole,
+    pub content: Vec<SentBlock<'a>>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Block<'a> {
-    /// The service's own thoughts, just as they came: it knows them by their signatures.
+pub(super) enum SentBlock<'a> {
+    /// The service's own reasoning, unchanged: it verifies the signatures.
     Thought(&'a Value),
     Said {
         #[serde(flatten)]
-        said: Said<'a>,
+        said: SentContent<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
@@ -45,12 +49,12 @@ pub(super) enum Block<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Said<'a> {
+pub(super) enum SentContent<'a> {
     Text {
         text: &'a str,
     },
     Image {
-        source: Source<'a>,
+        source: ImageSource<'a>,
     },
     ToolUse {
         id: String,
@@ -64,31 +68,31 @@ pub(super) enum Said<'a> {
     },
 }
 
-/// The bytes of a picture.
+/// The bytes of an image.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub(super) enum Source<'a> {
+pub(super) enum ImageSource<'a> {
     Base64 { media_type: &'static str, data: &'a str },
 }
 
-/// Everything up to here is to be kept by the service for the next request.
+/// The service caches everything up to here for the next request.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(super) enum CacheControl {
     Ephemeral,
 }
 
-pub(super) struct Conversation<'a> {
-    pub messages: Vec<SentMessage<'a>>,
-    /// Where the newest text of the user stands.
+pub(super) struct AnthropicConversation<'a> {
+    pub messages: Vec<AnthropicMessage<'a>>,
+    /// The index of the message with the user's newest text.
     newest: usize,
 }
 
-impl<'a> Conversation<'a> {
-    /// `images`: the pictures that are sent; `provider`: whose thoughts go back.
+impl<'a> AnthropicConversation<'a> {
+    /// Converts messages; `images`: those that are sent; `provider`: whose reasoning goes back.
     pub(super) fn new(messages: &'a [ChatMessage], images: &'a Images, names: &'a ToolNames, provider: &str) -> Self {
         let mut made = Self { messages: Vec::new(), newest: 0 };
-        let mut ids = Ids::default();
+        let mut ids = SentCallIds::default();
         let mut rest = messages;
         while let [message, after @ ..] = rest {
             rest = after;
@@ -103,43 +107,43 @@ impl<'a> Conversation<'a> {
                         made.add_results(tool_calls, sent, &rest[..until.unwrap_or(rest.len())]);
                     }
                 }
-                // Those that belong to a call have been added with it; one of no call answers nothing.
+                // Results of a call have been added with it; other results are dropped.
                 ChatMessage::Tool { .. } => {}
             }
         }
-        if made.messages.last().is_none_or(|last| last.role == Role::Assistant) {
+        if made.messages.last().is_none_or(|last| last.role == MessageRole::Assistant) {
             made.add_words(GO_ON);
         }
         made
     }
 
-    /// Whether each answer of the running turn begins with its thoughts, as the service wants it where it is to think:
-    /// the answers of others, or given without thinking, do not.
+    /// Returns true if each answer of the current turn begins with its reasoning, as the service requires with thinking
+    /// on: answers of other services, or without thinking, do not.
     pub(super) fn is_thought_through(&self) -> bool {
         let mut begin = self.newest;
-        // A text that follows results belongs to the turn whose results they are.
+        // A text after results belongs to the turn of those results.
         while begin >= 2 && self.messages[begin].has_results() {
             begin -= 2;
         }
-        let answers = self.messages[begin..].iter().filter(|message| message.role == Role::Assistant);
-        answers.into_iter().all(|message| matches!(message.content.first(), Some(Block::Thought(_))))
+        let answers = self.messages[begin..].iter().filter(|message| message.role == MessageRole::Assistant);
+        answers.into_iter().all(|message| matches!(message.content.first(), Some(SentBlock::Thought(_))))
     }
 
     pub(super) fn leave_thoughts_out(&mut self) {
         for message in &mut self.messages {
-            message.content.retain(|block| !matches!(block, Block::Thought(_)));
+            message.content.retain(|block| !matches!(block, SentBlock::Thought(_)));
         }
     }
 
     pub(super) fn has_calls(&self) -> bool {
-        self.messages.iter().any(SentMessage::has_results)
+        self.messages.iter().any(AnthropicMessage::has_results)
     }
 
-    /// The names of all tools that were called, each once, in order.
+    /// Returns the names of all tools that were called, each once, in order.
     pub(super) fn called(&self) -> Vec<&str> {
         let mut called = Vec::new();
         for block in self.messages.iter().flat_map(|message| &message.content) {
-            if let Block::Said { said: Said::ToolUse { name, .. }, .. } = block
+            if let SentBlock::Said { said: SentContent::ToolUse { name, .. }, .. } = block
                 && !called.contains(&name.as_ref())
             {
                 called.push(name.as_ref());
@@ -148,12 +152,12 @@ impl<'a> Conversation<'a> {
         called
     }
 
-    /// Marks what the next requests have in common with this one: the next turn's all before the newest text of the
-    /// user, the next step's all of it.
+    /// Marks what later requests have in common with this one: for the next turn all before the user's newest text, for
+    /// the next step all of it.
     pub(super) fn mark_for_cache(&mut self) {
         let last = self.messages.len().checked_sub(1);
         for at in [self.newest.checked_sub(1), last].into_iter().flatten() {
-            if let Some(Block::Said { cache_control, .. }) =
+            if let Some(SentBlock::Said { cache_control, .. }) =
                 self.messages.get_mut(at).and_then(|message| message.content.last_mut())
             {
                 *cache_control = Some(CacheControl::Ephemeral);
@@ -162,20 +166,20 @@ impl<'a> Conversation<'a> {
     }
 
     fn add_words(&mut self, text: &'a str) {
-        self.add(Role::User, [Block::said(Said::Text { text })]);
+        self.add(MessageRole::User, [SentBlock::said(SentContent::Text { text })]);
         self.newest = self.messages.len() - 1;
     }
 
-    /// The service understands pictures best that stand before the words about them.
+    /// The service understands images best before the text about them.
     fn add_user(&mut self, text: &'a str, wanted: &'a [ImageRef], images: &'a Images) {
-        let source = |image: &'a Image| Source::Base64 { media_type: image.media_type(), data: image.base64() };
+        let source = |image: &'a Image| ImageSource::Base64 { media_type: image.media_type(), data: image.base64() };
         let pictures: Vec<_> =
-            images.of(wanted).map(|image| Block::said(Said::Image { source: source(image) })).collect();
+            images.of(wanted).map(|image| SentBlock::said(SentContent::Image { source: source(image) })).collect();
         if !pictures.is_empty() {
-            self.add(Role::User, pictures);
+            self.add(MessageRole::User, pictures);
             self.newest = self.messages.len() - 1;
         }
-        // The service refuses texts without a letter.
+        // The service refuses blank texts.
         if !text.trim().is_empty() {
             self.add_words(text);
         }
@@ -196,42 +200,42 @@ impl<'a> Conversation<'a> {
         if self.messages.is_empty() {
             self.add_words(BEGINNING);
         }
-        let thoughts = thoughts.into_iter().flat_map(|reasoning| &reasoning.blocks).map(Block::Thought);
-        let text = text.map(|text| Block::said(Said::Text { text }));
+        let thoughts = thoughts.into_iter().flat_map(|reasoning| &reasoning.blocks).map(SentBlock::Thought);
+        let text = text.map(|text| SentBlock::said(SentContent::Text { text }));
         let calls = calls.iter().zip(sent_ids).map(|(call, id)| {
             // The service takes objects only; the result of any other input tells the model what it wrote.
             let input = serde_json::from_str(&call.arguments).unwrap_or_default();
-            Block::said(Said::ToolUse { id: id.clone(), name: names.sent(&call.name), input })
+            SentBlock::said(SentContent::ToolUse { id: id.clone(), name: names.sent(&call.name), input })
         });
-        self.add(Role::Assistant, thoughts.chain(text).chain(calls));
+        self.add(MessageRole::Assistant, thoughts.chain(text).chain(calls));
     }
 
-    /// `after`: what stands between the calls and the next answer.
+    /// `after`: the messages between the calls and the next answer.
     fn add_results(&mut self, calls: &[ToolCall], sent_ids: Vec<String>, after: &'a [ChatMessage]) {
         let mut results: Vec<(&str, &'a str)> = after.iter().filter_map(result).collect();
         for (call, tool_use_id) in calls.iter().zip(sent_ids) {
             let at = results.iter().position(|(id, _)| *id == call.id);
             let content = at.map_or(NO_RESULT, |at| results.remove(at).1);
-            self.add(Role::User, [Block::said(Said::ToolResult { tool_use_id, content })]);
+            self.add(MessageRole::User, [SentBlock::said(SentContent::ToolResult { tool_use_id, content })]);
         }
     }
 
-    fn add(&mut self, role: Role, blocks: impl IntoIterator<Item = Block<'a>>) {
+    fn add(&mut self, role: MessageRole, blocks: impl IntoIterator<Item = SentBlock<'a>>) {
         match self.messages.last_mut() {
             Some(last) if last.role == role => last.content.extend(blocks),
-            _ => self.messages.push(SentMessage { role, content: blocks.into_iter().collect() }),
+            _ => self.messages.push(AnthropicMessage { role, content: blocks.into_iter().collect() }),
         }
     }
 }
 
-impl SentMessage<'_> {
+impl AnthropicMessage<'_> {
     fn has_results(&self) -> bool {
-        matches!(self.content.first(), Some(Block::Said { said: Said::ToolResult { .. }, .. }))
+        matches!(self.content.first(), Some(SentBlock::Said { said: SentContent::ToolResult { .. }, .. }))
     }
 }
 
-impl<'a> Block<'a> {
-    fn said(said: Said<'a>) -> Self {
+impl<'a> SentBlock<'a> {
+    fn said(said: SentContent<'a>) -> Self {
         Self::Said { said, cache_control: None }
     }
 }
@@ -240,5 +244,50 @@ fn result(message: &ChatMessage) -> Option<(&str, &str)> {
     match message {
         ChatMessage::Tool { call_id, content, .. } => Some((call_id, content)),
         _ => None,
+    }
+}
+
+/// The ids of calls in the conversation so far. The service takes `^[a-zA-Z0-9_-]+$`, and each id once in a whole
+/// conversation, where other services count anew in each answer.
+#[derive(Default)]
+struct SentCallIds {
+    used: HashSet<String>,
+}
+
+impl SentCallIds {
+    /// Returns the id of the next call of the conversation, which depends on nothing after it.
+    fn next(&mut self, id: &str) -> String {
+        let wanted = cleaned(id);
+        let mut sent = wanted.clone();
+        let mut number = 2;
+        while !self.used.insert(sent.clone()) {
+            sent = format!("{wanted}_{number}");
+            number += 1;
+        }
+        sent
+    }
+}
+
+fn cleaned(id: &str) -> String {
+    let is_clean = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if (1..=ID_LIMIT).contains(&id.len()) && id.bytes().all(is_clean) {
+        return id.to_owned();
+    }
+    let hash = Sha256::digest(id.as_bytes());
+    hash[..12].iter().fold("toolu_".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_clean_and_unique() {
+        let mut ids = SentCallIds::default();
+        let long = "x".repeat(65);
+        let sent: Vec<_> = ["a", "a", "a_2", "a", "b.c", "b c", "", &long].map(|id| ids.next(id)).into();
+        assert_eq!(sent[..4], ["a", "a_2", "a_2_2", "a_3"]);
+        assert!(sent[4..].iter().all(|id| id.starts_with("toolu_") && id.len() == 30), "{sent:?}");
+        assert_eq!(sent.iter().collect::<HashSet<_>>().len(), sent.len());
     }
 }

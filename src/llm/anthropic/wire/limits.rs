@@ -1,34 +1,35 @@
-//! How long an answer may be: the service wants to be told.
+//! The longest answer, which the service requires.
 
 use crate::llm::ModelFacts;
 
-/// Where neither the request nor the table of models says.
+/// The default if neither the request nor the table of models says.
 const USUAL: u32 = 8_192;
-/// The least that the service takes for thinking.
+/// The smallest budget that the service takes for thinking.
 pub(in crate::llm) const LEAST_THINKING: u32 = 1_024;
 
-/// The longest answer that is asked for unless the request says so: what is asked for is taken from the model's context.
+/// The longest answer that is asked for unless the request says so: it is taken from the model's context.
 const LONGEST: u32 = 64_000;
 
-/// What a request says of lengths, in tokens.
+/// The lengths of a request, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
-    /// Thoughts and answer together.
+pub(super) struct RequestLimits {
+    /// Reasoning and answer together.
     pub max_tokens: u32,
-    /// Of these, for thoughts; none: the model is not to think.
+    /// The part for reasoning; `None`: the model does not reason.
     pub thinking: Option<u32>,
 }
 
-/// `asked` is the longest answer, `thinking` the most for thoughts, which come on top where they would leave no room.
-pub(super) fn limits(model: &str, asked: Option<u32>, thinking: Option<u32>) -> Limits {
+/// Returns the lengths; `asked` is the longest answer, `thinking` the budget for reasoning, which is added if it would
+/// leave no room.
+pub(super) fn limits(model: &str, asked: Option<u32>, thinking: Option<u32>) -> RequestLimits {
     let longest = longest(model);
     let answer = asked.or(longest).unwrap_or(USUAL).max(1);
-    let Some(budget) = thinking else { return Limits { max_tokens: answer, thinking: None } };
+    let Some(budget) = thinking else { return RequestLimits { max_tokens: answer, thinking: None } };
     let together = if answer > budget { answer } else { answer.saturating_add(budget) };
     let max_tokens = longest.map_or(together, |longest| together.min(longest.max(answer)));
-    // At least half is for the answer where both do not fit.
+    // At least half is for the answer if both do not fit.
     let budget = if budget < max_tokens { budget } else { max_tokens / 2 };
-    Limits { max_tokens, thinking: Some(budget).filter(|budget| *budget >= LEAST_THINKING) }
+    RequestLimits { max_tokens, thinking: Some(budget).filter(|budget| *budget >= LEAST_THINKING) }
 }
 
 fn longest(model: &str) -> Option<u32> {
@@ -54,7 +55,7 @@ mod tests {
             ("claude-3-haiku-1", Some(100), Some(5_000), 4_000, Some(2_000)),
             ("claude-opus-4-20250514", Some(50_000), Some(1_024), 50_000, Some(1_024)),
         ] {
-            let expected = Limits { max_tokens, thinking: budget };
+            let expected = RequestLimits { max_tokens, thinking: budget };
             assert_eq!(limits(model, asked, thinking), expected, "{model} {asked:?} {thinking:?}");
         }
     }

@@ -2,7 +2,6 @@
 
 mod answer;
 mod conversation;
-mod ids;
 mod limits;
 mod request;
 #[cfg(test)]
@@ -10,4 +9,4 @@ mod rules;
 
 pub(super) use answer::{CacheWrites, Count, WireBlock, WireDelta, WireEvent, is_ping, is_unknown};
 pub(super) use limits::LEAST_THINKING;
-pub(super) use request::{Manner, WireRequest, definitions};
+pub(super) use request::{AnthropicRequest, RequestOptions, definitions};

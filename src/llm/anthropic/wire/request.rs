@@ -1,27 +1,27 @@
-//! What is sent.
+//! The request.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::conversation::{CacheControl, Conversation, SentMessage};
+use super::conversation::{AnthropicConversation, AnthropicMessage, CacheControl};
 use super::limits::limits;
 use crate::chat::ToolSpec;
 use crate::llm::ChatRequest;
-use crate::llm::anthropic::learned::{Learned, Thinking};
-use crate::llm::remote::{ToolNames, Written};
+use crate::llm::anthropic::parameters::{ModelParameters, ThinkingForm};
+use crate::llm::remote::{SerializedTools, ToolNames};
 
 /// The request of one answer.
 #[derive(Serialize)]
-pub(in crate::llm) struct WireRequest<'a> {
+pub(in crate::llm) struct AnthropicRequest<'a> {
     model: &'a str,
     max_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<[System<'a>; 1]>,
-    messages: Vec<SentMessage<'a>>,
+    messages: Vec<AnthropicMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tools: Option<Written>,
+    tools: Option<SerializedTools>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<ToolChoice>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,13 +34,13 @@ pub(in crate::llm) struct WireRequest<'a> {
 
 /// What a provider adds to each request.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::llm) struct Manner<'a> {
-    /// Whose thoughts go back.
+pub(in crate::llm) struct RequestOptions<'a> {
+    /// Whose reasoning goes back.
     pub provider: &'a str,
-    /// The most tokens for thoughts, if the model is to think.
+    /// The budget for reasoning, in tokens, if the model is to reason.
     pub thinking: Option<u32>,
     /// What the model has refused before.
-    pub learned: Learned,
+    pub learned: ModelParameters,
     pub stream: bool,
 }
 
@@ -50,7 +50,7 @@ enum SentThinking {
     Enabled {
         budget_tokens: u32,
     },
-    /// Newer models find the measure themselves, and show nothing of their thoughts unless told to.
+    /// Newer models choose the budget themselves, and show no reasoning unless asked.
     Adaptive {
         display: &'static str,
     },
@@ -69,7 +69,7 @@ enum System<'a> {
 }
 
 #[derive(Serialize)]
-pub(in crate::llm) struct SentTool<'a> {
+pub(in crate::llm) struct AnthropicTool<'a> {
     name: String,
     #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
@@ -78,37 +78,37 @@ pub(in crate::llm) struct SentTool<'a> {
     cache_control: Option<CacheControl>,
 }
 
-impl<'a> WireRequest<'a> {
-    /// `tools` is what [`definitions`] gives.
+impl<'a> AnthropicRequest<'a> {
+    /// Creates a request; `tools` is the result of [`definitions`].
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be serialized.
     pub(in crate::llm) fn new(
         request: &'a ChatRequest,
         names: &'a ToolNames,
-        manner: Manner<'_>,
-        mut tools: Option<Written>,
+        manner: RequestOptions<'_>,
+        mut tools: Option<SerializedTools>,
     ) -> serde_json::Result<Self> {
-        let mut conversation = Conversation::new(&request.messages, &request.images, names, manner.provider);
+        let mut conversation = AnthropicConversation::new(&request.messages, &request.images, names, manner.provider);
         let form = manner.learned.thinking;
-        let wanted = manner.thinking.filter(|_| form != Thinking::Refused);
-        // A model that measures its thinking itself may rightly not have thought.
-        let may_think = form == Thinking::Adaptive || conversation.is_thought_through();
+        let wanted = manner.thinking.filter(|_| form != ThinkingForm::Refused);
+        // A model that chooses its own budget may rightly not have reasoned.
+        let may_think = form == ThinkingForm::Adaptive || conversation.is_thought_through();
         let limits = limits(&request.model, request.max_tokens, wanted.filter(|_| may_think));
         let thinking = limits.thinking.map(|budget_tokens| match form {
-            Thinking::Adaptive => SentThinking::Adaptive { display: "summarized" },
-            Thinking::Budget | Thinking::Refused => SentThinking::Enabled { budget_tokens },
+            ThinkingForm::Adaptive => SentThinking::Adaptive { display: "summarized" },
+            ThinkingForm::Budget | ThinkingForm::Refused => SentThinking::Enabled { budget_tokens },
         });
-        // Thoughts without thinking are refused; those of a service that thinks unasked it wants back.
+        // The service refuses reasoning with thinking off; a service that reasons unasked wants its own back.
         if manner.thinking.is_some() && thinking.is_none() {
             conversation.leave_thoughts_out();
         }
         conversation.mark_for_cache();
         let mut tool_choice = None;
-        // Calls that were made before may stand there only beside their tools.
+        // The service takes earlier calls only beside definitions of their tools.
         if tools.is_none() && conversation.has_calls() {
             let gone = conversation.called().into_iter().map(gone_tool).collect();
-            tools = Some(Written::new(&marked(gone))?);
+            tools = Some(SerializedTools::new(&marked(gone))?);
             tool_choice = Some(ToolChoice::None);
         }
         let temperature = request.temperature.filter(|_| thinking.is_none() && manner.learned.takes_temperature);
@@ -126,13 +126,13 @@ impl<'a> WireRequest<'a> {
     }
 }
 
-/// What a model is told of its tools.
-pub(in crate::llm) fn definitions<'a>(tools: &'a [ToolSpec], names: &ToolNames) -> Vec<SentTool<'a>> {
+/// Returns the definitions of tools for a model.
+pub(in crate::llm) fn definitions<'a>(tools: &'a [ToolSpec], names: &ToolNames) -> Vec<AnthropicTool<'a>> {
     marked(tools.iter().map(|tool| sent_tool(tool, names)).collect())
 }
 
-/// The last of `tools` ends what the service keeps from request to request.
-fn marked(mut tools: Vec<SentTool<'_>>) -> Vec<SentTool<'_>> {
+/// Sets the cache mark on the last of `tools`.
+fn marked(mut tools: Vec<AnthropicTool<'_>>) -> Vec<AnthropicTool<'_>> {
     if let Some(last) = tools.last_mut() {
         last.cache_control = Some(CacheControl::Ephemeral);
     }
@@ -144,18 +144,23 @@ fn system(text: &str) -> Option<[System<'_>; 1]> {
     (!is_empty).then_some([System::Text { text, cache_control: CacheControl::Ephemeral }])
 }
 
-fn sent_tool<'a>(tool: &'a ToolSpec, names: &ToolNames) -> SentTool<'a> {
+fn sent_tool<'a>(tool: &'a ToolSpec, names: &ToolNames) -> AnthropicTool<'a> {
     let name = names.sent(&tool.name).into_owned();
-    SentTool { name, description: &tool.description, input_schema: input_schema(&tool.parameters), cache_control: None }
+    AnthropicTool {
+        name,
+        description: &tool.description,
+        input_schema: input_schema(&tool.parameters),
+        cache_control: None,
+    }
 }
 
-/// A tool that is named in the conversation and not to be called again.
-fn gone_tool(name: &str) -> SentTool<'static> {
+/// Returns the definition of a tool that the conversation names and that must not be called again.
+fn gone_tool(name: &str) -> AnthropicTool<'static> {
     let input_schema = Cow::Owned(json!({"type": "object", "properties": {}}));
-    SentTool { name: name.to_owned(), description: "", input_schema, cache_control: None }
+    AnthropicTool { name: name.to_owned(), description: "", input_schema, cache_control: None }
 }
 
-/// A schema as the service takes it: of an object, without choices at its top.
+/// Returns a schema that the service takes: of an object, without choices at its top.
 fn input_schema(schema: &Value) -> Cow<'_, Value> {
     const CHOICES: [&str; 3] = ["anyOf", "oneOf", "allOf"];
     let is_object = schema["type"] == "object";

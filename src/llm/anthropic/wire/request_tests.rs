@@ -3,18 +3,18 @@ use proptest::prelude::*;
 use super::super::rules::broken_rule;
 use super::*;
 use crate::chat::{ChatMessage, ImageRef, Reasoning, ToolCall};
-use crate::llm::remote::WrittenTools;
+use crate::llm::remote::ToolSerializer;
 use crate::llm::{Image, Images};
 
-const MANNER: Manner<'static> = Manner {
+const MANNER: RequestOptions<'static> = RequestOptions {
     provider: "us",
     thinking: None,
-    learned: Learned { thinking: Thinking::Budget, takes_temperature: true },
+    learned: ModelParameters { thinking: ThinkingForm::Budget, takes_temperature: true },
     stream: false,
 };
 
-fn thinks() -> Manner<'static> {
-    Manner { thinking: Some(2_000), ..MANNER }
+fn thinks() -> RequestOptions<'static> {
+    RequestOptions { thinking: Some(2_000), ..MANNER }
 }
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
@@ -60,16 +60,16 @@ fn request(messages: Vec<ChatMessage>) -> ChatRequest {
     }
 }
 
-fn sent(request: &ChatRequest, manner: Manner<'_>) -> Value {
+fn sent(request: &ChatRequest, manner: RequestOptions<'_>) -> Value {
     let body = body(request, manner);
     assert_eq!(broken_rule(&body), None, "{body:#}");
     body
 }
 
-fn body(request: &ChatRequest, manner: Manner<'_>) -> Value {
+fn body(request: &ChatRequest, manner: RequestOptions<'_>) -> Value {
     let names = ToolNames::of(&request.tools);
-    let tools = WrittenTools::default().get(&request.tools, (), || definitions(&request.tools, &names)).unwrap();
-    serde_json::to_value(WireRequest::new(request, &names, manner, tools).unwrap()).unwrap()
+    let tools = ToolSerializer::default().get(&request.tools, (), || definitions(&request.tools, &names)).unwrap();
+    serde_json::to_value(AnthropicRequest::new(request, &names, manner, tools).unwrap()).unwrap()
 }
 
 fn said(text: &str) -> Value {
@@ -93,7 +93,7 @@ fn marked(mut block: Value) -> Value {
 fn a_plain_request_holds_nothing_but_what_is_asked() {
     let mut plain = request(vec![ChatMessage::user("hi")]);
     assert_eq!(
-        sent(&plain, Manner { stream: true, ..MANNER }),
+        sent(&plain, RequestOptions { stream: true, ..MANNER }),
         json!({"model": "m", "max_tokens": 8192, "temperature": 0.5, "stream": true,
             "system": [marked(said("Be kind."))],
             "tools": [{"name": "list", "description": "Does it.", "input_schema": {"type": "object"}},
@@ -189,7 +189,7 @@ fn without_marks(mut value: Value) -> Value {
 }
 
 #[test]
-fn what_requests_have_in_common_is_marked() {
+fn the_common_part_of_requests_is_marked_for_the_cache() {
     let user = ChatMessage::user;
     let step = |id: &str| [calls("", &[call(id, "read", "{}")]), result(id, "fine")];
     let marks = |messages: &[ChatMessage]| -> Vec<usize> {
@@ -236,8 +236,14 @@ fn thoughts_go_back_to_whom_they_came_from() {
     let theirs = |id: &str| [thought(asks(id), "them"), result(id, "fine")];
     let plain = |id: &str| [asks(id), result(id, "fine")];
     let turn = |steps: &[[ChatMessage; 2]]| [vec![user("do")], steps.concat()].concat();
-    let adaptive = Manner { learned: Learned { thinking: Thinking::Adaptive, takes_temperature: true }, ..thinks() };
-    let refused = Manner { learned: Learned { thinking: Thinking::Refused, takes_temperature: false }, ..thinks() };
+    let adaptive = RequestOptions {
+        learned: ModelParameters { thinking: ThinkingForm::Adaptive, takes_temperature: true },
+        ..thinks()
+    };
+    let refused = RequestOptions {
+        learned: ModelParameters { thinking: ThinkingForm::Refused, takes_temperature: false },
+        ..thinks()
+    };
     let (on, auto) =
         (json!({"type": "enabled", "budget_tokens": 2000}), json!({"type": "adaptive", "display": "summarized"}));
     for (case, messages, manner, thinking, thoughts) in [
@@ -278,7 +284,7 @@ fn thoughts_go_back_to_whom_they_came_from() {
 }
 
 #[test]
-fn calls_stand_beside_their_tools_where_none_may_be_called() {
+fn earlier_calls_are_sent_with_definitions_of_their_tools() {
     let mut last = request(vec![
         ChatMessage::user("do"),
         calls("", &[call("a", "mail.send", "{}"), call("b", "read", "{}"), call("c", "read", "{}")]),

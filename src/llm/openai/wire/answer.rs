@@ -1,5 +1,4 @@
-//! What comes back, whole or in pieces. Every field may be missing, `null` or of an odd form; what is not known is
-//! passed over.
+//! The answer, whole or in pieces. Every field may be missing, `null` or of another type; unknown fields are ignored.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +16,7 @@ pub(in crate::llm) struct WireAnswer<'a> {
     pub choices: Option<Vec<WireChoice<'a>>>,
     pub usage: Value,
     pub error: Value,
-    /// `error` where an old vLLM answers with the error itself.
+    /// `error` with which an old vLLM answers in place of an answer.
     #[serde(borrow)]
     pub object: Text<'a>,
     #[serde(borrow)]
@@ -28,15 +27,15 @@ pub(in crate::llm) struct WireAnswer<'a> {
 #[serde(default)]
 pub(in crate::llm) struct WireChoice<'a> {
     pub index: Value,
-    /// Of a piece.
+    /// In a piece of a stream.
     #[serde(borrow)]
     pub delta: Option<WireMessage<'a>>,
-    /// Of a whole answer.
+    /// In a whole answer.
     #[serde(borrow)]
     pub message: Option<WireMessage<'a>>,
     #[serde(borrow)]
     pub finish_reason: Text<'a>,
-    /// Moonshot counts here.
+    /// Moonshot sends its count here.
     pub usage: Value,
 }
 
@@ -51,7 +50,7 @@ pub(in crate::llm) struct WireMessage<'a> {
     pub reasoning_content: Text<'a>,
     #[serde(borrow)]
     pub reasoning: Text<'a>,
-    /// OpenRouter's blocks, to be sent back as they came.
+    /// OpenRouter's blocks, to be sent back unchanged.
     pub reasoning_details: Value,
     #[serde(borrow)]
     pub tool_calls: Option<Vec<WireCall<'a>>>,
@@ -68,7 +67,7 @@ pub(in crate::llm) struct WireCall<'a> {
     pub id: Text<'a>,
     #[serde(borrow)]
     pub function: Option<WireFunction<'a>>,
-    /// Gemini's signature of what it thought, to be sent back as it came.
+    /// Gemini's signature of its reasoning, to be sent back unchanged.
     pub extra_content: Value,
 }
 
@@ -81,7 +80,7 @@ pub(in crate::llm) struct WireFunction<'a> {
     pub arguments: Arguments<'a>,
 }
 
-/// A text, borrowed where nothing was escaped. A list of parts is joined; `null` and what is no text is empty.
+/// A text, borrowed if nothing was escaped. Content parts are joined; `null` and other types are empty.
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::llm) struct Text<'a>(Cow<'a, str>);
 
@@ -95,7 +94,7 @@ impl Text<'_> {
     }
 }
 
-/// The arguments of a call: a text, or the object itself where a service sends that.
+/// The arguments of a call: a text, or the object itself if a service sends that.
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::llm) struct Arguments<'a>(Cow<'a, str>);
 

@@ -2,10 +2,9 @@
 //! it).
 
 mod answer;
-mod parts;
 mod request;
 mod sent;
 
 pub(super) use answer::{WireAnswer, WireCall, WireFunction, WireMessage};
-pub(super) use request::{WireRequest, definitions};
+pub(super) use request::{OpenaiRequest, definitions};
 pub(super) use sent::call_block;

@@ -1,27 +1,27 @@
-//! What is sent. Some services refuse a request for any field that they do not know, so that nothing stands here that is
-//! not in every service's reference, but for what a service sent itself.
+//! The request. Some services refuse unknown fields, so only fields of every service's reference are sent, and fields
+//! that a service sent itself.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::sent::{SentMessage, messages};
+use super::sent::{OpenaiMessage, messages};
 use crate::chat::ToolSpec;
 use crate::llm::ChatRequest;
-use crate::llm::openai::manners::{LimitField, Manners, ToolForm};
-use crate::llm::remote::{ToolNames, Written};
+use crate::llm::openai::quirks::{LimitField, Quirks, ToolForm};
+use crate::llm::remote::{SerializedTools, ToolNames};
 
 /// The request of one answer.
 #[derive(Serialize)]
-pub(in crate::llm) struct WireRequest<'a> {
+pub(in crate::llm) struct OpenaiRequest<'a> {
     model: &'a str,
-    messages: Vec<SentMessage<'a>>,
+    messages: Vec<OpenaiMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tools: Option<Written>,
-    /// What tools were called before there were tools.
+    tools: Option<SerializedTools>,
+    /// The name of tools in older versions of the protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
-    functions: Option<Written>,
+    functions: Option<SerializedTools>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,46 +34,46 @@ pub(in crate::llm) struct WireRequest<'a> {
     stream_options: Option<StreamOptions>,
 }
 
-impl<'a> WireRequest<'a> {
-    /// `provider` is the name of the one that is asked, `tools` what [`definitions`] gives.
+impl<'a> OpenaiRequest<'a> {
+    /// Creates a request; `provider` is the name of the provider that is asked, `tools` the result of [`definitions`].
     pub(in crate::llm) fn new(
         request: &'a ChatRequest,
         names: &'a ToolNames,
         stream: bool,
-        manners: &Manners,
+        quirks: &Quirks,
         provider: &str,
-        tools: Option<Written>,
+        tools: Option<SerializedTools>,
     ) -> Self {
-        let (tools, functions) = match manners.tools {
+        let (tools, functions) = match quirks.tools {
             ToolForm::Tools => (tools, None),
             ToolForm::Functions => (None, tools),
             ToolForm::Words => (None, None),
         };
-        let limit = |field| request.max_tokens.filter(|_| manners.limit == Some(field));
+        let limit = |field| request.max_tokens.filter(|_| quirks.limit == Some(field));
         Self {
             model: &request.model,
-            messages: messages(request, names, manners, provider),
+            messages: messages(request, names, quirks, provider),
             tools,
             functions,
-            temperature: request.temperature.filter(|_| manners.temperature),
+            temperature: request.temperature.filter(|_| quirks.temperature),
             max_tokens: limit(LimitField::MaxTokens),
             max_completion_tokens: limit(LimitField::MaxCompletionTokens),
             stream,
-            stream_options: (stream && manners.stream_options).then_some(StreamOptions { include_usage: true }),
+            stream_options: (stream && quirks.stream_options).then_some(StreamOptions { include_usage: true }),
         }
     }
 }
 
-/// What a model is told of its tools.
+/// Returns the definitions of tools for a model.
 pub(in crate::llm) fn definitions<'a>(
     tools: &'a [ToolSpec],
     names: &'a ToolNames,
     form: ToolForm,
-) -> Vec<SentTool<'a>> {
+) -> Vec<OpenaiTool<'a>> {
     let specs = tools.iter().map(|tool| SentSpec::new(tool, names));
     match form {
-        ToolForm::Tools => specs.map(|function| SentTool::Tool { type_: "function", function }).collect(),
-        ToolForm::Functions => specs.map(SentTool::Function).collect(),
+        ToolForm::Tools => specs.map(|function| OpenaiTool::Tool { type_: "function", function }).collect(),
+        ToolForm::Functions => specs.map(OpenaiTool::Function).collect(),
         ToolForm::Words => Vec::new(),
     }
 }
@@ -85,7 +85,7 @@ struct StreamOptions {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(in crate::llm) enum SentTool<'a> {
+pub(in crate::llm) enum OpenaiTool<'a> {
     Tool {
         #[serde(rename = "type")]
         type_: &'static str,

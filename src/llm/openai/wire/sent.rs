@@ -1,34 +1,33 @@
-//! The messages of a conversation as one service takes them.
+//! The messages of a conversation in the form of one service.
 
 use std::borrow::Cow;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::parts::UserContent;
-use crate::chat::{ChatMessage, Reasoning, ToolCall};
-use crate::llm::ChatRequest;
-use crate::llm::openai::manners::{Echo, Manners, ReasoningField, ToolForm};
+use crate::chat::{ChatMessage, ImageRef, Reasoning, ToolCall};
+use crate::llm::openai::quirks::{Quirks, ReasoningEcho, ReasoningField, ToolForm};
 use crate::llm::remote::{ToolNames, is_json_object};
+use crate::llm::{ChatRequest, Image, Images};
 
 /// The longest id of a call that OpenAI takes.
 const ID_LIMIT: usize = 40;
 
-/// Stands for thoughts that are not known, where a service wants some: it takes no empty text.
+/// Placeholder for unknown reasoning, for services that require some: they refuse an empty text.
 const BLANK: &str = " ";
 
-/// Stands for Gemini's signature in calls that another model made, or that have lost it
+/// Placeholder for Gemini's signature in calls that another model made, or whose signature is lost
 /// (ai.google.dev/gemini-api/docs/thought-signatures).
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// Where a call's own block is kept among those of the reasoning: `{"call": INDEX, "extra_content": …}`.
+/// Keys of a call's own block among those of the reasoning: `{"call": INDEX, "extra_content": …}`.
 const CALL: &str = "call";
 const EXTRA_CONTENT: &str = "extra_content";
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
-pub(super) enum SentMessage<'a> {
+pub(super) enum OpenaiMessage<'a> {
     System { content: &'a str },
     User { content: UserContent<'a> },
     Assistant(SentAnswer<'a>),
@@ -36,9 +35,59 @@ pub(super) enum SentMessage<'a> {
     Function { name: Cow<'a, str>, content: &'a str },
 }
 
+/// Plain text if there are no images, because not every server knows content parts.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum UserContent<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<UserPart<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum UserPart<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl<'a> },
+}
+
+#[derive(Serialize)]
+pub(super) struct ImageUrl<'a> {
+    #[serde(serialize_with = "data_url")]
+    url: &'a Image,
+}
+
+impl<'a> UserContent<'a> {
+    /// Makes content of `text` and those of its images that are in `images`.
+    fn new(text: &'a str, wanted: &'a [ImageRef], images: &'a Images) -> Self {
+        let mut pictures =
+            images.of(wanted).map(|image| UserPart::ImageUrl { image_url: ImageUrl { url: image } }).peekable();
+        if pictures.peek().is_none() {
+            return Self::Text(text.into());
+        }
+        let text = Some(text).filter(|text| !text.is_empty()).map(|text| UserPart::Text { text: text.into() });
+        Self::Parts(text.into_iter().chain(pictures).collect())
+    }
+
+    /// Appends a paragraph.
+    fn push(&mut self, words: String) {
+        match self {
+            Self::Text(text) => {
+                text.to_mut().push_str("\n\n");
+                text.to_mut().push_str(&words);
+            }
+            Self::Parts(parts) => parts.push(UserPart::Text { text: words.into() }),
+        }
+    }
+}
+
+/// Writes an image as a data URL (RFC 2397).
+fn data_url<S: Serializer>(image: &&Image, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("data:{};base64,{}", image.media_type(), image.base64()))
+}
+
 #[derive(Serialize, Default)]
 pub(super) struct SentAnswer<'a> {
-    /// `null` beside calls where nothing was said.
+    /// `null` beside calls without text.
     content: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<&'a str>,
@@ -68,39 +117,39 @@ struct SentArguments<'a> {
     arguments: &'a str,
 }
 
-/// What is kept of a service's own block that came with the call at `index`.
+/// Returns what is stored of a service's own block that came with the call at `index`.
 pub(in crate::llm) fn call_block(index: usize, extra_content: &Value) -> Value {
     json!({ CALL: index, EXTRA_CONTENT: extra_content })
 }
 
-/// The conversation of `request` for `provider`, the system prompt first.
+/// Returns the conversation of `request` for `provider`, the system prompt first.
 pub(super) fn messages<'a>(
     request: &'a ChatRequest,
     names: &'a ToolNames,
-    manners: &Manners,
+    quirks: &Quirks,
     provider: &str,
-) -> Vec<SentMessage<'a>> {
-    let writer = Writer { names, manners, provider };
+) -> Vec<OpenaiMessage<'a>> {
+    let writer = MessageWriter { names, quirks, provider };
     let mut sent = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.is_empty() {
-        sent.push(SentMessage::System { content: &request.system });
+        sent.push(OpenaiMessage::System { content: &request.system });
     }
     for (at, message) in request.messages.iter().enumerate() {
-        match (message, manners.tools) {
+        match (message, quirks.tools) {
             (ChatMessage::User { content, images }, _) => {
-                sent.push(SentMessage::User { content: UserContent::new(content, images, &request.images) });
+                sent.push(OpenaiMessage::User { content: UserContent::new(content, images, &request.images) });
             }
-            // It says nothing, which strict services refuse.
+            // An empty message, which strict services refuse.
             (ChatMessage::Assistant { content, tool_calls, .. }, _) if content.is_empty() && tool_calls.is_empty() => {}
             (ChatMessage::Assistant { content, reasoning, tool_calls }, form) => match form {
                 ToolForm::Functions if !tool_calls.is_empty() => {
                     writer.functions(content, tool_calls, &request.messages[at + 1..], &mut sent);
                 }
                 ToolForm::Words if !tool_calls.is_empty() => sent.push(in_words(content, tool_calls)),
-                _ => sent.push(SentMessage::Assistant(writer.answer(content, reasoning.as_ref(), tool_calls))),
+                _ => sent.push(OpenaiMessage::Assistant(writer.answer(content, reasoning.as_ref(), tool_calls))),
             },
             (ChatMessage::Tool { call_id, content, .. }, ToolForm::Tools) => {
-                sent.push(SentMessage::Tool { tool_call_id: sent_id(call_id), content });
+                sent.push(OpenaiMessage::Tool { tool_call_id: sent_id(call_id), content });
             }
             // Written beside its call.
             (ChatMessage::Tool { .. }, ToolForm::Functions) => {}
@@ -110,13 +159,13 @@ pub(super) fn messages<'a>(
     sent
 }
 
-struct Writer<'a, 'b> {
+struct MessageWriter<'a, 'b> {
     names: &'a ToolNames,
-    manners: &'b Manners,
+    quirks: &'b Quirks,
     provider: &'b str,
 }
 
-impl<'a> Writer<'a, '_> {
+impl<'a> MessageWriter<'a, '_> {
     fn answer(&self, content: &'a str, reasoning: Option<&'a Reasoning>, calls: &'a [ToolCall]) -> SentAnswer<'a> {
         let own = reasoning.filter(|reasoning| reasoning.provider == self.provider);
         let mut answer = SentAnswer {
@@ -125,15 +174,17 @@ impl<'a> Writer<'a, '_> {
             ..SentAnswer::default()
         };
         let text = own.map(|own| own.text.as_str()).filter(|text| !text.is_empty());
-        match (self.manners.reasoning, own) {
-            (Echo::AsSent, Some(own)) => {
+        match (self.quirks.reasoning, own) {
+            (ReasoningEcho::AsSent, Some(own)) => {
                 answer.reasoning_details = details(own).collect();
                 if answer.reasoning_details.is_empty() {
                     answer.think(ReasoningField::find(&own.field), text);
                 }
             }
-            (Echo::Always(ReasoningField::Details), Some(own)) => answer.reasoning_details = details(own).collect(),
-            (Echo::Always(field), _) if !calls.is_empty() => answer.think(Some(field), text.or(Some(BLANK))),
+            (ReasoningEcho::Always(ReasoningField::Details), Some(own)) => {
+                answer.reasoning_details = details(own).collect()
+            }
+            (ReasoningEcho::Always(field), _) if !calls.is_empty() => answer.think(Some(field), text.or(Some(BLANK))),
             _ => {}
         }
         answer
@@ -141,9 +192,9 @@ impl<'a> Writer<'a, '_> {
 
     fn call(&self, index: usize, call: &'a ToolCall, own: Option<&'a Reasoning>) -> SentCall<'a> {
         let kept = own.and_then(|own| own.blocks.iter().find(|block| block[CALL].as_u64() == Some(index as u64)));
-        // The first of calls made side by side bears the signature.
+        // The first of parallel calls has the signature.
         let mark = || json!({"google": {"thought_signature": NO_SIGNATURE}});
-        let mark = (self.manners.marks_calls && index == 0).then(mark);
+        let mark = (self.quirks.marks_calls && index == 0).then(mark);
         SentCall {
             id: sent_id(&call.id),
             type_: "function",
@@ -156,13 +207,13 @@ impl<'a> Writer<'a, '_> {
         SentArguments { name: self.names.sent(&call.name), arguments: arguments(call) }
     }
 
-    /// One message for each call, and its result right behind it: all that there was before there were tools.
+    /// Writes one message for each call, followed by its result: the protocol before there were tools.
     fn functions(
         &self,
         content: &'a str,
         calls: &'a [ToolCall],
         after: &'a [ChatMessage],
-        sent: &mut Vec<SentMessage<'a>>,
+        sent: &mut Vec<OpenaiMessage<'a>>,
     ) {
         let mut content = Some(Cow::Borrowed(content)).filter(|content| !content.is_empty());
         for call in calls {
@@ -173,9 +224,9 @@ impl<'a> Writer<'a, '_> {
             let result = results.into_iter().find(|(id, _)| **id == call.id);
             let function_call = Some(self.arguments(call));
             let answer = SentAnswer { content: content.take(), function_call, ..SentAnswer::default() };
-            sent.push(SentMessage::Assistant(answer));
+            sent.push(OpenaiMessage::Assistant(answer));
             if let Some((_, content)) = result {
-                sent.push(SentMessage::Function { name: self.names.sent(&call.name), content });
+                sent.push(OpenaiMessage::Function { name: self.names.sent(&call.name), content });
             }
         }
     }
@@ -191,34 +242,34 @@ impl<'a> SentAnswer<'a> {
     }
 }
 
-/// The blocks of the reasoning itself.
+/// Returns the blocks of the reasoning itself.
 fn details(own: &Reasoning) -> impl Iterator<Item = &Value> {
     own.blocks.iter().filter(|block| block.get(CALL).is_none())
 }
 
-/// Services refuse arguments that are no JSON object; the result of such a call tells the model what it wrote.
+/// Returns arguments that services take: a JSON object; the result of any other call tells the model what it wrote.
 fn arguments(call: &ToolCall) -> &str {
     if is_json_object(&call.arguments) { &call.arguments } else { "{}" }
 }
 
-/// Calls of earlier answers for a model that knows no tools.
-fn in_words<'a>(content: &'a str, calls: &'a [ToolCall]) -> SentMessage<'a> {
+/// Writes calls of earlier answers as text for a model without tools.
+fn in_words<'a>(content: &'a str, calls: &'a [ToolCall]) -> OpenaiMessage<'a> {
     let called = calls.iter().map(|call| format!("[called {} with {}]", call.name, arguments(call)));
     let said = Some(content.to_owned()).filter(|content| !content.is_empty());
     let words = said.into_iter().chain(called).collect::<Vec<_>>().join("\n");
-    SentMessage::Assistant(SentAnswer { content: Some(words.into()), ..SentAnswer::default() })
+    OpenaiMessage::Assistant(SentAnswer { content: Some(words.into()), ..SentAnswer::default() })
 }
 
-/// Adds to the results before it, as such models want user and assistant to take turns.
-fn result_in_words<'a>(name: &str, content: &str, sent: &mut Vec<SentMessage<'a>>) {
+/// Appends a result to the results before it, because such models want user and assistant to alternate.
+fn result_in_words<'a>(name: &str, content: &str, sent: &mut Vec<OpenaiMessage<'a>>) {
     let words = format!("[result of {name}]\n{content}");
     match sent.last_mut() {
-        Some(SentMessage::User { content }) => content.push(words),
-        _ => sent.push(SentMessage::User { content: UserContent::Text(words.into()) }),
+        Some(OpenaiMessage::User { content }) => content.push(words),
+        _ => sent.push(OpenaiMessage::User { content: UserContent::Text(words.into()) }),
     }
 }
 
-/// An id as services take it: the same for the call and for its result.
+/// Returns an id that services take: the same for the call and for its result.
 fn sent_id(id: &str) -> Cow<'_, str> {
     if (1..=ID_LIMIT).contains(&id.len()) {
         return Cow::Borrowed(id);

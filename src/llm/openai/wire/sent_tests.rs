@@ -2,9 +2,9 @@ use serde_json::json;
 
 use super::*;
 use crate::chat::{ImageRef, ToolSpec};
-use crate::llm::openai::manners::{LimitField, Settled};
-use crate::llm::openai::wire::{WireRequest, definitions};
-use crate::llm::remote::WrittenTools;
+use crate::llm::openai::quirks::{FixedQuirks, LimitField};
+use crate::llm::openai::wire::{OpenaiRequest, definitions};
+use crate::llm::remote::ToolSerializer;
 use crate::llm::{Image, Images, ReasoningMode, ToolMode};
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
@@ -19,21 +19,21 @@ fn tool(name: &str) -> ToolSpec {
     ToolSpec { name: name.to_owned(), description: "Does it.".to_owned(), parameters: json!({"type": "object"}) }
 }
 
-fn manners() -> Manners {
-    let settled = Settled { reasoning: ReasoningMode::Auto, tools: ToolMode::Auto };
-    Manners::first(settled, LimitField::MaxTokens, Echo::AsSent)
+fn quirks() -> Quirks {
+    let settled = FixedQuirks { reasoning: ReasoningMode::Auto, tools: ToolMode::Auto };
+    Quirks::first(settled, LimitField::MaxTokens, ReasoningEcho::AsSent)
 }
 
-fn sent_by(manners: &Manners, request: &ChatRequest, stream: bool) -> Value {
+fn sent_by(quirks: &Quirks, request: &ChatRequest, stream: bool) -> Value {
     let names = ToolNames::of(&request.tools);
-    let tools = WrittenTools::default()
-        .get(&request.tools, manners.tools, || definitions(&request.tools, &names, manners.tools))
+    let tools = ToolSerializer::default()
+        .get(&request.tools, quirks.tools, || definitions(&request.tools, &names, quirks.tools))
         .unwrap();
-    serde_json::to_value(WireRequest::new(request, &names, stream, manners, "acme", tools)).unwrap()
+    serde_json::to_value(OpenaiRequest::new(request, &names, stream, quirks, "acme", tools)).unwrap()
 }
 
 fn sent(request: &ChatRequest, stream: bool) -> Value {
-    sent_by(&manners(), request, stream)
+    sent_by(&quirks(), request, stream)
 }
 
 fn request(messages: Vec<ChatMessage>, tools: Vec<ToolSpec>) -> ChatRequest {
@@ -61,7 +61,7 @@ fn a_plain_request_holds_nothing_but_what_is_asked() {
         json!({"model": "m", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.5, "max_tokens": 5,
                    "stream": true, "stream_options": {"include_usage": true}})
     );
-    let newer = Manners { limit: Some(LimitField::MaxCompletionTokens), ..manners() };
+    let newer = Quirks { limit: Some(LimitField::MaxCompletionTokens), ..quirks() };
     let newer = sent_by(&newer, &plain, false);
     assert_eq!((&newer["max_completion_tokens"], &newer["max_tokens"]), (&json!(5), &Value::Null));
 }
@@ -105,17 +105,17 @@ fn calls_and_results_are_sent_as_strict_services_want_them() {
 }
 
 #[test]
-fn what_a_model_declines_is_left_out() {
+fn parameters_that_a_model_declines_are_left_out() {
     let mut full = request(vec![ChatMessage::user("hi")], vec![tool("f")]);
     (full.temperature, full.max_tokens) = (Some(0.5), Some(5));
-    let bare = Manners { temperature: false, limit: None, stream_options: false, ..manners() };
+    let bare = Quirks { temperature: false, limit: None, stream_options: false, ..quirks() };
     let body = sent_by(&bare, &full, true);
     let keys: Vec<_> = body.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys, ["messages", "model", "stream", "tools"]);
 }
 
 /// An answer with one call, as it is sent, from what was kept of its reasoning.
-fn echoed(manners: &Manners, field: &str, text: &str, blocks: &Value, provider: &str) -> Value {
+fn echoed(quirks: &Quirks, field: &str, text: &str, blocks: &Value, provider: &str) -> Value {
     let reasoning = Some(Reasoning {
         field: field.to_owned(),
         text: text.to_owned(),
@@ -124,7 +124,7 @@ fn echoed(manners: &Manners, field: &str, text: &str, blocks: &Value, provider: 
     });
     let tool_calls = vec![call("a", "f", "{}")];
     let answer = ChatMessage::Assistant { content: String::new(), reasoning, tool_calls };
-    let mut answer = sent_by(manners, &request(vec![answer], vec![]), false)["messages"][1].clone();
+    let mut answer = sent_by(quirks, &request(vec![answer], vec![]), false)["messages"][1].clone();
     let call = answer["tool_calls"][0].clone();
     answer["extra_content"] = call["extra_content"].clone();
     for key in ["role", "content", "tool_calls"] {
@@ -139,10 +139,10 @@ fn thoughts_go_back_to_where_they_came_from_as_the_service_wants_them() {
     let (none, block) = (json!([]), json!({"type": "reasoning.encrypted", "data": "x"}));
     let signature = json!({"google": {"thought_signature": "s"}});
     let signed = json!([call_block(0, &signature)]);
-    let as_sent = manners();
-    let never = Manners { reasoning: Echo::Never, ..manners() };
-    let always = Manners { reasoning: Echo::Always(ReasoningField::Content), ..manners() };
-    let marks = Manners { marks_calls: true, ..manners() };
+    let as_sent = quirks();
+    let never = Quirks { reasoning: ReasoningEcho::Never, ..quirks() };
+    let always = Quirks { reasoning: ReasoningEcho::Always(ReasoningField::Content), ..quirks() };
+    let marks = Quirks { marks_calls: true, ..quirks() };
     let table = [
         (&as_sent, "reasoning_content", "hm", &none, "acme", json!({"reasoning_content": "hm"})),
         (&as_sent, "reasoning", "hm", &none, "acme", json!({"reasoning": "hm"})),
@@ -165,8 +165,8 @@ fn thoughts_go_back_to_where_they_came_from_as_the_service_wants_them() {
             json!({"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}}),
         ),
     ];
-    for (manners, field, text, blocks, provider, expected) in table {
-        assert_eq!(echoed(manners, field, text, blocks, provider), expected, "{manners:?} {field} {text} {provider}");
+    for (quirks, field, text, blocks, provider, expected) in table {
+        assert_eq!(echoed(quirks, field, text, blocks, provider), expected, "{quirks:?} {field} {text} {provider}");
     }
 }
 
@@ -184,8 +184,8 @@ fn with_calls() -> ChatRequest {
 }
 
 #[test]
-fn old_servers_are_told_of_functions_one_call_an_answer() {
-    let body = sent_by(&Manners { tools: ToolForm::Functions, ..manners() }, &with_calls(), false);
+fn old_servers_get_functions_with_one_call_an_answer() {
+    let body = sent_by(&Quirks { tools: ToolForm::Functions, ..quirks() }, &with_calls(), false);
     assert_eq!(
         body["messages"].as_array().unwrap()[1..],
         [
@@ -206,7 +206,7 @@ fn old_servers_are_told_of_functions_one_call_an_answer() {
 
 #[test]
 fn a_model_without_tools_reads_earlier_calls_in_words() {
-    let body = sent_by(&Manners { tools: ToolForm::Words, ..manners() }, &with_calls(), false);
+    let body = sent_by(&Quirks { tools: ToolForm::Words, ..quirks() }, &with_calls(), false);
     assert_eq!(
         body["messages"].as_array().unwrap()[1..],
         [
@@ -235,7 +235,7 @@ fn pictures_go_with_the_words_and_only_those_that_were_read() {
         sent(&request, false)["messages"].as_array().unwrap()[1..],
         [said.clone(), json!({"role": "assistant", "content": "hm"}), json!({"role": "user", "content": "look"})]
     );
-    let words = Manners { tools: ToolForm::Words, ..manners() };
+    let words = Quirks { tools: ToolForm::Words, ..quirks() };
     request.messages.splice(1.., [result("a", "f", "done")]);
     let mut together = said;
     together["content"].as_array_mut().unwrap().push(json!({"type": "text", "text": "[result of f]\ndone"}));

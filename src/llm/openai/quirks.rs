@@ -1,53 +1,53 @@
-//! How one model at one service wants to be asked, and what its refusals say of that. No IO.
+//! What one model at one service takes, and what its refusals teach about it. No IO.
 
 use serde_json::Value;
 
 use crate::llm::{ReasoningMode, ToolMode};
 
-/// How one model wants to be asked.
+/// What one model takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::llm) struct Manners {
-    /// How the longest answer is called; `None`: it is not told.
+pub(in crate::llm) struct Quirks {
+    /// The name of the field for the longest answer; `None`: it is not sent.
     pub limit: Option<LimitField>,
     pub temperature: bool,
     pub stream: bool,
     pub stream_options: bool,
     pub tools: ToolForm,
-    pub reasoning: Echo,
-    /// Calls without the service's signature bear the mark that stands for one.
+    pub reasoning: ReasoningEcho,
+    /// Calls without the service's signature get a placeholder for it.
     pub marks_calls: bool,
     /// `max_completion_tokens` and `max_tokens` have both been tried.
     pub limit_changed: bool,
 }
 
-/// How a service calls the longest answer: OpenAI's newer models refuse the old name, most others know no other.
+/// The field for the longest answer: OpenAI's newer models refuse the old name, most other services know no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitField {
     MaxTokens,
     MaxCompletionTokens,
 }
 
-/// In which form tools and their calls are told.
+/// The form of tools and their calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::llm) enum ToolForm {
     Tools,
-    /// As servers took them before there were tools: one call an answer, without an id.
+    /// The form before there were tools: one call an answer, without an id.
     Functions,
-    /// No tools, and calls of earlier answers in words.
+    /// No tools; calls of earlier answers are written as text.
     Words,
 }
 
-/// What a model is told of what it thought.
+/// Which reasoning is sent back to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Echo {
+pub enum ReasoningEcho {
     /// What it sent, as it sent it.
     AsSent,
-    /// Each answer with calls has it, under this name; where it is not known, a blank stands for it.
+    /// Each answer with calls has reasoning in this field; a blank if it is not known.
     Always(ReasoningField),
     Never,
 }
 
-/// The names by which services call what a model thought.
+/// The fields in which services send reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningField {
     Content,
@@ -71,20 +71,20 @@ impl ReasoningField {
     }
 }
 
-/// What the configuration settles, so that no refusal changes it.
+/// What the configuration fixes, so that no refusal changes it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::llm) struct Settled {
+pub(in crate::llm) struct FixedQuirks {
     pub reasoning: ReasoningMode,
     pub tools: ToolMode,
 }
 
-impl Manners {
-    /// What is tried first: `settled`, and else what is known of the service.
-    pub(in crate::llm) fn first(settled: Settled, limit: LimitField, echo: Echo) -> Self {
+impl Quirks {
+    /// Returns what is tried first: the `settled` values, otherwise what is known of the service.
+    pub(in crate::llm) fn first(settled: FixedQuirks, limit: LimitField, echo: ReasoningEcho) -> Self {
         let reasoning = match (settled.reasoning, echo) {
-            (ReasoningMode::Echo, Echo::Never) => Echo::AsSent,
+            (ReasoningMode::Echo, ReasoningEcho::Never) => ReasoningEcho::AsSent,
             (ReasoningMode::Auto | ReasoningMode::Echo, echo) => echo,
-            (ReasoningMode::Omit, _) => Echo::Never,
+            (ReasoningMode::Omit, _) => ReasoningEcho::Never,
         };
         let tools = match settled.tools {
             ToolMode::Auto | ToolMode::Tools => ToolForm::Tools,
@@ -103,9 +103,10 @@ impl Manners {
         }
     }
 
-    /// Learns from the refusal of a request whose body was `sent`; what, in words, or `None` if nothing.
-    pub(in crate::llm) fn learn(&mut self, settled: Settled, sent: &Value, refusal: &str) -> Option<&'static str> {
-        let words = Words::of(refusal);
+    /// Learns from the refusal of a request whose body was `sent`; returns a description of what was learned, or
+    /// `None`.
+    pub(in crate::llm) fn learn(&mut self, settled: FixedQuirks, sent: &Value, refusal: &str) -> Option<&'static str> {
+        let words = RefusalText::of(refusal);
         let before = self.clone();
         let learned = self
             .learn_signatures(&words)
@@ -115,42 +116,42 @@ impl Manners {
         learned.filter(|_| *self != before)
     }
 
-    fn learn_signatures(&mut self, words: &Words) -> Option<&'static str> {
+    fn learn_signatures(&mut self, words: &RefusalText) -> Option<&'static str> {
         // Gemini: "Function call is missing a thought_signature in functionCall parts."
-        words.place("thought_signature")?;
+        words.find_word("thought_signature")?;
         self.marks_calls = true;
         Some("a mark for calls without a signature")
     }
 
-    fn learn_reasoning(&mut self, mode: ReasoningMode, sent: &Value, words: &Words) -> Option<&'static str> {
-        let field = ReasoningField::ALL.into_iter().find(|field| words.place(field.name()).is_some())?;
+    fn learn_reasoning(&mut self, mode: ReasoningMode, sent: &Value, words: &RefusalText) -> Option<&'static str> {
+        let field = ReasoningField::ALL.into_iter().find(|field| words.find_word(field.name()).is_some())?;
         let was_sent = messages(sent).any(|message| {
             ReasoningField::ALL.iter().any(|field| message.get(field.name()).is_some_and(|value| !value.is_null()))
         });
         let is_wanted = words.any(WANTED) && !words.any(UNKNOWN);
         match mode {
             ReasoningMode::Auto if was_sent && !is_wanted => {
-                self.reasoning = Echo::Never;
+                self.reasoning = ReasoningEcho::Never;
                 Some("without its earlier reasoning")
             }
             ReasoningMode::Auto | ReasoningMode::Echo if is_wanted => {
-                self.reasoning = Echo::Always(field);
+                self.reasoning = ReasoningEcho::Always(field);
                 Some("with its earlier reasoning, or a blank for it")
             }
             _ => None,
         }
     }
 
-    fn learn_tools(&mut self, mode: ToolMode, sent: &Value, words: &Words) -> Option<&'static str> {
+    fn learn_tools(&mut self, mode: ToolMode, sent: &Value, words: &RefusalText) -> Option<&'static str> {
         if mode != ToolMode::Auto {
             return None;
         }
         const NEW: [&str; 4] = ["tools", "tool_choice", "tool_calls", "tool_call_id"];
         const OLD: [&str; 3] = ["functions", "function_call", "function"];
-        let names = |names: &[&str]| names.iter().any(|name| words.place(name).is_some());
+        let names = |names: &[&str]| names.iter().any(|name| words.find_word(name).is_some());
         let of_tools = self.tools == ToolForm::Tools && names(&NEW) && words.any(UNKNOWN);
         let of_functions = self.tools == ToolForm::Functions && names(&OLD) && words.any(UNKNOWN);
-        // A conversation with calls in it can be refused although no tool is told.
+        // A conversation with calls in it can be refused although no tool is defined.
         let is_about_tools = sent.get("tools").or(sent.get("functions")).is_some() || of_tools || of_functions;
         if is_about_tools && (words.any(NO_TOOLS) || of_functions) {
             self.tools = ToolForm::Words;
@@ -163,11 +164,11 @@ impl Manners {
         }
     }
 
-    fn learn_parameter(&mut self, sent: &Value, words: &Words) -> Option<&'static str> {
+    fn learn_parameter(&mut self, sent: &Value, words: &RefusalText) -> Option<&'static str> {
         const PARAMETERS: [&str; 5] =
             ["temperature", "max_tokens", "max_completion_tokens", "stream_options", "stream"];
         let named = PARAMETERS.into_iter().filter(|name| sent.get(name).is_some());
-        let (_, first) = named.filter_map(|name| Some((words.place(name)?, name))).min()?;
+        let (_, first) = named.filter_map(|name| Some((words.find_word(name)?, name))).min()?;
         match first {
             "temperature" => {
                 self.temperature = false;
@@ -186,8 +187,8 @@ impl Manners {
         }
     }
 
-    /// Another name may do where the name is refused, and none where the number is.
-    fn learn_limit(&mut self, words: &Words) -> &'static str {
+    /// If the field is refused, another name may do; if the value is refused, none is sent.
+    fn learn_limit(&mut self, words: &RefusalText) -> &'static str {
         let other = match self.limit {
             Some(LimitField::MaxTokens) => {
                 Some((LimitField::MaxCompletionTokens, "max_completion_tokens for max_tokens"))
@@ -210,7 +211,7 @@ impl Manners {
     }
 }
 
-/// How services say that they do not know a part of a request, or do not take it.
+/// Phrases for a part of a request that a service does not know or does not take.
 const UNKNOWN: &[&str] = &[
     "not support",
     "n't support",
@@ -226,11 +227,11 @@ const UNKNOWN: &[&str] = &[
     "is not one of",
 ];
 
-/// How services say that they want a part that is missing.
+/// Phrases for a part that a service misses.
 const WANTED: &[&str] =
     &["missing", "required", "must be", "must have", "must include", "must contain", "should be passed", "need to be"];
 
-/// How services say that a model takes no tools at all, without the quotes.
+/// Phrases for a model that takes no tools at all, without quotes.
 const NO_TOOLS: &[&str] = &[
     "not support tool",
     "n't support tool",
@@ -244,17 +245,17 @@ const NO_TOOLS: &[&str] = &[
     "tool calling is not supported",
     "function calling is not supported",
     "function calling is not enabled",
-    // vLLM and llama.cpp, started without the switch.
+    // vLLM and llama.cpp, started without the option.
     "requires --enable-auto-tool-choice",
     "tools param requires --jinja",
 ];
 
-/// What a service said, made alike for reading: lower case, no quotes.
-struct Words(String);
+/// The text of a refusal in lower case and without quotes.
+struct RefusalText(String);
 
-impl Words {
+impl RefusalText {
     fn of(refusal: &str) -> Self {
-        // Pydantic repeats what it was sent, with every name that stands in it.
+        // Pydantic repeats its input, with every name in it.
         let end = ["\"input\"", "'input'"].iter().filter_map(|mark| refusal.find(mark)).min();
         let said = &refusal[..end.unwrap_or(refusal.len())];
         Self(said.to_lowercase().replace(['\'', '"', '`'], ""))
@@ -264,8 +265,8 @@ impl Words {
         phrases.iter().any(|phrase| self.0.contains(phrase))
     }
 
-    /// Where a name stands as a word of its own; `tools[0].function` is not about `tools`.
-    fn place(&self, name: &str) -> Option<usize> {
+    /// Returns where a name stands as a word of its own; `tools[0].function` is not about `tools`.
+    fn find_word(&self, name: &str) -> Option<usize> {
         let is_part = |char: char| char.is_ascii_alphanumeric() || char == '_';
         self.0.match_indices(name).map(|(at, _)| at).find(|at| {
             let (before, after) = (&self.0[..*at], &self.0[at + name.len()..]);
@@ -285,18 +286,18 @@ mod tests {
 
     use super::*;
 
-    const AUTO: Settled = Settled { reasoning: ReasoningMode::Auto, tools: ToolMode::Auto };
+    const AUTO: FixedQuirks = FixedQuirks { reasoning: ReasoningMode::Auto, tools: ToolMode::Auto };
 
     fn sent() -> Value {
         json!({"model": "m", "temperature": 0.5, "max_tokens": 9, "stream": true, "stream_options": {}, "tools": [{}],
             "messages": [{"role": "assistant", "reasoning_content": "hm", "tool_calls": []}]})
     }
 
-    fn first() -> Manners {
-        Manners::first(AUTO, LimitField::MaxTokens, Echo::AsSent)
+    fn first() -> Quirks {
+        Quirks::first(AUTO, LimitField::MaxTokens, ReasoningEcho::AsSent)
     }
 
-    /// What is learned from refusals of [`sent`], as services word them.
+    /// What is learned from refusals of [`sent`], in the words of services.
     #[test]
     fn refusals_and_what_they_teach() {
         let reasoning = "without its earlier reasoning";
@@ -350,24 +351,24 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_learned_once_and_each_way_is_tried() {
+    fn each_change_is_learned_once_and_each_alternative_is_tried() {
         let unknown = |name: &str| format!("Unknown parameter: '{name}'");
-        let mut manners = first();
-        assert!(manners.learn(AUTO, &sent(), &unknown("temperature")).is_some());
-        assert_eq!(manners.learn(AUTO, &sent(), &unknown("temperature")), None);
+        let mut quirks = first();
+        assert!(quirks.learn(AUTO, &sent(), &unknown("temperature")).is_some());
+        assert_eq!(quirks.learn(AUTO, &sent(), &unknown("temperature")), None);
         for (name, limit) in [("max_tokens", Some(LimitField::MaxCompletionTokens)), ("max_completion_tokens", None)] {
-            manners.learn(AUTO, &json!({ name: 9 }), &unknown(name));
-            assert_eq!(manners.limit, limit);
+            quirks.learn(AUTO, &json!({ name: 9 }), &unknown(name));
+            assert_eq!(quirks.limit, limit);
         }
         for (name, form) in [("tools", ToolForm::Functions), ("functions", ToolForm::Words)] {
-            manners.learn(AUTO, &json!({ name: [{}] }), &unknown(name));
-            assert_eq!(manners.tools, form);
+            quirks.learn(AUTO, &json!({ name: [{}] }), &unknown(name));
+            assert_eq!(quirks.tools, form);
         }
     }
 
     #[test]
-    fn what_was_not_sent_or_is_settled_is_not_learned() {
-        let settled = Settled { reasoning: ReasoningMode::Omit, tools: ToolMode::Tools };
+    fn nothing_is_learned_about_absent_or_configured_parts() {
+        let settled = FixedQuirks { reasoning: ReasoningMode::Omit, tools: ToolMode::Tools };
         for (sent, refusal) in [
             (json!({"messages": []}), "Unknown parameter: 'temperature'"),
             (json!({"messages": []}), "reasoning_content is unsupported"),
@@ -377,16 +378,16 @@ mod tests {
             assert_eq!(first().learn(settled, &sent, refusal), None, "{refusal}");
         }
         use ReasoningMode::{Auto, Echo as Send, Omit};
-        let always = Echo::Always(ReasoningField::Content);
+        let always = ReasoningEcho::Always(ReasoningField::Content);
         for (mode, known, first) in [
             (Auto, always, always),
-            (Auto, Echo::Never, Echo::Never),
-            (Send, Echo::Never, Echo::AsSent),
+            (Auto, ReasoningEcho::Never, ReasoningEcho::Never),
+            (Send, ReasoningEcho::Never, ReasoningEcho::AsSent),
             (Send, always, always),
-            (Omit, always, Echo::Never),
+            (Omit, always, ReasoningEcho::Never),
         ] {
-            let settled = Settled { reasoning: mode, tools: ToolMode::Auto };
-            assert_eq!(Manners::first(settled, LimitField::MaxTokens, known).reasoning, first, "{mode:?} {known:?}");
+            let settled = FixedQuirks { reasoning: mode, tools: ToolMode::Auto };
+            assert_eq!(Quirks::first(settled, LimitField::MaxTokens, known).reasoning, first, "{mode:?} {known:?}");
         }
     }
 }

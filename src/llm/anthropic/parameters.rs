@@ -1,20 +1,20 @@
-//! What models refuse, learned from their refusals: which parameter a model takes changes with each generation, and no
-//! table knows those to come, nor the models of other vendors.
+//! Which parameters models take, learned from their refusals: they change with each generation, and no table knows
+//! future models or those of other vendors.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-/// The most models that something is remembered of.
+/// The most models that are remembered.
 const MODELS_LIMIT: usize = 256;
 
-/// How a model is asked to think.
+/// How a model is asked to reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Thinking {
-    /// With a number of tokens.
+pub(super) enum ThinkingForm {
+    /// With a budget of tokens.
     Budget,
-    /// As much as it finds right.
+    /// As much as the model decides.
     Adaptive,
     /// Not at all.
     Refused,
@@ -22,19 +22,19 @@ pub(super) enum Thinking {
 
 /// What is known of one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Learned {
-    pub thinking: Thinking,
+pub(super) struct ModelParameters {
+    pub thinking: ThinkingForm,
     pub takes_temperature: bool,
 }
 
-impl Default for Learned {
+impl Default for ModelParameters {
     fn default() -> Self {
-        Self { thinking: Thinking::Budget, takes_temperature: true }
+        Self { thinking: ThinkingForm::Budget, takes_temperature: true }
     }
 }
 
-impl Learned {
-    /// Takes what the refusal of a body says, and tells it in words if it is new.
+impl ModelParameters {
+    /// Learns from the refusal of a body; returns a description if it is new.
     fn learn(&mut self, sent: &Value, refusal: &str) -> Option<&'static str> {
         const UNSUPPORTED: [&str; 5] = ["support", "deprecated", "not permitted", "not allowed", "expected tags"];
         let words = refusal.to_lowercase();
@@ -43,27 +43,27 @@ impl Learned {
             return None;
         }
         if is_refused("thinking") {
-            // Those that take no number name what they take instead.
-            let adapts = self.thinking == Thinking::Budget && words.contains("adaptive");
-            self.thinking = if adapts { Thinking::Adaptive } else { Thinking::Refused };
+            // Models that take no budget name what they take instead.
+            let adapts = self.thinking == ThinkingForm::Budget && words.contains("adaptive");
+            self.thinking = if adapts { ThinkingForm::Adaptive } else { ThinkingForm::Refused };
             return Some(if adapts { "as much thinking as it finds right" } else { "no thinking" });
         }
         (is_refused("temperature") && std::mem::replace(&mut self.takes_temperature, false)).then_some("no temperature")
     }
 }
 
-/// What is known of each model of a provider, as long as the process lives.
+/// What is known of each model of a provider, while the process lives.
 #[derive(Debug, Default)]
-pub(super) struct Lessons {
-    by_model: Mutex<BTreeMap<String, Learned>>,
+pub(super) struct LearnedParameters {
+    by_model: Mutex<BTreeMap<String, ModelParameters>>,
 }
 
-impl Lessons {
-    pub(super) fn of(&self, model: &str) -> Learned {
+impl LearnedParameters {
+    pub(super) fn of(&self, model: &str) -> ModelParameters {
         self.by_model.lock().unwrap_or_else(PoisonError::into_inner).get(model).copied().unwrap_or_default()
     }
 
-    /// What the refusal of the body `sent` teaches of how to ask `model`, in words, if it is new.
+    /// Learns from the refusal of the body `sent` what `model` takes; returns a description if it is new.
     pub(super) fn learn(&self, model: &str, sent: &Value, refusal: &str) -> Option<&'static str> {
         let mut by_model = self.by_model.lock().unwrap_or_else(PoisonError::into_inner);
         let mut learned = by_model.get(model).copied().unwrap_or_default();
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn refusals_teach_once() {
-        use Thinking::*;
+        use ThinkingForm::*;
         let enabled = "HTTP 400: \"thinking.type.enabled\" is not supported for this model. Use \
                        \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior.";
         let none = "HTTP 400: this model does not support thinking";
@@ -93,7 +93,7 @@ mod tests {
             "HTTP 400: messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`.";
         let (cold, warm, thoughtful) =
             (json!({}), json!({"temperature": 0.5}), json!({"thinking": {"type": "enabled"}}));
-        let lessons = Lessons::default();
+        let lessons = LearnedParameters::default();
         for (sent, words, change, thinking, takes_temperature) in [
             (&thoughtful, other, None, Budget, true),
             (&cold, enabled, None, Budget, true),
@@ -104,9 +104,9 @@ mod tests {
             (&cold, none, None, Refused, false),
         ] {
             assert_eq!(lessons.learn("m", sent, words), change, "{words}");
-            assert_eq!(lessons.of("m"), Learned { thinking, takes_temperature }, "{words}");
+            assert_eq!(lessons.of("m"), ModelParameters { thinking, takes_temperature }, "{words}");
         }
-        assert_eq!(lessons.of("n"), Learned::default());
+        assert_eq!(lessons.of("n"), ModelParameters::default());
         for n in 0..MODELS_LIMIT + 10 {
             lessons.learn(&n.to_string(), &warm, temperature);
         }

@@ -1,5 +1,5 @@
-//! The definitions of tools as they stand in requests. They are the greater part of a short one and the same from turn
-//! to turn, so that each set of tools is written once.
+//! Tool definitions in serialized form. They are the greater part of a short request and the same from turn to turn, so
+//! each set is serialized once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,15 +8,15 @@ use serde_json::value::RawValue;
 
 use crate::chat::ToolSpec;
 
-/// The most sets that are kept: those of turns and of sub-agents, and those of before a reload.
+/// The most sets that are kept: those of turns and of sub-agents, and those from before a reload.
 const SETS_LIMIT: usize = 8;
 
-/// Definitions that are ready to stand in a request.
+/// Serialized definitions, ready for a request.
 #[derive(Clone, Debug)]
-pub struct Written(Arc<RawValue>);
+pub struct SerializedTools(Arc<RawValue>);
 
-impl Written {
-    /// Writes `definitions`.
+impl SerializedTools {
+    /// Serializes `definitions`.
     ///
     /// # Errors
     /// They are not JSON.
@@ -25,43 +25,43 @@ impl Written {
     }
 }
 
-impl Serialize for Written {
+impl Serialize for SerializedTools {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
 }
 
-/// Sets of tools as one dialect writes them. `Form` is what the text depends on beside the tools.
+/// The sets of tools that one dialect has serialized. `Form` is what the text depends on besides the tools.
 #[derive(Debug)]
-pub struct WrittenTools<Form> {
+pub struct ToolSerializer<Form> {
     kept: Mutex<Vec<Kept<Form>>>,
 }
 
 #[derive(Debug)]
 struct Kept<Form> {
-    /// Held, so that no other set comes to lie at its address.
+    /// Kept alive, so that no other set gets the same address.
     tools: Arc<[ToolSpec]>,
     form: Form,
-    written: Written,
+    written: SerializedTools,
 }
 
-impl<Form> Default for WrittenTools<Form> {
+impl<Form> Default for ToolSerializer<Form> {
     fn default() -> Self {
         Self { kept: Mutex::default() }
     }
 }
 
-impl<Form: PartialEq> WrittenTools<Form> {
-    /// `tools` as `definitions` gives them; `None` where there are none.
+impl<Form: PartialEq> ToolSerializer<Form> {
+    /// Returns `tools` serialized as `definitions` gives them; `None` if there are none.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// They cannot be serialized.
     pub fn get<T: Serialize>(
         &self,
         tools: &Arc<[ToolSpec]>,
         form: Form,
         definitions: impl FnOnce() -> T,
-    ) -> serde_json::Result<Option<Written>> {
+    ) -> serde_json::Result<Option<SerializedTools>> {
         if tools.is_empty() {
             return Ok(None);
         }
@@ -69,7 +69,7 @@ impl<Form: PartialEq> WrittenTools<Form> {
         if let Some(known) = kept.iter().find(|known| Arc::ptr_eq(&known.tools, tools) && known.form == form) {
             return Ok(Some(known.written.clone()));
         }
-        let written = Written::new(&definitions())?;
+        let written = SerializedTools::new(&definitions())?;
         if kept.len() >= SETS_LIMIT {
             kept.remove(0);
         }
@@ -89,8 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_written_once_for_each_form() {
-        let (written, first, second) = (WrittenTools::default(), tools(), tools());
+    fn a_set_is_serialized_once_for_each_form() {
+        let (written, first, second) = (ToolSerializer::default(), tools(), tools());
         let mut times = 0;
         for (tools, form) in [(&first, 1), (&first, 1), (&first, 2), (&second, 1), (&first, 2)] {
             let got = written.get(tools, form, || {
@@ -105,8 +105,8 @@ mod tests {
     }
 
     #[test]
-    fn no_more_sets_are_kept_than_may_be() {
-        let written = WrittenTools::default();
+    fn the_number_of_cached_sets_is_bounded() {
+        let written = ToolSerializer::default();
         let sets: Vec<_> = (0..20).map(|_| tools()).collect();
         for set in &sets {
             written.get(set, (), || set.to_vec()).unwrap();

@@ -1,4 +1,4 @@
-//! What went wrong in one attempt, and what a service's refusal means.
+//! Why one attempt failed, and what a service's refusal means.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::guard::redact;
 use crate::llm::{Blame, LlmError, LlmErrorKind};
 use crate::text::{one_line, truncate};
 
-/// The most characters of a service's own words that are passed on.
+/// The most characters of a service's own text that are passed on.
 const WORDS_LIMIT: usize = 500;
 
 /// One failed attempt; with the provider's name it becomes an [`LlmError`].
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::llm) struct Fault {
+pub(in crate::llm) struct AttemptError {
     pub kind: LlmErrorKind,
     pub message: String,
     /// As [`LlmError::public`].
@@ -26,7 +26,7 @@ pub(in crate::llm) struct Fault {
     pub for_owner: String,
 }
 
-impl Fault {
+impl AttemptError {
     pub(in crate::llm) fn new(kind: LlmErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -38,7 +38,7 @@ impl Fault {
         }
     }
 
-    /// The service cannot be reached at all.
+    /// Creates the error of a service that cannot be reached at all.
     pub(in crate::llm) fn outage(kind: LlmErrorKind, message: impl Into<String>) -> Self {
         Self { blame: Blame::Service, ..Self::new(kind, message) }
     }
@@ -48,7 +48,7 @@ impl Fault {
         Self { public: Some(words.into()), ..self }
     }
 
-    /// Adds to the message, and to what a caller may read of it.
+    /// Appends to the message, and to what a caller may read of it.
     pub(in crate::llm) fn append(&mut self, words: &str) {
         self.message += words;
         if let Some(public) = &mut self.public {
@@ -56,9 +56,9 @@ impl Fault {
         }
     }
 
-    /// An answer with a status that is no success.
+    /// Reads an answer whose status is no success.
     pub(in crate::llm) fn from_status(status: u16, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Self {
-        let said = Said::read(body);
+        let said = ErrorBody::read(body);
         let words = if said.words.is_empty() { String::new() } else { format!(": {}", said.words) };
         let mut message = format!("HTTP {status}{words}");
         if (300..400).contains(&status) {
@@ -77,16 +77,16 @@ impl Fault {
         Self { retry_after: retry_after(headers, now), blame: said.blame(status, kind), ..fault }
     }
 
-    /// An error object inside an answer that began well.
+    /// Reads an error object inside an answer that began well.
     pub(in crate::llm) fn from_object(error: &Value) -> Self {
-        let said = Said::of(error);
+        let said = ErrorBody::of(error);
         let status = said.code.parse().ok().filter(|status| (400..600).contains(status)).unwrap_or(500);
         let words = if said.words.is_empty() { "no reason given".to_owned() } else { said.words.clone() };
-        // Inside an answer that began well it is this request that fails, whatever number it bears.
+        // An error inside an answer concerns this request alone, whatever its number.
         Self::new(said.kind(status), format!("the service broke off: {words}")).publicly("the service broke off")
     }
 
-    /// `secrets` are struck out of the words: a service may have repeated a key.
+    /// Removes `secrets` from the text: a service may have repeated a key.
     pub(in crate::llm) fn into_error<'a>(self, provider: &str, secrets: impl Iterator<Item = &'a str>) -> LlmError {
         let message = redact(&self.message, secrets);
         let Self { kind, public, retry_after, blame, for_owner, .. } = self;
@@ -99,21 +99,21 @@ pub(in crate::llm) fn shorten(words: &str) -> String {
     truncate(&one_line(words), WORDS_LIMIT)
 }
 
-/// What a service said of an error, in whichever of the usual forms.
-struct Said {
+/// The error that a service reported, in any of the usual forms.
+struct ErrorBody {
     words: String,
-    /// A page for people, of something that stands before the service.
+    /// An HTML page, from something in front of the service.
     is_page: bool,
-    /// `code` and `type` of the error, in words or a number; empty if none.
+    /// `code` and `type` of the error, as text; empty if missing.
     code: String,
     type_: String,
 }
 
-impl Said {
+impl ErrorBody {
     fn read(body: &[u8]) -> Self {
         match serde_json::from_slice::<Value>(body) {
             Ok(value) => {
-                // Gemini puts its error into a list.
+                // Gemini wraps its error in a list.
                 let value = value.get(0).unwrap_or(&value);
                 Self::of(value.get("error").filter(|error| !error.is_null()).unwrap_or(value))
             }
@@ -137,7 +137,7 @@ impl Said {
                 .find(|text| !text.is_empty())
                 .unwrap_or_default(),
         };
-        // The parameter that is refused says more than "invalid request".
+        // The name of the refused parameter says more than "invalid request".
         let param = field("param");
         let said = if param.is_empty() || words.contains(&param) { words } else { format!("{words} ({param})") };
         Self { code: field("code"), type_: field("type"), ..Self::words(&said) }
@@ -153,10 +153,11 @@ impl Said {
         }
         match status {
             402 => LlmErrorKind::Quota,
-            // One model may be closed to a key that is good for others (OpenAI), and one message to a model (OpenRouter).
+            // One model may be closed to a key that is good for others (OpenAI), and one message may be closed to a
+            // model (OpenRouter).
             403 if self.names_no_model() => LlmErrorKind::BadRequest,
             403 if self.words.to_lowercase().contains("flagged") => LlmErrorKind::Refused,
-            // A firewall's, which knows nothing of keys.
+            // The page of a firewall says nothing about keys.
             403 if self.is_page => LlmErrorKind::Server,
             401 | 403 => LlmErrorKind::Auth,
             408 => LlmErrorKind::Timeout,
@@ -175,21 +176,20 @@ impl Said {
 
     fn blame(&self, status: u16, kind: LlmErrorKind) -> Blame {
         match kind {
-            // 520 to 527 are a proxy's (Cloudflare's) words for a service that it cannot reach, 529 is Anthropic's for
-            // one that takes no more.
+            // 520 to 527 are Cloudflare's codes for a service that it cannot reach, 529 is Anthropic's for overload.
             LlmErrorKind::Server if matches!(status, 502..=504 | 520..=529) => Blame::Service,
             LlmErrorKind::BadRequest if status == 404 || self.names_no_model() => Blame::Model,
             _ => Blame::Request,
         }
     }
 
-    /// Not every service says 404 for a model that it does not have.
+    /// Not every service answers 404 for a model that it does not have.
     fn names_no_model(&self) -> bool {
         let words = self.words.to_lowercase();
         self.code == "model_not_found" || words.contains("model not exist") || words.contains("model not found")
     }
 
-    /// Services agree on no word for it; these are what they say.
+    /// Services agree on no code for it; these are their phrases.
     fn is_context_too_long(&self, status: u16) -> bool {
         const PHRASES: [&str; 11] = [
             "context length",
@@ -213,7 +213,7 @@ impl Said {
     }
 }
 
-/// `Retry-After` in seconds or as a date (RFC 9110, section 10.2.3), or OpenAI's `retry-after-ms`.
+/// Reads `Retry-After` in seconds or as a date (RFC 9110, section 10.2.3), or OpenAI's `retry-after-ms`.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let number = |name: &str| text(name)?.parse::<f64>().ok();
@@ -233,7 +233,7 @@ mod tests {
 
     use LlmErrorKind::*;
 
-    /// The status, the body, and what is made of them.
+    /// The status, the body, and what they mean.
     const REFUSALS: &[(u16, &str, LlmErrorKind, &str)] = &[
         (400, r#"{"error":{"message":"Unknown parameter","code":null}}"#, BadRequest, "HTTP 400: Unknown parameter"),
         (
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn refusals_and_their_meaning() {
         for (status, body, kind, message) in REFUSALS.iter().copied() {
-            let fault = Fault::from_status(status, &HeaderMap::new(), body.as_bytes(), Timestamp::UNIX_EPOCH);
+            let fault = AttemptError::from_status(status, &HeaderMap::new(), body.as_bytes(), Timestamp::UNIX_EPOCH);
             assert_eq!((fault.kind, fault.message.as_str()), (kind, message), "{status} {body}");
             let public = fault.public.unwrap();
             assert!(public.starts_with(&format!("HTTP {status}")) && !public.contains("No"), "{public}");
@@ -303,7 +303,7 @@ mod tests {
             (529, "", Blame::Service),
             (503, r#"{"error":{"code":"context_length_exceeded"}}"#, Blame::Request),
         ] {
-            let fault = Fault::from_status(status, &HeaderMap::new(), body.as_bytes(), Timestamp::UNIX_EPOCH);
+            let fault = AttemptError::from_status(status, &HeaderMap::new(), body.as_bytes(), Timestamp::UNIX_EPOCH);
             assert_eq!(fault.blame, blame, "{status} {body}");
         }
         for (error, kind) in [
@@ -312,15 +312,16 @@ mod tests {
             (r#"{"message":"too long","code":"context_length_exceeded"}"#, ContextTooLong),
             (r#""words""#, Server),
         ] {
-            assert_eq!(Fault::from_object(&serde_json::from_str(error).unwrap()).kind, kind, "{error}");
+            assert_eq!(AttemptError::from_object(&serde_json::from_str(error).unwrap()).kind, kind, "{error}");
         }
     }
 
     #[test]
-    fn long_words_are_cut_and_keys_struck_out() {
-        let fault = Fault::from_status(401, &HeaderMap::new(), "界".repeat(2_000).as_bytes(), Timestamp::UNIX_EPOCH);
+    fn long_messages_are_cut_and_keys_removed() {
+        let fault =
+            AttemptError::from_status(401, &HeaderMap::new(), "界".repeat(2_000).as_bytes(), Timestamp::UNIX_EPOCH);
         assert_eq!(fault.message.chars().count(), "HTTP 401: ".len() + WORDS_LIMIT);
-        let error = Fault::new(LlmErrorKind::Auth, "wrong key: sk-canary-1")
+        let error = AttemptError::new(LlmErrorKind::Auth, "wrong key: sk-canary-1")
             .into_error("acme", ["sk-canary-1", ""].into_iter());
         assert_eq!(error.to_string(), "acme: wrong key: (hidden)");
     }

@@ -1,33 +1,33 @@
-//! Which models of a provider are shown pictures.
+//! Which models of a provider take images.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use super::Fault;
+use super::AttemptError;
 use crate::llm::{LlmErrorKind, ModelFacts};
 
-/// The most models that something is remembered of.
+/// The most models that are remembered.
 const MODELS_LIMIT: usize = 256;
 
-/// What is known of a provider's models, and learned from their refusals as long as the process lives.
+/// What is known of a provider's models, and learned from refusals while the process lives.
 #[derive(Debug, Default)]
-pub(super) struct Sight {
-    /// What the configuration says; else the table of models, and who is not in it is shown none.
+pub(super) struct ImageSupport {
+    /// The configured value; otherwise the table of models decides, and unknown models get no images.
     settled: Option<bool>,
-    /// Models that have refused pictures, whatever was said of them.
+    /// Models that have refused images.
     blind: Mutex<BTreeSet<String>>,
 }
 
-/// What a refusal has against the pictures of a request.
+/// The reason why images were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Objection {
+pub(super) enum ImageObjection {
     /// The model takes none.
     ToAny,
     /// These are too large, broken, or too many.
     ToThese,
 }
 
-impl Sight {
+impl ImageSupport {
     pub(super) fn new(settled: Option<bool>) -> Self {
         Self { settled, ..Self::default() }
     }
@@ -37,8 +37,8 @@ impl Sight {
         self.settled.unwrap_or_else(known) && !self.lock().contains(model)
     }
 
-    /// From now on `model` is shown none.
-    pub(super) fn is_blind(&self, model: &str) {
+    /// Records that `model` takes no images.
+    pub(super) fn mark_refusing(&self, model: &str) {
         let mut blind = self.lock();
         if blind.len() >= MODELS_LIMIT {
             blind.pop_first();
@@ -51,20 +51,20 @@ impl Sight {
     }
 }
 
-impl Objection {
-    /// What `fault`, the answer to a request with pictures, says of them; `None` when it speaks of something else.
-    pub(super) fn of(fault: &Fault) -> Option<Self> {
+impl ImageObjection {
+    /// Reads what `fault`, the refusal of a request with images, says about them; `None` if it is about something else.
+    pub(super) fn of(fault: &AttemptError) -> Option<Self> {
         match fault.kind {
-            // llama.cpp and Ollama answer 500 where a model takes none.
+            // llama.cpp and Ollama answer 500 if a model takes none.
             LlmErrorKind::BadRequest | LlmErrorKind::Server => Self::in_words(&fault.message.to_lowercase()),
-            // Pictures are the first that a request that is too long can do without.
+            // Images are the first thing that a request that is too long can do without.
             LlmErrorKind::ContextTooLong => Some(Self::ToThese),
             _ => None,
         }
     }
 
     fn in_words(words: &str) -> Option<Self> {
-        /// Whoever says one of these speaks of pictures, or of parts where a model wants plain text.
+        /// These phrases are about images, or about content parts where a model wants plain text.
         const TOPIC: [&str; 10] = [
             "image",
             "multimodal",
@@ -113,7 +113,7 @@ impl Objection {
         if !says(&TOPIC) {
             return None;
         }
-        // Whatever else it says of pictures: without them the request may do.
+        // Whatever else it says about images, the request may succeed without them.
         Some(if says(&ANY) && !says(&THESE) { Self::ToAny } else { Self::ToThese })
     }
 }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_says_who_sees_unless_the_configuration_or_a_refusal_does() {
+    fn the_table_decides_about_images_unless_the_configuration_or_a_refusal_does() {
         for (settled, model, expected) in [
             (None, "gpt-5", true),
             (None, "claude-sonnet-5", true),
@@ -132,16 +132,16 @@ mod tests {
             (Some(true), "of-ones-own", true),
             (Some(false), "gpt-5", false),
         ] {
-            let sight = Sight::new(settled);
-            assert_eq!(sight.sees(model), expected, "{settled:?} {model}");
-            sight.is_blind(model);
-            assert!(!sight.sees(model), "{model}");
+            let image_support = ImageSupport::new(settled);
+            assert_eq!(image_support.sees(model), expected, "{settled:?} {model}");
+            image_support.mark_refusing(model);
+            assert!(!image_support.sees(model), "{model}");
         }
     }
 
     #[test]
-    fn refusals_say_whether_it_is_the_model_or_the_pictures() {
-        use Objection::*;
+    fn refusals_concern_the_model_or_the_images() {
+        use ImageObjection::*;
         for (words, expected) in [
             ("Invalid content type. image_url is only supported by certain models.", Some(ToAny)),
             ("messages[1]: unknown variant `image_url`, expected `text` at line 1 column 9", Some(ToAny)),
@@ -162,10 +162,10 @@ mod tests {
             ("temperature is not supported", None),
             ("", None),
         ] {
-            let fault = Fault::new(LlmErrorKind::BadRequest, words);
-            assert_eq!(Objection::of(&fault), expected, "{words}");
+            let fault = AttemptError::new(LlmErrorKind::BadRequest, words);
+            assert_eq!(ImageObjection::of(&fault), expected, "{words}");
         }
-        assert_eq!(Objection::of(&Fault::new(LlmErrorKind::ContextTooLong, "")), Some(ToThese));
-        assert_eq!(Objection::of(&Fault::new(LlmErrorKind::RateLimit, "images")), None);
+        assert_eq!(ImageObjection::of(&AttemptError::new(LlmErrorKind::ContextTooLong, "")), Some(ToThese));
+        assert_eq!(ImageObjection::of(&AttemptError::new(LlmErrorKind::RateLimit, "images")), None);
     }
 }
