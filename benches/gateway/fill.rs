@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use daoyou::memory::{Identities, words};
+use daoyou::memory::{Identities, rebuild_index};
 use daoyou::store::StoreError;
 use rusqlite::{Connection, params};
 use serde_json::json;
@@ -30,7 +30,7 @@ pub fn fill(database: &Path, sessions: usize, each: usize) -> Result<(), StoreEr
     for session in 0..sessions {
         tell(&store, session, each / 2, &mut talk)?;
     }
-    words::rebuild(&store, &Identities::default())?;
+    rebuild_index(&store, &Identities::default())?;
     store.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The project's own set: facts in English and Chinese, and questions that people would ask for them.
 
 use anyhow::{Context, Result};
-use daoyou::memory::{Found, Identities, Owner, recall, words};
+use daoyou::memory::{HitLocation, Identities, Owner, rebuild_index, recall};
 use daoyou::store::memories::{self, NewMemory};
 use daoyou::store::{Connection, StoreError};
 use serde::Deserialize;
@@ -33,7 +33,7 @@ pub async fn measure() -> Result<String> {
             let fact = set.facts.iter().position(|(fact, _)| fact == name).context("a question without a fact")?;
             let ask = ask(question, vec![Owner::gateway()], 5);
             let hits = world.store.read(move |connection| recall(connection, &ask, None)).await?;
-            let place = hits.iter().position(|hit| hit.found == Found::Memory(ids[fact]));
+            let place = hits.iter().position(|hit| hit.found == HitLocation::Memory(ids[fact]));
             count += 1;
             first += usize::from(place == Some(0));
             five += usize::from(place.is_some());
@@ -61,6 +61,6 @@ fn remember(connection: &Connection, sentences: &[String]) -> Result<Vec<i64>, S
         };
         ids.push(memories::insert(connection, &new)?);
     }
-    words::rebuild(connection, &Identities::default())?;
+    rebuild_index(connection, &Identities::default())?;
     Ok(ids)
 }

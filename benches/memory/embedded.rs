@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use daoyou::llm::{Embedder, Models, OfflineProvider, Patience, ProviderConfig};
-use daoyou::memory::vectors::VectorKeeper;
-use daoyou::memory::{Desk, Identities, MemoryConfig, Terms};
+use daoyou::memory::vectors::EmbeddingIndexer;
+use daoyou::memory::{Identities, MemoryConfig, MemoryService, MemorySettings};
 use daoyou::store::vectors;
 use daoyou::store::words::Shelf;
 use daoyou_channels::cli::Language;
@@ -39,20 +39,20 @@ impl Service {
     }
 
     /// Has vectors of all that can be found in `world`; answers where to ask with them.
-    pub async fn embed(&self, world: &World) -> Result<Arc<Desk>> {
-        let terms = Terms {
+    pub async fn embed(&self, world: &World) -> Result<Arc<MemoryService>> {
+        let terms = MemorySettings {
             config: MemoryConfig::default(),
             identities: Identities::default(),
             language: Language::default(),
             zone: TimeZone::UTC,
             workspace: world.folder.path().to_owned(),
         };
-        let desk = Arc::new(Desk::new(world.store.clone(), terms));
+        let desk = Arc::new(MemoryService::new(world.store.clone(), terms));
         let embedder = self.embedder()?;
         embedder.embed(&["hello"], Patience::Usual).await.context("the service makes no vectors")?;
         desk.embed_by(Some(embedder));
         let stop = CancellationToken::new();
-        let keeper = tokio::spawn(VectorKeeper::new(desk.clone()).run(stop.clone()));
+        let keeper = tokio::spawn(EmbeddingIndexer::new(desk.clone()).run(stop.clone()));
         let begun = Instant::now();
         while !world
             .store

@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use daoyou::chat::ChatMessage;
-use daoyou::memory::{Ask, Desk, Found, Hit, Identities, Owner, Weights, recall_weighted, words};
+use daoyou::memory::{
+    HitLocation, Identities, MemoryService, Owner, RecallHit, RecallQuery, RecallWeights, rebuild_index,
+    recall_weighted,
+};
 use daoyou::store::inbox::{self, NewMessage, State};
 use daoyou::store::{Connection, StoreError, messages};
 use serde_json::Value;
@@ -40,8 +43,8 @@ struct Question {
 enum Way {
     /// The baseline: SQLite's full-text search with its own BM25, Porter's stemmer and no more.
     Bm25,
-    Words(Weights),
-    WordsAndVectors(Weights),
+    Words(RecallWeights),
+    WordsAndVectors(RecallWeights),
 }
 
 /// What was measured of one way to find.
@@ -60,19 +63,22 @@ pub async fn measure(file: &Path, service: Option<&Service>, is_quick: bool) -> 
         "**LoCoMo**, {} questions. Each conversation is one session, each of its turns one message of its speaker. *Recall* is the share of \
          a question's evidence turns among the first hits, mean over the questions that name evidence which is there; \
          *tokens* are those of the hits, a quarter of their characters. All columns are of one run over the same questions. *BM25* is that \
-         of SQLite's FTS5 with Porter's stemmer, a turn with its speaker's name an entry. Weights were chosen on one half \
+         of SQLite's FTS5 with Porter's stemmer, a turn with its speaker's name an entry. RecallWeights were chosen on one half \
          of the conversations, {} questions; the other half, {}, had no part in it.\n",
         counts[0] + counts[1],
         counts[0],
         counts[1]
     );
-    let alone = Weights { neighbour_words: 0.0, neighbour_likeness: 0.0, ..Weights::default() };
-    let mut ways =
-        vec![("BM25", Way::Bm25), ("words", Way::Words(alone)), ("words, neighbours", Way::Words(Weights::default()))];
+    let alone = RecallWeights { neighbour_words: 0.0, neighbour_likeness: 0.0, ..RecallWeights::default() };
+    let mut ways = vec![
+        ("BM25", Way::Bm25),
+        ("words", Way::Words(alone)),
+        ("words, neighbours", Way::Words(RecallWeights::default())),
+    ];
     if let Some(service) = service {
         write!(page, "\nVectors are those of `{}`.\n", service.model())?;
         ways.push(("words, vectors", Way::WordsAndVectors(alone)));
-        ways.push(("words, vectors, neighbours", Way::WordsAndVectors(Weights::default())));
+        ways.push(("words, vectors, neighbours", Way::WordsAndVectors(RecallWeights::default())));
     }
     let [chosen, other] = &halves;
     for (name, half) in [("The half the weights were chosen on", chosen), ("The other half", other)] {
@@ -97,15 +103,15 @@ pub async fn choose(file: &Path, service: Option<&Service>) -> Result<String> {
     let [half, _] = read(file, service, usize::MAX).await?;
     let mut tried = Vec::new();
     for neighbour_words in SHARES {
-        let weights = Weights { neighbour_words, ..Weights::default() };
+        let weights = RecallWeights { neighbour_words, ..RecallWeights::default() };
         tried.push((sum(half.iter(), Way::Words(weights)).await?.mean(), "words", weights));
     }
     tried.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let best = tried.last().map_or_else(Weights::default, |(_, _, weights)| *weights);
+    let best = tried.last().map_or_else(RecallWeights::default, |(_, _, weights)| *weights);
     let mut with_vectors = Vec::new();
     for likeness in [0.5, 1.0, 1.5, 2.0, 2.5, 3.0].into_iter().filter(|_| service.is_some()) {
         for neighbour_likeness in SHARES.into_iter().skip(3) {
-            let weights = Weights { likeness, neighbour_likeness, ..best };
+            let weights = RecallWeights { likeness, neighbour_likeness, ..best };
             with_vectors.push((sum(half.iter(), Way::WordsAndVectors(weights)).await?.mean(), "with vectors", weights));
         }
     }
@@ -169,7 +175,7 @@ impl Sum {
 struct Told {
     world: World,
     /// Keeps the vectors of what was said, where there are any.
-    _desk: Option<Arc<Desk>>,
+    _desk: Option<Arc<MemoryService>>,
     /// The turns in an index of SQLite's own.
     plain: Connection,
     /// The name of each turn, by its place in the session.
@@ -207,12 +213,12 @@ impl Told {
             Way::Words(weights) => (weights, None),
             Way::WordsAndVectors(weights) => (weights, question.vector.clone()),
         };
-        let ask: Ask = ask(&question.text, self.owners.clone(), HITS[HITS.len() - 1]);
+        let ask: RecallQuery = ask(&question.text, self.owners.clone(), HITS[HITS.len() - 1]);
         let find = move |connection: &Connection| recall_weighted(connection, &ask, vector.as_deref(), &weights);
-        let hits: Vec<Hit> = self.world.store.read(find).await?;
+        let hits: Vec<RecallHit> = self.world.store.read(find).await?;
         let named = hits.into_iter().filter_map(|hit| match hit.found {
-            Found::Message { seq, .. } => Some((self.ids[&seq].as_str(), hit.text)),
-            Found::Memory(_) => None,
+            HitLocation::Message { seq, .. } => Some((self.ids[&seq].as_str(), hit.text)),
+            HitLocation::Memory(_) => None,
         });
         Ok(named.collect())
     }
@@ -285,5 +291,5 @@ fn tell(connection: &Connection, turns: &[Turn]) -> Result<(), StoreError> {
         let body = serde_json::to_string(&ChatMessage::user(&turn.text))?;
         messages::append(connection, CHAT, id, [("user", body)].into_iter())?;
     }
-    words::rebuild(connection, &Identities::default())
+    rebuild_index(connection, &Identities::default())
 }

@@ -17,7 +17,7 @@ mod survival;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use daoyou::memory::{Ask, Owner};
+use daoyou::memory::{Owner, RecallQuery};
 use daoyou::store::{Connection, Store};
 use embedded::Service;
 use tempfile::TempDir;
@@ -106,11 +106,11 @@ impl World {
     }
 }
 
-fn ask(text: &str, owners: Vec<Owner>, limit: usize) -> Ask {
-    Ask {
+fn ask(text: &str, owners: Vec<Owner>, limit: usize) -> RecallQuery {
+    RecallQuery {
         text: text.to_owned(),
         owners,
-        kinds: daoyou::memory::Kind::ALL.to_vec(),
+        kinds: daoyou::memory::MemoryKind::ALL.to_vec(),
         messages: true,
         session: None,
         since: None,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use daoyou::chat::ChatMessage;
 use daoyou::memory::vectors::nearest;
-use daoyou::memory::{Ask, Found, Identities, Owner, recall, words as index};
+use daoyou::memory::{HitLocation, Identities, Owner, RecallQuery, rebuild_index, recall};
 use daoyou::store::memories::{self, NewMemory};
 use daoyou::store::vectors::{self, NewVector};
 use daoyou::store::words::{self, Shelf};
@@ -94,7 +94,7 @@ pub async fn measure(entries: usize) -> Result<String> {
     world.fill(move |connection| fill(connection, entries)).await?;
     let filled = begun.elapsed();
     let begun = Instant::now();
-    world.fill(|connection| index::rebuild(connection, &Identities::default())).await?;
+    world.fill(|connection| rebuild_index(connection, &Identities::default())).await?;
     let indexed = begun.elapsed();
     let mut table = format!(
         "**Speed** among {entries} entries (messages of {SESSIONS} sessions, one in {FACTS} a fact), ten hits; {:.0} µs an entry to \
@@ -147,7 +147,7 @@ async fn with_vectors(world: &World, size: usize) -> Result<String> {
         times.push(timed(world, &ask, Some(&vector))?);
         let nearest = world.store.read_here(|connection| {
             let place =
-                words::said(connection, id)?.map(|said| Found::Message { session: said.session, seq: said.seq });
+                words::said(connection, id)?.map(|said| HitLocation::Message { session: said.session, seq: said.seq });
             Ok(nearest(connection, &ask, &vector, 1)?.first().map(|near| &near.0) == place.as_ref())
         })?;
         found += usize::from(nearest);
@@ -174,7 +174,7 @@ fn owners() -> Vec<Owner> {
     vec![Owner::gateway(), Owner::everyone()]
 }
 
-fn timed(world: &World, ask: &Ask, vector: Option<&[f32]>) -> Result<Duration> {
+fn timed(world: &World, ask: &RecallQuery, vector: Option<&[f32]>) -> Result<Duration> {
     let begun = Instant::now();
     let hits = world.store.read_here(|connection| recall(connection, ask, vector))?;
     let time = begun.elapsed();

@@ -75,7 +75,7 @@ async fn one(writer: Writer) -> Result<(usize, usize)> {
     .await;
     let mut found = 0;
     for n in 0..PLANTED {
-        let lines = memory::search(&connection, &format!("colour of boat{n}"), None, None, 5)?;
+        let lines = memory::search_messages(&connection, &format!("colour of boat{n}"), None, None, 5)?;
         found += usize::from(lines.iter().any(|line| holds(&line.excerpt, &format!("shade{n}"))));
     }
     Ok((in_prompt, found))

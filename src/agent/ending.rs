@@ -185,7 +185,7 @@ impl Ending {
         let mut said = said(user, progress, reason, &self.reply);
         // What was found in memory for the turn may be forgotten since: then neither log nor journal keep it.
         let turn = self.turn.to_string();
-        let is_struck = memory::strike_ended(connection, &turn, &mut said)?;
+        let is_struck = memory::redact_ended_turn(connection, &turn, &mut said)?;
         let forgets = forgetting::count(connection)?;
         let is_stale = read_at.is_some_and(|read_at| read_at != forgets) && shared_view::forget_found(&mut said);
         if is_struck || is_stale {

@@ -40,7 +40,7 @@ use crate::chat::ChatMessage;
 use crate::crash;
 use crate::guard::Secrets;
 use crate::llm::{Models, costs_in_words};
-use crate::memory::Desk;
+use crate::memory::MemoryService;
 use crate::metrics::TurnPhase;
 use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::inbox::{self, InboxRow, State};
@@ -79,7 +79,7 @@ pub struct LaneRunner {
     /// What is struck out of what daoyou itself tells the agent.
     pub secrets: Secrets,
     /// Where things are remembered.
-    pub memory: Arc<Desk>,
+    pub memory: Arc<MemoryService>,
 }
 
 /// How a run of a turn came to its end.
@@ -130,8 +130,8 @@ impl LaneRunner {
         self.room.leave(turn);
         self.bus.forget_faults_if_nobody_waits();
         match is_learned {
-            true => self.memory.changed(),
-            false => self.memory.said(),
+            true => self.memory.notify_changes(),
+            false => self.memory.notify_messages(),
         }
         tracing::info!(%turn, %session, outcome, reply_bytes, "turn ended");
         more
@@ -141,7 +141,7 @@ impl LaneRunner {
     async fn start(&self, session: &SessionKey, company: Company) -> Result<Option<Started>, StoreError> {
         let (key, collect) = (session.to_string(), self.config.queue == QueueMode::Collect);
         let (resets, zone) = (self.resets.clone(), self.timezone.clone());
-        let (cancels, room, terms) = (self.cancels.clone(), self.room.clone(), self.memory.terms.get());
+        let (cancels, room, terms) = (self.cancels.clone(), self.room.clone(), self.memory.settings.get());
         let started = self
             .bus
             .store()
@@ -278,7 +278,7 @@ impl LaneRunner {
     /// What the end of a turn means for the memory of its session. What daoyou asks of itself is no conversation.
     fn settling(&self, started: &Started) -> Option<Settling> {
         let last = started.rows.last().filter(|row| standing::is_written(row))?;
-        let terms = self.memory.terms.get();
+        let terms = self.memory.settings.get();
         let is_talk = consolidation::is_conversation(last);
         let consolidate_at = Some(terms.config.consolidate_at).filter(|_| terms.config.enabled && is_talk);
         Some(Settling { writer: terms.identities.writer_of(last), consolidate_at })

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::chat::ChatMessage;
-use crate::memory::learned::{Done, as_preferences, task_of};
-use crate::memory::{Desk, Owner, Source, is_by_person, remember};
+use crate::memory::learned::{FinishedTurn, as_preferences, task_of};
+use crate::memory::{MemoryService, MemorySource, Owner, is_by_person, remember};
 use crate::store::inbox::InboxRow;
 use crate::store::{Connection, StoreError};
 
 /// For whom a turn ran, and what was asked.
 #[derive(Clone, Debug)]
 pub struct Learning {
-    desk: Arc<Desk>,
+    desk: Arc<MemoryService>,
     owner: Owner,
     asked: String,
     /// Somebody wrote it himself.
@@ -35,8 +35,8 @@ pub struct Went<'a> {
 
 impl Learning {
     /// `None` where nothing is to be remembered by itself, or of nobody.
-    pub fn of(desk: &Arc<Desk>, rows: &[InboxRow]) -> Option<Self> {
-        let terms = desk.terms.get();
+    pub fn of(desk: &Arc<MemoryService>, rows: &[InboxRow]) -> Option<Self> {
+        let terms = desk.settings.get();
         let last = rows.last().filter(|_| terms.config.enabled)?;
         let owner = terms.identities.owner_of_row(last)?;
         let asked = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n\n");
@@ -45,8 +45,8 @@ impl Learning {
 
     /// Writes it in the commit of the end; answers whether there was anything.
     pub fn write(&self, connection: &Connection, went: Went<'_>) -> Result<bool, StoreError> {
-        let source = Source { session: went.session.to_owned(), seq: None, turn: Some(went.turn.to_string()) };
-        let done = Done { input: &self.asked, result: went.reply, success: went.success, agent: went.model };
+        let source = MemorySource { session: went.session.to_owned(), seq: None, turn: Some(went.turn.to_string()) };
+        let done = FinishedTurn { input: &self.asked, result: went.reply, success: went.success, agent: went.model };
         let mut all = Vec::new();
         if self.is_written && went.success {
             all.extend(as_preferences(&self.asked, &self.owner, &source));
@@ -55,9 +55,9 @@ impl Learning {
         if all.is_empty() {
             return Ok(false);
         }
-        let config = &self.desk.terms.get().config;
+        let config = &self.desk.settings.get().config;
         for mut new in all {
-            self.desk.strike(&mut new);
+            self.desk.redact_secrets(&mut new);
             match remember(connection, &new, config) {
                 // Words that cannot be remembered are no reason to hold an end up.
                 Err(StoreError::Row(error)) => {

@@ -5,7 +5,7 @@ use daoyou_channels::Trust;
 use super::history::{clock, shorten};
 use super::phrases::fill;
 use super::slash::{Answered, SessionChange, SlashCommands};
-use crate::memory::{self, Ask, Entry, Found, Kind, Owner};
+use crate::memory::{self, HitLocation, MemoryEntry, MemoryKind, Owner, RecallQuery};
 use crate::store::inbox::InboxRow;
 use crate::store::{Connection, StoreError, memories, ownership};
 
@@ -17,7 +17,7 @@ const SHOWN_CHARS: usize = 200;
 const LOOKED_AT: u32 = 5_000;
 
 /// What is listed; tasks and summaries come and go by themselves.
-const KINDS: [Kind; 3] = [Kind::Fact, Kind::Preference, Kind::Case];
+const KINDS: [MemoryKind; 3] = [MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Case];
 
 impl SlashCommands {
     /// The newest memories of whoever asks.
@@ -42,8 +42,8 @@ impl SlashCommands {
         let wanted = wanted.trim_start_matches('#');
         if let Ok(id) = wanted.parse::<i64>() {
             // What was listed may have been replaced since: it is the newer one that would still be known.
-            let found = self.memory.store.read(move |connection| memory::newest(connection, id)).await?;
-            let is_his = |entry: &Entry| may_forget(&owner, entry);
+            let found = self.memory.store.read(move |connection| memory::current_entry(connection, id)).await?;
+            let is_his = |entry: &MemoryEntry| may_forget(&owner, entry);
             return Ok(match found.filter(is_his) {
                 Some(entry) => self.forgets(&entry),
                 None => {
@@ -69,14 +69,14 @@ impl SlashCommands {
     }
 
     /// What it was is not said again: it would stand in what was delivered.
-    fn forgets(&self, entry: &Entry) -> Answered {
+    fn forgets(&self, entry: &MemoryEntry) -> Answered {
         let reply = fill(self.phrases.forgotten, &[&entry.id.to_string()]);
         Answered { reply, change: SessionChange::Forget(entry.id), error: None }
     }
 
     /// What a search finds; nothing of it is forgotten by guess.
-    async fn fitting(&self, words: &str, owner: &Owner) -> Result<Vec<Entry>, StoreError> {
-        let ask = Ask {
+    async fn fitting(&self, words: &str, owner: &Owner) -> Result<Vec<MemoryEntry>, StoreError> {
+        let ask = RecallQuery {
             text: words.to_owned(),
             owners: owners(owner),
             kinds: KINDS.to_vec(),
@@ -89,32 +89,37 @@ impl SlashCommands {
         };
         let hits = self.memory.find(ask).await?;
         let ids = hits.into_iter().filter_map(|hit| match hit.found {
-            Found::Memory(id) => Some(id),
-            Found::Message { .. } => None,
+            HitLocation::Memory(id) => Some(id),
+            HitLocation::Message { .. } => None,
         });
         let (ids, owner): (Vec<i64>, Owner) = (ids.collect(), owner.clone());
         let read = move |connection: &Connection| {
             let rows = ids.iter().map(|id| memories::get(connection, *id)).collect::<Result<Vec<_>, _>>()?;
-            Ok(rows.into_iter().flatten().filter_map(Entry::of).filter(|entry| may_forget(&owner, entry)).collect())
+            Ok(rows
+                .into_iter()
+                .flatten()
+                .filter_map(MemoryEntry::from_row)
+                .filter(|entry| may_forget(&owner, entry))
+                .collect())
         };
         self.memory.store.read(read).await
     }
 
     fn owner(&self, row: &InboxRow) -> Option<Owner> {
-        self.memory.terms.get().identities.owner_of(&row.channel, &row.sender, Trust::parse(&row.trust))
+        self.memory.settings.get().identities.owner_of(&row.channel, &row.sender, Trust::parse(&row.trust))
     }
 
     /// Whether others than `owner` write in the chat; of one in which he has only given orders, whether it is another one's.
     async fn is_read_by_others(&self, row: &InboxRow, owner: &Owner) -> Result<bool, StoreError> {
         let session = row.session.clone();
         let found = self.memory.store.read(move |connection| ownership::of(connection, &session)).await?;
-        let identities = &self.memory.terms.get().identities;
+        let identities = &self.memory.settings.get().identities;
         let is_anothers = |first: &str| identities.now(&Owner::from_stored(first)) != *owner;
         Ok(found.is_shared || found.owner.as_deref().is_some_and(is_anothers))
     }
 
-    fn lines(&self, entries: &[Entry]) -> String {
-        let line = |entry: &Entry| {
+    fn lines(&self, entries: &[MemoryEntry]) -> String {
+        let line = |entry: &MemoryEntry| {
             let name = if entry.name.is_empty() { String::new() } else { format!("{}: ", entry.name) };
             let text = shorten(&format!("{name}{}", entry.text), SHOWN_CHARS);
             format!("- `{}` {} {text}", entry.id, clock(entry.created_at, &self.timezone))
@@ -128,11 +133,11 @@ fn owners(owner: &Owner) -> Vec<Owner> {
     if *owner == Owner::gateway() { vec![owner.clone(), Owner::everyone()] } else { vec![owner.clone()] }
 }
 
-fn may_forget(owner: &Owner, entry: &Entry) -> bool {
+fn may_forget(owner: &Owner, entry: &MemoryEntry) -> bool {
     owners(owner).contains(&entry.owner)
 }
 
-fn newest(connection: &Connection, owner: &Owner) -> Result<Vec<Entry>, StoreError> {
+fn newest(connection: &Connection, owner: &Owner) -> Result<Vec<MemoryEntry>, StoreError> {
     let limit = u32::try_from(LISTED).unwrap_or(u32::MAX);
     let mut found = known(connection, owner, limit)?;
     found.sort_by_key(|entry| std::cmp::Reverse(entry.id));
@@ -141,12 +146,13 @@ fn newest(connection: &Connection, owner: &Owner) -> Result<Vec<Entry>, StoreErr
 }
 
 /// What holds the words as they stand.
-fn holding(connection: &Connection, owner: &Owner, words: &str) -> Result<Vec<Entry>, StoreError> {
-    let holds = |entry: &Entry| entry.text.to_lowercase().contains(words) || entry.name.to_lowercase().contains(words);
+fn holding(connection: &Connection, owner: &Owner, words: &str) -> Result<Vec<MemoryEntry>, StoreError> {
+    let holds =
+        |entry: &MemoryEntry| entry.text.to_lowercase().contains(words) || entry.name.to_lowercase().contains(words);
     Ok(known(connection, owner, LOOKED_AT)?.into_iter().filter(holds).collect())
 }
 
-fn known(connection: &Connection, owner: &Owner, limit: u32) -> Result<Vec<Entry>, StoreError> {
+fn known(connection: &Connection, owner: &Owner, limit: u32) -> Result<Vec<MemoryEntry>, StoreError> {
     let mut found = Vec::new();
     for (owner, kind) in owners(owner).iter().flat_map(|owner| KINDS.map(|kind| (owner.clone(), kind))) {
         found.extend(memory::list(connection, &owner, kind, limit)?);

@@ -13,7 +13,7 @@ use super::shared_view;
 use super::slash::wanted_model;
 use crate::bus::ReplyTarget;
 use crate::chat::ChatMessage;
-use crate::memory::{self, Owner, Terms};
+use crate::memory::{self, MemorySettings, Owner};
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
 use crate::store::messages::{self, MessageRow, Session};
@@ -106,7 +106,7 @@ impl LaneRunner {
         context: Option<&ContextStep>,
     ) -> Result<Past, StoreError> {
         let key = session.to_string();
-        let terms = self.memory.terms.get();
+        let terms = self.memory.settings.get();
         let owner = terms.identities.owner_of_row(last);
         let is_fresh = TurnOrigin::parse(&last.origin).settings.fresh;
         let (mut past, rows) = self.bus.store().read_here(|connection| {
@@ -195,7 +195,7 @@ fn others_read(connection: &Connection, last: &InboxRow, owner: Option<&Owner>) 
 struct About<'a> {
     connection: &'a Connection,
     key: &'a str,
-    terms: &'a Terms,
+    terms: &'a MemorySettings,
     owner: Option<&'a Owner>,
     is_shared: bool,
 }
@@ -244,9 +244,9 @@ impl About<'_> {
         {
             return Ok(snapshot);
         }
-        let Terms { config, zone, .. } = self.terms;
+        let MemorySettings { config, zone, .. } = self.terms;
         let tokens = usize::try_from(config.snapshot_tokens).unwrap_or(usize::MAX);
-        let text = memory::snapshot(self.connection, self.private(), tokens, zone, estimate_tokens)?;
+        let text = memory::prompt_snapshot(self.connection, self.private(), tokens, zone, estimate_tokens)?;
         Ok(Snapshot::new(self.whose(), text))
     }
 

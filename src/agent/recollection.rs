@@ -3,7 +3,7 @@
 use super::context::estimate_tokens;
 use super::lane::LaneRunner;
 use super::past::Past;
-use crate::memory::{Fitting, Found, Hit, RECALLED};
+use crate::memory::{HitLocation, RECALLED, RecallHit, RelevanceQuery};
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
 use crate::store::{Commit, Connection, StoreError, memories};
@@ -31,7 +31,7 @@ impl LaneRunner {
     }
 
     async fn look_up(&self, rows: &[InboxRow], past: &Past) -> Result<String, StoreError> {
-        let terms = self.memory.terms.get();
+        let terms = self.memory.settings.get();
         let limit = usize::try_from(terms.config.hits).unwrap_or(usize::MAX);
         let is_for_somebody = rows.last().is_some_and(is_talk);
         if limit == 0 || past.owners.is_empty() || !is_for_somebody {
@@ -39,8 +39,8 @@ impl LaneRunner {
         }
         let mut text = rows.iter().map(|row| row.content.as_str()).collect::<Vec<_>>().join("\n");
         text.truncate(text.floor_char_boundary(QUERY_BYTES));
-        let fitting = Fitting { text, owners: past.owners.clone(), limit: limit.saturating_add(SPARE) };
-        let hits = self.memory.fitting(fitting).await?;
+        let fitting = RelevanceQuery { text, owners: past.owners.clone(), limit: limit.saturating_add(SPARE) };
+        let hits = self.memory.relevant(fitting).await?;
         let tokens = usize::try_from(terms.config.hit_tokens).unwrap_or(usize::MAX);
         let chosen = choose(hits, past, (limit, tokens));
         let ids: Vec<i64> = chosen.iter().map(|(id, _)| *id).collect();
@@ -72,12 +72,12 @@ fn is_talk(row: &InboxRow) -> bool {
 }
 
 /// The best that are not told already, each as a line, within the limits of entries and tokens.
-fn choose(hits: Vec<Hit>, past: &Past, (limit, mut tokens): (usize, usize)) -> Vec<(i64, String)> {
+fn choose(hits: Vec<RecallHit>, past: &Past, (limit, mut tokens): (usize, usize)) -> Vec<(i64, String)> {
     let known = past.given.snapshot.as_ref().map_or("", |snapshot| snapshot.text.as_str());
     let summary = past.given.summary.as_ref().map(|(id, _)| *id);
     let mut chosen = Vec::new();
     for hit in hits {
-        let Found::Memory(id) = hit.found else { continue };
+        let HitLocation::Memory(id) = hit.found else { continue };
         let text = truncate(&one_line(&hit.text), HIT_CHARS);
         if chosen.len() == limit || Some(id) == summary || text.is_empty() || known.contains(&text) {
             continue;
@@ -96,12 +96,12 @@ fn choose(hits: Vec<Hit>, past: &Past, (limit, mut tokens): (usize, usize)) -> V
 mod tests {
     use super::super::past::{Given, Snapshot};
     use super::*;
-    use crate::memory::Kind;
+    use crate::memory::MemoryKind;
     use crate::store::messages::Session;
 
-    fn hit(id: i64, text: &str) -> Hit {
-        let (found, text) = (Found::Memory(id), text.to_owned());
-        Hit { found, kind: Some(Kind::Fact), text, at: 0, similarity: 1.0, score: 1.0 }
+    fn hit(id: i64, text: &str) -> RecallHit {
+        let (found, text) = (HitLocation::Memory(id), text.to_owned());
+        RecallHit { found, kind: Some(MemoryKind::Fact), text, at: 0, similarity: 1.0, score: 1.0 }
     }
 
     #[test]
@@ -119,10 +119,10 @@ mod tests {
             forgets: 0,
         };
         let hits = || {
-            let said = Found::Message { session: "s".to_owned(), seq: 1 };
+            let said = HitLocation::Message { session: "s".to_owned(), seq: 1 };
             vec![
                 hit(1, "Ann has a dog"),
-                Hit { found: said, ..hit(0, "said") },
+                RecallHit { found: said, ..hit(0, "said") },
                 hit(2, "Ann\n[Runtime Context]\nlives in a red house by the old harbour of Oslo with two cats"),
                 hit(7, "a summary"),
                 hit(3, "Ann sings"),

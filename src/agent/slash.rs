@@ -165,7 +165,7 @@ pub struct SlashCommands {
     pub tools: Arc<Executor>,
     pub store: Store,
     pub jobs: Arc<Desk>,
-    pub memory: Arc<memory::Desk>,
+    pub memory: Arc<memory::MemoryService>,
     pub timezone: TimeZone,
     pub skills: Arc<SkillFolder>,
     /// `agent.model`.

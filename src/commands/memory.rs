@@ -13,7 +13,7 @@ use super::reach::Reach;
 use super::{Exit, output, show};
 use crate::cli::{MemoryCommand, MemoryOwner, Output};
 use crate::gateway;
-use crate::query::{MemoryChange, MemoryQuery, Selection};
+use crate::query::{MemoryChange, MemoryQuery, MemorySelection};
 use crate::text::one_line;
 
 const MEMORIES: show::Columns = &[
@@ -95,8 +95,8 @@ pub(super) async fn change(change: MemoryChange, prepared: &Prepared) -> anyhow:
     }
 }
 
-fn selection(whose: &MemoryOwner) -> Selection {
-    Selection { owner: whose.owner.clone(), kind: whose.kind.clone() }
+fn selection(whose: &MemoryOwner) -> MemorySelection {
+    MemorySelection { owner: whose.owner.clone(), kind: whose.kind.clone() }
 }
 
 async fn add(asked: Value, output: Output, prepared: &Prepared) -> anyhow::Result<Exit> {

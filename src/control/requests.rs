@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::query::{
-    GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, ProbeScope, RetryClass, Selection, StoreChange,
+    GatewayQuery, JobChange, JobQuery, MemoryChange, MemoryQuery, MemorySelection, ProbeScope, RetryClass, StoreChange,
     StoreQuery,
 };
 
@@ -85,7 +85,8 @@ fn job_path(job: &str, rest: &str) -> String {
 impl MemoryQuery {
     /// The path of the API that answers it.
     pub fn path(&self) -> String {
-        let selected = |Selection { owner, kind }: &Selection| [("owner", owner.clone()), ("kind", kind.clone())];
+        let selected =
+            |MemorySelection { owner, kind }: &MemorySelection| [("owner", owner.clone()), ("kind", kind.clone())];
         match self {
             Self::List { selection, limit } => {
                 with_query("/api/memory", selected(selection).into_iter().chain([("limit", text(*limit))]))
@@ -175,15 +176,16 @@ mod tests {
 
     #[test]
     fn set_parameters_are_in_the_path() {
-        let selection = Selection { owner: Some("email:a b@example.org".to_owned()), kind: Some("fact".to_owned()) };
+        let selection =
+            MemorySelection { owner: Some("email:a b@example.org".to_owned()), kind: Some("fact".to_owned()) };
         let text = "猫 & dog?".to_owned();
         for (query, path) in [
-            (MemoryQuery::List { selection: Selection::default(), limit: None }, "/api/memory"),
+            (MemoryQuery::List { selection: MemorySelection::default(), limit: None }, "/api/memory"),
             (
                 MemoryQuery::Search { text, selection, since: Some("7d".to_owned()), limit: Some(3) },
                 "/api/memory/search?q=%E7%8C%AB%20%26%20dog%3F&owner=email:a%20b@example.org&kind=fact&since=7d&limit=3",
             ),
-            (MemoryQuery::Export(Selection::default()), "/api/memory/export"),
+            (MemoryQuery::Export(MemorySelection::default()), "/api/memory/export"),
         ] {
             assert_eq!(query.path(), path);
         }

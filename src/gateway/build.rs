@@ -285,7 +285,8 @@ async fn build_agent(
         .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
     let processes = Arc::new(processes);
     let late = WeakBus::default();
-    let memory = memory::Desk::new(store.clone(), memory_terms(config, timezone(config)?, workspace.to_owned()));
+    let memory =
+        memory::MemoryService::new(store.clone(), memory_terms(config, timezone(config)?, workspace.to_owned()));
     let memory = Arc::new(memory);
     memory.embed_by(embedder(config, &models, &metrics));
     let partners = Partners {

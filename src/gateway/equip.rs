@@ -46,7 +46,7 @@ pub struct Equipment {
     /// What runs in the background, whatever is replaced.
     pub processes: Arc<Processes>,
     /// Where things are remembered.
-    pub memory: Arc<memory::Desk>,
+    pub memory: Arc<memory::MemoryService>,
     /// Whom the channels trust.
     pub trust: TrustLists,
     /// Keys whose new values hold from the next start on.
@@ -61,7 +61,7 @@ pub struct Partners {
     /// What runs in the background; without it nothing does.
     pub processes: Option<Arc<Processes>>,
     /// Where things are remembered; absent where tools are only shown.
-    pub memory: Option<Arc<memory::Desk>>,
+    pub memory: Option<Arc<memory::MemoryService>>,
     pub bus: WeakBus,
 }
 
@@ -72,7 +72,7 @@ impl Equipment {
         slash: Arc<Live<SlashCommands>>,
         jobs: Arc<cron::Desk>,
         processes: Arc<Processes>,
-        memory: Arc<memory::Desk>,
+        memory: Arc<memory::MemoryService>,
     ) -> Self {
         memory.secrets.set(runner.secrets.clone());
         Self {
@@ -104,8 +104,8 @@ impl Equipment {
 
     /// Puts `runner`, and what belongs to it, in the place of the one that runs turns now.
     pub fn replace(&self, config: &Config, runner: LaneRunner) {
-        let workspace = self.memory.terms.get().workspace.clone();
-        self.memory.terms.set(memory_terms(config, runner.timezone.clone(), workspace));
+        let workspace = self.memory.settings.get().workspace.clone();
+        self.memory.settings.set(memory_terms(config, runner.timezone.clone(), workspace));
         self.memory.secrets.set(runner.secrets.clone());
         self.memory.embed_by(embedder(config, &runner.models, runner.bus.metrics()));
         self.jobs.terms.set(job_terms(config, runner.errands.jobs.clone()));
@@ -119,7 +119,7 @@ impl Equipment {
         self.rules.set(runner.errands.jobs.clone());
         self.runner.set(runner);
         self.jobs.wake();
-        self.memory.changed();
+        self.memory.notify_changes();
     }
 }
 
@@ -146,7 +146,7 @@ pub(super) fn build_tools(
 
 pub(super) fn slash_commands(
     config: &Config,
-    (jobs, memory): (Arc<cron::Desk>, Arc<memory::Desk>),
+    (jobs, memory): (Arc<cron::Desk>, Arc<memory::MemoryService>),
     models: Arc<Models>,
     tools: Arc<Executor>,
     workspace: &Path,
@@ -175,7 +175,7 @@ pub(super) fn lane_runner(
     slash: Arc<SlashCommands>,
     bus: Arc<MessageBus>,
     flight: Arc<FlightRecorder>,
-    around: (Secrets, Kept, Arc<memory::Desk>),
+    around: (Secrets, Kept, Arc<memory::MemoryService>),
 ) -> anyhow::Result<LaneRunner> {
     let closed = || format!("the workspace {} cannot be opened", workspace.display());
     let closed_to_all = PRIVATE.covered_for_all().hidden;
@@ -316,8 +316,8 @@ fn providers(config: &Config) -> BTreeSet<String> {
     config.providers.keys().cloned().chain(services).chain([OFFLINE.to_owned()]).collect()
 }
 
-pub(super) fn memory_terms(config: &Config, zone: TimeZone, workspace: PathBuf) -> memory::Terms {
-    memory::Terms {
+pub(super) fn memory_terms(config: &Config, zone: TimeZone, workspace: PathBuf) -> memory::MemorySettings {
+    memory::MemorySettings {
         config: config.memory.clone(),
         identities: memory::Identities::new(&config.identities),
         language: match config.agent.locale.resolve() {

@@ -10,7 +10,7 @@ use super::inspect::Inspector;
 use crate::config::Loaded;
 use crate::cron::JobError;
 use crate::home::{Home, HomeLock};
-use crate::memory::{Desk, MemoryError};
+use crate::memory::{MemoryError, MemoryService};
 use crate::query::{
     self, GatewayQuery, Inspect, JobChange, JobQuery, MemoryChange, MemoryQuery, StoreChange, StoreQuery, jobs,
     memories, sessions,
@@ -117,17 +117,17 @@ pub async fn change_memory(
     memory.secrets.set(secrets(loaded, home)?);
     let answer = memories::apply(&memory, change).await;
     // A home that was never started has no files yet.
-    if answer.is_ok() && memory.terms.get().workspace.is_dir() {
+    if answer.is_ok() && memory.settings.get().workspace.is_dir() {
         memory.keep_files().await;
     }
     memory.store.close().await;
     Ok(answer?)
 }
 
-fn open_memory(home: &Home, loaded: &Loaded) -> anyhow::Result<Arc<Desk>> {
+fn open_memory(home: &Home, loaded: &Loaded) -> anyhow::Result<Arc<MemoryService>> {
     let config = &loaded.config;
     let terms = memory_terms(config, timezone(config)?, home.workspace(&config.agent.workspace));
-    Ok(Arc::new(Desk::new(Store::open(&home.database())?, terms)))
+    Ok(Arc::new(MemoryService::new(Store::open(&home.database())?, terms)))
 }
 
 /// Answers a query about the gateway that this home would have. Only queries that read the store keep `lock`, so that a gateway

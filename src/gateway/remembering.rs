@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::equip::Equipment;
 use super::run::ended;
 use crate::agent::Consolidator;
-use crate::memory::vectors::VectorKeeper;
-use crate::memory::{Indexer, Keeper};
+use crate::memory::vectors::EmbeddingIndexer;
+use crate::memory::{MemoryFileWriter, MessageIndexer};
 
 /// The rest of a worker that panicked: the next start may meet the same.
 const REST: Duration = Duration::from_secs(60);
@@ -38,15 +38,15 @@ impl Remembering {
             }),
             indexer: kept("the indexer", stopping, {
                 let (memory, stop) = (memory(), stopping.clone());
-                move || Indexer::new(memory.clone()).run(stop.clone())
+                move || MessageIndexer::new(memory.clone()).run(stop.clone())
             }),
             files: kept("the keeper of the memory's files", &stop_files, {
                 let (memory, stop) = (memory(), stop_files.clone());
-                move || Keeper::new(memory.clone()).run(stop.clone())
+                move || MemoryFileWriter::new(memory.clone()).run(stop.clone())
             }),
             vectors: kept("the keeper of vectors", stopping, {
                 let (memory, stop) = (memory(), stopping.clone());
-                move || VectorKeeper::new(memory.clone()).run(stop.clone())
+                move || EmbeddingIndexer::new(memory.clone()).run(stop.clone())
             }),
             stop_files,
         }

@@ -47,7 +47,7 @@ pub struct Upkeep {
     pub home: Home,
     pub bus: Arc<MessageBus>,
     pub config: Arc<Live<StoreConfig>>,
-    pub memory: Arc<memory::Desk>,
+    pub memory: Arc<memory::MemoryService>,
     /// How long notes are kept: channel, kind, time.
     pub note_ages: Vec<(String, &'static str, Duration)>,
 }
@@ -90,7 +90,7 @@ impl Upkeep {
             ("sub-agents", retain.turns.map(Duration::from), retention::prune_spawns),
             ("outbox", retain.outbox.map(Duration::from), retention::prune_outbox),
             ("sessions", sessions, memory::prune_sessions),
-            ("summaries", sessions, memory::prune_gone_sessions),
+            ("summaries", sessions, memory::prune_orphaned_summaries),
             ("snapshots", Some(Duration::ZERO), memory::sweep_snapshots),
             ("skipped", Some(SKIPPED), retention::prune_skipped),
         ];
@@ -210,11 +210,11 @@ impl Upkeep {
 
     /// A damaged index of words is made anew, from what it was made of.
     async fn check_words(&self) -> Result<(), StoreError> {
-        let faults = self.store().read(memory::words::check).await?;
+        let faults = self.store().read(memory::word_index::check).await?;
         if !faults.is_empty() {
             tracing::warn!(?faults, "the index of words is damaged, and is made anew; nothing else is harmed");
-            self.store().write(Commit::Logged, memory::words::distrust).await?;
-            self.memory.changed();
+            self.store().write(Commit::Logged, memory::word_index::distrust).await?;
+            self.memory.notify_changes();
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ pub struct AppState {
     pub cli: Arc<CliChannel>,
     pub directory: Arc<GatewayDirectory>,
     pub jobs: Arc<Desk>,
-    pub memory: Arc<memory::Desk>,
+    pub memory: Arc<memory::MemoryService>,
     /// Answers queries about the gateway itself.
     pub inspector: Arc<dyn Inspect>,
     /// Cancelled to end open event streams.

@@ -7,7 +7,7 @@ use crate::store::memories::MemoryRow;
 
 /// What a memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum MemoryKind {
     /// One sentence.
     Fact,
     /// A key and its value.
@@ -20,7 +20,7 @@ pub enum Kind {
     Summary,
 }
 
-impl Kind {
+impl MemoryKind {
     pub const ALL: [Self; 5] = [Self::Fact, Self::Preference, Self::Case, Self::Task, Self::Summary];
 
     /// The store's word.
@@ -41,7 +41,7 @@ impl Kind {
 
 /// How something came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum MemoryOrigin {
     /// By the `remember` tool, in a turn of its owner.
     Told,
     /// By consolidation.
@@ -53,7 +53,7 @@ pub enum Origin {
     Imported,
 }
 
-impl Origin {
+impl MemoryOrigin {
     pub const ALL: [Self; 5] = [Self::Told, Self::Noticed, Self::ByHand, Self::Command, Self::Imported];
 
     /// The store's word.
@@ -74,7 +74,7 @@ impl Origin {
 
 /// The message that something is known from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct MemorySource {
     pub session: String,
     /// Unknown as long as the turn has not ended.
     pub seq: Option<i64>,
@@ -83,16 +83,16 @@ pub struct Source {
 
 /// A memory.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct MemoryEntry {
     pub id: i64,
     pub owner: Owner,
-    pub kind: Kind,
+    pub kind: MemoryKind,
     /// A preference's key, a case's title, a summary's session; else empty.
     pub name: String,
     pub text: String,
     pub detail: Value,
-    pub origin: Origin,
-    pub source: Option<Source>,
+    pub origin: MemoryOrigin,
+    pub source: Option<MemorySource>,
     /// 0 to 1.
     pub confidence: f64,
     /// UTC milliseconds.
@@ -103,33 +103,42 @@ pub struct Entry {
     pub replaced_by: Option<i64>,
 }
 
+/// Returns a memory as one text: a preference behind its key, a case below its title.
+pub(super) fn entry_text(kind: Option<MemoryKind>, name: &str, text: &str) -> String {
+    match kind {
+        Some(MemoryKind::Preference) => format!("{name}: {text}"),
+        Some(MemoryKind::Case) => format!("{name}\n{text}"),
+        Some(MemoryKind::Fact | MemoryKind::Task | MemoryKind::Summary) | None => text.to_owned(),
+    }
+}
+
 /// What is to be remembered.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NewEntry {
+pub struct NewMemoryEntry {
     pub owner: Owner,
-    pub kind: Kind,
+    pub kind: MemoryKind,
     pub name: String,
     pub text: String,
     pub detail: Value,
-    pub origin: Origin,
-    pub source: Option<Source>,
+    pub origin: MemoryOrigin,
+    pub source: Option<MemorySource>,
     /// 0 to 1.
     pub confidence: f64,
 }
 
-impl Entry {
+impl MemoryEntry {
     /// Reads a row; `None` when it holds what no row of ours can.
-    pub fn of(row: MemoryRow) -> Option<Self> {
+    pub fn from_row(row: MemoryRow) -> Option<Self> {
         let (seq, turn) = (row.seq, row.turn);
         Some(Self {
             id: row.id,
             owner: Owner::from_stored(&row.owner),
-            kind: Kind::parse(&row.kind)?,
+            kind: MemoryKind::parse(&row.kind)?,
             name: row.name,
             text: row.text,
             detail: serde_json::from_str(&row.detail).ok()?,
-            origin: Origin::parse(&row.origin)?,
-            source: row.session.map(|session| Source { session, seq, turn }),
+            origin: MemoryOrigin::parse(&row.origin)?,
+            source: row.session.map(|session| MemorySource { session, seq, turn }),
             confidence: row.confidence,
             created_at: row.created_at,
             used_at: row.used_at,

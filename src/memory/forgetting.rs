@@ -1,21 +1,21 @@
-//! Forgetting: what is forgotten is gone for good, wherever it stood.
+//! Forgetting: removes memories for good, wherever they were copied to.
 
 use std::collections::BTreeSet;
 
-use super::book::{also_said, remove, replaced_before};
-use super::given;
-use super::telling::{Telling, without};
-use super::{Entry, Kind, Owner, vectors, words};
+use super::mentions::{MentionDetector, without_mentions};
+use super::prompt_memory::{self, forget_turn};
+use super::remember::{also_said, remove, replaced_before};
+use super::{MemoryEntry, MemoryKind, Owner, vectors, word_index};
 use crate::store::forgetting::{self, FORGOTTEN};
 use crate::store::memory_lines::{self, SummaryRow};
 use crate::store::{Connection, StoreError, memories, meta, remembering, session_memory};
 
-/// What was removed.
+/// What [`forget`] removed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Forgotten {
-    /// The entries, and what they had replaced.
-    pub entries: Vec<Entry>,
-    /// Turns whose words are gone from the log, because the entries came from there.
+pub struct ForgetOutcome {
+    /// The entries, and those that they had replaced.
+    pub entries: Vec<MemoryEntry>,
+    /// The number of turns removed from the log because the entries came from them.
     pub turns: usize,
 }
 
@@ -24,7 +24,7 @@ pub(super) const RETOLD: &str = "memory_retold";
 /// In the detail of what earlier versions guessed at from a word: it was not said where it comes from.
 const GUESS: &str = "guess";
 /// A summary's session, and when it was made.
-type Place = (String, i64);
+type SummaryKey = (String, i64);
 /// How many of them are noted at most; more than a file holds.
 const MOST_RETOLD: usize = 10_000;
 
@@ -34,82 +34,76 @@ const MOST_RETOLD: usize = 10_000;
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn forget(connection: &Connection, ids: &[i64]) -> Result<Forgotten, StoreError> {
+pub fn forget(connection: &Connection, ids: &[i64]) -> Result<ForgetOutcome, StoreError> {
     let entries = take(connection, ids)?;
     if entries.is_empty() {
-        return Ok(Forgotten::default());
+        return Ok(ForgetOutcome::default());
     }
     forgetting::note(connection)?;
     let owners: BTreeSet<&Owner> = entries.iter().map(|entry| &entry.owner).collect();
     for owner in &owners {
-        drop_prompts(connection, owner)?;
+        drop_prompt_snapshots(connection, owner)?;
     }
+    let detectors = mention_detectors(connection, &entries)?;
+    let of = |owner: &Owner| -> Vec<MentionDetector> {
+        detectors.iter().filter(|(of, _)| *of == owner).map(|(_, detector)| detector.clone()).collect()
+    };
     let (mut turns, mut sessions) = (0, BTreeSet::new());
     let sources = sources(connection, &entries)?;
     for owner in &owners {
-        let of_owner: Vec<&Entry> = entries.iter().filter(|entry| entry.owner == **owner).collect();
-        sessions.extend(given::strike(connection, owner, &of_owner, &sources)?);
+        let of_owner: Vec<&MemoryEntry> = entries.iter().filter(|entry| entry.owner == **owner).collect();
+        sessions.extend(prompt_memory::redact_prompts(connection, owner, (&of_owner, of(owner)), &sources)?);
     }
     for (session, turn) in &sources {
         turns += usize::from(forget_turn(connection, session, turn)?);
         sessions.insert(session.clone());
     }
-    let summaries = entries.iter().filter(|entry| entry.kind == Kind::Summary);
-    let mut retold: Vec<Place> = summaries.map(|entry| (entry.name.clone(), entry.created_at)).collect();
+    let summaries = entries.iter().filter(|entry| entry.kind == MemoryKind::Summary);
+    let mut retold: Vec<SummaryKey> = summaries.map(|entry| (entry.name.clone(), entry.created_at)).collect();
     for owner in &owners {
-        let telling = telling(connection, entries.iter().filter(|entry| entry.owner == **owner))?;
+        let telling = of(owner);
         retold.extend(retell(connection, memory_lines::summaries_of(connection, owner.as_str())?, &telling)?);
-        given::strike_later(connection, owner, telling)?;
+        prompt_memory::redact_running_turns(connection, owner, telling)?;
     }
     // Also of conversations in which others write, whose summaries are nobody's own.
-    let telling = telling(connection, entries.iter())?;
+    let telling: Vec<MentionDetector> = detectors.into_iter().map(|(_, detector)| detector).collect();
     for session in &sessions {
         retold.extend(retell(connection, memory_lines::summaries_of_session(connection, session)?, &telling)?);
     }
     note_retold(connection, retold)?;
-    words::purge_memories(connection)?;
-    Ok(Forgotten { entries, turns })
+    word_index::purge_memories(connection)?;
+    Ok(ForgetOutcome { entries, turns })
 }
 
-/// Removes the rows, and what they had replaced; answers what they were.
-fn take(connection: &Connection, ids: &[i64]) -> Result<Vec<Entry>, StoreError> {
+/// Removes the rows and those that they had replaced, and returns them.
+fn take(connection: &Connection, ids: &[i64]) -> Result<Vec<MemoryEntry>, StoreError> {
     let mut entries = Vec::new();
     for id in ids {
         let Some(row) = memories::get(connection, *id)? else { continue };
         let older = replaced_before(connection, *id)?;
-        entries.extend(std::iter::once(row).chain(older).filter_map(Entry::of));
+        entries.extend(std::iter::once(row).chain(older).filter_map(MemoryEntry::from_row));
         remove(connection, *id)?;
         forgetting::drop_summary(connection, *id)?;
     }
     Ok(entries)
 }
 
-/// Takes out the words of a turn in which something was said, and what was noted beside; answers whether it had ended.
-pub(super) fn forget_turn(connection: &Connection, session: &str, turn: &str) -> Result<bool, StoreError> {
-    for task in forgetting::beside(connection, session, turn)? {
-        remove(connection, task)?;
-    }
-    // First what the words are found by, which may need the words.
-    words::remove_turn(connection, session, turn)?;
-    forgetting::forget_turn(connection, session, turn)
-}
-
-/// Takes an owner's memory out of all prompts: the next turn of each session is given what is known then.
+/// Drops the memory snapshots of an owner from all prompts. The next turn of each session gets a new one.
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn drop_prompts(connection: &Connection, owner: &Owner) -> Result<(), StoreError> {
+pub fn drop_prompt_snapshots(connection: &Connection, owner: &Owner) -> Result<(), StoreError> {
     if *owner == Owner::everyone() {
         return forgetting::drop_all_snapshots(connection);
     }
     session_memory::drop_snapshots(connection, owner.as_str())
 }
 
-/// The turns in which entries were said.
-fn sources(connection: &Connection, entries: &[Entry]) -> Result<BTreeSet<(String, String)>, StoreError> {
+/// Returns the turns in which the entries were stated.
+fn sources(connection: &Connection, entries: &[MemoryEntry]) -> Result<BTreeSet<(String, String)>, StoreError> {
     let mut turns = BTreeSet::new();
     // A summary comes from all that it tells; that stays.
-    let is_said = |entry: &&Entry| entry.kind != Kind::Summary && entry.detail[GUESS] != true;
+    let is_said = |entry: &&MemoryEntry| entry.kind != MemoryKind::Summary && entry.detail[GUESS] != true;
     for entry in entries.iter().filter(is_said) {
         turns.extend(also_said(&entry.detail));
         let Some(source) = &entry.source else { continue };
@@ -123,32 +117,41 @@ fn sources(connection: &Connection, entries: &[Entry]) -> Result<BTreeSet<(Strin
     Ok(turns)
 }
 
-fn telling<'a>(connection: &Connection, entries: impl Iterator<Item = &'a Entry>) -> Result<Vec<Telling>, StoreError> {
-    entries.filter(|entry| entry.kind != Kind::Summary).map(|entry| Telling::rare(connection, entry)).collect()
+fn mention_detectors<'a>(
+    connection: &Connection,
+    entries: &'a [MemoryEntry],
+) -> Result<Vec<(&'a Owner, MentionDetector)>, StoreError> {
+    let told = entries.iter().filter(|entry| entry.kind != MemoryKind::Summary);
+    told.map(|entry| Ok((&entry.owner, MentionDetector::with_rare_terms(connection, entry)?))).collect()
 }
 
-/// Takes what tells out of summaries; answers which have changed.
-fn retell(connection: &Connection, summaries: Vec<SummaryRow>, telling: &[Telling]) -> Result<Vec<Place>, StoreError> {
+/// Removes the sentences that mention the entries from summaries, and returns the changed ones.
+fn retell(
+    connection: &Connection,
+    summaries: Vec<SummaryRow>,
+    telling: &[MentionDetector],
+) -> Result<Vec<SummaryKey>, StoreError> {
     let mut changed = Vec::new();
     for SummaryRow { id, session, text, at, .. } in summaries {
-        let Some(left) = without(&text, telling) else { continue };
+        let Some(left) = without_mentions(&text, telling) else { continue };
         let left = if left.is_empty() { FORGOTTEN.to_owned() } else { left };
         remembering::retell(connection, id, &left)?;
-        words::remove(connection, id)?;
+        word_index::remove(connection, id)?;
         vectors::remove(connection, id)?;
-        words::put(connection, id)?;
+        word_index::put(connection, id)?;
         changed.push((session, at));
     }
     Ok(changed)
 }
 
-fn note_retold(connection: &Connection, changed: Vec<Place>) -> Result<(), StoreError> {
+fn note_retold(connection: &Connection, changed: Vec<SummaryKey>) -> Result<(), StoreError> {
     if changed.is_empty() {
         return Ok(());
     }
-    let noted = meta::get(connection, RETOLD)?.and_then(|text| serde_json::from_str::<BTreeSet<Place>>(&text).ok());
-    let all: BTreeSet<Place> = noted.unwrap_or_default().into_iter().chain(changed).collect();
-    let newest: Vec<Place> = all.into_iter().rev().take(MOST_RETOLD).collect();
+    let noted =
+        meta::get(connection, RETOLD)?.and_then(|text| serde_json::from_str::<BTreeSet<SummaryKey>>(&text).ok());
+    let all: BTreeSet<SummaryKey> = noted.unwrap_or_default().into_iter().chain(changed).collect();
+    let newest: Vec<SummaryKey> = all.into_iter().rev().take(MOST_RETOLD).collect();
     meta::set(connection, RETOLD, &serde_json::to_string(&newest)?)
 }
 
@@ -158,7 +161,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::memory::{MemoryConfig, NewEntry, Origin, Remembered, Source, remember};
+    use crate::memory::{MemoryConfig, MemoryOrigin, MemorySource, NewMemoryEntry, RememberOutcome, remember};
     use crate::store::{Commit, Store, messages};
 
     #[tokio::test]
@@ -167,14 +170,14 @@ mod tests {
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let left = store.write(Commit::Logged, |connection| {
             let config = MemoryConfig::default();
-            let new = |kind, name: &str, text: &str, turn: &str| NewEntry {
+            let new = |kind, name: &str, text: &str, turn: &str| NewMemoryEntry {
                 owner: Owner::gateway(),
                 kind,
                 name: name.to_owned(),
                 text: text.to_owned(),
                 detail: json!({}),
-                origin: Origin::Told,
-                source: Some(Source { session: "s".to_owned(), seq: None, turn: Some(turn.to_owned()) }),
+                origin: MemoryOrigin::Told,
+                source: Some(MemorySource { session: "s".to_owned(), seq: None, turn: Some(turn.to_owned()) }),
                 confidence: 0.5,
             };
             let said = |connection: &Connection, turn: Uuid, text: &str| {
@@ -186,12 +189,12 @@ mod tests {
                 said(connection, *turn, text)?;
             }
             let [one, two, three] = turns.map(|turn| turn.to_string());
-            let old = remember(connection, &new(Kind::Fact, "", "My cat is called Momo", &one), &config)?;
-            let now = remember(connection, &new(Kind::Fact, "", "My cat is called Nini", &two), &config)?;
-            assert_eq!(now, Remembered::Replaced { id: now.id(), old: old.id() });
-            remember(connection, &new(Kind::Task, "", "look for the cat Nini", &two), &config)?;
-            let other = remember(connection, &new(Kind::Fact, "", "Rex is a dog", &three), &config)?.id();
-            let told = new(Kind::Summary, "s", "- The cat is called Momo, later Nini.\n- Rex is a dog.", &three);
+            let old = remember(connection, &new(MemoryKind::Fact, "", "My cat is called Momo", &one), &config)?;
+            let now = remember(connection, &new(MemoryKind::Fact, "", "My cat is called Nini", &two), &config)?;
+            assert_eq!(now, RememberOutcome::Replaced { id: now.id(), old: old.id() });
+            remember(connection, &new(MemoryKind::Task, "", "look for the cat Nini", &two), &config)?;
+            let other = remember(connection, &new(MemoryKind::Fact, "", "Rex is a dog", &three), &config)?.id();
+            let told = new(MemoryKind::Summary, "s", "- The cat is called Momo, later Nini.\n- Rex is a dog.", &three);
             let summary = remember(connection, &told, &config)?.id();
             session_memory::keep_snapshot(connection, "h", "owner", "- My cat is called Nini")?;
             let forgotten = forget(connection, &[now.id()])?;
@@ -203,7 +206,7 @@ mod tests {
             left.extend(messages::range(connection, "s", 0, 10)?.into_iter().map(|row| row.body));
             assert!(memories::get(connection, other)?.is_some());
             assert!(meta::get(connection, RETOLD)?.is_some_and(|noted| noted.starts_with("[[\"s\",")));
-            assert_eq!(forget(connection, &[now.id(), 99])?, Forgotten::default());
+            assert_eq!(forget(connection, &[now.id(), 99])?, ForgetOutcome::default());
             Ok(left)
         });
         let left = left.await.unwrap();

@@ -1,48 +1,53 @@
-//! Has what was said found: behind the conversation, in small writes, from where the last one ended.
+//! Indexes messages in the background: in small writes, from where the last one ended.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daoyou_channels::Trust;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
-use super::reading::{in_writes, read_some};
-use super::{Desk, Identities, words as terms};
+use super::message_text::spoken_text;
+use super::service::MemoryService;
+use super::{Identities, sender_of, word_index};
 use crate::crash;
-use crate::store::words;
-use crate::store::{Commit, Connection, Store, StoreError, meta, now_ms};
+use crate::origin::TurnOrigin;
+use crate::store::words::{self, NewSaid};
+use crate::store::{Commit, Connection, Store, StoreError, inbox, meta, now_ms};
 
-/// The rest between two writes.
+/// The pause between two writes.
 const BREATH: Duration = Duration::from_millis(20);
 
-/// What is said meanwhile is taken along.
+/// The time in which more messages gather before they are indexed.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// How often all sessions are looked through, and not only those that were used of late.
+/// How often all sessions are checked, and not only those that were used lately.
 const ROUND: Duration = Duration::from_secs(600);
 
-/// How far the clock may be set back before those are missed until the next round, in milliseconds.
+/// How far the clock may be set back before recent sessions are missed until the next round, in milliseconds.
 const SLACK: i64 = 60_000;
 
 /// What stands in `meta` for words that are removed but in the file, while they are taken out of it.
 const PURGING: &str = "purging";
 
-/// Keeps the index of words up with what was said.
-pub struct Indexer {
-    desk: Arc<Desk>,
-    /// Of the last look that found nothing left, UTC milliseconds.
+/// Keeps the word index up to date with the messages of all sessions.
+pub struct MessageIndexer {
+    desk: Arc<MemoryService>,
+    /// The start of the last pass that left nothing to index, UTC milliseconds.
     looked_at: i64,
     round: Instant,
 }
 
-impl Indexer {
-    pub fn new(desk: Arc<Desk>) -> Self {
+impl MessageIndexer {
+    pub fn new(desk: Arc<MemoryService>) -> Self {
         Self { desk, looked_at: 0, round: Instant::now() }
     }
 
-    /// Works whenever [`Desk::said`] says that there may be something, until `stop` or until the store is closed.
+    /// Works after each [`MemoryService::notify_messages`], until `stop` or until the store is closed.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut sayings = self.desk.sayings();
+        let mut sayings = self.desk.subscribe_to_messages();
         loop {
             let done = tokio::select! {
                 () = stop.cancelled() => return,
@@ -68,13 +73,13 @@ impl Indexer {
         }
     }
 
-    /// Indexes all that is not indexed yet. An index that turns out to be damaged is made anew at once.
+    /// Indexes all messages that are not indexed yet. Rebuilds a damaged index at once.
     ///
     /// # Errors
     /// The store cannot be read or written; what was done stays.
     pub async fn catch_up(&mut self) -> Result<(), StoreError> {
         self.go_through().await?;
-        if !self.desk.store.read_here(terms::is_trusted)? {
+        if !self.desk.store.read_here(word_index::is_trusted)? {
             self.looked_at = 0;
             self.go_through().await?;
         }
@@ -83,7 +88,7 @@ impl Indexer {
 
     async fn go_through(&mut self) -> Result<(), StoreError> {
         let store = self.desk.store.clone();
-        let identities = self.desk.terms.get().identities.clone();
+        let identities = self.desk.settings.get().identities.clone();
         self.make_sound(&store, &identities).await?;
         self.put_memories(&store).await?;
         self.sweep(&store).await?;
@@ -106,18 +111,18 @@ impl Indexer {
             }
         }
         if has_news {
-            self.desk.vectors.said();
+            self.desk.vectors.notify_indexed();
         }
         self.looked_at = begun;
         Ok(())
     }
 
-    /// Empties an index that is damaged, or was made by another program or for other identities.
+    /// Empties an index that is damaged, or was made by another version or for other identities.
     async fn make_sound(&mut self, store: &Store, identities: &Identities) -> Result<(), StoreError> {
-        let expected = terms::made_by(identities);
+        let expected = word_index::made_by(identities);
         let mut is_sound = store.read_here(|connection| meta::get(connection, meta::WORDS))? == Some(expected);
-        if is_sound && terms::was_suspected() {
-            let faults = store.read(terms::check).await?;
+        if is_sound && word_index::was_suspected() {
+            let faults = store.read(word_index::check).await?;
             if !faults.is_empty() {
                 tracing::warn!(?faults, "the index of words is damaged, and is made anew");
             }
@@ -126,27 +131,27 @@ impl Indexer {
         if !is_sound {
             self.looked_at = 0;
             let identities = identities.clone();
-            store.write(Commit::Logged, move |connection| terms::begin_anew(connection, &identities)).await?;
+            store.write(Commit::Logged, move |connection| word_index::begin_anew(connection, &identities)).await?;
         }
         Ok(())
     }
 
-    /// Goes on with an index that is made anew.
+    /// Continues an index that is being rebuilt.
     async fn put_memories(&self, store: &Store) -> Result<(), StoreError> {
         let next = store.read_here(|connection| meta::get(connection, meta::WORDS_MEMORIES))?;
         if next.is_some_and(|next| !next.is_empty()) {
-            while store.write(Commit::Logged, terms::put_memories).await? {
+            while store.write(Commit::Logged, word_index::put_memories).await? {
                 sleep(BREATH).await;
             }
         }
         Ok(())
     }
 
-    /// Takes out of the file what belongs to messages that are gone.
+    /// Removes the terms of deleted messages from the file.
     async fn sweep(&self, store: &Store) -> Result<(), StoreError> {
         const ROWS: usize = 200;
         while store.read_here(words::has_unsaid)? {
-            if !store.write(Commit::Logged, |connection| terms::sweep(connection, ROWS)).await? {
+            if !store.write(Commit::Logged, |connection| word_index::sweep(connection, ROWS)).await? {
                 return Ok(());
             }
             sleep(BREATH).await;
@@ -158,7 +163,7 @@ impl Indexer {
         // What is removed while this goes on says so again, and is left for the next time.
         store.write(Commit::Logged, |connection| meta::set(connection, meta::WORDS_REMOVED, PURGING)).await?;
         let mut begins = true;
-        while store.write(Commit::Logged, move |connection| terms::purge(connection, begins)).await? {
+        while store.write(Commit::Logged, move |connection| word_index::purge(connection, begins)).await? {
             begins = false;
             sleep(BREATH).await;
         }
@@ -168,4 +173,130 @@ impl Indexer {
         };
         store.write(Commit::Logged, done).await
     }
+}
+
+/// Rebuilds the whole index in one write, for a store that nobody else uses.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn rebuild_index(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
+    word_index::begin_anew(connection, identities)?;
+    while word_index::put_memories(connection)? {}
+    while index_here(connection, identities)? {}
+    Ok(())
+}
+
+/// Messages in one write, which takes some milliseconds of the writer's time at most.
+const BATCH: usize = 32;
+
+/// Sessions read at once.
+const SESSIONS: usize = 32;
+
+/// The next messages of a session to index.
+pub(super) struct MessageBatch {
+    session: String,
+    range: (i64, i64),
+    messages: Vec<NewSaid>,
+}
+
+impl MessageBatch {
+    pub(super) fn put(&self, connection: &Connection) -> Result<(), StoreError> {
+        match words::put_said(connection, &self.session, self.range, &self.messages) {
+            Err(error) if error.is_of_index() => word_index::distrust(connection),
+            other => other.map(drop),
+        }
+    }
+}
+
+/// Groups small batches of several sessions into one write.
+pub(super) fn in_writes(pieces: Vec<MessageBatch>) -> Vec<Vec<MessageBatch>> {
+    let mut writes: Vec<Vec<MessageBatch>> = Vec::new();
+    let mut count = 0;
+    for piece in pieces {
+        count += piece.messages.len();
+        match writes.last_mut() {
+            Some(last) if count <= BATCH => last.push(piece),
+            _ => {
+                count = piece.messages.len();
+                writes.push(vec![piece]);
+            }
+        }
+    }
+    writes
+}
+
+/// Indexes the next messages. Returns true if there were any.
+pub(super) fn index_here(connection: &Connection, identities: &Identities) -> Result<bool, StoreError> {
+    let pieces = read_some(connection, identities, 0)?;
+    pieces.iter().try_for_each(|piece| piece.put(connection))?;
+    Ok(!pieces.is_empty())
+}
+
+pub(super) fn read_some(
+    connection: &Connection,
+    identities: &Identities,
+    since: i64,
+) -> Result<Vec<MessageBatch>, StoreError> {
+    let behind = words::behind(connection, since, SESSIONS)?;
+    behind.into_iter().map(|(session, from, end)| read_piece(connection, identities, session, from, end)).collect()
+}
+
+fn read_piece(
+    connection: &Connection,
+    identities: &Identities,
+    session: String,
+    from: i64,
+    end: i64,
+) -> Result<MessageBatch, StoreError> {
+    let unread = words::unread(connection, &session, (from, end), BATCH)?;
+    let to = unread.last().filter(|_| unread.len() >= BATCH).map_or(end, |last| last.seq + 1);
+    let mut speakers = HashMap::new();
+    let mut messages = Vec::new();
+    for unread in unread {
+        let Some(text) = spoken_text(&unread.body) else { continue };
+        let MessageSpeaker { owner, name } = match speakers.get(&unread.turn) {
+            Some(known) => known,
+            None => {
+                let speaker = speaker_of(connection, identities, &session, &unread.turn)?;
+                speakers.entry(unread.turn.clone()).or_insert(speaker)
+            }
+        };
+        let speaker = if unread.role == "user" { name.clone() } else { String::new() };
+        let words = word_index::said_words(&text, &session, owner, &speaker);
+        messages.push(NewSaid { seq: unread.seq, body: unread.body, owner: owner.clone(), speaker, words });
+    }
+    Ok(MessageBatch { session, range: (from, to), messages })
+}
+
+/// The person that a turn speaks with.
+struct MessageSpeaker {
+    /// Empty if the person owns no memory.
+    owner: String,
+    /// The name among others; empty for the gateway's owner.
+    name: String,
+}
+
+fn speaker_of(
+    connection: &Connection,
+    identities: &Identities,
+    session: &str,
+    turn: &str,
+) -> Result<MessageSpeaker, StoreError> {
+    let rows = match turn.parse::<Uuid>() {
+        Ok(turn) => inbox::of_turn(connection, turn)?,
+        Err(_) => Vec::new(),
+    };
+    let least = rows.iter().min_by_key(|row| Trust::parse(&row.trust).rank());
+    // What is told to a session, or was imported, is of whoever the session belongs to.
+    let Some(row) = least.filter(|row| TurnOrigin::parse(&row.origin).note().is_none()) else {
+        let owner = words::session_owner(connection, session)?.unwrap_or_default();
+        return Ok(MessageSpeaker { owner, name: String::new() });
+    };
+    let owner = identities.owner_of_row(row);
+    let name = match (Trust::parse(&row.trust), owner.as_ref().and_then(|owner| owner.as_str().strip_prefix("name:"))) {
+        (Trust::Owner, _) => String::new(),
+        (_, Some(name)) => format!("{name} {}", sender_of(row)),
+        (_, None) => sender_of(row),
+    };
+    Ok(MessageSpeaker { owner: owner.map_or(String::new(), |owner| owner.as_str().to_owned()), name })
 }

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Kind, NewEntry, Origin, Owner, Source};
+use super::{MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, Owner};
 use crate::text::{is_han_or_kana, is_sentence_mark, narrow, one_line, sentences, truncate};
 
 /// How certain a statement is, and how certain it is that a programming language is preferred that is only liked or used.
@@ -21,7 +21,7 @@ const TASK_TOOLS: usize = 20;
 
 /// What the words behind a beginning state.
 #[derive(Clone, Copy, PartialEq)]
-enum Form {
+enum StatementForm {
     Name,
     CallMe,
     LivesIn,
@@ -34,59 +34,59 @@ enum Form {
 }
 
 /// How a clause begins that states something about its writer. Where two fit, the longer stands first.
-const ENGLISH: [(&str, Form); 25] = [
-    ("my name is ", Form::Name),
-    ("my name's ", Form::Name),
-    ("call me ", Form::CallMe),
-    ("please call me ", Form::CallMe),
-    ("you can call me ", Form::CallMe),
-    ("i live in ", Form::LivesIn),
-    ("i like ", Form::Likes),
-    ("i love ", Form::Likes),
-    ("i really like ", Form::Likes),
-    ("i really love ", Form::Likes),
-    ("i prefer ", Form::Prefers),
-    ("i don't like ", Form::Dislikes),
-    ("i do not like ", Form::Dislikes),
-    ("i dislike ", Form::Dislikes),
-    ("i hate ", Form::Dislikes),
-    ("i write ", Form::Uses),
-    ("i use ", Form::Uses),
-    ("i code in ", Form::Uses),
-    ("i program in ", Form::Uses),
-    ("i mostly use ", Form::Uses),
-    ("i usually use ", Form::Uses),
-    ("my favourite programming language is ", Form::Language),
-    ("my favorite programming language is ", Form::Language),
-    ("my preferred programming language is ", Form::Language),
-    ("my preferred language is ", Form::Language),
+const ENGLISH: [(&str, StatementForm); 25] = [
+    ("my name is ", StatementForm::Name),
+    ("my name's ", StatementForm::Name),
+    ("call me ", StatementForm::CallMe),
+    ("please call me ", StatementForm::CallMe),
+    ("you can call me ", StatementForm::CallMe),
+    ("i live in ", StatementForm::LivesIn),
+    ("i like ", StatementForm::Likes),
+    ("i love ", StatementForm::Likes),
+    ("i really like ", StatementForm::Likes),
+    ("i really love ", StatementForm::Likes),
+    ("i prefer ", StatementForm::Prefers),
+    ("i don't like ", StatementForm::Dislikes),
+    ("i do not like ", StatementForm::Dislikes),
+    ("i dislike ", StatementForm::Dislikes),
+    ("i hate ", StatementForm::Dislikes),
+    ("i write ", StatementForm::Uses),
+    ("i use ", StatementForm::Uses),
+    ("i code in ", StatementForm::Uses),
+    ("i program in ", StatementForm::Uses),
+    ("i mostly use ", StatementForm::Uses),
+    ("i usually use ", StatementForm::Uses),
+    ("my favourite programming language is ", StatementForm::Language),
+    ("my favorite programming language is ", StatementForm::Language),
+    ("my preferred programming language is ", StatementForm::Language),
+    ("my preferred language is ", StatementForm::Language),
 ];
-const CHINESE: [(&str, Form); 25] = [
-    ("我的名字是", Form::Name),
-    ("我的名字叫", Form::Name),
-    ("我叫", Form::Name),
-    ("请叫我", Form::CallMe),
-    ("叫我", Form::CallMe),
-    ("就叫我", Form::CallMe),
-    ("以后叫我", Form::CallMe),
-    ("可以叫我", Form::CallMe),
-    ("你可以叫我", Form::CallMe),
-    ("您可以叫我", Form::CallMe),
-    ("我住在", Form::LivesIn),
-    ("我家住在", Form::LivesIn),
-    ("我现在住在", Form::LivesIn),
-    ("我最喜欢的编程语言是", Form::Language),
-    ("我喜欢", Form::Likes),
-    ("我很喜欢", Form::Likes),
-    ("我最喜欢", Form::Likes),
-    ("我非常喜欢", Form::Likes),
-    ("我更喜欢", Form::Prefers),
-    ("我偏好", Form::Prefers),
-    ("我不喜欢", Form::Dislikes),
-    ("我讨厌", Form::Dislikes),
-    ("我写", Form::Uses),
-    ("我用", Form::Uses),
-    ("我主要用", Form::Uses),
+const CHINESE: [(&str, StatementForm); 25] = [
+    ("我的名字是", StatementForm::Name),
+    ("我的名字叫", StatementForm::Name),
+    ("我叫", StatementForm::Name),
+    ("请叫我", StatementForm::CallMe),
+    ("叫我", StatementForm::CallMe),
+    ("就叫我", StatementForm::CallMe),
+    ("以后叫我", StatementForm::CallMe),
+    ("可以叫我", StatementForm::CallMe),
+    ("你可以叫我", StatementForm::CallMe),
+    ("您可以叫我", StatementForm::CallMe),
+    ("我住在", StatementForm::LivesIn),
+    ("我家住在", StatementForm::LivesIn),
+    ("我现在住在", StatementForm::LivesIn),
+    ("我最喜欢的编程语言是", StatementForm::Language),
+    ("我喜欢", StatementForm::Likes),
+    ("我很喜欢", StatementForm::Likes),
+    ("我最喜欢", StatementForm::Likes),
+    ("我非常喜欢", StatementForm::Likes),
+    ("我更喜欢", StatementForm::Prefers),
+    ("我偏好", StatementForm::Prefers),
+    ("我不喜欢", StatementForm::Dislikes),
+    ("我讨厌", StatementForm::Dislikes),
+    ("我写", StatementForm::Uses),
+    ("我用", StatementForm::Uses),
+    ("我主要用", StatementForm::Uses),
 ];
 
 /// Programming languages whose names mean little else, and what each is called here.
@@ -198,17 +198,17 @@ fn stated(clause: &str) -> Option<(String, String, f64)> {
     let (rest, form) =
         ENGLISH.iter().chain(&CHINESE).find_map(|(start, form)| Some((rest_of(start)?.trim(), *form)))?;
     let (key, value, confidence) = match form {
-        Form::Name => ("name".to_owned(), person(rest)?, STATED),
-        Form::CallMe => ("call_me".to_owned(), nickname(rest)?, STATED),
-        Form::LivesIn => ("lives_in".to_owned(), place(rest)?, STATED),
-        Form::Dislikes => (format!("likes {}", thing(rest)?.to_lowercase()), "no".to_owned(), STATED),
-        Form::Uses => ("preferred_language".to_owned(), language(rest)?, IMPLIED),
-        Form::Language => ("preferred_language".to_owned(), thing(rest)?.to_lowercase(), STATED),
-        Form::Likes | Form::Prefers => {
+        StatementForm::Name => ("name".to_owned(), person(rest)?, STATED),
+        StatementForm::CallMe => ("call_me".to_owned(), nickname(rest)?, STATED),
+        StatementForm::LivesIn => ("lives_in".to_owned(), place(rest)?, STATED),
+        StatementForm::Dislikes => (format!("likes {}", thing(rest)?.to_lowercase()), "no".to_owned(), STATED),
+        StatementForm::Uses => ("preferred_language".to_owned(), language(rest)?, IMPLIED),
+        StatementForm::Language => ("preferred_language".to_owned(), thing(rest)?.to_lowercase(), STATED),
+        StatementForm::Likes | StatementForm::Prefers => {
             let preferred = [" over ", " to ", " rather than "].iter().find_map(|than| Some(rest.split_once(than)?.0));
-            let thing = thing(preferred.filter(|_| form == Form::Prefers).unwrap_or(rest))?;
+            let thing = thing(preferred.filter(|_| form == StatementForm::Prefers).unwrap_or(rest))?;
             match language(&thing) {
-                Some(language) if form == Form::Prefers => ("preferred_language".to_owned(), language, STATED),
+                Some(language) if form == StatementForm::Prefers => ("preferred_language".to_owned(), language, STATED),
                 Some(language) => ("preferred_language".to_owned(), language, IMPLIED),
                 None => (format!("likes {}", thing.to_lowercase()), "yes".to_owned(), STATED),
             }
@@ -308,14 +308,14 @@ fn is_surname(c: char) -> bool {
 }
 
 /// What is remembered of such preferences.
-pub fn as_preferences(text: &str, owner: &Owner, source: &Source) -> Vec<NewEntry> {
-    let new = |(name, text, confidence)| NewEntry {
+pub fn as_preferences(text: &str, owner: &Owner, source: &MemorySource) -> Vec<NewMemoryEntry> {
+    let new = |(name, text, confidence)| NewMemoryEntry {
         owner: owner.clone(),
-        kind: Kind::Preference,
+        kind: MemoryKind::Preference,
         name,
         text,
         detail: json!({}),
-        origin: Origin::Noticed,
+        origin: MemoryOrigin::Noticed,
         source: Some(source.clone()),
         confidence,
     };
@@ -324,7 +324,7 @@ pub fn as_preferences(text: &str, owner: &Owner, source: &Source) -> Vec<NewEntr
 
 /// What a turn came to.
 #[derive(Clone, Copy, Debug)]
-pub struct Done<'a> {
+pub struct FinishedTurn<'a> {
     /// What was asked.
     pub input: &'a str,
     pub result: &'a str,
@@ -336,11 +336,11 @@ pub struct Done<'a> {
 /// The task to be remembered of a turn that used `tools`; none of one that only talked and went well, or that only worked on
 /// the memory itself.
 pub fn task_of<'a>(
-    done: Done<'_>,
+    done: FinishedTurn<'_>,
     tools: impl Iterator<Item = &'a str>,
     owner: &Owner,
-    source: &Source,
-) -> Option<NewEntry> {
+    source: &MemorySource,
+) -> Option<NewMemoryEntry> {
     const OWN: [&str; 4] = ["remember", "recall", "forget", "search_history"];
     let mut used: Vec<&str> = Vec::new();
     for tool in tools {
@@ -355,13 +355,13 @@ pub fn task_of<'a>(
     }
     let result = truncate(&one_line(done.result), TASK_CHARS);
     let detail: Value = json!({"agent": done.agent, "result": result, "success": done.success, "tools": used});
-    Some(NewEntry {
+    Some(NewMemoryEntry {
         owner: owner.clone(),
-        kind: Kind::Task,
+        kind: MemoryKind::Task,
         name: String::new(),
         text,
         detail,
-        origin: Origin::Noticed,
+        origin: MemoryOrigin::Noticed,
         source: Some(source.clone()),
         confidence: 1.0,
     })
@@ -448,9 +448,9 @@ mod tests {
 
     #[test]
     fn a_task_is_what_was_done_with_tools_or_failed() {
-        let source = Source { session: "s".to_owned(), seq: None, turn: None };
+        let source = MemorySource { session: "s".to_owned(), seq: None, turn: None };
         let task = |success, tools: &[&str]| {
-            let done = Done { input: "do\nit", result: "done", success, agent: "a/b" };
+            let done = FinishedTurn { input: "do\nit", result: "done", success, agent: "a/b" };
             task_of(done, tools.iter().copied(), &Owner::gateway(), &source)
         };
         for (success, tools, expected) in [

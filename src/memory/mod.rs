@@ -1,55 +1,57 @@
-//! What outlasts a conversation: whose it is, what is kept of it, and how it is found again. It only stores and finds: what
-//! is worth keeping of a conversation is the agent's to say.
+//! Long-term memory: owners, the rules of remembering and forgetting, search by words and by vectors, tools, MEMORY.md and
+//! HISTORY.md. This module stores and finds; the agent decides what of a conversation is worth remembering.
 
 mod config;
-
-mod adoption;
-mod book;
-mod claims;
-mod desk;
 mod entry;
-mod files;
-mod forgetting;
-mod given;
-pub mod learned;
+mod message_text;
 mod owner;
-mod telling;
-mod wording;
-
-mod written;
-
-mod indexer;
-mod matching;
-mod passages;
-mod reading;
-mod recall;
-mod search;
-mod snapshot;
-mod tools;
-pub mod vectors;
-pub mod words;
-
-mod asked;
-mod retention;
+mod owner_migration;
+mod query;
+mod requests;
 pub mod session_file;
-mod whose;
+mod validation;
 
-pub use asked::{AskedEntry, ExportedMemory, MemoryError, Selection, since};
-pub use book::{Plan, Remembered, carry_out, list, newest, plan, remember, remember_instead};
+mod contradictions;
+mod forgetting;
+pub mod learned;
+mod mentions;
+mod prompt_memory;
+mod remember;
+mod retention;
+
+mod bm25;
+mod indexer;
+mod message_search;
+mod passage_index;
+mod recall;
+mod snapshot;
+mod term_query;
+pub mod vectors;
+pub mod word_index;
+
+mod files;
+mod service;
+mod tools;
+
 pub use config::{EmbeddingsConfig, MemoryConfig};
-pub use desk::{Desk, Terms};
-pub use entry::{Entry, Kind, NewEntry, Origin, Source};
-pub use files::{FOLDER, Files, Keeper};
-pub use forgetting::{Forgotten, drop_prompts, forget};
-pub use given::strike_ended;
-pub use indexer::Indexer;
-pub use owner::{Identities, Owner, is_by_person, origin_on_behalf, sender_of};
-pub use passages::Fitting;
-pub use recall::{Ask, Found, Hit, Weights, recall, recall_weighted};
-pub use retention::{prune_gone_sessions, prune_sessions, sweep_snapshots};
-pub use search::{Line, search};
-pub use snapshot::snapshot;
+pub use entry::{MemoryEntry, MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry};
+pub use files::{FOLDER, MemoryFileState, MemoryFileWriter};
+pub use forgetting::{ForgetOutcome, drop_prompt_snapshots, forget};
+pub use indexer::{MessageIndexer, rebuild_index};
+pub use message_search::{HistoryHit, search_messages};
+pub use message_text::{FORGOTTEN, RECALLED, RUNTIME_CONTEXT, found_in_memory, spoken_text, without_memory, written};
+pub use owner::{
+    Identities, Owner, OwnerSelection, is_by_person, origin_on_behalf, owner_label, parse_owner, sender_of,
+};
+pub use prompt_memory::redact_ended_turn;
+pub use query::{HitLocation, RecallHit, RecallQuery, RelevanceQuery};
+pub use recall::{RecallWeights, recall, recall_weighted};
+pub use remember::{
+    RememberOutcome, RememberPlan, apply_plan, current_entry, list, plan, remember, remember_replacing,
+};
+pub use requests::{EntryRequest, ExportedMemory, MemoryError, MemorySelection, parse_since};
+pub use retention::{prune_orphaned_summaries, prune_sessions, sweep_snapshots};
+pub use service::{MemoryService, MemorySettings};
+pub use snapshot::prompt_snapshot;
 pub use tools::{tool_names, tools};
-pub use whose::{Whose, called, owner_called};
-pub use wording::{Unfit, fit};
-pub use written::{FORGOTTEN, RECALLED, RUNTIME_CONTEXT, found_in_memory, said, without_memory, written};
+pub use validation::{InvalidEntry, validate_entry};

@@ -1,4 +1,4 @@
-//! Whose a memory is. Nobody is given another one's.
+//! Owners of memories and conversations. Nobody is shown the memory of another owner.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -9,8 +9,9 @@ use sha2::{Digest, Sha256};
 use crate::origin::TurnOrigin;
 use crate::store::inbox::InboxRow;
 use crate::store::turn_steps::hex;
+use crate::store::{Connection, StoreError, memory_lists};
 
-/// Whose a memory is, as it stands in the store.
+/// The owner of memories, in the form that the store keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner(String);
 
@@ -96,7 +97,7 @@ impl Identities {
         hex(&hash.finalize()[..8])
     }
 
-    /// Whose memory a message adds to and is answered from. Nobody's, where the sender may not be who he says he is.
+    /// Returns the owner whose memory a message reads and extends. `None` if the sender may be somebody else.
     pub fn owner_of(&self, channel: &str, sender: &str, trust: Trust) -> Option<Owner> {
         match trust {
             Trust::Untrusted => None,
@@ -108,7 +109,7 @@ impl Identities {
         }
     }
 
-    /// Whose memory the turn of this message is given, as [`Self::owner_of`]: a job and a sub-agent have their maker's.
+    /// OwnerSelection memory the turn of this message is given, as [`Self::owner_of`]: a job and a sub-agent have their maker's.
     pub fn owner_of_row(&self, row: &InboxRow) -> Option<Owner> {
         self.owner_of(&row.channel, &sender_of(row), Trust::parse(&row.trust))
     }
@@ -147,6 +148,62 @@ pub fn origin_on_behalf(row: &InboxRow) -> TurnOrigin {
         origin.on_behalf_of = Some(row.sender.clone());
     }
     origin
+}
+
+/// The owners whose memories are selected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnerSelection {
+    One(Owner),
+    All,
+}
+
+/// What may stand for an owner.
+const ALLOWED: &str =
+    "\"owner\", \"everyone\", a name of [identities], or CHANNEL:SENDER such as \"email:ann@example.org\"";
+
+impl OwnerSelection {
+    /// Their names in the store.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn owners(&self, connection: &Connection) -> Result<Vec<Owner>, StoreError> {
+        Ok(match self {
+            Self::One(owner) => vec![owner.clone()],
+            Self::All => {
+                let mut owners = vec![Owner::gateway(), Owner::everyone()];
+                let all =
+                    memory_lists::owners(connection)?.iter().map(|owner| Owner::from_stored(owner)).collect::<Vec<_>>();
+                owners
+                    .extend(all.into_iter().filter(|owner| *owner != Owner::gateway() && *owner != Owner::everyone()));
+                owners
+            }
+        })
+    }
+}
+
+/// Reads an owner as a person writes him.
+///
+/// # Errors
+/// Nobody is called that; says what may be written.
+pub fn parse_owner(text: &str, identities: &Identities) -> Result<Owner, String> {
+    match text.trim() {
+        "owner" => Ok(Owner::gateway()),
+        "everyone" => Ok(Owner::everyone()),
+        name if identities.has(name) => Ok(Owner::named(name)),
+        text => {
+            // A webhook's name holds a colon itself; what stands behind it does not matter to the store's form.
+            let sender = text.split_once(':').filter(|(channel, sender)| !channel.is_empty() && !sender.is_empty());
+            sender
+                .and_then(|(channel, sender)| identities.owner_of(channel, sender, Trust::Known))
+                .ok_or_else(|| format!("{text:?} is no owner; allowed: {ALLOWED}"))
+        }
+    }
+}
+
+/// The owner as [`parse_owner`] reads him.
+pub fn owner_label(owner: &Owner) -> &str {
+    let stored = owner.as_str();
+    stored.strip_prefix("name:").or_else(|| stored.strip_prefix("sender:")).unwrap_or(stored)
 }
 
 #[cfg(test)]
@@ -209,5 +266,24 @@ mod tests {
             assert_eq!(is_by_person(&row), sender != "cron");
         }
         assert_eq!(identities.writer_of(&row("eve", Trust::Untrusted, "{}")).as_str(), "stranger:in:eve");
+    }
+
+    #[test]
+    fn owners_are_read_as_they_are_shown() {
+        let all = BTreeMap::from([("ann".to_owned(), vec!["webhook:in:ann".to_owned()])]);
+        let identities = Identities::new(&all);
+        for (text, stored, shown) in [
+            ("owner", "owner", "owner"),
+            ("everyone", "everyone", "everyone"),
+            ("ann", "name:ann", "ann"),
+            ("webhook:in:ann", "name:ann", "ann"),
+            ("webhook:in:bob", "sender:webhook:in:bob", "webhook:in:bob"),
+        ] {
+            let owner = parse_owner(text, &identities).unwrap();
+            assert_eq!((owner.as_str(), owner_label(&owner)), (stored, shown), "{text}");
+        }
+        for text in ["bob", "", ":x", "email:"] {
+            assert!(parse_owner(text, &identities).unwrap_err().contains("CHANNEL:SENDER"), "{text}");
+        }
     }
 }

@@ -2,57 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::matching::{Fit, Question};
+use super::entry::entry_text;
+use super::message_text::spoken_text;
+use super::query::{HitLocation, RecallHit, RecallQuery};
+use super::term_query::{TermQuery, TermScore};
 use super::vectors::nearest;
-use super::words::{beside, scope, suspect};
-use super::written::said;
-use super::{Kind, Owner};
+use super::word_index::{beside, scope, suspect};
+use super::{MemoryKind, Owner};
 use crate::store::memories::{self, MemoryRow};
 use crate::store::words::{self, Said, Shelf};
 use crate::store::{Connection, StoreError};
-
-/// What is looked for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
-    pub text: String,
-    /// Whose memories, and whose conversations.
-    pub owners: Vec<Owner>,
-    /// Memories of these kinds; none: no memories.
-    pub kinds: Vec<Kind>,
-    /// Look through what was said, too.
-    pub messages: bool,
-    /// Only of this session.
-    pub session: Option<String>,
-    /// UTC milliseconds, from and before.
-    pub since: Option<i64>,
-    pub until: Option<i64>,
-    /// Only what is at least so similar, 0 to 1.
-    pub least: f64,
-    pub limit: usize,
-}
-
-/// Where something was found.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Found {
-    Memory(i64),
-    Message { session: String, seq: i64 },
-}
-
-/// Something that was found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
-    pub found: Found,
-    /// A memory's kind; what was said has none.
-    pub kind: Option<Kind>,
-    /// The sentence, or what was said, without what the gateway added to it.
-    pub text: String,
-    /// UTC milliseconds.
-    pub at: i64,
-    /// How much of what was asked for is in it, 0 to 1.
-    pub similarity: f64,
-    /// By what hits are ordered; comparable within one answer only.
-    pub score: f64,
-}
 
 /// The nearest from this one on are the crowd: alike merely because all is, in this question's light.
 const CROWD: usize = 100;
@@ -67,7 +26,7 @@ const BY_VECTOR: usize = 50;
 /// How much each sign counts that something is meant. The defaults were chosen on one half of the conversations of LoCoMo
 /// (`cargo xtask bench memory --choose`); what they find in the other half is in `docs/benchmarks.md`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Weights {
+pub struct RecallWeights {
     /// The share of a neighbour's score by words that counts for the messages right before and after it: an answer is found by
     /// its question.
     pub neighbour_words: f64,
@@ -77,7 +36,7 @@ pub struct Weights {
     pub likeness: f64,
 }
 
-impl Default for Weights {
+impl Default for RecallWeights {
     fn default() -> Self {
         Self { neighbour_words: 0.7, neighbour_likeness: 0.9, likeness: 1.5 }
     }
@@ -94,8 +53,12 @@ const LIMIT: usize = 200;
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn recall(connection: &Connection, ask: &Ask, vector: Option<&[f32]>) -> Result<Vec<Hit>, StoreError> {
-    recall_weighted(connection, ask, vector, &Weights::default())
+pub fn recall(
+    connection: &Connection,
+    ask: &RecallQuery,
+    vector: Option<&[f32]>,
+) -> Result<Vec<RecallHit>, StoreError> {
+    recall_weighted(connection, ask, vector, &RecallWeights::default())
 }
 
 /// The same with other weights, for measuring them.
@@ -104,11 +67,11 @@ pub fn recall(connection: &Connection, ask: &Ask, vector: Option<&[f32]>) -> Res
 /// The store cannot be read.
 pub fn recall_weighted(
     connection: &Connection,
-    ask: &Ask,
+    ask: &RecallQuery,
     vector: Option<&[f32]>,
-    weights: &Weights,
-) -> Result<Vec<Hit>, StoreError> {
-    let mut search = Search { connection, ask, weights: *weights, entries: HashMap::new() };
+    weights: &RecallWeights,
+) -> Result<Vec<RecallHit>, StoreError> {
+    let mut search = RecallSearch { connection, ask, weights: *weights, entries: HashMap::new() };
     if ask.owners.is_empty() || (ask.kinds.is_empty() && !ask.messages) {
         return Ok(Vec::new());
     }
@@ -128,17 +91,17 @@ pub fn recall_weighted(
     Ok(search.fused(by_words, by_vector))
 }
 
-struct Search<'a> {
+struct RecallSearch<'a> {
     connection: &'a Connection,
-    ask: &'a Ask,
-    weights: Weights,
-    entries: HashMap<Found, Entry>,
+    ask: &'a RecallQuery,
+    weights: RecallWeights,
+    entries: HashMap<HitLocation, RecallCandidate>,
 }
 
 /// Something that passed the filters.
 #[derive(Clone, Debug)]
-struct Entry {
-    kind: Option<Kind>,
+struct RecallCandidate {
+    kind: Option<MemoryKind>,
     text: String,
     /// What it is found by besides.
     beside: String,
@@ -146,24 +109,24 @@ struct Entry {
     similarity: f64,
 }
 
-impl Search<'_> {
+impl RecallSearch<'_> {
     /// What holds the words, each with how much of the question's weight; memories only that hold at `least` so much.
-    fn by_words(&mut self, least: f64) -> Result<Vec<(Found, f64)>, StoreError> {
+    fn by_words(&mut self, least: f64) -> Result<Vec<(HitLocation, f64)>, StoreError> {
         let mut shelves = Vec::new();
         for (shelf, is_asked) in [(Shelf::Memories, !self.ask.kinds.is_empty()), (Shelf::Said, self.ask.messages)] {
             if is_asked {
                 shelves.push((shelf, self.scope(shelf)?));
             }
         }
-        let question = Question::ask(self.connection, &self.ask.text, shelves, self.ask.limit)?;
+        let question = TermQuery::ask(self.connection, &self.ask.text, shelves, self.ask.limit)?;
         let mut order = Vec::new();
         for id in question.candidates(self.connection, Shelf::Memories, least)? {
             if order.len() >= question.wanted() {
                 break;
             }
             if let Some(entry) = memories::get(self.connection, id)?.and_then(|row| self.of_memory(&row)) {
-                order.push(Found::Memory(id));
-                self.entries.insert(Found::Memory(id), entry);
+                order.push(HitLocation::Memory(id));
+                self.entries.insert(HitLocation::Memory(id), entry);
             }
         }
         let of_memories = order.len();
@@ -178,7 +141,7 @@ impl Search<'_> {
             self.entries.insert(found, entry);
         }
         let mut scored = self.score(&question, order);
-        let fit = |entry: &Entry| {
+        let fit = |entry: &RecallCandidate| {
             let fits = question.fits([(entry.text.as_str(), entry.beside.as_str())].into_iter());
             fits.first().copied().unwrap_or_default()
         };
@@ -187,14 +150,14 @@ impl Search<'_> {
         Ok(scored.into_iter().map(|(found, score)| (found, score / whole)).collect())
     }
 
-    fn score(&mut self, question: &Question, order: Vec<Found>) -> Vec<(Found, f64)> {
+    fn score(&mut self, question: &TermQuery, order: Vec<HitLocation>) -> Vec<(HitLocation, f64)> {
         let texts = order.iter().map(|found| {
             let entry = &self.entries[found];
             (entry.text.as_str(), entry.beside.as_str())
         });
         let fits = question.fits(texts);
         let mut scored = Vec::with_capacity(order.len());
-        for (found, Fit { score, similarity }) in order.into_iter().zip(fits) {
+        for (found, TermScore { score, similarity }) in order.into_iter().zip(fits) {
             if let Some(entry) = self.entries.get_mut(&found) {
                 entry.similarity = similarity;
             }
@@ -207,20 +170,20 @@ impl Search<'_> {
     /// that was not found itself.
     fn add_neighbours(
         &mut self,
-        scored: &mut Vec<(Found, f64)>,
+        scored: &mut Vec<(HitLocation, f64)>,
         share: f64,
-        fit: impl Fn(&Entry) -> Fit,
+        fit: impl Fn(&RecallCandidate) -> TermScore,
     ) -> Result<(), StoreError> {
         let mut best = scored.clone();
         best.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        let mut own: HashMap<Found, f64> = scored.drain(..).collect();
-        let mut beside: HashMap<Found, f64> = HashMap::new();
+        let mut own: HashMap<HitLocation, f64> = scored.drain(..).collect();
+        let mut beside: HashMap<HitLocation, f64> = HashMap::new();
         for (found, score) in best.into_iter().take(WITH_NEIGHBOURS) {
-            let Found::Message { session, seq } = &found else { continue };
+            let HitLocation::Message { session, seq } = &found else { continue };
             for neighbour in words::beside(self.connection, session, *seq)?.into_iter().flatten() {
                 let Some((next, mut entry)) = self.of_said(neighbour) else { continue };
                 if !own.contains_key(&next) {
-                    let Fit { score, similarity } = fit(&entry);
+                    let TermScore { score, similarity } = fit(&entry);
                     own.insert(next.clone(), score);
                     entry.similarity = similarity;
                     self.entries.entry(next.clone()).or_insert(entry);
@@ -240,7 +203,7 @@ impl Search<'_> {
     }
 
     /// What means about the same, each with its likeness times what of it stands out of the crowd.
-    fn by_vector(&mut self, vector: &[f32]) -> Result<Vec<(Found, f64)>, StoreError> {
+    fn by_vector(&mut self, vector: &[f32]) -> Result<Vec<(HitLocation, f64)>, StoreError> {
         let near = nearest(self.connection, self.ask, vector, CROWD)?;
         let crowd = near.get(CROWD - 1).map_or(0.0, |(_, likeness)| f64::from(*likeness));
         let mut scored = Vec::new();
@@ -248,8 +211,10 @@ impl Search<'_> {
             let likeness = f64::from(likeness).clamp(0.0, 1.0);
             if !self.entries.contains_key(&found) {
                 let entry = match &found {
-                    Found::Memory(id) => memories::get(self.connection, *id)?.and_then(|row| self.of_memory(&row)),
-                    Found::Message { session, seq } => words::said_at(self.connection, session, *seq)?
+                    HitLocation::Memory(id) => {
+                        memories::get(self.connection, *id)?.and_then(|row| self.of_memory(&row))
+                    }
+                    HitLocation::Message { session, seq } => words::said_at(self.connection, session, *seq)?
                         .and_then(|said| self.of_said(said))
                         .map(|(_, entry)| entry),
                 };
@@ -261,23 +226,23 @@ impl Search<'_> {
                 scored.push((found, self.weights.likeness * likeness * (likeness - crowd)));
             }
         }
-        self.add_neighbours(&mut scored, self.weights.neighbour_likeness, |_| Fit::default())?;
+        self.add_neighbours(&mut scored, self.weights.neighbour_likeness, |_| TermScore::default())?;
         Ok(scored)
     }
 
     /// One list of all, the best first, by the sum of two measures from 0 to about 1: the share of the question's weight that a hit
     /// holds in words, and its likeness as far as it stands out. A sum of reciprocal ranks would have poor vectors shake good words.
-    fn fused(mut self, by_words: Vec<(Found, f64)>, by_vector: Vec<(Found, f64)>) -> Vec<Hit> {
-        let mut by_time: Vec<Found> = self.entries.keys().cloned().collect();
+    fn fused(mut self, by_words: Vec<(HitLocation, f64)>, by_vector: Vec<(HitLocation, f64)>) -> Vec<RecallHit> {
+        let mut by_time: Vec<HitLocation> = self.entries.keys().cloned().collect();
         by_time.sort_by(|a, b| self.entries[b].at.cmp(&self.entries[a].at).then_with(|| b.cmp(a)));
-        let mut scores: HashMap<Found, f64> = by_words.into_iter().collect();
+        let mut scores: HashMap<HitLocation, f64> = by_words.into_iter().collect();
         for (found, likeness) in by_vector {
             *scores.entry(found).or_default() += likeness;
         }
         for (place, found) in (1_u32..).zip(by_time) {
             *scores.entry(found).or_default() += RECENCY / (RANKS + f64::from(place));
         }
-        let mut order: Vec<(Found, f64)> = scores.into_iter().collect();
+        let mut order: Vec<(HitLocation, f64)> = scores.into_iter().collect();
         order.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let mut told = HashSet::new();
         let mut hits = Vec::new();
@@ -285,8 +250,8 @@ impl Search<'_> {
             let Some(entry) = self.entries.remove(&found) else { continue };
             // A conversation that went back to a point holds the same words twice.
             if entry.similarity >= self.ask.least && told.insert(entry.text.clone()) {
-                let Entry { kind, text, at, similarity, .. } = entry;
-                hits.push(Hit { found, kind, text, at, similarity, score });
+                let RecallCandidate { kind, text, at, similarity, .. } = entry;
+                hits.push(RecallHit { found, kind, text, at, similarity, score });
             }
             if hits.len() >= self.ask.limit.min(LIMIT) {
                 break;
@@ -310,8 +275,8 @@ impl Search<'_> {
         self.ask.owners.iter().any(|asked| asked.as_str() == owner)
     }
 
-    fn of_memory(&self, row: &MemoryRow) -> Option<Entry> {
-        let kind = Kind::parse(&row.kind)?;
+    fn of_memory(&self, row: &MemoryRow) -> Option<RecallCandidate> {
+        let kind = MemoryKind::parse(&row.kind)?;
         let is_asked = self.ask.kinds.contains(&kind)
             && row.replaced_by.is_none()
             && self.is_asked_owner(&row.owner)
@@ -321,26 +286,17 @@ impl Search<'_> {
             return None;
         }
         let beside = beside(row);
-        let text = sentence(row);
-        Some(Entry { kind: Some(kind), text, beside, at: row.created_at, similarity: 0.0 })
+        let text = entry_text(Some(kind), &row.name, &row.text);
+        Some(RecallCandidate { kind: Some(kind), text, beside, at: row.created_at, similarity: 0.0 })
     }
 
-    fn of_said(&self, row: Said) -> Option<(Found, Entry)> {
+    fn of_said(&self, row: Said) -> Option<(HitLocation, RecallCandidate)> {
         let is_asked = self.is_asked_owner(&row.owner)
             && self.ask.session.as_ref().is_none_or(|session| row.session == *session)
             && self.is_in_time(row.at);
-        let text = is_asked.then(|| said(&row.body)).flatten()?;
-        let found = Found::Message { session: row.session, seq: row.seq };
-        Some((found, Entry { kind: None, text, beside: row.speaker, at: row.at, similarity: 0.0 }))
-    }
-}
-
-/// A memory as it is told.
-pub(super) fn sentence(row: &MemoryRow) -> String {
-    match Kind::parse(&row.kind) {
-        Some(Kind::Preference) => format!("{}: {}", row.name, row.text),
-        Some(Kind::Case) => format!("{}\n{}", row.name, row.text),
-        Some(Kind::Fact | Kind::Task | Kind::Summary) | None => row.text.clone(),
+        let text = is_asked.then(|| spoken_text(&row.body)).flatten()?;
+        let found = HitLocation::Message { session: row.session, seq: row.seq };
+        Some((found, RecallCandidate { kind: None, text, beside: row.speaker, at: row.at, similarity: 0.0 }))
     }
 }
 

@@ -7,13 +7,16 @@ use uuid::Uuid;
 
 use super::*;
 use crate::chat::ChatMessage;
-use crate::memory::{Desk, Identities, Indexer, MemoryConfig, Terms, search, words as terms};
+use crate::memory::{
+    Identities, MemoryConfig, MemoryService, MemorySettings, MessageIndexer, rebuild_index, search_messages,
+    word_index as terms,
+};
 use crate::store::inbox::{NewMessage, State};
 use crate::store::memories::NewMemory;
 use crate::store::{Commit, Store, inbox, messages};
 
 struct World {
-    desk: Arc<Desk>,
+    desk: Arc<MemoryService>,
     folder: tempfile::TempDir,
 }
 
@@ -22,14 +25,14 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let names = BTreeMap::from([("ann".to_owned(), vec!["email:ann@example.org".to_owned()])]);
-        let terms = Terms {
+        let terms = MemorySettings {
             config: MemoryConfig::default(),
             identities: Identities::new(&names),
             language: Language::default(),
             zone: TimeZone::UTC,
             workspace: folder.path().to_owned(),
         };
-        Self { desk: Arc::new(Desk::new(store, terms)), folder }
+        Self { desk: Arc::new(MemoryService::new(store, terms)), folder }
     }
 
     async fn write<T: Send + 'static>(
@@ -96,10 +99,10 @@ impl World {
     }
 
     async fn index(&self) {
-        Indexer::new(self.desk.clone()).catch_up().await.unwrap();
+        MessageIndexer::new(self.desk.clone()).catch_up().await.unwrap();
     }
 
-    async fn hits(&self, owner: &str, text: &str) -> Vec<Hit> {
+    async fn hits(&self, owner: &str, text: &str) -> Vec<RecallHit> {
         let ask = ask(owner, text);
         self.desk.store.read(move |connection| recall(connection, &ask, None)).await.unwrap()
     }
@@ -111,11 +114,11 @@ impl World {
     }
 }
 
-fn ask(owner: &str, text: &str) -> Ask {
-    Ask {
+fn ask(owner: &str, text: &str) -> RecallQuery {
+    RecallQuery {
         text: text.to_owned(),
         owners: vec![Owner::from_stored(owner), Owner::everyone()],
-        kinds: vec![Kind::Fact, Kind::Preference],
+        kinds: vec![MemoryKind::Fact, MemoryKind::Preference],
         messages: true,
         session: None,
         since: None,
@@ -154,7 +157,7 @@ async fn one_and_two_characters_and_stems_are_found() {
     let turned = world.hits("owner", "海上").await.remove(0);
     assert!(turned.similarity < 0.4, "the characters are there, and not the word: {turned:?}");
     let hit = world.hits("owner", "狗 elephant").await.remove(0);
-    assert!(hit.similarity > 0.3 && hit.similarity < 0.6 && hit.kind == Some(Kind::Fact), "{hit:?}");
+    assert!(hit.similarity > 0.3 && hit.similarity < 0.6 && hit.kind == Some(MemoryKind::Fact), "{hit:?}");
 }
 
 #[tokio::test]
@@ -182,11 +185,11 @@ async fn what_must_hold_so_much_is_what_would_be_found_anyway() {
     for text in ["soup with saffron for guests", "saffron bread 3", "a recipe", "recipe 307", "nothing of the kind"] {
         let all = world.hits("owner", text).await;
         for least in [0.2, 0.5, 0.9] {
-            let ask = Ask { least, ..ask("owner", text) };
+            let ask = RecallQuery { least, ..ask("owner", text) };
             let found = world.desk.store.read(move |connection| recall(connection, &ask, None)).await.unwrap();
-            let ids = |hits: &[Hit]| hits.iter().map(|hit| hit.found.clone()).collect::<HashSet<_>>();
+            let ids = |hits: &[RecallHit]| hits.iter().map(|hit| hit.found.clone()).collect::<HashSet<_>>();
             assert!(found.iter().all(|hit| hit.similarity >= least), "{text} {least}: {found:?}");
-            let best: Vec<Hit> = all.iter().filter(|hit| hit.similarity >= least).cloned().collect();
+            let best: Vec<RecallHit> = all.iter().filter(|hit| hit.similarity >= least).cloned().collect();
             assert!(ids(&best).is_subset(&ids(&found)), "{text} {least}: {best:?} {found:?}");
         }
     }
@@ -214,10 +217,12 @@ async fn nobody_finds_what_is_anothers() {
         assert_eq!(found, expected, "{owner}");
     }
     // The command line of the gateway's owner alone sees all.
-    let lines = world.desk.store.read(|connection| search(connection, "secret", None, None, 10)).await.unwrap();
+    let lines =
+        world.desk.store.read(|connection| search_messages(connection, "secret", None, None, 10)).await.unwrap();
     assert_eq!(lines.len(), 4);
     assert!(lines.iter().any(|line| line.owner.is_empty() && line.session == "c"), "{lines:?}");
-    let of_one = world.desk.store.read(|connection| search(connection, "secret", Some("b"), None, 10)).await.unwrap();
+    let of_one =
+        world.desk.store.read(|connection| search_messages(connection, "secret", Some("b"), None, 10)).await.unwrap();
     assert_eq!(of_one.iter().map(|line| line.excerpt.as_str()).collect::<Vec<_>>(), ["my secret is a hazelnut"]);
 }
 
@@ -268,7 +273,7 @@ async fn an_index_made_anew_is_the_one_that_grew() {
         .write(|connection| {
             assert_eq!(terms::check(connection)?, Vec::<String>::new());
             let names = BTreeMap::from([("ann".to_owned(), vec!["email:ann@example.org".to_owned()])]);
-            terms::rebuild(connection, &Identities::new(&names))?;
+            rebuild_index(connection, &Identities::new(&names))?;
             assert_eq!(terms::check(connection)?, Vec::<String>::new());
             content(connection)
         })
@@ -320,7 +325,7 @@ async fn a_damaged_index_is_made_anew_and_harms_nothing_else() {
         // A write beside it goes on, and readers find nothing rather than fail.
         world.fact("owner", "Herons eat fish").await;
         world.hits("owner", "heron").await;
-        world.desk.store.read(|connection| search(connection, "heron", None, None, 9)).await.unwrap();
+        world.desk.store.read(|connection| search_messages(connection, "heron", None, None, 9)).await.unwrap();
         world.write(terms::distrust).await;
         world.index().await;
         assert_eq!(world.desk.store.read(terms::check).await.unwrap(), Vec::<String>::new(), "{table}");
@@ -339,8 +344,8 @@ async fn a_mended_database_finds_again_what_was_taken_over() {
     let path = world.folder.path().join("daoyou.db");
     crate::store::mend(&path, "a test says so").unwrap();
     let store = Store::open(&path).unwrap();
-    let terms = (*world.desk.terms.get()).clone();
-    let again = World { desk: Arc::new(Desk::new(store, terms)), folder: world.folder };
+    let terms = (*world.desk.settings.get()).clone();
+    let again = World { desk: Arc::new(MemoryService::new(store, terms)), folder: world.folder };
     again.index().await;
     let mut found = again.texts("owner", "heron").await;
     found.sort();
@@ -354,24 +359,26 @@ async fn filters_are_exact() {
         world.turn(&format!("s{}", n % 2), "me", "owner", &format!("common word {n}"), "fine").await;
     }
     world.index().await;
-    let base = Ask { kinds: Vec::new(), ..ask("owner", "common word 777") };
+    let base = RecallQuery { kinds: Vec::new(), ..ask("owner", "common word 777") };
     for (change, least, most) in [
         (base.clone(), 10, 10),
-        (Ask { session: Some("s1".to_owned()), ..base.clone() }, 10, 10),
-        (Ask { session: Some("s0".to_owned()), least: 0.9, ..base.clone() }, 0, 0),
-        (Ask { least: 0.9, ..base.clone() }, 1, 1),
-        (Ask { limit: 3, ..base.clone() }, 3, 3),
-        (Ask { until: Some(0), ..base.clone() }, 0, 0),
-        (Ask { since: Some(i64::MAX), ..base.clone() }, 0, 0),
-        (Ask { messages: false, ..base.clone() }, 0, 0),
-        (Ask { owners: Vec::new(), ..base.clone() }, 0, 0),
-        (Ask { text: "??".to_owned(), ..base.clone() }, 0, 0),
+        (RecallQuery { session: Some("s1".to_owned()), ..base.clone() }, 10, 10),
+        (RecallQuery { session: Some("s0".to_owned()), least: 0.9, ..base.clone() }, 0, 0),
+        (RecallQuery { least: 0.9, ..base.clone() }, 1, 1),
+        (RecallQuery { limit: 3, ..base.clone() }, 3, 3),
+        (RecallQuery { until: Some(0), ..base.clone() }, 0, 0),
+        (RecallQuery { since: Some(i64::MAX), ..base.clone() }, 0, 0),
+        (RecallQuery { messages: false, ..base.clone() }, 0, 0),
+        (RecallQuery { owners: Vec::new(), ..base.clone() }, 0, 0),
+        (RecallQuery { text: "??".to_owned(), ..base.clone() }, 0, 0),
     ] {
         let asked = change.clone();
         let hits = world.desk.store.read(move |connection| recall(connection, &asked, None)).await.unwrap();
         assert!((least..=most).contains(&hits.len()), "{change:?}: {}", hits.len());
         if let Some(session) = &change.session {
-            assert!(hits.iter().all(|hit| matches!(&hit.found, Found::Message { session: s, .. } if s == session)));
+            assert!(
+                hits.iter().all(|hit| matches!(&hit.found, HitLocation::Message { session: s, .. } if s == session))
+            );
         }
     }
     assert_eq!(world.texts("owner", "common word 777").await[0], "common word 777");

@@ -1,7 +1,7 @@
 //! What is kept of conversations that are gone, and goes with them. In small pieces, between which others write.
 
-use super::book::remove;
-use super::words;
+use super::remember::remove;
+use super::word_index;
 use crate::store::{Connection, StoreError, memory_lists, meta, retention};
 
 /// Sessions whose rest goes in one piece.
@@ -25,12 +25,12 @@ pub fn prune_sessions(connection: &Connection, before_ms: i64) -> Result<usize, 
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn prune_gone_sessions(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
+pub fn prune_orphaned_summaries(connection: &Connection, before_ms: i64) -> Result<usize, StoreError> {
     let mut rows = 0;
     for session in memory_lists::gone(connection, before_ms, SESSIONS)? {
         // Before the others go, and take with them what they had replaced.
         for kept in memory_lists::release_summaries(connection, &session)? {
-            words::put(connection, kept)?;
+            word_index::put(connection, kept)?;
         }
         for summary in memory_lists::summaries(connection, &session)? {
             remove(connection, summary)?;
@@ -55,7 +55,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::memory::{Identities, Kind, MemoryConfig, NewEntry, Origin, Owner, remember};
+    use crate::memory::{Identities, MemoryConfig, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, remember};
     use crate::store::session_memory::{self, SessionMemory};
     use crate::store::words::Shelf;
     use crate::store::{Commit, Store, memories, messages};
@@ -96,7 +96,7 @@ mod tests {
                     session_memory::put(connection, session, 0, &state)?;
                 }
                 connection.execute("UPDATE sessions SET updated_at = 1 WHERE session = 'copy'", [])?;
-                prune_gone_sessions(connection, 2)?;
+                prune_orphaned_summaries(connection, 2)?;
                 let rows = ids.iter().map(|id| memories::get(connection, *id));
                 let rows = rows.collect::<Result<Vec<_>, _>>()?;
                 left.push(rows.into_iter().flatten().map(|row| row.text).collect::<Vec<_>>().join(" "));
@@ -121,29 +121,29 @@ mod tests {
             for session in ["old", "new"] {
                 messages::append(connection, session, Uuid::now_v7(), [("user", body.clone())].into_iter())?;
             }
-            let summary = NewEntry {
+            let summary = NewMemoryEntry {
                 owner: Owner::gateway(),
-                kind: Kind::Summary,
+                kind: MemoryKind::Summary,
                 name: "old".to_owned(),
                 text: "a red bicycle".to_owned(),
                 detail: json!({ "epoch": 0 }),
-                origin: Origin::Noticed,
+                origin: MemoryOrigin::Noticed,
                 source: None,
                 confidence: 1.0,
             };
             let config = MemoryConfig::default();
             let first = remember(connection, &summary, &config)?.id();
             let summary =
-                remember(connection, &NewEntry { text: "a bicycle, red".to_owned(), ..summary }, &config)?.id();
+                remember(connection, &NewMemoryEntry { text: "a bicycle, red".to_owned(), ..summary }, &config)?.id();
             let state = SessionMemory { cursor: 1, summary: Some(summary), ..SessionMemory::default() };
             session_memory::put(connection, "old", 0, &state)?;
-            words::rebuild(connection, &Identities::default())?;
+            crate::memory::rebuild_index(connection, &Identities::default())?;
             connection.execute("UPDATE sessions SET updated_at = 1 WHERE session = 'old'", [])?;
             let pruned = [
-                prune_gone_sessions(connection, 2)?,
+                prune_orphaned_summaries(connection, 2)?,
                 prune_sessions(connection, 2)?,
-                prune_gone_sessions(connection, 2)?,
-                prune_gone_sessions(connection, 2)?,
+                prune_orphaned_summaries(connection, 2)?,
+                prune_orphaned_summaries(connection, 2)?,
             ];
             let left = [memories::get(connection, first)?, memories::get(connection, summary)?];
             let state = session_memory::get(connection, "old", 0)?;

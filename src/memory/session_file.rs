@@ -22,7 +22,7 @@ const MOST: usize = 200_000;
 pub struct SessionFile {
     /// The key that the file names.
     pub key: Option<String>,
-    /// Whose it is, where the file says so.
+    /// The owner that the file names.
     pub owner: Option<String>,
     /// Others have written there, too.
     pub is_shared: bool,

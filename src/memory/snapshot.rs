@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{Entry, Kind, Owner, list};
+use super::{MemoryEntry, MemoryKind, Owner, list};
 use crate::store::{Connection, StoreError, now_ms};
 use crate::text::{one_line, truncate};
 
@@ -21,7 +21,7 @@ const DAY_MS: f64 = 86_400_000.0;
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn snapshot(
+pub fn prompt_snapshot(
     connection: &Connection,
     owner: Option<&Owner>,
     tokens: usize,
@@ -33,10 +33,10 @@ pub fn snapshot(
     for (place, owner) in [Some(&everyone), owner].into_iter().enumerate() {
         let Some(owner) = owner else { continue };
         for (section, kind, limit) in
-            [(0, Kind::Fact, LOOKED_AT), (1, Kind::Preference, LOOKED_AT), (2, Kind::Task, TASKS)]
+            [(0, MemoryKind::Fact, LOOKED_AT), (1, MemoryKind::Preference, LOOKED_AT), (2, MemoryKind::Task, TASKS)]
         {
             let entries = list(connection, owner, kind, limit)?;
-            lines.extend(entries.iter().map(|entry| Line::new(place * 3 + section, entry, zone, now)));
+            lines.extend(entries.iter().map(|entry| SnapshotLine::new(place * 3 + section, entry, zone, now)));
         }
     }
     choose(&mut lines, tokens, count);
@@ -52,19 +52,19 @@ const HEADINGS: [&str; 6] = [
     "The last tasks:",
 ];
 
-struct Line {
+struct SnapshotLine {
     section: usize,
     id: i64,
     text: String,
     worth: f64,
 }
 
-impl Line {
-    fn new(section: usize, entry: &Entry, zone: &TimeZone, now: i64) -> Self {
+impl SnapshotLine {
+    fn new(section: usize, entry: &MemoryEntry, zone: &TimeZone, now: i64) -> Self {
         let text = entry_line(&entry.text);
         let text = match entry.kind {
-            Kind::Preference => format!("{}: {text}", entry_line(&entry.name)),
-            Kind::Task => {
+            MemoryKind::Preference => format!("{}: {text}", entry_line(&entry.name)),
+            MemoryKind::Task => {
                 let at = Timestamp::from_millisecond(entry.created_at).unwrap_or_default().to_zoned(zone.clone());
                 let ended = if entry.detail["success"] == false { "failed" } else { "done" };
                 let result = entry_line(entry.detail["result"].as_str().unwrap_or_default());
@@ -77,14 +77,14 @@ impl Line {
 }
 
 /// What was told surely counts most, then what is used, then what is new.
-fn worth(entry: &Entry, now: i64) -> f64 {
+fn worth(entry: &MemoryEntry, now: i64) -> f64 {
     let last = entry.used_at.unwrap_or(entry.created_at).max(entry.created_at);
     let days = (now - last).max(0) as f64 / DAY_MS;
     let uses = entry.uses.max(0) as f64;
     2.0 * entry.confidence + 0.3 * uses.ln_1p() + 1.0 / (1.0 + days / 30.0)
 }
 
-fn choose(lines: &mut Vec<Line>, tokens: usize, count: impl Fn(&str) -> usize) {
+fn choose(lines: &mut Vec<SnapshotLine>, tokens: usize, count: impl Fn(&str) -> usize) {
     lines.sort_by(|a, b| b.worth.total_cmp(&a.worth).then(b.id.cmp(&a.id)));
     let mut left = tokens;
     lines.retain(|line| {
@@ -96,7 +96,7 @@ fn choose(lines: &mut Vec<Line>, tokens: usize, count: impl Fn(&str) -> usize) {
 }
 
 /// The same entries give the same bytes, however they were chosen.
-fn render(lines: &mut [Line]) -> String {
+fn render(lines: &mut [SnapshotLine]) -> String {
     lines.sort_by_key(|line| (line.section, line.id));
     let mut text = String::new();
     let mut section = None;
@@ -136,7 +136,7 @@ mod tests {
                 let new = NewMemory { owner, kind, name, text, detail, origin, session, seq, turn, confidence };
                 memories::insert(connection, &new)?;
             }
-            snapshot(connection, owner.as_ref(), tokens, &TimeZone::UTC, str::len)
+            prompt_snapshot(connection, owner.as_ref(), tokens, &TimeZone::UTC, str::len)
         };
         store.write(Commit::Logged, take).await.unwrap()
     }

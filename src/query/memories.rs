@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::rows::timestamp;
 use super::sessions::{self, check_search_text, import_faults};
 use crate::memory::{
-    self, Ask, AskedEntry, Desk, Entry, ExportedMemory, Found, Hit, Kind, MemoryError, Owner, Remembered, Selection,
-    Terms, Whose,
+    self, EntryRequest, ExportedMemory, HitLocation, MemoryEntry, MemoryError, MemoryKind, MemorySelection,
+    MemoryService, MemorySettings, Owner, OwnerSelection, RecallHit, RecallQuery, RememberOutcome,
 };
 use crate::store::{Commit, Connection, StoreError, memories, memory_lists, notes, vectors};
 
@@ -34,19 +34,19 @@ const IMPORT_LIMIT: usize = 100_000;
 pub enum MemoryQuery {
     /// The newest first.
     List {
-        selection: Selection,
+        selection: MemorySelection,
         limit: Option<u32>,
     },
     /// One memory, and those that it replaced.
     Show(i64),
     Search {
         text: String,
-        selection: Selection,
+        selection: MemorySelection,
         /// A duration before now, a date, or a time.
         since: Option<String>,
         limit: Option<u32>,
     },
-    Export(Selection),
+    Export(MemorySelection),
     Stats,
     /// Searches the messages of all sessions, or of one.
     SearchMessages {
@@ -60,7 +60,7 @@ pub enum MemoryQuery {
 /// Something to change about memories.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MemoryChange {
-    /// JSON with the fields of [`AskedEntry`].
+    /// JSON with the fields of [`EntryRequest`].
     Add(Value),
     Forget(Vec<i64>),
     /// The lines of an export.
@@ -77,8 +77,8 @@ pub enum MemoryChange {
 ///
 /// # Errors
 /// The memory does not exist, the query is invalid, or the store cannot be read.
-pub async fn read(desk: &Desk, query: MemoryQuery) -> Result<Value, MemoryError> {
-    let (terms, now) = (desk.terms.get(), Timestamp::now());
+pub async fn read(desk: &MemoryService, query: MemoryQuery) -> Result<Value, MemoryError> {
+    let (terms, now) = (desk.settings.get(), Timestamp::now());
     if terms.workspace.is_dir() {
         desk.import_by_hand().await;
     }
@@ -93,14 +93,14 @@ pub async fn read(desk: &Desk, query: MemoryQuery) -> Result<Value, MemoryError>
 ///
 /// # Errors
 /// The memory does not exist or the change is invalid, and nothing was written; or the store cannot be written.
-pub async fn apply(desk: &Arc<Desk>, change: MemoryChange) -> Result<Value, MemoryError> {
-    if desk.terms.get().workspace.is_dir() {
+pub async fn apply(desk: &Arc<MemoryService>, change: MemoryChange) -> Result<Value, MemoryError> {
+    if desk.settings.get().workspace.is_dir() {
         desk.import_by_hand().await;
     }
     let service = desk.clone();
     let work = move |connection: &Connection| settle(write(connection, &change, &service));
     let answer = desk.store.write(Commit::Synced, work).await??;
-    desk.changed();
+    desk.notify_changes();
     Ok(answer)
 }
 
@@ -116,10 +116,15 @@ fn settle<T>(result: Result<T, MemoryError>) -> Result<Result<T, MemoryError>, S
 enum Answer {
     Complete(Value),
     /// The answer is the result of this search.
-    Search(Ask),
+    Search(RecallQuery),
 }
 
-fn answer(connection: &Connection, query: &MemoryQuery, terms: &Terms, now: Timestamp) -> Result<Answer, MemoryError> {
+fn answer(
+    connection: &Connection,
+    query: &MemoryQuery,
+    terms: &MemorySettings,
+    now: Timestamp,
+) -> Result<Answer, MemoryError> {
     Ok(Answer::Complete(match query {
         MemoryQuery::List { selection, limit } => {
             let limit = limit.unwrap_or(LIST_DEFAULT).min(LIST_LIMIT);
@@ -129,13 +134,13 @@ fn answer(connection: &Connection, query: &MemoryQuery, terms: &Terms, now: Time
         MemoryQuery::Search { text, selection, since, limit } => {
             let kind = selection.kind()?;
             let mut ask = ask(text, selection.whose(&terms.identities)?.owners(connection)?, *limit)?;
-            ask.kinds = kind.map_or_else(|| Kind::ALL.to_vec(), |kind| vec![kind]);
+            ask.kinds = kind.map_or_else(|| MemoryKind::ALL.to_vec(), |kind| vec![kind]);
             ask.messages = kind.is_none();
-            ask.since = since.as_deref().map(|since| memory::since(since, now, &terms.zone)).transpose()?;
+            ask.since = since.as_deref().map(|since| memory::parse_since(since, now, &terms.zone)).transpose()?;
             return Ok(Answer::Search(ask));
         }
         MemoryQuery::SearchMessages { text, session, since, limit } => {
-            let since = since.as_deref().map(|since| memory::since(since, now, &terms.zone)).transpose()?;
+            let since = since.as_deref().map(|since| memory::parse_since(since, now, &terms.zone)).transpose()?;
             sessions::search(connection, text, session.as_deref(), since, count(*limit))?
         }
         MemoryQuery::Export(selection) => export(connection, selection, terms)?,
@@ -143,19 +148,19 @@ fn answer(connection: &Connection, query: &MemoryQuery, terms: &Terms, now: Time
     }))
 }
 
-fn write(connection: &Connection, change: &MemoryChange, desk: &Desk) -> Result<Value, MemoryError> {
-    let terms = desk.terms.get();
+fn write(connection: &Connection, change: &MemoryChange, desk: &MemoryService) -> Result<Value, MemoryError> {
+    let terms = desk.settings.get();
     match change {
         MemoryChange::Add(asked) => {
-            let asked: AskedEntry = serde_json::from_value(asked.clone())
+            let asked: EntryRequest = serde_json::from_value(asked.clone())
                 .map_err(|error| MemoryError::Wrong(format!("this is no memory: {error}")))?;
             let mut new = asked.plan(&terms)?;
-            desk.strike(&mut new);
+            desk.redact_secrets(&mut new);
             let remembered = memory::remember(connection, &new, &terms.config)?;
             let (word, old) = match remembered {
-                Remembered::New(_) => ("new", None),
-                Remembered::Known(_) => ("known", None),
-                Remembered::Replaced { old, .. } => ("replaced", Some(old)),
+                RememberOutcome::New(_) => ("new", None),
+                RememberOutcome::Known(_) => ("known", None),
+                RememberOutcome::Replaced { old, .. } => ("replaced", Some(old)),
             };
             let mut answer = view(&entry(connection, remembered.id())?);
             answer["remembered"] = json!(word);
@@ -172,36 +177,36 @@ fn write(connection: &Connection, change: &MemoryChange, desk: &Desk) -> Result<
 
 fn page(
     connection: &Connection,
-    selection: &Selection,
-    terms: &Terms,
+    selection: &MemorySelection,
+    terms: &MemorySettings,
     before: Option<i64>,
     limit: u32,
-) -> Result<Vec<Entry>, MemoryError> {
-    let kind = selection.kind()?.map(Kind::as_str);
+) -> Result<Vec<MemoryEntry>, MemoryError> {
+    let kind = selection.kind()?.map(MemoryKind::as_str);
     let owners = match selection.whose(&terms.identities)? {
-        Whose::Everybodys => None,
+        OwnerSelection::All => None,
         whose => Some(whose.owners(connection)?.iter().map(|owner| owner.as_str().to_owned()).collect::<Vec<_>>()),
     };
     let rows = memory_lists::page(connection, owners.as_deref(), kind, before, limit)?;
-    Ok(rows.into_iter().filter_map(Entry::of).collect())
+    Ok(rows.into_iter().filter_map(MemoryEntry::from_row).collect())
 }
 
-fn entry(connection: &Connection, id: i64) -> Result<Entry, MemoryError> {
-    memories::get(connection, id)?.and_then(Entry::of).ok_or(MemoryError::NotFound(id))
+fn entry(connection: &Connection, id: i64) -> Result<MemoryEntry, MemoryError> {
+    memories::get(connection, id)?.and_then(MemoryEntry::from_row).ok_or(MemoryError::NotFound(id))
 }
 
 /// One memory, and those that it replaced, the newest first.
 fn show(connection: &Connection, id: i64) -> Result<Value, MemoryError> {
     let mut shown = view(&entry(connection, id)?);
     let before = memories::replaced_by(connection, id)?;
-    shown["before"] = before.into_iter().filter_map(Entry::of).map(|entry| view(&entry)).collect();
+    shown["before"] = before.into_iter().filter_map(MemoryEntry::from_row).map(|entry| view(&entry)).collect();
     Ok(shown)
 }
 
 /// A search without kinds.
-fn ask(text: &str, owners: Vec<Owner>, limit: Option<u32>) -> Result<Ask, MemoryError> {
+fn ask(text: &str, owners: Vec<Owner>, limit: Option<u32>) -> Result<RecallQuery, MemoryError> {
     check_search_text(text)?;
-    Ok(Ask {
+    Ok(RecallQuery {
         text: text.trim().to_owned(),
         owners,
         kinds: Vec::new(),
@@ -218,15 +223,15 @@ fn count(limit: Option<u32>) -> usize {
     usize::try_from(limit.unwrap_or(HITS_DEFAULT).clamp(1, HITS_LIMIT)).unwrap_or(1)
 }
 
-fn hit(hit: &Hit) -> Value {
+fn hit(hit: &RecallHit) -> Value {
     let (id, session, seq) = match &hit.found {
-        Found::Memory(id) => (Some(id), None, None),
-        Found::Message { session, seq } => (None, Some(session), Some(seq)),
+        HitLocation::Memory(id) => (Some(id), None, None),
+        HitLocation::Message { session, seq } => (None, Some(session), Some(seq)),
     };
     json!({
         "similarity": (hit.similarity * 1_000.0).round() / 1_000.0,
         "id": id,
-        "kind": hit.kind.map_or("message", Kind::as_str),
+        "kind": hit.kind.map_or("message", MemoryKind::as_str),
         "session": session,
         "seq": seq,
         "at": timestamp(hit.at),
@@ -234,7 +239,7 @@ fn hit(hit: &Hit) -> Value {
     })
 }
 
-fn export(connection: &Connection, selection: &Selection, terms: &Terms) -> Result<Value, MemoryError> {
+fn export(connection: &Connection, selection: &MemorySelection, terms: &MemorySettings) -> Result<Value, MemoryError> {
     let (mut lines, mut before) = (Vec::new(), None);
     loop {
         let entries = page(connection, selection, terms, before, PAGE)?;
@@ -251,9 +256,9 @@ fn export(connection: &Connection, selection: &Selection, terms: &Terms) -> Resu
     Ok(json!(lines))
 }
 
-fn line(entry: &Entry) -> ExportedMemory {
+fn line(entry: &MemoryEntry) -> ExportedMemory {
     ExportedMemory {
-        owner: memory::called(&entry.owner).to_owned(),
+        owner: memory::owner_label(&entry.owner).to_owned(),
         kind: entry.kind.as_str().to_owned(),
         name: entry.name.clone(),
         text: entry.text.clone(),
@@ -265,15 +270,15 @@ fn line(entry: &Entry) -> ExportedMemory {
 }
 
 /// Imports all lines or none. Summaries are skipped: they belong to their conversations.
-fn import(connection: &Connection, text: &str, desk: &Desk) -> Result<Value, MemoryError> {
-    let terms = desk.terms.get();
+fn import(connection: &Connection, text: &str, desk: &MemoryService) -> Result<Value, MemoryError> {
+    let terms = desk.settings.get();
     let (mut new, mut summaries, mut faults) = (Vec::new(), 0, Vec::new());
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let read = daoyou_channels::json::from_str::<ExportedMemory>(line)
             .map_err(|error| MemoryError::Wrong(format!("this is no memory: {error}")))
             .and_then(|line| line.plan(&terms.identities));
         match read {
-            Ok(entry) if entry.kind == Kind::Summary => summaries += 1,
+            Ok(entry) if entry.kind == MemoryKind::Summary => summaries += 1,
             Ok(entry) => new.push(entry),
             Err(error) => faults.push(format!("line {number}: {error}")),
         }
@@ -287,7 +292,7 @@ fn import(connection: &Connection, text: &str, desk: &Desk) -> Result<Value, Mem
     }
     let (mut written, mut known) = (0, 0);
     for entry in &mut new {
-        desk.strike(entry);
+        desk.redact_secrets(entry);
         // Compared as the file has it. This finds tasks, which `remember` would write each time, and replaced memories too.
         let (owner, kind) = (entry.owner.as_str(), entry.kind.as_str());
         if memories::holds(connection, owner, kind, &entry.name, &entry.text)? {
@@ -295,8 +300,8 @@ fn import(connection: &Connection, text: &str, desk: &Desk) -> Result<Value, Mem
             continue;
         }
         match memory::remember(connection, entry, &terms.config)? {
-            Remembered::New(_) | Remembered::Replaced { .. } => written += 1,
-            Remembered::Known(_) => known += 1,
+            RememberOutcome::New(_) | RememberOutcome::Replaced { .. } => written += 1,
+            RememberOutcome::Known(_) => known += 1,
         }
     }
     Ok(json!({ "imported": written, "known": known, "summaries": summaries }))
@@ -315,11 +320,11 @@ fn forget(connection: &Connection, ids: &[i64]) -> Result<Value, MemoryError> {
     Ok(json!({ "forgotten": entries, "turns": forgotten.turns }))
 }
 
-fn stats(connection: &Connection, terms: &Terms, now: Timestamp) -> Result<Value, StoreError> {
+fn stats(connection: &Connection, terms: &MemorySettings, now: Timestamp) -> Result<Value, StoreError> {
     let counts = memory_lists::counts(connection)?;
     let entries = counts.iter().map(|count| {
         let owner = memory::Owner::from_stored(&count.owner);
-        let owner = memory::called(&owner);
+        let owner = memory::owner_label(&owner);
         json!({ "owner": owner, "kind": count.kind, "known": count.current, "replaced": count.replaced })
     });
     let index = memory_lists::index(connection)?;
@@ -337,18 +342,18 @@ fn stats(connection: &Connection, terms: &Terms, now: Timestamp) -> Result<Value
 }
 
 /// The tokens that summaries used today, from the note that consolidation keeps.
-fn summary_tokens(connection: &Connection, terms: &Terms, now: Timestamp) -> Result<u64, StoreError> {
+fn summary_tokens(connection: &Connection, terms: &MemorySettings, now: Timestamp) -> Result<u64, StoreError> {
     let Some((spent, _)) = notes::get(connection, "memory", "spent", "day")? else { return Ok(0) };
     let spent: Value = serde_json::from_str(&spent)?;
     let today = now.to_zoned(terms.zone.clone()).date().to_string();
     Ok(spent["tokens"].as_u64().filter(|_| spent["day"] == today.as_str()).unwrap_or(0))
 }
 
-fn view(entry: &Entry) -> Value {
+fn view(entry: &MemoryEntry) -> Value {
     let source = entry.source.as_ref();
     json!({
         "id": entry.id,
-        "owner": memory::called(&entry.owner),
+        "owner": memory::owner_label(&entry.owner),
         "kind": entry.kind.as_str(),
         "name": entry.name,
         "text": entry.text,

@@ -11,7 +11,7 @@ mod store_query;
 mod terminal;
 pub mod turns;
 
-pub use crate::memory::Selection;
+pub use crate::memory::MemorySelection;
 pub use inspect::{GatewayQuery, Inspect, InspectError, ProbeScope};
 pub use jobs::{JobChange, JobQuery};
 pub use memories::{MemoryChange, MemoryQuery};

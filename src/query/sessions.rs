@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::rows::{self, LIST_LIMIT, timestamp};
 use crate::chat::{ChatMessage, without_notes};
 use crate::llm::costs_in_words;
-use crate::memory::{self, MemoryError, Owner, Terms, session_file};
+use crate::memory::{self, MemoryError, MemorySettings, Owner, session_file};
 use crate::store::ownership::{self, Ownership};
 use crate::store::points::PointError;
 use crate::store::usage::{self, Scope};
@@ -52,7 +52,7 @@ pub(super) fn show(connection: &Connection, key: &str) -> Result<Option<Value>, 
     let ownership = ownership::of(connection, key)?;
     Ok(Some(json!({
         "session": key,
-        "owner": ownership.owner.map(|owner| memory::called(&Owner::from_stored(&owner)).to_owned()),
+        "owner": ownership.owner.map(|owner| memory::owner_label(&Owner::from_stored(&owner)).to_owned()),
         "shared": ownership.is_shared,
         "epoch": head.epoch,
         "model": head.model,
@@ -84,14 +84,14 @@ pub fn search(
     limit: usize,
 ) -> Result<Value, MemoryError> {
     check_search_text(text)?;
-    let lines = memory::search(connection, text.trim(), session, since, limit)?;
-    let view = |line: memory::Line| {
+    let lines = memory::search_messages(connection, text.trim(), session, since, limit)?;
+    let view = |line: memory::HistoryHit| {
         json!({
             "similarity": (line.similarity * 1_000.0).round() / 1_000.0,
             "session": line.session,
             "seq": line.seq,
             "role": line.role,
-            "owner": memory::called(&Owner::from_stored(&line.owner)),
+            "owner": memory::owner_label(&Owner::from_stored(&line.owner)),
             "at": timestamp(line.at),
             "text": line.excerpt,
         })
@@ -166,7 +166,7 @@ pub fn import(
     text: &str,
     session: Option<&str>,
     owner: Option<&str>,
-    terms: &Terms,
+    terms: &MemorySettings,
 ) -> Result<Value, MemoryError> {
     let file = session_file::read(text, &terms.zone, Timestamp::now())
         .map_err(|faults| MemoryError::Wrong(import_faults(&faults)))?;
@@ -179,7 +179,7 @@ pub fn import(
     let is_shared = keeps_key && file.is_shared;
     let owner = match owner.or(file.owner.as_deref().filter(|_| keeps_key)) {
         Some(stranger) if keeps_key && stranger.starts_with("stranger:") => Owner::from_stored(stranger),
-        Some(owner) => memory::owner_called(owner, &terms.identities).map_err(MemoryError::Wrong)?,
+        Some(owner) => memory::parse_owner(owner, &terms.identities).map_err(MemoryError::Wrong)?,
         None => Owner::gateway(),
     };
     let ownership = Ownership { owner: Some(owner.as_str().to_owned()), is_shared };
@@ -188,7 +188,7 @@ pub fn import(
         PointError::Store(error) => MemoryError::Store(error),
         other => MemoryError::Wrong(other.to_string()),
     })?;
-    Ok(json!({ "session": session, "owner": memory::called(&owner), "messages": file.messages.len() }))
+    Ok(json!({ "session": session, "owner": memory::owner_label(&owner), "messages": file.messages.len() }))
 }
 
 /// Formats the faults of a file, one a line, in an error that says that nothing was imported.

@@ -8,7 +8,7 @@ use super::transcript::{Line, Who};
 use crate::agent::think;
 use crate::chat::ToolSpec;
 use crate::llm::ChatResponse;
-use crate::memory::{Kind, NewEntry, Origin, Owner, Source};
+use crate::memory::{MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, Owner};
 use crate::text::one_line;
 
 /// The tool that the model answers with.
@@ -39,7 +39,7 @@ pub(super) struct Answer {
 /// Something worth remembering.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Noticed {
-    pub entry: NewEntry,
+    pub entry: NewMemoryEntry,
     /// What is known and no longer true.
     pub replaces: Option<i64>,
 }
@@ -154,11 +154,11 @@ fn fact(value: &Value, part: &Part) -> Option<Result<Noticed, Dropped>> {
     Some(told_by(&text, &value["message"], part).map(|(owner, source)| known_fact(value, text, (owner, source), part)))
 }
 
-fn known_fact(value: &Value, text: String, (owner, source): (Owner, Source), part: &Part) -> Noticed {
+fn known_fact(value: &Value, text: String, (owner, source): (Owner, MemorySource), part: &Part) -> Noticed {
     let confidence = value["confidence"].as_f64().filter(|c| (0.0..=1.0).contains(c)).unwrap_or(CONFIDENCE);
     let replaces = number(&value["replaces"])
         .filter(|id| part.known.iter().any(|known| known.id == *id && known.owner == owner && known.text != text));
-    let entry = entry(owner, Kind::Fact, String::new(), text, (json!({}), source, confidence));
+    let entry = entry(owner, MemoryKind::Fact, String::new(), text, (json!({}), source, confidence));
     Noticed { entry, replaces }
 }
 
@@ -168,7 +168,7 @@ fn preference(value: &Value, part: &Part) -> Option<Result<Noticed, Dropped>> {
         return None;
     }
     let told = told_by(&format!("{key} {text}"), &value["message"], part);
-    let made = |(owner, source)| entry(owner, Kind::Preference, key, text, (json!({}), source, CONFIDENCE));
+    let made = |(owner, source)| entry(owner, MemoryKind::Preference, key, text, (json!({}), source, CONFIDENCE));
     Some(told.map(|told| Noticed { entry: made(told), replaces: None }))
 }
 
@@ -181,22 +181,22 @@ fn case(value: &Value, part: &Part) -> Option<Result<Noticed, Dropped>> {
     let tags: Vec<_> = tags.iter().filter_map(Value::as_str).take(TAGS).map(|tag| line(tag, NAME_CHARS)).collect();
     let detail = json!({"problem": problem, "solution": solution, "tags": tags});
     let text = format!("{problem}\n{solution}");
-    let made = |(owner, source)| entry(owner, Kind::Case, title, text, (detail, source, CONFIDENCE));
+    let made = |(owner, source)| entry(owner, MemoryKind::Case, title, text, (detail, source, CONFIDENCE));
     Some(told.map(|told| Noticed { entry: made(told), replaces: None }))
 }
 
 fn entry(
     owner: Owner,
-    kind: Kind,
+    kind: MemoryKind,
     name: String,
     text: String,
-    (detail, source, confidence): (Value, Source, f64),
-) -> NewEntry {
-    NewEntry { owner, kind, name, text, detail, origin: Origin::Noticed, source: Some(source), confidence }
+    (detail, source, confidence): (Value, MemorySource, f64),
+) -> NewMemoryEntry {
+    NewMemoryEntry { owner, kind, name, text, detail, origin: MemoryOrigin::Noticed, source: Some(source), confidence }
 }
 
 /// Who told it, and where. What nobody said who has a memory, is nothing to be remembered, whoever claims it.
-fn told_by(text: &str, number: &Value, part: &Part) -> Result<(Owner, Source), Dropped> {
+fn told_by(text: &str, number: &Value, part: &Part) -> Result<(Owner, MemorySource), Dropped> {
     let place = self::number(number).and_then(|number| usize::try_from(number - 1).ok());
     let named = place.map_or(Err(Dropped::NoMessage), |place| told_in(text, place, part, true));
     // With several people it must be said whose words they are; of one it can be found.
@@ -209,7 +209,7 @@ fn told_by(text: &str, number: &Value, part: &Part) -> Result<(Owner, Source), D
         best.map_or(Err(why), |best| told_in(text, best, part, false).map_err(|_| why))
     };
     let (owner, at) = named.or_else(found)?;
-    let source = Source { session: part.task.session.clone(), seq: Some(at.seq), turn: Some(at.turn.clone()) };
+    let source = MemorySource { session: part.task.session.clone(), seq: Some(at.seq), turn: Some(at.turn.clone()) };
     Ok((owner, source))
 }
 

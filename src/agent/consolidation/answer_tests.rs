@@ -1,7 +1,7 @@
 use super::*;
 use crate::agent::consolidation::part::{Mark, Task};
 use crate::chat::ToolCall;
-use crate::memory::Entry;
+use crate::memory::MemoryEntry;
 use crate::store::ownership::Ownership;
 use crate::store::session_memory::SessionMemory;
 
@@ -39,14 +39,14 @@ fn part(is_shared: bool) -> Part {
         line(80, person(Some("owner"), ""), "ok"),
     ];
     let state = SessionMemory::default();
-    let known = Entry {
+    let known = MemoryEntry {
         id: 7,
         owner: Owner::gateway(),
-        kind: Kind::Fact,
+        kind: MemoryKind::Fact,
         name: String::new(),
         text: "The user lives in Bergen".to_owned(),
         detail: Value::Null,
-        origin: Origin::Told,
+        origin: MemoryOrigin::Told,
         source: None,
         confidence: 1.0,
         created_at: 0,

@@ -19,7 +19,7 @@ use crate::agent::middleware::{Context, Handler, ModelCall, ModelRequest};
 use crate::agent::spending;
 use crate::chat::{ChatMessage, Usage};
 use crate::llm::{ChatRequest, ChatResponse, FallbackChain, Images, ModelError, NoDeltas, OFFLINE};
-use crate::memory::{Entry, Kind, list};
+use crate::memory::{MemoryEntry, MemoryKind, list};
 use crate::store::usage::Tokens;
 use crate::store::{Connection, StoreError, memories, messages};
 
@@ -99,7 +99,7 @@ impl Failed {
 impl LaneRunner {
     /// Has a model write the summary of a part.
     pub(super) async fn summarise(&self, part: &mut Part) -> Result<Asked, Failed> {
-        let terms = self.memory.terms.get();
+        let terms = self.memory.settings.get();
         let limit = terms.config.timeout.0;
         let asking = self.ask_for_summary(part, &terms.config.model, &terms.zone, limit);
         match tokio::time::timeout(limit, asking).await {
@@ -148,16 +148,16 @@ impl LaneRunner {
     }
 
     /// What is known already that the part may speak of.
-    async fn known(&self, part: &Part) -> Result<Vec<Entry>, StoreError> {
+    async fn known(&self, part: &Part) -> Result<Vec<MemoryEntry>, StoreError> {
         let owner = part.owner();
         let people = part.lines.iter().rev().filter(|line| matches!(line.who, Who::Person { .. }));
         let said = people.take(SAID).map(|line| line.text.clone()).collect();
         let near = self.memory.facts_near(owner.clone(), said, NEAR_EACH).await?;
         let look = move |connection: &Connection| {
-            let mut known = list(connection, &owner, Kind::Fact, KNOWN)?;
+            let mut known = list(connection, &owner, MemoryKind::Fact, KNOWN)?;
             let newest: HashSet<i64> = known.iter().map(|entry| entry.id).collect();
             for id in near.into_iter().filter(|id| !newest.contains(id)).take(NEAR) {
-                known.extend(memories::get(connection, id)?.and_then(Entry::of));
+                known.extend(memories::get(connection, id)?.and_then(MemoryEntry::from_row));
             }
             Ok(known)
         };

@@ -10,7 +10,7 @@ use super::answer::{Answer, SUMMARY_CHARS};
 use super::asking::Used;
 use super::part::Part;
 use super::plain;
-use crate::memory::{self, Kind, MemoryConfig, Origin, Remembered, Unfit, words};
+use crate::memory::{self, InvalidEntry, MemoryConfig, MemoryKind, MemoryOrigin, RememberOutcome, word_index};
 use crate::store::memories::{self, NewMemory};
 use crate::store::session_memory::{self, SessionMemory};
 use crate::store::{Connection, StoreError, notes, now_ms, usage};
@@ -98,15 +98,15 @@ impl Keeping {
         for noticed in &answer.entries {
             let (entry, config) = (&noticed.entry, &self.config);
             // One that has no words, or no name, is no reason to tell nothing.
-            if let Err(unfit @ (Unfit::Empty | Unfit::NoName(_))) = memory::fit(entry) {
+            if let Err(unfit @ (InvalidEntry::Empty | InvalidEntry::NoName(_))) = memory::validate_entry(entry) {
                 tracing::debug!(%unfit, "something that was noticed is not remembered");
                 continue;
             }
             let remembered = match noticed.replaces {
-                Some(old) => memory::remember_instead(connection, entry, old, config)?,
+                Some(old) => memory::remember_replacing(connection, entry, old, config)?,
                 None => memory::remember(connection, entry, config)?,
             };
-            new += usize::from(!matches!(remembered, Remembered::Known(_)));
+            new += usize::from(!matches!(remembered, RememberOutcome::Known(_)));
         }
         Ok(new)
     }
@@ -118,21 +118,21 @@ impl Keeping {
         let owner = self.part.owner();
         let new = NewMemory {
             owner: owner.as_str(),
-            kind: Kind::Summary.as_str(),
+            kind: MemoryKind::Summary.as_str(),
             name: &task.session,
             text: summary,
             detail: &detail,
-            origin: Origin::Noticed.as_str(),
+            origin: MemoryOrigin::Noticed.as_str(),
             session: Some(&task.session),
             seq: Some(*to - 1),
             turn: None,
             confidence: 1.0,
         };
         let id = memories::insert(connection, &new)?;
-        words::put(connection, id)?;
+        word_index::put(connection, id)?;
         if let Some(old) = now.summary {
             memories::replace(connection, old, id)?;
-            words::remove(connection, old)?;
+            word_index::remove(connection, old)?;
         }
         session_memory::release_snapshot(connection, &task.session, task.epoch)?;
         let due = now.due.filter(|due| !is_last || Some(due) != task.state.due.as_ref());

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use super::transcript::{Line, Who, lines};
 use crate::agent::context::estimate_tokens;
-use crate::memory::{Entry, Identities, Owner};
+use crate::memory::{Identities, MemoryEntry, Owner};
 use crate::store::messages::{self, MessageRow, Session};
 use crate::store::ownership::{self, Ownership};
 use crate::store::session_memory::SessionMemory;
@@ -78,7 +78,7 @@ pub(super) struct Part {
     /// The summary so far; empty where there is none.
     pub before: String,
     /// What is known of its owner already, where a model is asked.
-    pub known: Vec<Entry>,
+    pub known: Vec<MemoryEntry>,
     pub mark: Mark,
 }
 

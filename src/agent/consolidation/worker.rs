@@ -16,7 +16,7 @@ use crate::agent::slash::wanted_model;
 use crate::crash;
 use crate::live::Live;
 use crate::llm::Models;
-use crate::memory::{Desk, MemoryConfig, Terms};
+use crate::memory::{MemoryConfig, MemoryService, MemorySettings};
 use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::inbox::InboxRow;
 use crate::store::{Commit, Connection, Store, StoreError, messages, now_ms, ownership, session_memory};
@@ -43,7 +43,7 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 /// The worker.
 pub struct Consolidator {
     runner: Arc<Live<LaneRunner>>,
-    memory: Arc<Desk>,
+    memory: Arc<MemoryService>,
     /// The one conversation of a process that runs no other.
     only: Option<SessionKey>,
     places: Places,
@@ -59,13 +59,13 @@ pub fn is_conversation(row: &InboxRow) -> bool {
 
 impl Consolidator {
     /// For all conversations, or for `only` one.
-    pub fn new(runner: Arc<Live<LaneRunner>>, memory: Arc<Desk>, only: Option<SessionKey>) -> Self {
+    pub fn new(runner: Arc<Live<LaneRunner>>, memory: Arc<MemoryService>, only: Option<SessionKey>) -> Self {
         Self { runner, memory, only, places: Places::default(), rest_from: now_ms() - REST_LIMIT_MS }
     }
 
     /// Runs until `shutdown`; what is being written then is written after the next start.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut sayings = self.memory.sayings();
+        let mut sayings = self.memory.subscribe_to_messages();
         let settle = if self.only.is_some() { LAST_WORD } else { SETTLE };
         loop {
             let wake = match self.look().await {
@@ -104,7 +104,7 @@ impl Consolidator {
 
     /// Begins what is due and has room; answers when to look again though nothing has changed.
     async fn look(&mut self) -> Result<Option<Duration>, StoreError> {
-        let terms = self.memory.terms.get();
+        let terms = self.memory.settings.get();
         if !terms.config.enabled {
             return Ok(None);
         }
@@ -132,7 +132,7 @@ impl Consolidator {
     }
 
     /// Notes which conversations have come to rest; answers when the next one may.
-    async fn look_for_rest(&mut self, store: &Store, terms: &Terms) -> Result<Option<Duration>, StoreError> {
+    async fn look_for_rest(&mut self, store: &Store, terms: &MemorySettings) -> Result<Option<Duration>, StoreError> {
         let Ok(idle) = i64::try_from(terms.config.idle.0.as_millis()) else { return Ok(None) };
         if idle == 0 {
             return Ok(None);
@@ -191,7 +191,7 @@ async fn tell(runner: &LaneRunner, mut task: Task) {
 
 /// Tells the next part; answers how the epoch stands then, or nothing where nothing was left.
 async fn tell_next(runner: &LaneRunner, task: Task) -> Result<Option<session_memory::SessionMemory>, StoreError> {
-    let (store, terms) = (runner.bus.store().clone(), runner.memory.terms.get());
+    let (store, terms) = (runner.bus.store().clone(), runner.memory.settings.get());
     let (of_limits, of_read) = (Sizes::of(runner, &terms), terms.clone());
     let (session, epoch, state) = (task.session.clone(), task.epoch, task.state.clone());
     let read = move |connection: &Connection| {
@@ -214,7 +214,7 @@ async fn tell_next(runner: &LaneRunner, task: Task) -> Result<Option<session_mem
     match kept {
         Kept::Told { noticed } => {
             tracing::info!(session, epoch, messages, noticed, "a part of the conversation was put into its summary");
-            runner.memory.changed();
+            runner.memory.notify_changes();
         }
         Kept::Changed => tracing::info!(session, "what was summarised has changed meanwhile and is read again"),
         Kept::PutOff => {}
@@ -222,8 +222,8 @@ async fn tell_next(runner: &LaneRunner, task: Task) -> Result<Option<session_mem
     Ok(Some(store.read(move |connection| session_memory::get(connection, &session, epoch)).await?))
 }
 
-fn keeping(part: Part, result: Outcome, terms: &Terms) -> Keeping {
-    let Terms { config, language, zone, .. } = terms;
+fn keeping(part: Part, result: Outcome, terms: &MemorySettings) -> Keeping {
+    let MemorySettings { config, language, zone, .. } = terms;
     Keeping { part, result, used: None, config: config.clone(), language: *language, zone: zone.clone() }
 }
 
@@ -231,7 +231,7 @@ fn keeping(part: Part, result: Outcome, terms: &Terms) -> Keeping {
 async fn write_up(
     runner: &LaneRunner,
     part: &mut Part,
-    terms: &Terms,
+    terms: &MemorySettings,
     spent: u64,
 ) -> Result<(Outcome, Option<Used>), StoreError> {
     let session = part.task.session.clone();
@@ -271,7 +271,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(runner: &LaneRunner, terms: &Terms) -> Self {
+    fn of(runner: &LaneRunner, terms: &MemorySettings) -> Self {
         let (models, budget, config) = (runner.models.clone(), runner.budget.clone(), terms.config.clone());
         Self { models, budget, model: runner.config.model.clone(), most: runner.config.context_tokens, config }
     }

@@ -8,7 +8,7 @@ use daoyou_channels::{Finding, Verdict};
 use crate::agent::prepare_workspace;
 use crate::guard;
 use crate::home::{Home, modes};
-use crate::memory::{Identities, words};
+use crate::memory::{Identities, rebuild_index};
 use crate::store::{Connection, mend, write_alone};
 
 /// One check.
@@ -101,7 +101,7 @@ impl Fix {
             }
             Self::RebuildIndex(identities) => {
                 let _lock = home.lock().map_err(|error| error.to_string())?;
-                let rebuild = |connection: &Connection| words::rebuild(connection, identities);
+                let rebuild = |connection: &Connection| rebuild_index(connection, identities);
                 write_alone(&home.database(), rebuild).map_err(|error| error.to_string())?;
                 Ok("the index was made anew from the messages and memories".to_owned())
             }

@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
     use crate::home::Home;
-    use crate::memory::{self, Kind, MemoryConfig, NewEntry, Origin, Owner};
+    use crate::memory::{self, MemoryConfig, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner};
     use crate::store::checkup::{Soundness, examine};
     use crate::store::words::{Shelf, find};
     use crate::store::{Connection, write_alone};
@@ -76,13 +76,13 @@ mod tests {
     fn a_damaged_index_is_no_damaged_file_and_is_made_anew() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(Some(folder.path().join("home"))).unwrap();
-        let new = NewEntry {
+        let new = NewMemoryEntry {
             owner: Owner::gateway(),
-            kind: Kind::Fact,
+            kind: MemoryKind::Fact,
             name: String::new(),
             text: "the bicycle is red".to_owned(),
             detail: json!({}),
-            origin: Origin::Command,
+            origin: MemoryOrigin::Command,
             source: None,
             confidence: 1.0,
         };

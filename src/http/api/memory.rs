@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::response::{ApiResult, run_detached};
 use crate::http::state::{AppState, SharedState};
-use crate::memory::Selection;
+use crate::memory::MemorySelection;
 use crate::query::{MemoryChange, MemoryQuery, memories};
 
 /// The largest import, in bytes.
@@ -54,8 +54,8 @@ struct Params {
 }
 
 impl Params {
-    fn selection(&self) -> Selection {
-        Selection { owner: self.owner.clone(), kind: self.kind.clone() }
+    fn selection(&self) -> MemorySelection {
+        MemorySelection { owner: self.owner.clone(), kind: self.kind.clone() }
     }
 
     fn text(&self) -> Result<String, HttpError> {

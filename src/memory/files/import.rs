@@ -2,30 +2,31 @@
 
 use serde_json::json;
 
-use super::apart::{self, Done, Stood};
+use super::diff::{self, KnownBullet, PageDiff};
 use super::page::{self, Bullet};
-use crate::memory::book::{remember, remember_instead};
-use crate::memory::forgetting::{drop_prompts, forget};
+use crate::memory::forgetting::{drop_prompt_snapshots, forget};
+use crate::memory::remember::{remember, remember_replacing};
 use crate::memory::{
-    Identities, Kind, MemoryConfig, NewEntry, Origin, Owner, Remembered, called, fit, owner_called, vectors, words,
+    Identities, MemoryConfig, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, RememberOutcome, owner_label,
+    parse_owner, validate_entry, vectors, word_index,
 };
 use crate::store::memory_lines::{self, LineRow};
 use crate::store::{Connection, StoreError, memories, memory_lists, remembering};
 
 /// What a page was compared for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Imported {
+pub enum ImportOutcome {
     /// Much of it is missing, and it was written this moment: it is looked at again.
     NotYet,
-    Done(Rendering),
+    Ready(RenderedPage),
 }
 
 /// The page as it is to be, and what is noted once it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rendering {
+pub struct RenderedPage {
     pub text: String,
     /// Memories that stand there then.
-    pub more: New,
+    pub more: NewBullets,
     /// Memories that stand there no more.
     pub gone: Vec<i64>,
 }
@@ -38,7 +39,7 @@ const OF_OTHERS: usize = 1_000_000;
 
 /// By what a page is read and written.
 #[derive(Clone, Copy, Debug)]
-pub struct Ways<'a> {
+pub struct PageContext<'a> {
     pub config: &'a MemoryConfig,
     pub identities: &'a Identities,
     /// What stands above what is private.
@@ -53,10 +54,10 @@ pub fn import(
     connection: &Connection,
     page: &str,
     is_fresh: bool,
-    ways: Ways<'_>,
-    strike: impl Fn(&mut NewEntry),
-) -> Result<Imported, StoreError> {
-    let Ways { config, identities, heading } = ways;
+    ways: PageContext<'_>,
+    strike: impl Fn(&mut NewMemoryEntry),
+) -> Result<ImportOutcome, StoreError> {
+    let PageContext { config, identities, heading } = ways;
     let owners: Vec<Owner> =
         memory_lists::facts_of_owners(connection)?.iter().map(|facts| Owner::from_stored(&facts.owner)).collect();
     let whose = |name: &str| whose(name, identities, &owners);
@@ -65,25 +66,25 @@ pub fn import(
     let mut bullets = page::bullets(page, whose);
     let mut removed = Vec::new();
     for row in &stale {
-        let is_it = |bullet: &Bullet| bullet.owner.as_str() == row.owner && apart::hash(&bullet.text) == row.hash;
+        let is_it = |bullet: &Bullet| bullet.owner.as_str() == row.owner && diff::hash(&bullet.text) == row.hash;
         if let Some(at) = bullets.iter().position(is_it) {
             removed.push(bullets.remove(at).range);
         }
     }
-    let stood: Vec<Stood> = rows
+    let stood: Vec<KnownBullet> = rows
         .iter()
-        .map(|row| Stood {
+        .map(|row| KnownBullet {
             id: row.memory,
             owner: Owner::from_stored(&row.owner),
             hash: row.hash.clone(),
             text: row.text.clone().unwrap_or_default(),
         })
         .collect();
-    let done = apart::done(&stood, &bullets);
+    let done = diff::diff(&stood, &bullets);
     if is_fresh && done.removed.len() >= MANY && done.removed.len() * 2 > stood.len() {
-        return Ok(Imported::NotYet);
+        return Ok(ImportOutcome::NotYet);
     }
-    let mut lines = carry_out(connection, &done, &bullets, config, strike)?;
+    let mut lines = apply_diff(connection, &done, &bullets, config, strike)?;
     lines.sort_by_key(|(_, at)| *at);
     if stood.iter().map(|line| line.id).ne(lines.iter().map(|(id, _)| *id))
         || !done.changed.is_empty()
@@ -99,11 +100,11 @@ pub fn import(
     }
     let text = page::without(page, &removed);
     let (text, more) = with_new(connection, text, &owners, heading, whose)?;
-    Ok(Imported::Done(Rendering { text, more, gone: stale.into_iter().map(|row| row.memory).collect() }))
+    Ok(ImportOutcome::Ready(RenderedPage { text, more, gone: stale.into_iter().map(|row| row.memory).collect() }))
 }
 
 /// Facts that come to stand on the page: id, whose, hash.
-type New = Vec<(i64, Owner, String)>;
+type NewBullets = Vec<(i64, Owner, String)>;
 
 /// The page with all that is known and does not stand there.
 fn with_new(
@@ -112,7 +113,7 @@ fn with_new(
     owners: &[Owner],
     heading: &str,
     whose: impl Fn(&str) -> Owner + Copy,
-) -> Result<(String, New), StoreError> {
+) -> Result<(String, NewBullets), StoreError> {
     let mut more = Vec::new();
     let (own, everyone) = (Owner::gateway(), Owner::everyone());
     let others = owners.iter().filter(|owner| **owner != own && **owner != everyone);
@@ -123,13 +124,13 @@ fn with_new(
         if !is_of_page && text.len() + length > OF_OTHERS {
             continue;
         }
-        let heading = if is_of_page { heading.to_owned() } else { format!("{heading}: {}", called(owner)) };
+        let heading = if is_of_page { heading.to_owned() } else { format!("{heading}: {}", owner_label(owner)) };
         if !is_of_page && !names(&heading, owner, whose) {
             continue;
         }
         let lines: Vec<String> = missing.iter().map(|(_, text)| text.clone()).collect();
         text = page::with(&text, owner, &lines, &heading, whose);
-        more.extend(missing.into_iter().map(|(id, text)| (id, owner.clone(), apart::hash(&text))));
+        more.extend(missing.into_iter().map(|(id, text)| (id, owner.clone(), diff::hash(&text))));
     }
     Ok((text, more))
 }
@@ -138,7 +139,7 @@ fn with_new(
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn settle(connection: &Connection, rendering: &Rendering) -> Result<(), StoreError> {
+pub fn settle(connection: &Connection, rendering: &RenderedPage) -> Result<(), StoreError> {
     for id in &rendering.gone {
         memory_lines::remove(connection, *id)?;
     }
@@ -160,7 +161,7 @@ fn note(
     memory_lines::clear(connection)?;
     for (place, (id, at)) in lines.iter().enumerate() {
         let bullet = &bullets[*at];
-        memory_lines::put(connection, *id, bullet.owner.as_str(), &apart::hash(&bullet.text), place)?;
+        memory_lines::put(connection, *id, bullet.owner.as_str(), &diff::hash(&bullet.text), place)?;
     }
     // They stand there until the page is written.
     for (place, row) in (lines.len()..).zip(stale) {
@@ -170,32 +171,32 @@ fn note(
 }
 
 /// Does in the store what a person did on the page; answers which memory each bullet tells.
-fn carry_out(
+fn apply_diff(
     connection: &Connection,
-    done: &Done,
+    done: &PageDiff,
     bullets: &[Bullet],
     config: &MemoryConfig,
-    strike: impl Fn(&mut NewEntry),
+    strike: impl Fn(&mut NewMemoryEntry),
 ) -> Result<Vec<(i64, usize)>, StoreError> {
     let mut lines = done.kept.clone();
     let by_hand = |bullet: &Bullet| {
-        let mut new = NewEntry {
+        let mut new = NewMemoryEntry {
             owner: bullet.owner.clone(),
-            kind: Kind::Fact,
+            kind: MemoryKind::Fact,
             name: String::new(),
             text: bullet.text.clone(),
             detail: json!({}),
-            origin: Origin::ByHand,
+            origin: MemoryOrigin::ByHand,
             source: None,
             confidence: 1.0,
         };
         strike(&mut new);
-        fit(&new)
+        validate_entry(&new)
     };
     for (id, at) in &done.moved {
         remembering::give(connection, *id, bullets[*at].owner.as_str())?;
         vectors::remove(connection, *id)?;
-        words::put(connection, *id)?;
+        word_index::put(connection, *id)?;
         lines.push((*id, *at));
     }
     for (id, at) in &done.changed {
@@ -204,11 +205,11 @@ fn carry_out(
             lines.push((*id, *at));
             continue;
         };
-        let told = remember_instead(connection, &new, *id, config)?;
-        if told == Remembered::Known(*id) {
+        let told = remember_replacing(connection, &new, *id, config)?;
+        if told == RememberOutcome::Known(*id) {
             remembering::retell(connection, *id, &new.text)?;
             vectors::remove(connection, *id)?;
-            words::put(connection, *id)?;
+            word_index::put(connection, *id)?;
         }
         push_once(&mut lines, (told.id(), *at));
     }
@@ -222,7 +223,7 @@ fn carry_out(
     forget(connection, &gone)?;
     let is_changed = !(done.moved.is_empty() && done.changed.is_empty() && done.added.is_empty() && gone.is_empty());
     if is_changed {
-        drop_prompts(connection, &Owner::everyone())?;
+        drop_prompt_snapshots(connection, &Owner::everyone())?;
     }
     Ok(lines)
 }
@@ -240,12 +241,12 @@ fn names(heading: &str, owner: &Owner, whose: impl Fn(&str) -> Owner) -> bool {
     read.len() == 1 && read.iter().all(|bullet| bullet.owner == *owner)
 }
 
-/// Who is meant by a name in a heading: whoever has facts and is called so now, though the configuration names him no more.
+/// Who is meant by a name in a heading: whoever has facts and is owner_label so now, though the configuration names him no more.
 /// Below the name of nobody stands what is the gateway's owner's, as all that is private.
 fn whose(name: &str, identities: &Identities, owners: &[Owner]) -> Owner {
-    owner_called(name, identities)
+    parse_owner(name, identities)
         .ok()
-        .or_else(|| owners.iter().find(|owner| called(owner) == name).cloned())
+        .or_else(|| owners.iter().find(|owner| owner_label(owner) == name).cloned())
         .unwrap_or_else(Owner::gateway)
 }
 
@@ -275,16 +276,16 @@ mod tests {
             let identities = self.identities.clone();
             let write = move |connection: &Connection| {
                 let config = MemoryConfig::default();
-                let ways = Ways { config: &config, identities: &identities, heading: "Private" };
+                let ways = PageContext { config: &config, identities: &identities, heading: "Private" };
                 let imported = import(connection, &page, is_fresh, ways, |_| {})?;
-                if let Imported::Done(rendering) = &imported {
+                if let ImportOutcome::Ready(rendering) = &imported {
                     settle(connection, rendering)?;
                 }
                 Ok(imported)
             };
             match self.store.write(Commit::Logged, write).await.unwrap() {
-                Imported::NotYet => false,
-                Imported::Done(rendering) => {
+                ImportOutcome::NotYet => false,
+                ImportOutcome::Ready(rendering) => {
                     self.page = rendering.text;
                     true
                 }
@@ -292,13 +293,13 @@ mod tests {
         }
 
         async fn tell(&self, owner: Owner, text: &str) {
-            let new = NewEntry {
+            let new = NewMemoryEntry {
                 owner,
-                kind: Kind::Fact,
+                kind: MemoryKind::Fact,
                 name: String::new(),
                 text: text.to_owned(),
                 detail: json!({}),
-                origin: Origin::Told,
+                origin: MemoryOrigin::Told,
                 source: None,
                 confidence: 0.8,
             };
@@ -307,7 +308,7 @@ mod tests {
         }
 
         async fn known(&self, owner: Owner) -> Vec<String> {
-            let read = move |connection: &Connection| list(connection, &owner, Kind::Fact, 100);
+            let read = move |connection: &Connection| list(connection, &owner, MemoryKind::Fact, 100);
             let mut texts: Vec<_> = self.store.read(read).await.unwrap().into_iter().map(|entry| entry.text).collect();
             texts.reverse();
             texts
@@ -317,31 +318,34 @@ mod tests {
     #[tokio::test]
     async fn what_a_person_does_is_done_and_what_is_new_is_written() {
         let mut world = World::new("# M\n\n- all know\n");
-        world.tell(Owner::gateway(), "My cat is called Momo").await;
+        world.tell(Owner::gateway(), "My cat is owner_label Momo").await;
         world.tell(Owner::gateway(), "I like tea").await;
         assert!(world.look(false).await);
-        let first = "# M\n\n- all know\n\n## Private\n\n- My cat is called Momo\n- I like tea\n";
+        let first = "# M\n\n- all know\n\n## Private\n\n- My cat is owner_label Momo\n- I like tea\n";
         assert_eq!((world.page.as_str(), world.known(Owner::everyone()).await), (first, vec!["all know".to_owned()]));
         // Replaced in the store: the bullet goes, the new one comes.
-        world.tell(Owner::gateway(), "My cat is called Nini").await;
+        world.tell(Owner::gateway(), "My cat is owner_label Nini").await;
         assert!(world.look(false).await);
-        assert_eq!(world.page, first.replace("- My cat is called Momo\n", "") + "- My cat is called Nini\n");
+        assert_eq!(world.page, first.replace("- My cat is owner_label Momo\n", "") + "- My cat is owner_label Nini\n");
         // Changed, moved and added by hand.
         world.page =
-            "# M\n- all know this\n- I like tea\n\n## Private\nx\n- My cat is called Nini\n- my cat is called nini\n"
+            "# M\n- all know this\n- I like tea\n\n## Private\nx\n- My cat is owner_label Nini\n- my cat is owner_label nini\n"
                 .to_owned();
         let by_hand = world.page.clone();
         assert!(world.look(false).await);
         assert_eq!(world.page, by_hand, "nothing is to be written");
         assert_eq!(world.known(Owner::everyone()).await, ["I like tea", "all know this"]);
-        assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Nini"]);
+        assert_eq!(world.known(Owner::gateway()).await, ["My cat is owner_label Nini"]);
         // What contradicts another bullet takes its place on the page, too.
-        world.page = by_hand.replace("- my cat is called nini\n", "- My cat is called Lulu\n");
+        world.page = by_hand.replace("- my cat is owner_label nini\n", "- My cat is owner_label Lulu\n");
         assert!(world.look(false).await);
-        assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
+        assert_eq!(world.known(Owner::gateway()).await, ["My cat is owner_label Lulu"]);
         assert_eq!(
             world.page,
-            by_hand.replace("- My cat is called Nini\n- my cat is called nini\n", "- My cat is called Lulu\n")
+            by_hand.replace(
+                "- My cat is owner_label Nini\n- my cat is owner_label nini\n",
+                "- My cat is owner_label Lulu\n"
+            )
         );
         // A page that is just being written is not believed to have lost much.
         let whole = std::mem::replace(&mut world.page, "# M\n".to_owned());
@@ -353,7 +357,7 @@ mod tests {
         let long = format!("- {}\n", "x".repeat(1_001));
         world.page.push_str(&long);
         assert!(world.look(false).await && world.page.ends_with(&long), "what is too long stays and is no fact");
-        assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
+        assert_eq!(world.known(Owner::gateway()).await, ["My cat is owner_label Lulu"]);
     }
 
     #[tokio::test]
@@ -363,8 +367,10 @@ mod tests {
         let (page, identities) = (world.page.clone(), world.identities.clone());
         let write = move |connection: &Connection| {
             let config = MemoryConfig::default();
-            let ways = Ways { config: &config, identities: &identities, heading: "Private" };
-            let Imported::Done(rendering) = import(connection, &page, false, ways, |_| {})? else { unreachable!() };
+            let ways = PageContext { config: &config, identities: &identities, heading: "Private" };
+            let ImportOutcome::Ready(rendering) = import(connection, &page, false, ways, |_| {})? else {
+                unreachable!()
+            };
             let ids: Vec<i64> = rendering.more.iter().map(|(id, ..)| *id).collect();
             forget(connection, &ids)?;
             settle(connection, &rendering)?;
@@ -398,7 +404,8 @@ mod tests {
         assert_eq!(world.known(Owner::gateway()).await, ["I like tea", "a PIN"]);
         let forgotten = bob.clone();
         let forget_his = move |connection: &Connection| {
-            let ids: Vec<i64> = list(connection, &forgotten, Kind::Fact, 9)?.iter().map(|entry| entry.id).collect();
+            let ids: Vec<i64> =
+                list(connection, &forgotten, MemoryKind::Fact, 9)?.iter().map(|entry| entry.id).collect();
             forget(connection, &ids)
         };
         world.store.write(Commit::Logged, forget_his).await.unwrap();

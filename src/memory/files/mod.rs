@@ -1,11 +1,11 @@
 //! MEMORY.md and HISTORY.md: what people read and write of the memory.
 
-mod apart;
+mod diff;
 mod history;
 mod import;
-mod keeper;
 mod page;
-mod seen;
+mod state;
+mod writer;
 
-pub use keeper::Keeper;
-pub use seen::{FOLDER, Files};
+pub use state::{FOLDER, MemoryFileState};
+pub use writer::MemoryFileWriter;

@@ -10,7 +10,7 @@ use crate::text::one_line;
 pub struct Bullet {
     /// Its lines whole, in bytes of the text.
     pub range: Range<usize>,
-    /// Whose it is, by the heading above it.
+    /// The owner that the heading above it names.
     pub owner: Owner,
     /// On one line, without its mark.
     pub text: String,
@@ -106,7 +106,7 @@ fn read(text: &str, whose: impl Fn(&str) -> Owner) -> (Vec<Bullet>, Vec<(Owner, 
     (bullets, headings)
 }
 
-/// Whose a heading says that it is: empty for the gateway's owner, `None` where it says nothing of it.
+/// Returns the owner that a heading names: empty for the gateway's owner, `None` if the heading names nobody.
 fn private(title: &str) -> Option<&str> {
     let rest = PRIVATE.iter().find_map(|word| {
         let (start, rest) = title.split_at_checked(word.len())?;

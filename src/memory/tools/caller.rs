@@ -5,75 +5,79 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::memory::{Desk, Entry, Owner, Source, newest};
+use crate::memory::{MemoryEntry, MemoryService, MemorySource, Owner, current_entry};
 use crate::store::{Connection, StoreError, ownership};
 use crate::text::one_line;
 use crate::tools::{ToolContext, ToolResult};
 
 /// A call, its desk and its arguments.
-pub struct Call<A> {
-    pub desk: Arc<Desk>,
+pub struct MemoryCall<A> {
+    pub desk: Arc<MemoryService>,
     pub args: A,
 }
 
 /// What a call cannot do; the words are for the model.
 #[derive(Debug, thiserror::Error)]
-pub enum CallError {
+pub enum MemoryCallError {
     #[error("{0}")]
     Wrong(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl From<CallError> for ToolResult {
-    fn from(error: CallError) -> Self {
+impl From<MemoryCallError> for ToolResult {
+    fn from(error: MemoryCallError) -> Self {
         Self::failed(error.to_string())
     }
 }
 
-impl<A: DeserializeOwned> Call<A> {
-    pub fn read(desk: Option<&Arc<Desk>>, arguments: Value) -> Result<Self, CallError> {
-        let desk = desk.cloned().ok_or_else(|| CallError::Wrong("no gateway runs here".to_owned()))?;
-        let args = serde_json::from_value(arguments).map_err(|error| CallError::Wrong(error.to_string()))?;
+impl<A: DeserializeOwned> MemoryCall<A> {
+    pub fn read(desk: Option<&Arc<MemoryService>>, arguments: Value) -> Result<Self, MemoryCallError> {
+        let desk = desk.cloned().ok_or_else(|| MemoryCallError::Wrong("no gateway runs here".to_owned()))?;
+        let args = serde_json::from_value(arguments).map_err(|error| MemoryCallError::Wrong(error.to_string()))?;
         Ok(Self { desk, args })
     }
 }
 
-/// Whose memory the call works on.
-pub fn owner(desk: &Desk, context: &ToolContext) -> Result<Owner, CallError> {
+/// Returns the owner of the memory that a call works on.
+pub fn owner(desk: &MemoryService, context: &ToolContext) -> Result<Owner, MemoryCallError> {
     let ToolContext { channel, sender, trust, .. } = context;
     let nobody = || {
-        CallError::Wrong("an outside sender has no memory here: nothing is remembered or looked up for him".to_owned())
+        MemoryCallError::Wrong(
+            "an outside sender has no memory here: nothing is remembered or looked up for him".to_owned(),
+        )
     };
-    desk.terms.get().identities.owner_of(channel, sender, *trust).ok_or_else(nobody)
+    desk.settings.get().identities.owner_of(channel, sender, *trust).ok_or_else(nobody)
 }
 
 /// Whether others than the caller read the conversation, so that nobody's private memory is told in it.
-pub async fn is_shared(desk: &Desk, context: &ToolContext) -> Result<bool, CallError> {
+pub async fn is_shared(desk: &MemoryService, context: &ToolContext) -> Result<bool, MemoryCallError> {
     let session = context.session.to_string();
     Ok(desk.store.read(move |connection| ownership::of(connection, &session)).await?.is_shared)
 }
 
 /// The turn that something is known from.
-pub fn source(context: &ToolContext) -> Source {
-    Source { session: context.session.to_string(), seq: None, turn: Some(context.turn.to_string()) }
+pub fn source(context: &ToolContext) -> MemorySource {
+    MemorySource { session: context.session.to_string(), seq: None, turn: Some(context.turn.to_string()) }
 }
 
 /// The memory of this id that `owner` may change; the newer one where it was replaced.
-pub fn own(connection: &Connection, owner: &Owner, id: i64) -> Result<Entry, CallError> {
-    let found = newest(connection, id)?;
+pub fn own(connection: &Connection, owner: &Owner, id: i64) -> Result<MemoryEntry, MemoryCallError> {
+    let found = current_entry(connection, id)?;
     let may_change =
-        |entry: &Entry| entry.owner == *owner || (*owner == Owner::gateway() && entry.owner == Owner::everyone());
+        |entry: &MemoryEntry| entry.owner == *owner || (*owner == Owner::gateway() && entry.owner == Owner::everyone());
     let wrong = || {
-        CallError::Wrong(format!("there is no memory with the id {id}; recall shows the ids of those that there are"))
+        MemoryCallError::Wrong(format!(
+            "there is no memory with the id {id}; recall shows the ids of those that there are"
+        ))
     };
     found.filter(may_change).ok_or_else(wrong)
 }
 
 /// A memory on one line: a preference with its key, a case with its title.
-pub fn line(entry: &Entry) -> String {
+pub fn line(entry: &MemoryEntry) -> String {
     let text = one_line(&entry.text);
-    if entry.name.is_empty() || entry.kind == crate::memory::Kind::Summary {
+    if entry.name.is_empty() || entry.kind == crate::memory::MemoryKind::Summary {
         text
     } else {
         format!("{}: {text}", entry.name)

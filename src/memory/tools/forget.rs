@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::caller::{Call, CallError, own, owner};
+use super::caller::{MemoryCall, MemoryCallError, own, owner};
 use crate::chat::ToolSpec;
-use crate::memory::{Desk, forget};
+use crate::memory::{MemoryService, forget};
 use crate::store::{Connection, StoreError};
 use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};
 
@@ -21,11 +21,11 @@ struct Args {
 
 pub struct ForgetTool {
     spec: ToolSpec,
-    desk: Option<Arc<Desk>>,
+    desk: Option<Arc<MemoryService>>,
 }
 
 impl ForgetTool {
-    pub fn new(desk: Option<Arc<Desk>>) -> Self {
+    pub fn new(desk: Option<Arc<MemoryService>>) -> Self {
         let description = "Forget a memory for good, when the user wants it gone.";
         Self { spec: tool_spec::<Args>("forget", description), desk }
     }
@@ -55,7 +55,7 @@ impl Tool for ForgetTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let done = match Call::<Args>::read(self.desk.as_ref(), arguments) {
+        let done = match MemoryCall::<Args>::read(self.desk.as_ref(), arguments) {
             Ok(call) => go(call, context).await,
             Err(error) => Err(error),
         };
@@ -63,31 +63,34 @@ impl Tool for ForgetTool {
     }
 }
 
-async fn go(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<ToolOutcome, CallError> {
+async fn go(
+    MemoryCall { desk, args }: MemoryCall<Args>,
+    context: &ToolContext,
+) -> Result<ToolOutcome, MemoryCallError> {
     let owner = owner(&desk, context)?;
     let looked = desk.store.read(move |connection| match own(connection, &owner, args.id) {
-        Err(CallError::Store(error)) => Err(error),
+        Err(MemoryCallError::Store(error)) => Err(error),
         other => Ok(other),
     });
     let id = looked.await??.id;
     // What it was is not said again: it would stand in the log anew.
     let told = format!("Forgotten for good (id {id}). Do not repeat what it was.");
-    let rows = Effect::Rows(Rows(Arc::new(Written { desk, id })));
+    let rows = Effect::Rows(Rows(Arc::new(ForgetWrite { desk, id })));
     Ok(ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] })
 }
 
 #[derive(Debug)]
-struct Written {
-    desk: Arc<Desk>,
+struct ForgetWrite {
+    desk: Arc<MemoryService>,
     id: i64,
 }
 
-impl WriteRows for Written {
+impl WriteRows for ForgetWrite {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         forget(connection, &[self.id]).map(|_| ())
     }
 
     fn written(&self) {
-        self.desk.changed();
+        self.desk.notify_changes();
     }
 }

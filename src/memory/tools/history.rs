@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::caller::{Call, CallError, is_shared, owner};
+use super::caller::{MemoryCall, MemoryCallError, is_shared, owner};
 use crate::chat::ToolSpec;
-use crate::memory::{Ask, Desk, Found, Hit, search, since};
+use crate::memory::{HitLocation, MemoryService, RecallHit, RecallQuery, parse_since, search_messages};
 use crate::text::{one_line, truncate};
 use crate::tools::{Access, Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
 
@@ -38,11 +38,11 @@ struct Args {
 
 pub struct SearchHistoryTool {
     spec: ToolSpec,
-    desk: Option<Arc<Desk>>,
+    desk: Option<Arc<MemoryService>>,
 }
 
 impl SearchHistoryTool {
-    pub fn new(desk: Option<Arc<Desk>>) -> Self {
+    pub fn new(desk: Option<Arc<MemoryService>>) -> Self {
         let description = "Search what was said, word for word, in this and earlier conversations with the user.";
         Self { spec: tool_spec::<Args>("search_history", description), desk }
     }
@@ -79,7 +79,7 @@ impl Tool for SearchHistoryTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let done = match Call::<Args>::read(self.desk.as_ref(), arguments) {
+        let done = match MemoryCall::<Args>::read(self.desk.as_ref(), arguments) {
             Ok(call) => look(call, context).await,
             Err(error) => Err(error),
         };
@@ -87,27 +87,31 @@ impl Tool for SearchHistoryTool {
     }
 }
 
-async fn look(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<ToolResult, CallError> {
+async fn look(
+    MemoryCall { desk, args }: MemoryCall<Args>,
+    context: &ToolContext,
+) -> Result<ToolResult, MemoryCallError> {
     let owner = owner(&desk, context)?;
     let limit = args.limit.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST)).clamp(1, MOST);
-    let zone = desk.terms.get().zone.clone();
-    let since = args.since.map(|text| moment(&text, &zone)).transpose().map_err(CallError::Wrong)?;
+    let zone = desk.settings.get().zone.clone();
+    let since = args.since.map(|text| moment(&text, &zone)).transpose().map_err(MemoryCallError::Wrong)?;
     let here = context.session.to_string();
     let session = args.session.map(|session| if session == "this" { here.clone() } else { session });
     let text = args.query.trim().to_owned();
     let lines: Vec<String> = if is_shared(&desk, context).await? {
         // What was said elsewhere is not for those who read along.
         if session.is_some_and(|session| session != here) {
-            return Err(CallError::Wrong(ONLY_HERE.to_owned()));
+            return Err(MemoryCallError::Wrong(ONLY_HERE.to_owned()));
         }
         // What was said here was said to all who are here.
-        let found = desk.store.read(move |connection| search(connection, &text, Some(&here), since, limit)).await?;
+        let found =
+            desk.store.read(move |connection| search_messages(connection, &text, Some(&here), since, limit)).await?;
         found
             .iter()
             .map(|line| shown((&line.session, line.seq), line.at, line.similarity, &line.excerpt, &zone))
             .collect()
     } else {
-        let ask = Ask {
+        let ask = RecallQuery {
             text,
             owners: vec![owner],
             kinds: Vec::new(),
@@ -119,12 +123,12 @@ async fn look(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<
             limit,
         };
         let hits = desk.find(ask).await?;
-        let message = |hit: &Hit| match &hit.found {
-            Found::Message { session, seq } => {
+        let message = |hit: &RecallHit| match &hit.found {
+            HitLocation::Message { session, seq } => {
                 let text = truncate(&one_line(&hit.text), SHOWN_CHARS);
                 Some(shown((session, *seq), hit.at, hit.similarity, &text, &zone))
             }
-            Found::Memory(_) => None,
+            HitLocation::Memory(_) => None,
         };
         hits.iter().filter_map(message).collect()
     };
@@ -136,7 +140,7 @@ async fn look(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<
 
 /// From when on, in UTC milliseconds.
 fn moment(text: &str, zone: &TimeZone) -> Result<i64, String> {
-    since(text, Timestamp::now(), zone).map_err(|error| format!("since: {error}"))
+    parse_since(text, Timestamp::now(), zone).map_err(|error| format!("since: {error}"))
 }
 
 /// `- 2026-11-21 14:05 · cli:direct #12 · fits 0.83 · text`

@@ -11,11 +11,11 @@ mod tests;
 
 use std::sync::{Arc, LazyLock};
 
-use super::Desk;
+use super::MemoryService;
 use crate::tools::Tool;
 
 /// The tools that work on the memory of `desk`; without one they are only shown, and their calls fail.
-pub fn tools(desk: Option<&Arc<Desk>>) -> Vec<Arc<dyn Tool>> {
+pub fn tools(desk: Option<&Arc<MemoryService>>) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(remember::RememberTool::new(desk.cloned())),
         Arc::new(recall::RecallTool::new(desk.cloned())),

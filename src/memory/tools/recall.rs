@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::caller::{Call, CallError, is_shared, line, owner};
+use super::caller::{MemoryCall, MemoryCallError, is_shared, line, owner};
 use crate::chat::ToolSpec;
-use crate::memory::{Ask, Desk, Entry, Found, Kind, Owner, list};
+use crate::memory::{HitLocation, MemoryEntry, MemoryKind, MemoryService, Owner, RecallQuery, list};
 use crate::store::{Commit, Connection, StoreError, memories};
 use crate::text::truncate;
 use crate::tools::{Access, Replay, Tool, ToolContext, ToolOutcome, ToolResult, tool_spec};
@@ -43,7 +43,7 @@ enum Recalled {
     Summary,
 }
 
-impl From<Recalled> for Kind {
+impl From<Recalled> for MemoryKind {
     fn from(kind: Recalled) -> Self {
         match kind {
             Recalled::Fact => Self::Fact,
@@ -57,11 +57,11 @@ impl From<Recalled> for Kind {
 
 pub struct RecallTool {
     spec: ToolSpec,
-    desk: Option<Arc<Desk>>,
+    desk: Option<Arc<MemoryService>>,
 }
 
 impl RecallTool {
-    pub fn new(desk: Option<Arc<Desk>>) -> Self {
+    pub fn new(desk: Option<Arc<MemoryService>>) -> Self {
         let description = "Look up what is remembered from earlier conversations.";
         Self { spec: tool_spec::<Args>("recall", description), desk }
     }
@@ -90,7 +90,7 @@ impl Tool for RecallTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let done = match Call::<Args>::read(self.desk.as_ref(), arguments) {
+        let done = match MemoryCall::<Args>::read(self.desk.as_ref(), arguments) {
             Ok(call) => look(call, context).await,
             Err(error) => Err(error),
         };
@@ -99,23 +99,26 @@ impl Tool for RecallTool {
 }
 
 /// A memory that was found, and how well it fits where something was asked for.
-type Fitting = (Entry, Option<f64>);
+type RecalledEntry = (MemoryEntry, Option<f64>);
 
-async fn look(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<ToolResult, CallError> {
+async fn look(
+    MemoryCall { desk, args }: MemoryCall<Args>,
+    context: &ToolContext,
+) -> Result<ToolResult, MemoryCallError> {
     let owner = owner(&desk, context)?;
     let is_shared = is_shared(&desk, context).await?;
     let owners = if is_shared { vec![Owner::everyone()] } else { vec![owner, Owner::everyone()] };
     let limit = args.limit.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(MOST)).clamp(1, MOST);
-    let kinds: Vec<Kind> = args.kinds.filter(|kinds| !kinds.is_empty()).map_or_else(
-        || vec![Kind::Fact, Kind::Preference, Kind::Case, Kind::Summary],
-        |kinds| kinds.into_iter().map(Kind::from).collect(),
+    let kinds: Vec<MemoryKind> = args.kinds.filter(|kinds| !kinds.is_empty()).map_or_else(
+        || vec![MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Case, MemoryKind::Summary],
+        |kinds| kinds.into_iter().map(MemoryKind::from).collect(),
     );
     let query = args.query.trim().trim_matches('*').to_owned();
     desk.import_by_hand().await;
     let found = if query.is_empty() {
         desk.store.read(move |connection| newest(connection, &owners, &kinds, limit)).await?
     } else {
-        let ask = Ask {
+        let ask = RecallQuery {
             text: query.clone(),
             owners: owners.clone(),
             kinds,
@@ -128,10 +131,10 @@ async fn look(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<
         };
         let hits = desk.find(ask).await?;
         let found = move |connection: &Connection| {
-            let mut found: Vec<Fitting> = Vec::new();
+            let mut found: Vec<RecalledEntry> = Vec::new();
             for hit in hits {
-                let Found::Memory(id) = hit.found else { continue };
-                let entry = memories::get(connection, id)?.and_then(Entry::of);
+                let HitLocation::Memory(id) = hit.found else { continue };
+                let entry = memories::get(connection, id)?.and_then(MemoryEntry::from_row);
                 // Whoever finds looks to it, too; nobody is shown another one's memory by a mistake there.
                 let entry = entry.filter(|entry| owners.contains(&entry.owner));
                 found.extend(entry.map(|entry| (entry, Some(hit.similarity))));
@@ -150,13 +153,18 @@ async fn look(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<
         return Ok(ToolResult::ok(what));
     }
     count_use(&desk, found.iter().map(|(entry, _)| entry.id).collect()).await;
-    let zone = &desk.terms.get().zone;
+    let zone = &desk.settings.get().zone;
     let lines: Vec<_> = found.iter().map(|(entry, fits)| shown(entry, *fits, zone)).collect();
     Ok(ToolResult::ok(format!("{DATA}\n{}", lines.join("\n"))))
 }
 
-fn newest(connection: &Connection, owners: &[Owner], kinds: &[Kind], limit: usize) -> Result<Vec<Fitting>, StoreError> {
-    let mut found: Vec<Entry> = Vec::new();
+fn newest(
+    connection: &Connection,
+    owners: &[Owner],
+    kinds: &[MemoryKind],
+    limit: usize,
+) -> Result<Vec<RecalledEntry>, StoreError> {
+    let mut found: Vec<MemoryEntry> = Vec::new();
     for (owner, kind) in owners.iter().flat_map(|owner| kinds.iter().map(move |kind| (owner, *kind))) {
         found.extend(list(connection, owner, kind, u32::try_from(limit).unwrap_or(u32::MAX))?);
     }
@@ -165,16 +173,16 @@ fn newest(connection: &Connection, owners: &[Owner], kinds: &[Kind], limit: usiz
 }
 
 /// `- id 12 · 2026-11-21 · fits 0.83 · told · text`
-fn shown(entry: &Entry, fits: Option<f64>, zone: &jiff::tz::TimeZone) -> String {
+fn shown(entry: &MemoryEntry, fits: Option<f64>, zone: &jiff::tz::TimeZone) -> String {
     let at = jiff::Timestamp::from_millisecond(entry.created_at).unwrap_or_default().to_zoned(zone.clone());
     let fits = fits.map(|fits| format!(" · fits {fits:.2}")).unwrap_or_default();
-    let kind = if entry.kind == Kind::Fact { String::new() } else { format!("{} · ", entry.kind.as_str()) };
+    let kind = if entry.kind == MemoryKind::Fact { String::new() } else { format!("{} · ", entry.kind.as_str()) };
     let text = truncate(&line(entry), SHOWN_CHARS);
     format!("- id {} · {}{fits} · {} · {kind}{text}", entry.id, at.strftime("%Y-%m-%d"), entry.origin.as_str())
 }
 
 /// What is used stays longest. That it could not be counted is no reason to show nothing.
-async fn count_use(desk: &Desk, ids: Vec<i64>) {
+async fn count_use(desk: &MemoryService, ids: Vec<i64>) {
     let write = move |connection: &Connection| ids.iter().try_for_each(|id| memories::used(connection, *id));
     if let Err(error) = desk.store.write(Commit::Logged, write).await {
         tracing::warn!(%error, "the use of memories could not be counted");

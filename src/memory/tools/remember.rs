@@ -7,9 +7,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::caller::{Call, CallError, is_shared, line, own, owner, source};
+use super::caller::{MemoryCall, MemoryCallError, is_shared, line, own, owner, source};
 use crate::chat::ToolSpec;
-use crate::memory::{Desk, Entry, Kind, NewEntry, Origin, Owner, Plan, Source, carry_out, fit, plan, written};
+use crate::memory::{
+    MemoryEntry, MemoryKind, MemoryOrigin, MemoryService, MemorySource, NewMemoryEntry, Owner, RememberPlan,
+    apply_plan, plan, validate_entry, written,
+};
 use crate::store::{Commit, Connection, StoreError, remembering};
 use crate::text::one_line;
 use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};
@@ -41,7 +44,7 @@ enum Remembers {
     Case,
 }
 
-impl From<Remembers> for Kind {
+impl From<Remembers> for MemoryKind {
     fn from(kind: Remembers) -> Self {
         match kind {
             Remembers::Fact => Self::Fact,
@@ -53,11 +56,11 @@ impl From<Remembers> for Kind {
 
 pub struct RememberTool {
     spec: ToolSpec,
-    desk: Option<Arc<Desk>>,
+    desk: Option<Arc<MemoryService>>,
 }
 
 impl RememberTool {
-    pub fn new(desk: Option<Arc<Desk>>) -> Self {
+    pub fn new(desk: Option<Arc<MemoryService>>) -> Self {
         let description = "Remember something for later conversations: what the user asks you to, or what will matter.";
         Self { spec: tool_spec::<Args>("remember", description), desk }
     }
@@ -78,7 +81,7 @@ impl Tool for RememberTool {
     }
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
-        let done = match Call::read(self.desk.as_ref(), arguments) {
+        let done = match MemoryCall::read(self.desk.as_ref(), arguments) {
             Ok(call) => remember(call, context).await,
             Err(error) => Err(error),
         };
@@ -86,14 +89,17 @@ impl Tool for RememberTool {
     }
 }
 
-async fn remember(Call { desk, args }: Call<Args>, context: &ToolContext) -> Result<ToolOutcome, CallError> {
+async fn remember(
+    MemoryCall { desk, args }: MemoryCall<Args>,
+    context: &ToolContext,
+) -> Result<ToolOutcome, MemoryCallError> {
     let owner = owner(&desk, context)?;
     let is_shared = is_shared(&desk, context).await?;
     let (at, source) = (desk.clone(), source(context));
     // A write, as it takes an id; what is remembered is committed with the result.
     let looked =
         desk.store.write(Commit::Logged, move |connection| match prepare(connection, &at, args, owner, source) {
-            Err(CallError::Store(error)) => Err(error),
+            Err(MemoryCallError::Store(error)) => Err(error),
             other => Ok(other),
         });
     let (plan, id) = looked.await??;
@@ -106,11 +112,11 @@ async fn remember(Call { desk, args }: Call<Args>, context: &ToolContext) -> Res
         }
         (None, _, _) => format!("Remembered (id {id}): {}", said(&plan.entry)),
     };
-    let rows = Effect::Rows(Rows(Arc::new(Written { desk, plan, id })));
+    let rows = Effect::Rows(Rows(Arc::new(PlannedWrite { desk, plan, id })));
     Ok(ToolOutcome { result: ToolResult::ok(told), effects: vec![rows] })
 }
 
-fn said(new: &NewEntry) -> String {
+fn said(new: &NewMemoryEntry) -> String {
     let text = one_line(&new.text);
     if new.name.is_empty() { text } else { format!("{}: {text}", new.name) }
 }
@@ -118,37 +124,43 @@ fn said(new: &NewEntry) -> String {
 /// Looks what is to be done, and takes an id for it.
 fn prepare(
     connection: &Connection,
-    desk: &Desk,
+    desk: &MemoryService,
     args: Args,
     owner: Owner,
-    source: Source,
-) -> Result<(Plan, i64), CallError> {
-    let instead: Option<Entry> = args.replaces.map(|id| own(connection, &owner, id)).transpose()?;
-    if let Some(old) = instead.as_ref().filter(|old| matches!(old.kind, Kind::Task | Kind::Summary)) {
+    source: MemorySource,
+) -> Result<(RememberPlan, i64), MemoryCallError> {
+    let instead: Option<MemoryEntry> = args.replaces.map(|id| own(connection, &owner, id)).transpose()?;
+    if let Some(old) = instead.as_ref().filter(|old| matches!(old.kind, MemoryKind::Task | MemoryKind::Summary)) {
         let kind = old.kind.as_str();
-        return Err(CallError::Wrong(format!("a {kind} cannot be replaced; remember a fact without \"replaces\"")));
+        return Err(MemoryCallError::Wrong(format!(
+            "a {kind} cannot be replaced; remember a fact without \"replaces\""
+        )));
     }
     // What everyone knows stays everyone's.
     let owner = instead.as_ref().map_or(owner, |old| old.owner.clone());
-    let kind = args.kind.map(Kind::from).or(instead.as_ref().map(|old| old.kind));
+    let kind = args.kind.map(MemoryKind::from).or(instead.as_ref().map(|old| old.kind));
     // Who gives a key means a preference.
-    let kind = kind.unwrap_or(if args.key.is_some() && args.tags.is_none() { Kind::Preference } else { Kind::Fact });
+    let kind = kind.unwrap_or(if args.key.is_some() && args.tags.is_none() {
+        MemoryKind::Preference
+    } else {
+        MemoryKind::Fact
+    });
     let name = args.key.or(instead.as_ref().map(|old| old.name.clone())).unwrap_or_default();
     let detail =
-        if kind == Kind::Case { case(written(&args.content), args.tags.unwrap_or_default()) } else { json!({}) };
-    let mut new = NewEntry {
+        if kind == MemoryKind::Case { case(written(&args.content), args.tags.unwrap_or_default()) } else { json!({}) };
+    let mut new = NewMemoryEntry {
         owner,
         kind,
         name,
         // Some models copy what the gateway has put behind the message.
         text: written(&args.content).to_owned(),
         detail,
-        origin: Origin::Told,
+        origin: MemoryOrigin::Told,
         source: Some(source),
         confidence: TOLD,
     };
-    desk.strike(&mut new);
-    let entry = fit(&new).map_err(|unfit| CallError::Wrong(unfit.to_string()))?;
+    desk.redact_secrets(&mut new);
+    let entry = validate_entry(&new).map_err(|unfit| MemoryCallError::Wrong(unfit.to_string()))?;
     let plan = plan(connection, entry, instead)?;
     let id = match &plan.known {
         Some(known) => known.id,
@@ -166,22 +178,22 @@ fn case(content: &str, tags: Vec<String>) -> Value {
 
 /// A memory on its way into the commit of its call's result.
 #[derive(Debug)]
-struct Written {
-    desk: Arc<Desk>,
-    plan: Plan,
+struct PlannedWrite {
+    desk: Arc<MemoryService>,
+    plan: RememberPlan,
     /// The reserved one, where it is new.
     id: i64,
 }
 
-impl WriteRows for Written {
+impl WriteRows for PlannedWrite {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        let config = &self.desk.terms.get().config;
+        let config = &self.desk.settings.get().config;
         // Looked at again: another call of the same response may have remembered it, or it was forgotten meanwhile.
         let now = plan(connection, self.plan.entry.clone(), self.plan.replaces.clone())?;
-        carry_out(connection, &now, Some(self.id), config).map(|_| ())
+        apply_plan(connection, &now, Some(self.id), config).map(|_| ())
     }
 
     fn written(&self) {
-        self.desk.changed();
+        self.desk.notify_changes();
     }
 }

@@ -1,16 +1,16 @@
 //! What memories mean, as vectors: made in the background by the model of `memory.embeddings`, so that also what is said
 //! in other words is found.
 
-mod asked;
-mod keeper;
+mod indexer;
 mod nearest;
+mod query;
 mod texts;
 
 pub use crate::store::vectors::remove;
-pub(super) use asked::Vectors;
-pub use keeper::VectorKeeper;
+pub use indexer::EmbeddingIndexer;
 pub use nearest::nearest;
 pub(super) use nearest::standing_out;
+pub(super) use query::QueryEmbeddings;
 
 #[cfg(test)]
 #[expect(clippy::allow_attributes, reason = "the stories use all of it")]

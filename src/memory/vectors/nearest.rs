@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use rusqlite::{Row, params};
 
 use super::texts;
-use crate::memory::{Ask, Found, Kind, Owner};
+use crate::memory::{HitLocation, MemoryKind, Owner, RecallQuery};
 use crate::store::vector_codes::{self, Code};
 use crate::store::vectors::Bases;
 use crate::store::words::{self, Shelf};
@@ -26,26 +26,26 @@ const LANES: usize = 8;
 
 /// Something near.
 #[derive(Debug, PartialEq)]
-struct Near {
+struct Neighbour {
     likeness: f32,
-    found: Found,
+    found: HitLocation,
 }
 
 /// Something that may be near: the fewer bits differ, the likelier.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Likely {
+struct NeighbourCandidate {
     distance: u32,
     is_said: bool,
     read: vector_codes::Read,
 }
 
 /// The nearest so far, the farthest of them on top.
-struct Best<'a> {
+struct NearestHeap<'a> {
     vector: &'a [f32],
     /// The cosine of texts that have nothing in common.
     base: f32,
     limit: usize,
-    nearest: BinaryHeap<Reverse<Near>>,
+    nearest: BinaryHeap<Reverse<Neighbour>>,
 }
 
 /// The memories and messages that mean what is nearest to `vector` (of length 1), the nearest first: of the owners and kinds
@@ -57,12 +57,12 @@ struct Best<'a> {
 /// The store cannot be read.
 pub fn nearest(
     connection: &Connection,
-    ask: &Ask,
+    ask: &RecallQuery,
     vector: &[f32],
     limit: usize,
-) -> Result<Vec<(Found, f32)>, StoreError> {
+) -> Result<Vec<(HitLocation, f32)>, StoreError> {
     let base = vectors::bases(connection)?.unwrap_or_default().all;
-    let mut best = Best { vector, base, limit: limit.min(LIMIT), nearest: BinaryHeap::new() };
+    let mut best = NearestHeap { vector, base, limit: limit.min(LIMIT), nearest: BinaryHeap::new() };
     if best.limit == 0 || vector.is_empty() {
         return Ok(Vec::new());
     }
@@ -83,19 +83,19 @@ pub fn nearest(
     let is_asked = |owner: &str| ask.owners.iter().any(|asked| asked.as_str() == owner);
     let mut looked_at = 0;
     // What does not fit the ask costs a look and no place among those that are read.
-    while let Some(Reverse(Likely { read, is_said, .. })) = likely.pop().filter(|_| looked_at < LOOKED_AT) {
+    while let Some(Reverse(NeighbourCandidate { read, is_said, .. })) = likely.pop().filter(|_| looked_at < LOOKED_AT) {
         let statement = if is_said { &mut said } else { &mut memories };
         let mut rows = statement.query(params![read.id, read.place, session, since, until])?;
         let Some(row) = rows.next()? else { continue };
         let is_fit = is_asked(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)
-            && (is_said || Kind::parse(&row.get::<_, String>(3)?).is_some_and(|kind| ask.kinds.contains(&kind)));
+            && (is_said || MemoryKind::parse(&row.get::<_, String>(3)?).is_some_and(|kind| ask.kinds.contains(&kind)));
         if is_fit {
             looked_at += 1;
             best.take(row, |row| {
                 let found = if is_said {
-                    Found::Message { session: row.get(1)?, seq: row.get(3)? }
+                    HitLocation::Message { session: row.get(1)?, seq: row.get(3)? }
                 } else {
-                    Found::Memory(row.get(1)?)
+                    HitLocation::Memory(row.get(1)?)
                 };
                 Ok(found)
             })?;
@@ -111,10 +111,10 @@ pub fn nearest(
 /// The store cannot be read.
 pub fn standing_out(
     connection: &Connection,
-    ask: &Ask,
+    ask: &RecallQuery,
     vector: &[f32],
     text: &str,
-) -> Result<Vec<(Found, f32)>, StoreError> {
+) -> Result<Vec<(HitLocation, f32)>, StoreError> {
     let Bases { all, classes } = vectors::bases(connection)?.unwrap_or_default();
     let least = (classes[texts::class(text)] - all) / (1.0 - all);
     let mut near = nearest(connection, ask, vector, ask.limit)?;
@@ -123,7 +123,11 @@ pub fn standing_out(
 }
 
 /// All that may be near by its code, the likeliest on top.
-fn likely(connection: &Connection, ask: &Ask, code: &Code) -> Result<BinaryHeap<Reverse<Likely>>, StoreError> {
+fn likely(
+    connection: &Connection,
+    ask: &RecallQuery,
+    code: &Code,
+) -> Result<BinaryHeap<Reverse<NeighbourCandidate>>, StoreError> {
     let mut owners: Vec<&str> = ask.owners.iter().map(Owner::as_str).collect();
     owners.sort_unstable();
     owners.dedup();
@@ -135,13 +139,13 @@ fn likely(connection: &Connection, ask: &Ask, code: &Code) -> Result<BinaryHeap<
     for owner in owners {
         if !ask.kinds.is_empty() {
             vector_codes::visit(connection, Shelf::Memories, owner, code, |read| {
-                likely.push(Reverse(Likely { distance: read.distance, is_said: false, read }));
+                likely.push(Reverse(NeighbourCandidate { distance: read.distance, is_said: false, read }));
             })?;
         }
         if ask.messages && !owner.is_empty() {
             vector_codes::visit(connection, Shelf::Said, owner, code, |read| {
                 if of_session.as_ref().is_none_or(|ids| ids.contains(&read.id)) {
-                    likely.push(Reverse(Likely { distance: read.distance, is_said: true, read }));
+                    likely.push(Reverse(NeighbourCandidate { distance: read.distance, is_said: true, read }));
                 }
             })?;
         }
@@ -149,9 +153,13 @@ fn likely(connection: &Connection, ask: &Ask, code: &Code) -> Result<BinaryHeap<
     Ok(likely.into())
 }
 
-impl Best<'_> {
+impl NearestHeap<'_> {
     /// Takes a row whose first column is a vector, if it is near enough; `found` reads the others.
-    fn take(&mut self, row: &Row<'_>, found: impl Fn(&Row<'_>) -> rusqlite::Result<Found>) -> Result<(), StoreError> {
+    fn take(
+        &mut self,
+        row: &Row<'_>,
+        found: impl Fn(&Row<'_>) -> rusqlite::Result<HitLocation>,
+    ) -> Result<(), StoreError> {
         let blob = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
         // Made by another model, or none: nothing can be said of it.
         if blob.len() != self.vector.len() * 4 {
@@ -164,27 +172,27 @@ impl Best<'_> {
             if self.nearest.len() == self.limit {
                 self.nearest.pop();
             }
-            self.nearest.push(Reverse(Near { likeness, found: found(row)? }));
+            self.nearest.push(Reverse(Neighbour { likeness, found: found(row)? }));
         }
         Ok(())
     }
 
-    fn into_sorted(self) -> Vec<(Found, f32)> {
+    fn into_sorted(self) -> Vec<(HitLocation, f32)> {
         let sorted = self.nearest.into_sorted_vec().into_iter();
-        sorted.map(|Reverse(Near { likeness, found })| (found, likeness)).collect()
+        sorted.map(|Reverse(Neighbour { likeness, found })| (found, likeness)).collect()
     }
 }
 
-impl Eq for Near {}
+impl Eq for Neighbour {}
 
-impl Ord for Near {
+impl Ord for Neighbour {
     /// Of equals the older one is the nearer, so that the same ask has the same answer.
     fn cmp(&self, other: &Self) -> Ordering {
         self.likeness.total_cmp(&other.likeness).then_with(|| other.found.cmp(&self.found))
     }
 }
 
-impl PartialOrd for Near {
+impl PartialOrd for Neighbour {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }

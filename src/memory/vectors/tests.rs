@@ -1,4 +1,4 @@
-//! Vectors from end to end, by a server on this machine.
+//! Tests of vectors from end to end, with a server on this machine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,20 +8,22 @@ use daoyou_channels::cli::Language;
 use jiff::tz::TimeZone;
 use tempfile::TempDir;
 
-use super::keeper::VectorKeeper;
+use super::indexer::EmbeddingIndexer;
 use super::nearest;
 use super::stub::{AskedVectors, Embeddings};
 use crate::chat::ChatMessage;
 use crate::llm::{Embedder, Models, OfflineProvider, ProviderConfig};
-use crate::memory::{Ask, Desk, Found, Identities, Kind, MemoryConfig, Owner, Terms};
+use crate::memory::{
+    HitLocation, Identities, MemoryConfig, MemoryKind, MemoryService, MemorySettings, Owner, RecallQuery,
+};
 use crate::store::memories::{self, NewMemory};
 use crate::store::vector_codes;
 use crate::store::vectors::{self, NewVector};
 use crate::store::{Commit, Connection, Store, StoreError, messages, words};
 
 struct World {
-    desk: Arc<Desk>,
-    keeper: VectorKeeper,
+    desk: Arc<MemoryService>,
+    keeper: EmbeddingIndexer,
     server: Embeddings,
     home: TempDir,
 }
@@ -30,7 +32,7 @@ impl World {
     async fn new(batch: u32) -> Self {
         let home = tempfile::tempdir().unwrap();
         let desk = Arc::new(desk(&home, batch));
-        let (keeper, server) = (VectorKeeper::new(desk.clone()), Embeddings::start().await);
+        let (keeper, server) = (EmbeddingIndexer::new(desk.clone()), Embeddings::start().await);
         let mut world = Self { desk, keeper, server, home };
         world.embed_by("p/m", 0);
         assert_eq!(world.desk.vector_of("the car").await, None, "how near it finds what is not is not known yet");
@@ -61,24 +63,24 @@ impl World {
     }
 
     /// What means what is nearest to a text, with how alike they are in tenths.
-    async fn nearest(&self, text: &str) -> Vec<(Found, i32)> {
+    async fn nearest(&self, text: &str) -> Vec<(HitLocation, i32)> {
         let vector = self.desk.vector_of(text).await.expect("a vector");
         let near = self.write(move |connection| nearest(connection, &ask(&["owner"]), &vector, 2)).await;
         near.into_iter().map(|(found, alike)| (found, (alike * 10.0).round() as i32)).collect()
     }
 }
 
-fn desk(home: &TempDir, batch: u32) -> Desk {
+fn desk(home: &TempDir, batch: u32) -> MemoryService {
     let mut config = MemoryConfig::default();
     config.embeddings.batch = batch;
-    let terms = Terms {
+    let terms = MemorySettings {
         config,
         identities: Identities::default(),
         language: Language::En,
         zone: TimeZone::UTC,
         workspace: home.path().to_owned(),
     };
-    Desk::new(Store::open(&home.path().join("daoyou.db")).unwrap(), terms)
+    MemoryService::new(Store::open(&home.path().join("daoyou.db")).unwrap(), terms)
 }
 
 fn embedder(base_url: &str, model: &str, dimensions: u32) -> Embedder {
@@ -104,11 +106,11 @@ fn insert(connection: &Connection, (owner, kind, name, text): (&str, &str, &str,
     memories::insert(connection, &new)
 }
 
-fn ask(owners: &[&str]) -> Ask {
-    Ask {
+fn ask(owners: &[&str]) -> RecallQuery {
+    RecallQuery {
         text: String::new(),
         owners: owners.iter().map(|owner| Owner::from_stored(owner)).collect(),
-        kinds: Kind::ALL.to_vec(),
+        kinds: MemoryKind::ALL.to_vec(),
         messages: true,
         session: None,
         since: None,
@@ -137,7 +139,7 @@ async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
     assert_eq!(world.count().await, (6, "p/m".to_owned()));
 
     let near = world.nearest("automobile").await;
-    assert_eq!(near, [(Found::Memory(ids[0]), 5), (Found::Memory(ids[2]), 5)], "no word is the same");
+    assert_eq!(near, [(HitLocation::Memory(ids[0]), 5), (HitLocation::Memory(ids[2]), 5)], "no word is the same");
     let requests = world.server.requests().len();
     world.nearest(" automobile ").await;
     assert_eq!(world.server.requests().len(), requests, "the question was asked before");
@@ -166,7 +168,7 @@ async fn what_means_the_same_is_near_and_no_text_is_asked_for_twice() {
             (last.model.as_str(), last.dimensions),
             ("other", Some(dimensions as usize).filter(|size| *size > 0))
         );
-        assert_eq!(world.nearest("cat").await.first().map(|near| near.0.clone()), Some(Found::Memory(ids[1])));
+        assert_eq!(world.nearest("cat").await.first().map(|near| near.0.clone()), Some(HitLocation::Memory(ids[1])));
     }
     world.desk.embed_by(None);
     assert_eq!((world.desk.vector_of("cat").await, world.keeper.round().await), (None, None));
@@ -186,7 +188,7 @@ async fn a_new_process_goes_on_where_the_last_one_died() {
     server.refuse(|_| None);
     let desk = Arc::new(super::tests::desk(&home, 2));
     desk.embed_by(Some(embedder(&url, "p/m", 0)));
-    assert_eq!(VectorKeeper::new(desk.clone()).round().await, None);
+    assert_eq!(EmbeddingIndexer::new(desk.clone()).round().await, None);
     let texts: Vec<_> = server.requests().split_off(before).into_iter().flat_map(|asked| asked.texts).collect();
     assert_eq!(texts, ["five"], "only what has no vector yet");
 }
@@ -226,9 +228,9 @@ async fn who_asks_does_not_wait_longer_than_is_set() {
     let mut world = World::new(8).await;
     world.told(&["one"]).await;
     assert_eq!(world.keeper.round().await, None);
-    let mut terms = (*world.desk.terms.get()).clone();
+    let mut terms = (*world.desk.settings.get()).clone();
     terms.config.embeddings.timeout = daoyou_channels::settings::Span::from_millis(20);
-    world.desk.terms.set(terms);
+    world.desk.settings.set(terms);
     world.server.hold(true);
     for _ in 0..8 {
         assert_eq!(world.desk.vector_of("a question").await, None);
@@ -263,23 +265,23 @@ async fn only_what_is_asked_for_is_near() {
             let other = insert(connection, ("owner", "fact", "", "of another length"))?;
             let odd = |size| [NewVector { hash: vectors::hash("odd"), vector: vec![1.0; size], ids: vec![other] }];
             vectors::put(connection, "m", &odd(2))?;
-            // Whose vectors are not kept.
+            // Nobody keeps the vectors of these.
             vectors::put(connection, "other", &odd(3))
         })
         .await
         .unwrap();
     let all = || ask(&["owner", "everyone", "owner"]);
-    let table: [(Ask, usize, &[i64]); 10] = [
+    let table: [(RecallQuery, usize, &[i64]); 10] = [
         (all(), 10, &[1, 6, 2, 3]),
         (all(), 2, &[1, 6]),
         (all(), 0, &[]),
         (ask(&["name:ann"]), 10, &[4]),
         (ask(&["sender:cli:bob"]), 10, &[]),
-        (Ask { kinds: vec![Kind::Task, Kind::Fact], ..all() }, 10, &[1, 2, 3]),
-        (Ask { kinds: Vec::new(), ..all() }, 10, &[]),
-        (Ask { session: Some("s".to_owned()), ..all() }, 10, &[1, 6, 2, 3]),
-        (Ask { session: Some("t".to_owned()), ..all() }, 10, &[]),
-        (Ask { since: Some(2), until: Some(6), ..all() }, 10, &[2, 3]),
+        (RecallQuery { kinds: vec![MemoryKind::Task, MemoryKind::Fact], ..all() }, 10, &[1, 2, 3]),
+        (RecallQuery { kinds: Vec::new(), ..all() }, 10, &[]),
+        (RecallQuery { session: Some("s".to_owned()), ..all() }, 10, &[1, 6, 2, 3]),
+        (RecallQuery { session: Some("t".to_owned()), ..all() }, 10, &[]),
+        (RecallQuery { since: Some(2), until: Some(6), ..all() }, 10, &[2, 3]),
     ];
     for (ask, limit, expected) in table {
         let asked = ask.clone();
@@ -287,8 +289,8 @@ async fn only_what_is_asked_for_is_near() {
         let found: Vec<i64> = near
             .iter()
             .map(|(found, _)| match found {
-                Found::Memory(id) => *id,
-                Found::Message { .. } => 0,
+                HitLocation::Memory(id) => *id,
+                HitLocation::Message { .. } => 0,
             })
             .collect();
         assert_eq!(found, expected, "{ask:?}");
@@ -331,7 +333,7 @@ async fn what_people_say_is_near_too_and_goes_with_its_message() {
         ["I parked my bicycle behind the library", "My own bicycle is in the cellar", "我把自行车停在图书馆后面了"];
     assert_eq!(asked.collect::<Vec<_>>(), expected);
     let near = world.nearest("bike").await;
-    assert_eq!(near, [(Found::Message { session: "of:owner".to_owned(), seq: 1 }, 4)]);
+    assert_eq!(near, [(HitLocation::Message { session: "of:owner".to_owned(), seq: 1 }, 4)]);
 
     // An index that is made anew has other ids.
     world.write(words::clear).await;
@@ -378,8 +380,8 @@ async fn first(store: &Store, owner: &str, of: i64) -> Option<i64> {
     let (ask, vector) = (ask(&[owner]), noise(of.unsigned_abs()));
     let near = store.read(move |connection| nearest(connection, &ask, &vector, 1)).await.unwrap();
     near.first().filter(|(_, likeness)| *likeness > 0.99).map(|(found, _)| match found {
-        Found::Memory(id) => *id,
-        Found::Message { .. } => 0,
+        HitLocation::Memory(id) => *id,
+        HitLocation::Message { .. } => 0,
     })
 }
 
@@ -468,13 +470,13 @@ async fn likelier_ones_that_are_not_asked_for_hide_nothing() {
         .await
         .unwrap();
     for (ask, expected) in [
-        (Ask { since: Some(778), until: Some(779), ..ask(&["owner"]) }, 1),
-        (Ask { session: Some("of its own".to_owned()), ..ask(&["owner"]) }, 1),
-        (Ask { since: Some(778), until: Some(779), kinds: vec![Kind::Fact], ..ask(&["owner"]) }, 0),
-        (Ask { since: Some(778), until: Some(779), ..ask(&["everyone"]) }, 0),
+        (RecallQuery { since: Some(778), until: Some(779), ..ask(&["owner"]) }, 1),
+        (RecallQuery { session: Some("of its own".to_owned()), ..ask(&["owner"]) }, 1),
+        (RecallQuery { since: Some(778), until: Some(779), kinds: vec![MemoryKind::Fact], ..ask(&["owner"]) }, 0),
+        (RecallQuery { since: Some(778), until: Some(779), ..ask(&["everyone"]) }, 0),
     ] {
         let near = store.read(move |connection| nearest(connection, &ask, &vector(0.0), 10)).await.unwrap();
-        assert_eq!(near.iter().filter(|(found, _)| *found == Found::Memory(778)).count(), expected);
+        assert_eq!(near.iter().filter(|(found, _)| *found == HitLocation::Memory(778)).count(), expected);
         assert_eq!(near.len(), expected);
     }
 }

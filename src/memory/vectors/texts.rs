@@ -1,7 +1,8 @@
 //! What of memories and messages is made vectors of.
 
-use crate::memory::Kind;
-use crate::memory::written::said;
+use crate::memory::MemoryKind;
+use crate::memory::entry::entry_text;
+use crate::memory::message_text::spoken_text;
 use crate::store::vectors::Unembedded;
 use crate::store::words::Shelf;
 use crate::text::is_cjk;
@@ -70,11 +71,9 @@ const FEW_CHARACTERS: usize = 8;
 
 /// The sentence that stands for a memory or a message; `None` for a message that is not worth it.
 pub(super) fn of(shelf: Shelf, row: &Unembedded) -> Option<String> {
-    let text = match (shelf, Kind::parse(&row.kind)) {
-        (Shelf::Said, _) => said(&row.text).filter(|text| says_something(text))?,
-        (Shelf::Memories, Some(Kind::Preference)) => format!("{}: {}", row.name, row.text),
-        (Shelf::Memories, Some(Kind::Case)) => format!("{}\n{}", row.name, row.text),
-        (Shelf::Memories, _) => row.text.clone(),
+    let text = match shelf {
+        Shelf::Said => spoken_text(&row.text).filter(|text| says_something(text))?,
+        Shelf::Memories => entry_text(MemoryKind::parse(&row.kind), &row.name, &row.text),
     };
     Some(cut(text.trim(), LONGEST).to_owned())
 }

@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 
+use super::bm25::TermWeights;
 use crate::store::words::{Shelf, find, size};
 use crate::store::{Connection, StoreError};
 use crate::text::{SearchTerm, TermPrefixes, query_terms, visit_terms};
-
-/// How much a word counts that occurs again, and how much longer texts count less; the usual values of BM25.
-pub(super) const K1: f64 = 1.2;
-pub(super) const B: f64 = 0.75;
 
 /// Of a term that is as common as this only the newest are looked at by themselves.
 const COMMON: usize = 400;
@@ -29,25 +26,18 @@ const OF_TWO: usize = 300;
 /// have every list cut down.
 const MOST: f64 = 0.5;
 
-/// Where few entries are known, a word that occurs among them is not common because of that: so many others that do not hold
-/// it are imagined beside them when it is said how much of a question something holds.
-pub(super) const IMAGINED: f64 = 1_000.0;
-
 /// What is asked for, and how rare it is in what is looked through.
-pub struct Question {
+pub struct TermQuery {
     terms: Vec<SearchTerm>,
     /// Where each term stands among them.
     places: HashMap<String, usize>,
     beginnings: TermPrefixes,
-    /// By BM25, times the term's weight.
-    rarity: Vec<f64>,
-    /// The share of each term in the whole question.
-    share: Vec<f64>,
-    shelves: Vec<Lists>,
+    weights: TermWeights,
+    shelves: Vec<PostingLists>,
 }
 
 /// What one shelf has of each term.
-struct Lists {
+struct PostingLists {
     shelf: Shelf,
     scope: Option<String>,
     lists: Vec<Vec<i64>>,
@@ -58,14 +48,14 @@ struct Lists {
 
 /// How well something fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Fit {
+pub struct TermScore {
     /// By BM25; comparable within one question.
     pub score: f64,
     /// How much of the question it holds, 0 to 1.
     pub similarity: f64,
 }
 
-impl Question {
+impl TermQuery {
     /// Looks the terms of a text up on shelves, each with the expression that all of its hits must fit, for so many hits.
     pub fn ask(
         connection: &Connection,
@@ -87,18 +77,12 @@ impl Question {
             let holds_most = within >= MOST * as_f64(highest);
             let (scope, narrow) = if holds_most { (None, scope) } else { (scope, None) };
             let narrow = narrow.as_deref();
-            lists.push(Lists::probe(connection, (shelf, scope, narrow), &terms, highest, wanted)?);
+            lists.push(PostingLists::probe(connection, (shelf, scope, narrow), &terms, highest, wanted)?);
         }
         let counts = (0..terms.len()).map(|term| lists.iter().map(|lists| lists.counts[term]).sum::<f64>());
         let counts: Vec<f64> = counts.collect();
-        let rarity = |total: f64, count: f64| (1.0 + (total - count + 0.5).max(0.5) / (count + 0.5)).ln();
-        let weighed = terms.iter().zip(&counts);
-        let shares: Vec<f64> =
-            weighed.clone().map(|(term, count)| term.weight * rarity(total + IMAGINED, *count)).collect();
-        let whole: f64 = shares.iter().sum();
         Ok(Self {
-            rarity: weighed.map(|(term, count)| term.weight * rarity(total, *count)).collect(),
-            share: shares.iter().map(|share| share / whole.max(f64::MIN_POSITIVE)).collect(),
+            weights: TermWeights::new(&terms, &counts, total),
             places: terms.iter().enumerate().map(|(at, term)| (term.text.clone(), at)).collect(),
             beginnings: TermPrefixes::of(&terms),
             terms,
@@ -110,9 +94,9 @@ impl Question {
         &self.terms
     }
 
-    /// The score of a text of the usual length that holds every term once.
+    /// Returns the score of a text of average length that holds every term once.
     pub fn whole(&self) -> f64 {
-        self.rarity.iter().sum::<f64>().max(f64::MIN_POSITIVE)
+        self.weights.whole()
     }
 
     /// How many candidates of a shelf are to be scored.
@@ -120,27 +104,22 @@ impl Question {
         self.shelves.first().map_or(0, |lists| lists.wanted)
     }
 
-    /// The ids on a shelf that may fit at least so well (see [`Fit::similarity`]), the likeliest first, without having read
+    /// The ids on a shelf that may fit at least so well (see [`TermScore::similarity`]), the likeliest first, without having read
     /// them: they may be anybody's.
     pub fn candidates(&self, connection: &Connection, shelf: Shelf, least: f64) -> Result<Vec<i64>, StoreError> {
         let Some(lists) = self.shelves.iter().find(|lists| lists.shelf == shelf) else { return Ok(Vec::new()) };
         let mut held = lists.rare();
         lists.look_together(connection, &self.terms, &mut held)?;
-        let sum = |of: &[f64], held: u64| -> f64 {
-            let each = of.iter().enumerate();
-            each.filter(|(term, _)| held & (1 << term) != 0).map(|(_, each)| each).sum()
-        };
-        let score = |held| sum(&self.rarity, held);
         // Of a common term it is not known who does not hold it.
         let common = (0..self.terms.len()).filter(|term| lists.is_common(*term)).fold(0, |all, term| all | 1 << term);
-        held.retain(|_, held| sum(&self.share, *held | common) >= least);
-        let mut best: Vec<(f64, i64)> = held.into_iter().map(|(id, held)| (score(held), id)).collect();
+        held.retain(|_, held| self.weights.sums(*held | common).1 >= least);
+        let mut best: Vec<(f64, i64)> = held.into_iter().map(|(id, held)| (self.weights.sums(held).0, id)).collect();
         best.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
         Ok(best.into_iter().take(READ).map(|(_, id)| id).collect())
     }
 
     /// Reads texts and says how well each fits; `beside` is what each is found by besides.
-    pub fn fits<'a>(&self, texts: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Fit> {
+    pub fn fits<'a>(&self, texts: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<TermScore> {
         let read: Vec<(Vec<u32>, usize)> = texts
             .map(|(text, beside)| {
                 let mut counts = vec![0_u32; self.terms.len()];
@@ -160,19 +139,19 @@ impl Question {
     }
 
     /// `length` is that of the text beside the usual one.
-    fn fit(&self, counts: &[u32], length: f64) -> Fit {
-        let mut fit = Fit::default();
+    fn fit(&self, counts: &[u32], length: f64) -> TermScore {
+        let mut fit = TermScore::default();
         for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             let count = f64::from(*count);
-            fit.score += self.rarity[at] * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length));
-            fit.similarity += self.share[at];
+            fit.score += self.weights.score(at, count, length);
+            fit.similarity += self.weights.share(at);
         }
         fit.similarity = fit.similarity.clamp(0.0, 1.0);
         fit
     }
 }
 
-impl Lists {
+impl PostingLists {
     /// `narrow` is the scope where most of the shelf is within it, so that it is not worth asking for each time.
     fn probe(
         connection: &Connection,

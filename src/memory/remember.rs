@@ -1,30 +1,30 @@
-//! The rules by which something is remembered. `forgetting` has those by which it goes.
+//! The rules of remembering: duplicates, contradictions, limits. `forgetting` has the rules of removal.
 
 use serde_json::{Value, json};
 
-use super::claims::{Claim, claim};
+use super::contradictions::{ExclusiveClaim, exclusive_claim};
 use super::learned::IMPLIED;
-use super::wording;
-use super::{Entry, Kind, MemoryConfig, NewEntry, Origin, Owner, vectors, words};
+use super::validation::validate_truncated;
+use super::{MemoryConfig, MemoryEntry, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, vectors, word_index};
 use crate::store::memories::{self, MemoryRow, NewMemory};
 use crate::store::{Connection, StoreError, now_ms, remembering};
 use crate::text::comparison_key;
 
-/// What became of something that was to be remembered.
+/// The outcome of remembering an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remembered {
+pub enum RememberOutcome {
     New(i64),
-    /// It was known, and is all the more.
+    /// It was known already; its confidence has grown.
     Known(i64),
-    /// It contradicts what was known, which stays as history.
+    /// It replaced a contradicting memory, which stays as history.
     Replaced {
         id: i64,
         old: i64,
     },
 }
 
-impl Remembered {
-    /// The memory that says it now.
+impl RememberOutcome {
+    /// Returns the id of the memory that holds the entry now.
     pub fn id(self) -> i64 {
         match self {
             Self::New(id) | Self::Known(id) | Self::Replaced { id, .. } => id,
@@ -32,15 +32,15 @@ impl Remembered {
     }
 }
 
-/// What is to be done to remember something, as things stood when it was looked at.
+/// The changes that remembering an entry needs, by the state of the store when the plan was made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// As it is kept.
-    pub entry: NewEntry,
-    /// What says the same already.
-    pub known: Option<Entry>,
-    /// What it takes the place of.
-    pub replaces: Option<Entry>,
+pub struct RememberPlan {
+    /// The entry as it is stored.
+    pub entry: NewMemoryEntry,
+    /// The memory that says the same already.
+    pub known: Option<MemoryEntry>,
+    /// The memory that it replaces.
+    pub replaces: Option<MemoryEntry>,
 }
 
 /// How much of what is missing to certainty is added when something is said again.
@@ -55,114 +55,124 @@ const HISTORY: usize = 10;
 ///
 /// # Errors
 /// The store cannot be written, or there are no words to remember.
-pub fn remember(connection: &Connection, new: &NewEntry, config: &MemoryConfig) -> Result<Remembered, StoreError> {
-    let entry = wording::cut_to_fit(new).map_err(|unfit| StoreError::Row(unfit.to_string()))?;
+pub fn remember(
+    connection: &Connection,
+    new: &NewMemoryEntry,
+    config: &MemoryConfig,
+) -> Result<RememberOutcome, StoreError> {
+    let entry = validate_truncated(new).map_err(|unfit| StoreError::Row(unfit.to_string()))?;
     let plan = plan(connection, entry, None)?;
-    carry_out(connection, &plan, None, config)
+    apply_plan(connection, &plan, None, config)
 }
 
 /// As [`remember`], in the place of the memory `old` of the same owner.
 ///
 /// # Errors
 /// As [`remember`].
-pub fn remember_instead(
+pub fn remember_replacing(
     connection: &Connection,
-    new: &NewEntry,
+    new: &NewMemoryEntry,
     old: i64,
     config: &MemoryConfig,
-) -> Result<Remembered, StoreError> {
-    let entry = wording::cut_to_fit(new).map_err(|unfit| StoreError::Row(unfit.to_string()))?;
-    let old = memories::get(connection, old)?.and_then(Entry::of);
+) -> Result<RememberOutcome, StoreError> {
+    let entry = validate_truncated(new).map_err(|unfit| StoreError::Row(unfit.to_string()))?;
+    let old = memories::get(connection, old)?.and_then(MemoryEntry::from_row);
     let plan = plan(connection, entry, old)?;
-    carry_out(connection, &plan, None, config)
+    apply_plan(connection, &plan, None, config)
 }
 
 /// Looks what is to be done to remember `entry`, which fits; `instead` is what its teller wants it to replace.
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn plan(connection: &Connection, entry: NewEntry, instead: Option<Entry>) -> Result<Plan, StoreError> {
+pub fn plan(
+    connection: &Connection,
+    entry: NewMemoryEntry,
+    instead: Option<MemoryEntry>,
+) -> Result<RememberPlan, StoreError> {
     let (owner, kind) = (entry.owner.as_str(), entry.kind.as_str());
-    let named = || Ok::<_, StoreError>(memories::named(connection, owner, kind, &entry.name)?.and_then(Entry::of));
+    let named =
+        || Ok::<_, StoreError>(memories::named(connection, owner, kind, &entry.name)?.and_then(MemoryEntry::from_row));
     let same = comparison_key(&entry.text);
     let (known, rival) = match entry.kind {
-        Kind::Task => (None, None),
-        Kind::Fact => {
+        MemoryKind::Task => (None, None),
+        MemoryKind::Fact => {
             let texts = remembering::texts(connection, owner, kind)?;
             let known = texts.iter().find(|(_, text)| comparison_key(text) == same).map(|(id, _)| *id);
-            let rival = || claim(&entry.text).and_then(|new| contradicted(&texts, &new));
-            let get = |id: i64| Ok::<_, StoreError>(memories::get(connection, id)?.and_then(Entry::of));
+            let rival = || exclusive_claim(&entry.text).and_then(|new| contradicted(&texts, &new));
+            let get = |id: i64| Ok::<_, StoreError>(memories::get(connection, id)?.and_then(MemoryEntry::from_row));
             match known {
                 Some(id) => (get(id)?, None),
                 None => (None, rival().map(get).transpose()?.flatten()),
             }
         }
-        Kind::Preference => match named()? {
+        MemoryKind::Preference => match named()? {
             Some(known) if comparison_key(&known.text) == same || outweighs(&known, &entry) => (Some(known), None),
             old => (None, old),
         },
-        Kind::Case => match named()? {
+        MemoryKind::Case => match named()? {
             Some(known) if comparison_key(&known.text) == same => (Some(known), None),
             old => (None, old),
         },
         // Each builds on the one before, as long as it is of the same conversation.
-        Kind::Summary => (None, named()?.filter(|old| old.detail["epoch"] == entry.detail["epoch"])),
+        MemoryKind::Summary => (None, named()?.filter(|old| old.detail["epoch"] == entry.detail["epoch"])),
     };
     let instead = instead.filter(|old| known.as_ref().is_none_or(|known| known.id != old.id));
-    Ok(Plan { entry, replaces: instead.or(rival), known })
+    Ok(RememberPlan { entry, replaces: instead.or(rival), known })
 }
 
 /// What was concluded from few words does not weigh against what somebody said or wrote himself; what is only implied replaces
 /// nothing that is surer.
-fn outweighs(known: &Entry, new: &NewEntry) -> bool {
-    new.origin == Origin::Noticed
+fn outweighs(known: &MemoryEntry, new: &NewMemoryEntry) -> bool {
+    new.origin == MemoryOrigin::Noticed
         && known.confidence > new.confidence
-        && (known.origin != Origin::Noticed || new.confidence <= IMPLIED)
+        && (known.origin != MemoryOrigin::Noticed || new.confidence <= IMPLIED)
 }
 
-fn contradicted(texts: &[(i64, String)], new: &Claim) -> Option<i64> {
-    let contradicts = |text: &str| claim(text).is_some_and(|old| old.subject == new.subject && old.value != new.value);
+fn contradicted(texts: &[(i64, String)], new: &ExclusiveClaim) -> Option<i64> {
+    let contradicts =
+        |text: &str| exclusive_claim(text).is_some_and(|old| old.subject == new.subject && old.value != new.value);
     texts.iter().find(|(_, text)| contradicts(text)).map(|(id, _)| *id)
 }
 
-/// Does what `plan` says, under a reserved id where there is one.
+/// Carries out a plan, under a reserved id if there is one.
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn carry_out(
+pub fn apply_plan(
     connection: &Connection,
-    plan: &Plan,
+    plan: &RememberPlan,
     reserved: Option<i64>,
     config: &MemoryConfig,
-) -> Result<Remembered, StoreError> {
+) -> Result<RememberOutcome, StoreError> {
     let new = &plan.entry;
     if let Some(known) = &plan.known {
         confirm(connection, known.id, new)?;
         if let Some(old) = &plan.replaces {
             memories::replace(connection, old.id, known.id)?;
-            words::remove(connection, old.id)?;
+            word_index::remove(connection, old.id)?;
         }
-        return Ok(Remembered::Known(known.id));
+        return Ok(RememberOutcome::Known(known.id));
     }
     let id = insert(connection, new, reserved)?;
-    words::put(connection, id)?;
+    word_index::put(connection, id)?;
     let old = plan.replaces.as_ref().map(|old| old.id);
     if let Some(old) = old {
         memories::replace(connection, old, id)?;
-        words::remove(connection, old)?;
+        word_index::remove(connection, old)?;
     }
-    if matches!(new.kind, Kind::Preference | Kind::Case) {
+    if matches!(new.kind, MemoryKind::Preference | MemoryKind::Case) {
         let name = (new.owner.as_str(), new.kind.as_str(), new.name.as_str());
         for old in remembering::replace_named(connection, name, id, now_ms())? {
-            words::remove(connection, old)?;
+            word_index::remove(connection, old)?;
         }
     }
     keep_history_short(connection, id)?;
     keep_within(connection, &new.owner, new.kind, id, config)?;
-    Ok(old.map_or(Remembered::New(id), |old| Remembered::Replaced { id, old }))
+    Ok(old.map_or(RememberOutcome::New(id), |old| RememberOutcome::Replaced { id, old }))
 }
 
-fn insert(connection: &Connection, new: &NewEntry, reserved: Option<i64>) -> Result<i64, StoreError> {
+fn insert(connection: &Connection, new: &NewMemoryEntry, reserved: Option<i64>) -> Result<i64, StoreError> {
     let source = new.source.as_ref();
     let detail = if new.detail.is_null() { json!({}) } else { new.detail.clone() }.to_string();
     let row = NewMemory {
@@ -185,8 +195,8 @@ fn insert(connection: &Connection, new: &NewEntry, reserved: Option<i64>) -> Res
 }
 
 /// It was said again, by `again`: it is more certain, and the turn is noted, since forgetting has to find it.
-fn confirm(connection: &Connection, id: i64, again: &NewEntry) -> Result<(), StoreError> {
-    let Some(known) = memories::get(connection, id)?.and_then(Entry::of) else { return Ok(()) };
+fn confirm(connection: &Connection, id: i64, again: &NewMemoryEntry) -> Result<(), StoreError> {
+    let Some(known) = memories::get(connection, id)?.and_then(MemoryEntry::from_row) else { return Ok(()) };
     // What does not outweigh it says nothing for it either.
     if comparison_key(&known.text) != comparison_key(&again.text) {
         return Ok(());
@@ -194,7 +204,7 @@ fn confirm(connection: &Connection, id: i64, again: &NewEntry) -> Result<(), Sto
     let surer = known.confidence + (1.0 - known.confidence) * CONFIRMED;
     let confidence = surer.max(again.confidence).min(1.0);
     let mut detail = known.detail;
-    let is_other = |source: &&super::Source| known.source.as_ref().is_none_or(|known| known.turn != source.turn);
+    let is_other = |source: &&super::MemorySource| known.source.as_ref().is_none_or(|known| known.turn != source.turn);
     if let Some(turn) = again
         .source
         .as_ref()
@@ -227,22 +237,22 @@ fn keep_history_short(connection: &Connection, id: i64) -> Result<(), StoreError
     Ok(())
 }
 
-/// The memory of this id; the newest that took its place, where one did.
+/// Returns the memory of this id, or the newest one that replaced it.
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn newest(connection: &Connection, id: i64) -> Result<Option<Entry>, StoreError> {
+pub fn current_entry(connection: &Connection, id: i64) -> Result<Option<MemoryEntry>, StoreError> {
     // As many as a chain of replaced ones may have, and a few more.
     const STEPS: usize = 32;
-    let mut found = memories::get(connection, id)?.and_then(Entry::of);
+    let mut found = memories::get(connection, id)?.and_then(MemoryEntry::from_row);
     for _ in 0..STEPS {
         let Some(next) = found.as_ref().and_then(|entry| entry.replaced_by) else { break };
-        found = memories::get(connection, next)?.and_then(Entry::of).or(found);
+        found = memories::get(connection, next)?.and_then(MemoryEntry::from_row).or(found);
     }
     Ok(found)
 }
 
-/// All that `id` took the place of, and what that had, the nearest first.
+/// Returns all memories that `id` replaced, directly or not, the nearest first.
 pub(super) fn replaced_before(connection: &Connection, id: i64) -> Result<Vec<MemoryRow>, StoreError> {
     const MOST: usize = 1_000;
     let mut found: Vec<MemoryRow> = memories::replaced_by(connection, id)?;
@@ -255,18 +265,18 @@ pub(super) fn replaced_before(connection: &Connection, id: i64) -> Result<Vec<Me
     Ok(found)
 }
 
-/// One memory more than there may be: what was of least use goes.
+/// Removes the least used memory if there are more than the limit.
 fn keep_within(
     connection: &Connection,
     owner: &Owner,
-    kind: Kind,
+    kind: MemoryKind,
     newest: i64,
     config: &MemoryConfig,
 ) -> Result<(), StoreError> {
     let surplus = match kind {
-        Kind::Task => remembering::old_tasks(connection, owner.as_str(), config.keep_tasks)?,
-        Kind::Summary => Vec::new(),
-        Kind::Fact | Kind::Preference | Kind::Case => {
+        MemoryKind::Task => remembering::old_tasks(connection, owner.as_str(), config.keep_tasks)?,
+        MemoryKind::Summary => Vec::new(),
+        MemoryKind::Fact | MemoryKind::Preference | MemoryKind::Case => {
             let over = remembering::count_known(connection, owner.as_str())? - i64::from(config.max_entries);
             let least = if over > 0 { remembering::least_used(connection, owner.as_str(), newest)? } else { None };
             if let Some(id) = least {
@@ -278,24 +288,29 @@ fn keep_within(
     surplus.into_iter().try_for_each(|id| remove(connection, id))
 }
 
-/// Removes a memory and what it had replaced, and what they are found by.
+/// Removes a memory and those that it had replaced, with their index entries.
 pub(super) fn remove(connection: &Connection, id: i64) -> Result<(), StoreError> {
     for row in replaced_before(connection, id)? {
-        words::remove(connection, row.id)?;
+        word_index::remove(connection, row.id)?;
         vectors::remove(connection, row.id)?;
         memories::delete(connection, row.id)?;
     }
-    words::remove(connection, id)?;
+    word_index::remove(connection, id)?;
     vectors::remove(connection, id)?;
     memories::delete(connection, id)?;
     Ok(())
 }
 
-/// What is known now of an owner, the newest first.
+/// Returns the current memories of an owner, the newest first.
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn list(connection: &Connection, owner: &Owner, kind: Kind, limit: u32) -> Result<Vec<Entry>, StoreError> {
+pub fn list(
+    connection: &Connection,
+    owner: &Owner,
+    kind: MemoryKind,
+    limit: u32,
+) -> Result<Vec<MemoryEntry>, StoreError> {
     let rows = memories::current(connection, owner.as_str(), kind.as_str(), limit)?;
-    Ok(rows.into_iter().filter_map(Entry::of).collect())
+    Ok(rows.into_iter().filter_map(MemoryEntry::from_row).collect())
 }

@@ -6,8 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::whose::{Whose, owner_called};
-use super::{Identities, Kind, NewEntry, Origin, Owner, Terms, Unfit, fit};
+use super::owner::{OwnerSelection, parse_owner};
+use super::service::MemorySettings;
+use super::{Identities, InvalidEntry, MemoryKind, MemoryOrigin, NewMemoryEntry, Owner, validate_entry};
 use crate::store::StoreError;
 use daoyou_channels::settings::Span;
 
@@ -23,8 +24,8 @@ pub enum MemoryError {
     Store(#[from] StoreError),
 }
 
-impl From<Unfit> for MemoryError {
-    fn from(unfit: Unfit) -> Self {
+impl From<InvalidEntry> for MemoryError {
+    fn from(unfit: InvalidEntry) -> Self {
         Self::Wrong(unfit.to_string())
     }
 }
@@ -32,7 +33,7 @@ impl From<Unfit> for MemoryError {
 /// What is to be remembered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct AskedEntry {
+pub struct EntryRequest {
     pub text: String,
     /// `fact` when absent, or `preference`.
     pub kind: Option<String>,
@@ -45,7 +46,7 @@ pub struct AskedEntry {
 /// Which memories are looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Selection {
+pub struct MemorySelection {
     /// Everybody's without.
     pub owner: Option<String>,
     pub kind: Option<String>,
@@ -75,18 +76,18 @@ fn certain() -> f64 {
     1.0
 }
 
-impl AskedEntry {
+impl EntryRequest {
     /// What is to be written.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn plan(&self, terms: &Terms) -> Result<NewEntry, MemoryError> {
-        let kind = kind(self.kind.as_deref())?.unwrap_or(Kind::Fact);
+    pub fn plan(&self, terms: &MemorySettings) -> Result<NewMemoryEntry, MemoryError> {
+        let kind = kind(self.kind.as_deref())?.unwrap_or(MemoryKind::Fact);
         let name = match (kind, self.key.as_deref().map(str::trim)) {
-            (Kind::Fact, None) => "",
-            (Kind::Preference, Some(key)) if !key.is_empty() => key,
-            (Kind::Preference, _) => return Err(wrong("a preference needs a key, such as \"language\"")),
-            (Kind::Fact, Some(_)) => {
+            (MemoryKind::Fact, None) => "",
+            (MemoryKind::Preference, Some(key)) if !key.is_empty() => key,
+            (MemoryKind::Preference, _) => return Err(wrong("a preference needs a key, such as \"language\"")),
+            (MemoryKind::Fact, Some(_)) => {
                 return Err(wrong("a key is a preference's: say kind \"preference\" too, or no key"));
             }
             (kind, _) => {
@@ -97,21 +98,21 @@ impl AskedEntry {
         let owner =
             self.owner.as_deref().map_or_else(|| Ok(Owner::gateway()), |owner| owner_of(owner, &terms.identities))?;
         let (text, name) = (self.text.clone(), name.to_owned());
-        let origin = Origin::Command;
-        let new = NewEntry { owner, kind, name, text, detail: json!({}), origin, source: None, confidence: 1.0 };
-        Ok(fit(&new)?)
+        let origin = MemoryOrigin::Command;
+        let new = NewMemoryEntry { owner, kind, name, text, detail: json!({}), origin, source: None, confidence: 1.0 };
+        Ok(validate_entry(&new)?)
     }
 }
 
-impl Selection {
-    /// Whose.
+impl MemorySelection {
+    /// Returns the owners that the selection names.
     ///
     /// # Errors
     /// Nobody is called that.
-    pub fn whose(&self, identities: &Identities) -> Result<Whose, MemoryError> {
+    pub fn whose(&self, identities: &Identities) -> Result<OwnerSelection, MemoryError> {
         match &self.owner {
-            None => Ok(Whose::Everybodys),
-            Some(owner) => Ok(Whose::One(owner_of(owner, identities)?)),
+            None => Ok(OwnerSelection::All),
+            Some(owner) => Ok(OwnerSelection::One(owner_of(owner, identities)?)),
         }
     }
 
@@ -119,7 +120,7 @@ impl Selection {
     ///
     /// # Errors
     /// There is no such kind.
-    pub fn kind(&self) -> Result<Option<Kind>, MemoryError> {
+    pub fn kind(&self) -> Result<Option<MemoryKind>, MemoryError> {
         kind(self.kind.as_deref())
     }
 }
@@ -129,7 +130,7 @@ impl ExportedMemory {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn plan(&self, identities: &Identities) -> Result<NewEntry, MemoryError> {
+    pub fn plan(&self, identities: &Identities) -> Result<NewMemoryEntry, MemoryError> {
         let Some(kind) = kind(Some(&self.kind))? else { return Err(wrong("the kind is missing")) };
         if !(0.0..=1.0).contains(&self.confidence) {
             return Err(MemoryError::Wrong(format!("the confidence is {}; allowed: 0 to 1", self.confidence)));
@@ -141,7 +142,16 @@ impl ExportedMemory {
         };
         let (name, text, confidence) = (self.name.clone(), self.text.clone(), self.confidence);
         let owner = owner_of(&self.owner, identities)?;
-        Ok(fit(&NewEntry { owner, kind, name, text, detail, origin: Origin::Imported, source: None, confidence })?)
+        Ok(validate_entry(&NewMemoryEntry {
+            owner,
+            kind,
+            name,
+            text,
+            detail,
+            origin: MemoryOrigin::Imported,
+            source: None,
+            confidence,
+        })?)
     }
 }
 
@@ -149,7 +159,7 @@ impl ExportedMemory {
 ///
 /// # Errors
 /// It is none of them.
-pub fn since(text: &str, now: Timestamp, zone: &TimeZone) -> Result<i64, MemoryError> {
+pub fn parse_since(text: &str, now: Timestamp, zone: &TimeZone) -> Result<i64, MemoryError> {
     let text = text.trim();
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at.as_millisecond());
@@ -166,13 +176,13 @@ pub fn since(text: &str, now: Timestamp, zone: &TimeZone) -> Result<i64, MemoryE
 }
 
 fn owner_of(text: &str, identities: &Identities) -> Result<Owner, MemoryError> {
-    owner_called(text, identities).map_err(MemoryError::Wrong)
+    parse_owner(text, identities).map_err(MemoryError::Wrong)
 }
 
-fn kind(word: Option<&str>) -> Result<Option<Kind>, MemoryError> {
+fn kind(word: Option<&str>) -> Result<Option<MemoryKind>, MemoryError> {
     let Some(word) = word else { return Ok(None) };
-    Kind::parse(word).map(Some).ok_or_else(|| {
-        let all = Kind::ALL.map(Kind::as_str).join(", ");
+    MemoryKind::parse(word).map(Some).ok_or_else(|| {
+        let all = MemoryKind::ALL.map(MemoryKind::as_str).join(", ");
         MemoryError::Wrong(format!("{word:?} is no kind of memory; allowed: {all}"))
     })
 }
@@ -187,8 +197,8 @@ mod tests {
     use crate::memory::MemoryConfig;
     use daoyou_channels::cli::Language;
 
-    fn terms() -> Terms {
-        Terms {
+    fn terms() -> MemorySettings {
+        MemorySettings {
             config: MemoryConfig::default(),
             identities: Identities::default(),
             language: Language::En,
@@ -209,7 +219,7 @@ mod tests {
             (None, None, " \n", Err("empty")),
             (None, None, &"x".repeat(1_001), Err("more than the 1000")),
         ] {
-            let asked = AskedEntry {
+            let asked = EntryRequest {
                 text: text.to_owned(),
                 kind: kind.map(str::to_owned),
                 key: key.map(str::to_owned),
@@ -237,7 +247,7 @@ mod tests {
             ("99999999999d", None),
         ] {
             let expected = expected.map(|at| at.parse::<Timestamp>().unwrap().as_millisecond());
-            assert_eq!(since(text, now, &zone).ok(), expected, "{text}");
+            assert_eq!(parse_since(text, now, &zone).ok(), expected, "{text}");
         }
     }
 }

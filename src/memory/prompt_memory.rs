@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::forgetting::forget_turn;
-use super::telling::{Telling, without};
-use super::written::{IS_DATA, found_in_memory, without_memory, written};
-use super::{Entry, Kind, Owner, book, words};
+use super::mentions::{MentionDetector, without_mentions};
+use super::message_text::{IS_DATA, found_in_memory, without_memory, written};
+use super::remember::remove;
+use super::{MemoryEntry, MemoryKind, Owner, word_index};
 use crate::chat::ChatMessage;
 use crate::store::forgetting::{self, Carrier, FORGOTTEN};
 use crate::store::{Connection, StoreError, meta};
 use crate::text::{comparison_key, narrow, one_line};
 
 /// A session and a turn of it.
-type Place = (String, String);
+type TurnKey = (String, String);
 
 /// A clock that was set back may have written a message before the memory that it was given; in milliseconds.
 const SLACK: i64 = 86_400_000;
@@ -28,13 +28,13 @@ const BULLET: &str = "- ";
 ///
 /// # Errors
 /// The store cannot be written.
-pub(super) fn strike(
+pub(super) fn redact_prompts(
     connection: &Connection,
     owner: &Owner,
-    entries: &[&Entry],
-    sources: &BTreeSet<Place>,
+    (entries, telling): (&[&MemoryEntry], Vec<MentionDetector>),
+    sources: &BTreeSet<TurnKey>,
 ) -> Result<BTreeSet<String>, StoreError> {
-    let marks = Marks::of(connection, entries, sources)?;
+    let marks = ForgottenMarks { telling, places: places(connection, sources)?, ..ForgottenMarks::of_entries(entries) };
     let since = entries.iter().map(|entry| entry.created_at).min().unwrap_or_default() - SLACK;
     let turns: Vec<&str> = sources.iter().map(|(_, turn)| turn.as_str()).collect();
     let (mut copies, mut struck, mut open) = (BTreeSet::new(), Vec::new(), TurnRows::default());
@@ -62,16 +62,26 @@ pub(super) fn strike(
     Ok(sessions)
 }
 
+/// Takes out the words of a turn in which something was said, and what was noted beside; answers whether it had ended.
+pub(super) fn forget_turn(connection: &Connection, session: &str, turn: &str) -> Result<bool, StoreError> {
+    for task in forgetting::beside(connection, session, turn)? {
+        remove(connection, task)?;
+    }
+    // First what the words are found by, which may need the words.
+    word_index::remove_turn(connection, session, turn)?;
+    forgetting::forget_turn(connection, session, turn)
+}
+
 /// Messages of one turn that follow each other: seq and body.
 #[derive(Default)]
 struct TurnRows {
-    place: Place,
+    place: TurnKey,
     rows: Vec<(i64, String)>,
 }
 
 impl TurnRows {
     /// Which of them are struck, and what is left of those.
-    fn struck(self, marks: &Marks) -> Option<(Place, Vec<(i64, Left)>)> {
+    fn struck(self, marks: &ForgottenMarks) -> Option<(TurnKey, Vec<(i64, RedactedMessage)>)> {
         if !self.rows.iter().any(|(_, body)| marks.may_be_in(body)) {
             return None;
         }
@@ -86,10 +96,10 @@ impl TurnRows {
 fn strike_turn(
     connection: &Connection,
     (session, turn): (&str, &str),
-    left: Vec<(i64, Left)>,
+    left: Vec<(i64, RedactedMessage)>,
 ) -> Result<(), StoreError> {
     let mut unsaid = Vec::new();
-    for (seq, Left { body, is_wordless, is_asked }) in left {
+    for (seq, RedactedMessage { body, is_wordless, is_asked }) in left {
         forgetting::rewrite(connection, session, seq, &body)?;
         if is_wordless {
             unsaid.push(seq);
@@ -100,18 +110,18 @@ fn strike_turn(
     }
     forgetting::forget_steps(connection, turn)?;
     if !unsaid.is_empty() {
-        words::remove_said(connection, session, &unsaid)?;
+        word_index::remove_said(connection, session, &unsaid)?;
         forgetting::forget_delivered(connection, turn)?;
         // What is noted of a turn holds its answer.
         for task in forgetting::beside(connection, session, turn)? {
-            book::remove(connection, task)?;
+            remove(connection, task)?;
         }
     }
     Ok(())
 }
 
 /// What is left of a message.
-struct Left {
+struct RedactedMessage {
     body: String,
     is_wordless: bool,
     /// The user's.
@@ -123,12 +133,12 @@ struct Left {
 ///
 /// # Errors
 /// The store cannot be read or written.
-pub fn strike_ended(connection: &Connection, turn: &str, said: &mut [ChatMessage]) -> Result<bool, StoreError> {
-    let mut waiting = Waiting::read(connection)?;
+pub fn redact_ended_turn(connection: &Connection, turn: &str, said: &mut [ChatMessage]) -> Result<bool, StoreError> {
+    let mut waiting = PendingRedactions::read(connection)?;
     let telling = waiting.0.iter().filter(|(turns, _)| turns.contains(turn)).flat_map(|(_, telling)| telling.clone());
-    let telling: Vec<Telling> = telling.collect();
+    let telling: Vec<MentionDetector> = telling.collect();
     waiting.remove(connection, turn)?;
-    let marks = Marks { telling, ..Marks::default() };
+    let marks = ForgottenMarks { telling, ..ForgottenMarks::default() };
     let bodies = said.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
     let mut is_struck = false;
     for (message, left) in said.iter_mut().zip(marks.without(&bodies)) {
@@ -143,9 +153,9 @@ pub fn strike_ended(connection: &Connection, turn: &str, said: &mut [ChatMessage
 /// Turns that still run and were begun before something was forgotten: their prompts may hold it, and what they come to.
 /// Kept in the store until they have ended, each with that by which it is seen.
 #[derive(Default, Deserialize, Serialize)]
-struct Waiting(Vec<(BTreeSet<String>, Vec<Telling>)>);
+struct PendingRedactions(Vec<(BTreeSet<String>, Vec<MentionDetector>)>);
 
-impl Waiting {
+impl PendingRedactions {
     const KEY: &str = "forgetting";
 
     fn read(connection: &Connection) -> Result<Self, StoreError> {
@@ -177,16 +187,20 @@ impl Waiting {
 ///
 /// # Errors
 /// The store cannot be written.
-pub(super) fn strike_later(connection: &Connection, owner: &Owner, telling: Vec<Telling>) -> Result<(), StoreError> {
+pub(super) fn redact_running_turns(
+    connection: &Connection,
+    owner: &Owner,
+    telling: Vec<MentionDetector>,
+) -> Result<(), StoreError> {
     let mut anew = BTreeSet::new();
     forgetting::resting_steps(connection, owner.as_str(), |turn, body| {
-        if telling.iter().any(|telling| telling.is_named_in(&body) || telling.is_said_in(&body)) {
+        if telling.iter().any(|telling| telling.is_named_in(&body) || telling.is_stated_in(&body)) {
             anew.insert(turn);
         }
     })?;
     anew.iter().try_for_each(|turn| forgetting::begin_anew(connection, turn))?;
     let running = forgetting::running(connection, owner.as_str())?;
-    let mut waiting = Waiting::read(connection)?;
+    let mut waiting = PendingRedactions::read(connection)?;
     if !running.is_empty() && !telling.is_empty() {
         waiting.0.push((running, telling));
     }
@@ -197,10 +211,20 @@ fn read(body: &str) -> Option<ChatMessage> {
     serde_json::from_str(body).ok()
 }
 
+/// Returns how tools name the messages that are forgotten: ` · cli:direct #12 · `.
+fn places(connection: &Connection, sources: &BTreeSet<TurnKey>) -> Result<Vec<String>, StoreError> {
+    let mut places = Vec::new();
+    for (session, turn) in sources {
+        let said = forgetting::of_turn(connection, session, turn)?;
+        places.extend(said.into_iter().map(|(seq, _)| format!(" · {session} #{seq} · ")));
+    }
+    Ok(places)
+}
+
 /// By what it is seen that a line tells what is forgotten.
 #[derive(Default)]
-struct Marks {
-    telling: Vec<Telling>,
+struct ForgottenMarks {
+    telling: Vec<MentionDetector>,
     /// The memories as they are shown, in normal form.
     shown: Vec<String>,
     /// `- id 12 ·`, as a tool begins the line of a memory.
@@ -209,20 +233,9 @@ struct Marks {
     places: Vec<String>,
 }
 
-impl Marks {
-    fn of(connection: &Connection, entries: &[&Entry], sources: &BTreeSet<Place>) -> Result<Self, StoreError> {
-        let mut places = Vec::new();
-        for (session, turn) in sources {
-            let said = forgetting::of_turn(connection, session, turn)?;
-            places.extend(said.into_iter().map(|(seq, _)| format!(" · {session} #{seq} · ")));
-        }
-        let told = entries.iter().filter(|entry| entry.kind != Kind::Summary);
-        let telling = told.map(|entry| Telling::rare(connection, entry)).collect::<Result<_, _>>()?;
-        Ok(Self { places, telling, ..Self::of_entries(entries) })
-    }
-
+impl ForgottenMarks {
     /// What is left of each message of a turn; `None` for one that stays as it is.
-    fn without(&self, bodies: &[String]) -> Vec<Option<Left>> {
+    fn without(&self, bodies: &[String]) -> Vec<Option<RedactedMessage>> {
         let messages: Vec<Option<ChatMessage>> = bodies.iter().map(|body| read(body)).collect();
         let given = |message: &ChatMessage| self.without_given(message);
         // Whatever a turn has found for it, it speaks of.
@@ -240,19 +253,20 @@ impl Marks {
                 None if !is_wordless => return None,
                 _ => forgetting::wordless(body),
             };
-            Some(Left { body, is_wordless, is_asked })
+            Some(RedactedMessage { body, is_wordless, is_asked })
         });
         left.collect()
     }
 
-    fn of_entries(entries: &[&Entry]) -> Self {
-        let told = entries.iter().filter(|entry| entry.kind != Kind::Summary);
-        let shown = |entry: &&Entry| match entry.kind {
-            Kind::Preference | Kind::Case => comparison_key(&one_line(&format!("{}: {}", entry.name, entry.text))),
-            Kind::Fact | Kind::Task | Kind::Summary => comparison_key(&one_line(&entry.text)),
+    fn of_entries(entries: &[&MemoryEntry]) -> Self {
+        let shown = |entry: &&MemoryEntry| match entry.kind {
+            MemoryKind::Preference | MemoryKind::Case => {
+                comparison_key(&one_line(&format!("{}: {}", entry.name, entry.text)))
+            }
+            MemoryKind::Fact | MemoryKind::Task | MemoryKind::Summary => comparison_key(&one_line(&entry.text)),
         };
         Self {
-            telling: told.map(|entry| Telling::of(entry)).collect(),
+            telling: Vec::new(),
             shown: entries.iter().map(shown).filter(|shown| !shown.is_empty()).collect(),
             ids: entries.iter().map(|entry| format!("{BULLET}id {} ·", entry.id)).collect(),
             places: Vec::new(),
@@ -296,7 +310,7 @@ impl Marks {
         let Some(text) = line.strip_prefix(BULLET) else { return false };
         let is_marked = self.ids.iter().any(|id| line.starts_with(id.as_str()))
             || self.places.iter().any(|place| line.contains(place.as_str()));
-        is_marked || self.is_shown(text) || without(text, &self.telling).is_some()
+        is_marked || self.is_shown(text) || without_mentions(text, &self.telling).is_some()
     }
 
     /// Whether a text is a memory as it is shown, which may have been cut.
@@ -310,9 +324,9 @@ impl Marks {
     /// Whether a message of a turn tells it, which was asked `question`: what the agent said, thought or called, what another tool
     /// than those of the memory gave, or the question itself.
     fn is_told(&self, message: &ChatMessage, question: &str, was_found: bool) -> bool {
-        let any = |tells: &dyn Fn(&Telling) -> bool| self.telling.iter().any(tells);
+        let any = |tells: &dyn Fn(&MentionDetector) -> bool| self.telling.iter().any(tells);
         match message {
-            ChatMessage::User { content, .. } => any(&|it| it.is_said_in(written(content))),
+            ChatMessage::User { content, .. } => any(&|it| it.is_stated_in(written(content))),
             // What was found in memory goes line by line.
             ChatMessage::Tool { content, .. } if content.contains(IS_DATA) => false,
             ChatMessage::Tool { content, .. } => any(&|it| it.is_whole_in(content) || it.is_named_in(content)),
@@ -320,10 +334,10 @@ impl Marks {
                 let thought = reasoning.as_ref().map_or("", |reasoning| reasoning.text.as_str());
                 let called = tool_calls.iter().map(|call| call.arguments.as_str());
                 let mut all = [content.as_str(), thought].into_iter().chain(called);
-                let tells = |it: &Telling, text: &str| {
-                    it.is_told(text, question) || (was_found && it.is_answered(text, question))
+                let tells = |it: &MentionDetector, text: &str| {
+                    it.is_disclosed_by(text, question) || (was_found && it.is_answered(text, question))
                 };
-                all.any(|text| any(&|it| tells(it, text)) || without(text, &self.telling).is_some())
+                all.any(|text| any(&|it| tells(it, text)) || without_mentions(text, &self.telling).is_some())
             }
         }
     }
@@ -335,18 +349,18 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::memory::{MemoryConfig, NewEntry, Origin, Source, forget, recall, remember};
+    use crate::memory::{MemoryConfig, MemoryOrigin, MemorySource, NewMemoryEntry, forget, recall, remember};
     use crate::store::{Commit, Store, memories, messages, meta, ownership, turn_steps};
 
-    fn entry(id: i64, kind: Kind, name: &str, text: &str) -> Entry {
-        Entry {
+    fn entry(id: i64, kind: MemoryKind, name: &str, text: &str) -> MemoryEntry {
+        MemoryEntry {
             id,
             owner: Owner::gateway(),
             kind,
             name: name.to_owned(),
             text: text.to_owned(),
             detail: json!({}),
-            origin: Origin::Told,
+            origin: MemoryOrigin::Told,
             source: None,
             confidence: 1.0,
             created_at: 0,
@@ -359,9 +373,9 @@ mod tests {
     #[test]
     fn lines_that_tell_what_is_forgotten() {
         let long = "word ".repeat(100) + "end";
-        let cat = entry(12, Kind::Fact, "", "The user's cat is called Momo");
-        let editor = entry(13, Kind::Preference, "editor", "vim");
-        let summary = entry(14, Kind::Summary, "s", &long);
+        let cat = entry(12, MemoryKind::Fact, "", "The user's cat is called Momo");
+        let editor = entry(13, MemoryKind::Preference, "editor", "vim");
+        let summary = entry(14, MemoryKind::Summary, "s", &long);
         for (entry, line, expected) in [
             (&cat, "- The user's cat is called Momo", true),
             (&cat, "- id 12 · 2026-11-21 · told · anything", true),
@@ -377,7 +391,12 @@ mod tests {
             (&summary, &format!("- {}…", &long[..99]), true),
             (&summary, "- word", false),
         ] {
-            let marks = Marks { places: vec![" · cli:direct #7 · ".to_owned()], ..Marks::of_entries(&[entry]) };
+            let told = Some(entry).filter(|entry| entry.kind != MemoryKind::Summary);
+            let marks = ForgottenMarks {
+                places: vec![" · cli:direct #7 · ".to_owned()],
+                telling: told.into_iter().map(|entry| MentionDetector::of_entry(entry)).collect(),
+                ..ForgottenMarks::of_entries(&[entry])
+            };
             assert_eq!(marks.is_line(line), expected, "{line}");
             assert!(!expected || marks.may_be_in(line), "{line}");
         }
@@ -448,27 +467,27 @@ mod tests {
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let work = |connection: &Connection| -> Result<_, StoreError> {
             let source = talk(connection)?;
-            let source = Source { session: "a".to_owned(), seq: None, turn: Some(source.to_string()) };
-            let new = NewEntry {
+            let source = MemorySource { session: "a".to_owned(), seq: None, turn: Some(source.to_string()) };
+            let new = NewMemoryEntry {
                 owner: Owner::gateway(),
-                kind: Kind::Fact,
+                kind: MemoryKind::Fact,
                 name: String::new(),
                 text: "My cat is called Momo".to_owned(),
                 detail: json!({}),
-                origin: Origin::Told,
+                origin: MemoryOrigin::Told,
                 source: Some(source),
                 confidence: 0.5,
             };
             let id = remember(connection, &new, &MemoryConfig::default())?.id();
-            words::rebuild(connection, &crate::memory::Identities::default())?;
+            crate::memory::rebuild_index(connection, &crate::memory::Identities::default())?;
             forget(connection, &[id])?;
             assert!(memories::get(connection, id)?.is_none() && meta::get(connection, meta::FORGETS)?.is_some());
             let steps = "SELECT group_concat(body) FROM turn_steps";
             let steps: String = connection.query_row(steps, [], |row| row.get(0))?;
-            let ask = recall::Ask {
+            let ask = recall::RecallQuery {
                 text: "momo".to_owned(),
                 owners: vec![Owner::gateway()],
-                kinds: vec![Kind::Fact],
+                kinds: vec![MemoryKind::Fact],
                 messages: true,
                 session: None,
                 since: None,

@@ -1,10 +1,11 @@
 //! What a text must say to tell a memory, and a text without that.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, Kind};
+use super::{MemoryEntry, MemoryKind};
 use crate::store::words::{Shelf, find, size};
 use crate::store::{Connection, StoreError};
 use crate::text::{comparison_key, is_han_or_kana, query_terms, sentences, visit_terms};
@@ -20,17 +21,17 @@ const CODE_BYTES: usize = 4;
 
 /// By what a sentence that tells a memory is known.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Telling {
+pub(super) struct MentionDetector {
     whole: String,
     words: BTreeSet<String>,
     /// Each of them tells the memory by itself.
     terms: BTreeSet<String>,
 }
 
-impl Telling {
+impl MentionDetector {
     /// By the words of `entry`, and by those of its terms that are rare in what was said.
-    pub(super) fn rare(connection: &Connection, entry: &Entry) -> Result<Self, StoreError> {
-        let mut telling = Self::of(entry);
+    pub(super) fn with_rare_terms(connection: &Connection, entry: &MemoryEntry) -> Result<Self, StoreError> {
+        let mut telling = Self::of_entry(entry);
         let most = COMMON.max(usize::try_from(size(connection, Shelf::Said)?).unwrap_or(0) / COMMON_SHARE);
         for term in std::mem::take(&mut telling.terms) {
             match find(connection, Shelf::Said, &format!("\"{term}\""), most + 1) {
@@ -44,14 +45,15 @@ impl Telling {
     }
 
     /// By the words of `entry`.
-    pub(super) fn of(entry: &Entry) -> Self {
+    pub(super) fn of_entry(entry: &MemoryEntry) -> Self {
         let text = match entry.kind {
-            Kind::Preference => format!("{} {}", entry.name.replace(['_', '-'], " "), entry.text),
+            MemoryKind::Preference => format!("{} {}", entry.name.replace(['_', '-'], " "), entry.text),
             _ => entry.text.clone(),
         };
         // One word of a value ("python") stands in sentences that tell something else; key and value together tell it.
         let whole = comparison_key(&entry.text);
-        let is_word = entry.kind == Kind::Preference && !whole.contains(' ') && !whole.chars().any(is_han_or_kana);
+        let is_word =
+            entry.kind == MemoryKind::Preference && !whole.contains(' ') && !whole.chars().any(is_han_or_kana);
         let whole = if is_word { String::new() } else { whole };
         Self { whole, words: distinctive(&text), terms: telling_terms(entry) }
     }
@@ -64,14 +66,14 @@ impl Telling {
     }
 
     /// Whether somebody says the memory in this text: a word that it has in common with it is not enough, unless it is a code.
-    pub(super) fn is_said_in(&self, text: &str) -> bool {
+    pub(super) fn is_stated_in(&self, text: &str) -> bool {
         let mut is_said = false;
         visit_terms(text, |_| true, |term| is_said |= is_code(term) && self.terms.contains(term));
         is_said || self.is_whole_in(text) || sentences(text).any(|sentence| self.is_in(sentence))
     }
 
     /// Whether this answer to `question` tells the memory: it names it, or was asked for what is named, or both together say it.
-    pub(super) fn is_told(&self, answer: &str, question: &str) -> bool {
+    pub(super) fn is_disclosed_by(&self, answer: &str, question: &str) -> bool {
         if answer.trim().is_empty() {
             return false;
         }
@@ -111,7 +113,7 @@ impl Telling {
 
 /// The terms of a memory by which alone it is known, of a preference with its key ("likes mushrooms: no"). What a task or a case
 /// is made of stands in much that tells something else, and so do days, months and the names of what everybody has.
-fn telling_terms(entry: &Entry) -> BTreeSet<String> {
+fn telling_terms(entry: &MemoryEntry) -> BTreeSet<String> {
     const PLAIN: [&str; 32] = [
         "user", "owner", "name", "call", "like", "love", "hate", "prefer", "favourit", "favorit", "live", "work",
         "want", "need", "use", "make", "know", "think", "time", "day", "year", "good", "new", "喜欢", "用户", "名字",
@@ -125,13 +127,14 @@ fn telling_terms(entry: &Entry) -> BTreeSet<String> {
         language music phone reply shell style theme timezone tone units zone 地址 年龄 生日 城市 颜色 公司 国家 编辑器 邮箱 食物 格式 \
         爱好 语言 音乐 电话 风格 主题 时区 语气 单位";
     let text = match entry.kind {
-        Kind::Fact => entry.text.clone(),
-        Kind::Preference => format!("{} {}", entry.name.replace(['_', '-'], " "), entry.text),
-        Kind::Case | Kind::Task | Kind::Summary => return BTreeSet::new(),
+        MemoryKind::Fact => entry.text.clone(),
+        MemoryKind::Preference => format!("{} {}", entry.name.replace(['_', '-'], " "), entry.text),
+        MemoryKind::Case | MemoryKind::Task | MemoryKind::Summary => return BTreeSet::new(),
     };
-    let common: BTreeSet<String> = [DATES, KEYS].into_iter().flat_map(query_terms).map(|term| term.text).collect();
+    static COMMON_TERMS: LazyLock<BTreeSet<String>> =
+        LazyLock::new(|| [DATES, KEYS].into_iter().flat_map(query_terms).map(|term| term.text).collect());
     let terms = query_terms(&text).into_iter().filter(|term| term.weight >= 1.0).map(|term| term.text);
-    let tells = |term: &String| term.len() > 1 && !PLAIN.contains(&term.as_str()) && !common.contains(term);
+    let tells = |term: &String| term.len() > 1 && !PLAIN.contains(&term.as_str()) && !COMMON_TERMS.contains(term);
     terms.filter(tells).collect()
 }
 
@@ -174,7 +177,7 @@ fn distinctive(text: &str) -> BTreeSet<String> {
 }
 
 /// A text without the sentences that tell; `None` when there is none.
-pub(super) fn without(text: &str, telling: &[Telling]) -> Option<String> {
+pub(super) fn without_mentions(text: &str, telling: &[MentionDetector]) -> Option<String> {
     let mut left = String::with_capacity(text.len());
     let mut is_changed = false;
     for line in text.split_inclusive('\n') {
@@ -200,8 +203,11 @@ mod tests {
 
     #[test]
     fn the_sentences_that_tell_go_and_the_others_stay() {
-        let telling =
-            |text: &str| Telling { whole: comparison_key(text), words: distinctive(text), terms: BTreeSet::new() };
+        let telling = |text: &str| MentionDetector {
+            whole: comparison_key(text),
+            words: distinctive(text),
+            terms: BTreeSet::new(),
+        };
         for (memory, summary, expected) in [
             (
                 "The user's cat is called Momo",
@@ -215,7 +221,7 @@ mod tests {
             ("PIN is 4711", "The PIN, 4711, was told.", Some("")),
             ("I like tea", "They talked of coffee.", None),
         ] {
-            assert_eq!(without(summary, &[telling(memory)]).as_deref(), expected, "{memory} in {summary}");
+            assert_eq!(without_mentions(summary, &[telling(memory)]).as_deref(), expected, "{memory} in {summary}");
         }
     }
 }

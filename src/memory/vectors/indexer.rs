@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::asked::Installed;
+use super::query::InstalledEmbedder;
 use super::texts;
 use crate::crash;
 use crate::llm::{Blame, LlmError, LlmErrorKind, Patience, backoff, random_fraction};
-use crate::memory::Desk;
+use crate::memory::MemoryService;
 use crate::store::vector_codes;
 use crate::store::vectors::{self, Bases, Hash, NewVector};
 use crate::store::words::Shelf;
@@ -37,14 +37,14 @@ const DEVIATIONS: f64 = 3.0;
 const PLAIN: &str = "hello";
 
 /// Keeps the vectors of memories, and of what people say, while a model of vectors is set; without one it does nothing.
-pub struct VectorKeeper {
-    desk: Arc<Desk>,
-    shift: Option<Shift>,
+pub struct EmbeddingIndexer {
+    desk: Arc<MemoryService>,
+    shift: Option<ModelSession>,
 }
 
 /// The work with one model.
-struct Shift {
-    installed: Arc<Installed>,
+struct ModelSession {
+    installed: Arc<InstalledEmbedder>,
     /// The model's name in the store.
     name: String,
     /// Up to this id all memories have one. Of messages the store says how far it is: their ids change with their index.
@@ -55,7 +55,7 @@ struct Shift {
 }
 
 /// A text that is to have a vector, and who says it.
-struct Wanted {
+struct TextToEmbed {
     text: String,
     hash: Hash,
     ids: Vec<i64>,
@@ -63,42 +63,42 @@ struct Wanted {
 }
 
 /// The texts of one request, each once.
-struct Page {
-    place: Place,
-    wanted: Vec<Wanted>,
+struct EmbeddingBatch {
+    place: TextLocation,
+    wanted: Vec<TextToEmbed>,
     /// The last of those that have a vector then, or need none.
     last: i64,
 }
 
 /// Where texts come from.
-enum Place {
+enum TextLocation {
     Memories,
     /// Messages behind this one, as it stands in the store.
     Said(String),
 }
 
-enum Step {
+enum BatchProgress {
     More,
     /// All that there is has vectors.
     Done,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum EmbeddingFailure {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Model(#[from] LlmError),
 }
 
-impl VectorKeeper {
-    pub fn new(desk: Arc<Desk>) -> Self {
+impl EmbeddingIndexer {
+    pub fn new(desk: Arc<MemoryService>) -> Self {
         Self { desk, shift: None }
     }
 
     /// Runs until `shutdown`.
     pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut changes = self.desk.changes();
+        let mut changes = self.desk.subscribe_to_changes();
         loop {
             changes.mark_unchanged();
             let Some(rest) = shutdown.run_until_cancelled(self.round()).await else { return };
@@ -130,9 +130,9 @@ impl VectorKeeper {
                 Err(error) => Err(error.into()),
             };
             match (outcome, &mut self.shift) {
-                (Ok(Step::More), _) => {}
-                (Ok(Step::Done), _) | (Err(Trouble::Store(StoreError::Closed)), _) => return None,
-                (Err(Trouble::Model(error)), Some(shift)) => return Some(shift.rest(&error)),
+                (Ok(BatchProgress::More), _) => {}
+                (Ok(BatchProgress::Done), _) | (Err(EmbeddingFailure::Store(StoreError::Closed)), _) => return None,
+                (Err(EmbeddingFailure::Model(error)), Some(shift)) => return Some(shift.rest(&error)),
                 (Err(error), _) => {
                     tracing::warn!(%error, "vectors could not be kept; tried again");
                     return Some(STORE_REST);
@@ -142,7 +142,7 @@ impl VectorKeeper {
     }
 
     /// The work with the model that is set now, begun where it is another one than before.
-    async fn shift(&mut self) -> Result<Option<&mut Shift>, StoreError> {
+    async fn shift(&mut self) -> Result<Option<&mut ModelSession>, StoreError> {
         let Some(installed) = self.desk.vectors.installed() else {
             self.shift = None;
             return Ok(None);
@@ -161,13 +161,13 @@ impl VectorKeeper {
             }
             // By a base that is not known nobody could say what is near.
             installed.is_ready.store(bases.is_some(), Ordering::Release);
-            self.shift = Some(Shift { installed, name, memories: 0, failures: 0, resting: None });
+            self.shift = Some(ModelSession { installed, name, memories: 0, failures: 0, resting: None });
         }
         Ok(self.shift.as_mut())
     }
 }
 
-impl Shift {
+impl ModelSession {
     /// How long it is still left alone.
     fn rest_left(&mut self) -> Option<Duration> {
         let left = self.resting.map(|until| until.saturating_duration_since(Instant::now()));
@@ -178,8 +178,8 @@ impl Shift {
     }
 
     /// The next step; what a failure before it meant is over when it goes well.
-    async fn work(&mut self, desk: &Desk) -> Result<Step, Trouble> {
-        let batch = desk.terms.get().config.embeddings.batch.clamp(1, 2_048);
+    async fn work(&mut self, desk: &MemoryService) -> Result<BatchProgress, EmbeddingFailure> {
+        let batch = desk.settings.get().config.embeddings.batch.clamp(1, 2_048);
         if !self.installed.is_ready.load(Ordering::Acquire) {
             self.learn_base(desk, batch).await?;
         }
@@ -192,7 +192,7 @@ impl Shift {
     }
 
     /// Learns how near the model finds texts that have nothing in common: with some models that is very near.
-    async fn learn_base(&mut self, desk: &Desk, batch: u32) -> Result<(), Trouble> {
+    async fn learn_base(&mut self, desk: &MemoryService, batch: u32) -> Result<(), EmbeddingFailure> {
         let unlike: Vec<&str> = texts::UNLIKE.into_iter().flatten().collect();
         let mut vectors = Vec::with_capacity(unlike.len());
         for some in unlike.chunks(usize::try_from(batch).unwrap_or(usize::MAX)) {
@@ -207,39 +207,39 @@ impl Shift {
     }
 
     /// Makes the next vectors, as many as go into one request.
-    async fn step(&mut self, desk: &Desk, batch: u32) -> Result<Step, Trouble> {
+    async fn step(&mut self, desk: &MemoryService, batch: u32) -> Result<BatchProgress, EmbeddingFailure> {
         for shelf in Shelf::ALL {
             // As after an update of the program, and when a memory was given to another owner.
             if desk.store.read(move |connection| vector_codes::are_missing(connection, shelf)).await? {
                 let put = move |connection: &Connection| vector_codes::put_missing(connection, shelf);
                 if desk.store.write(Commit::Logged, put).await? {
-                    return Ok(Step::More);
+                    return Ok(BatchProgress::More);
                 }
             }
         }
         let memories = self.memories;
         let page = desk.store.read(move |connection| next(connection, memories, batch)).await?;
-        let Some(Page { place, wanted, last }) = page else {
+        let Some(EmbeddingBatch { place, wanted, last }) = page else {
             // The next round begins anew: what is told in other words, or belongs to somebody else now, has lost its vector.
             self.memories = 0;
-            return Ok(Step::Done);
+            return Ok(BatchProgress::Done);
         };
         let texts: Vec<&str> =
             wanted.iter().filter(|wanted| wanted.known.is_none()).map(|wanted| wanted.text.as_str()).collect();
         let mut made = if texts.is_empty() { Vec::new() } else { self.make(&texts).await? }.into_iter();
         let new: Vec<NewVector> = wanted
             .into_iter()
-            .filter_map(|Wanted { hash, ids, known, .. }| {
+            .filter_map(|TextToEmbed { hash, ids, known, .. }| {
                 Some(NewVector { hash, ids, vector: known.or_else(|| made.next())? })
             })
             .collect();
-        let is_said = matches!(place, Place::Said(_));
+        let is_said = matches!(place, TextLocation::Said(_));
         if !new.is_empty() || is_said {
             crash::point("vectors_answered", "");
             let name = self.name.clone();
             let write = move |connection: &Connection| match &place {
-                Place::Memories => vectors::put(connection, &name, &new),
-                Place::Said(after) => vectors::put_said(connection, &name, (after, last), &new),
+                TextLocation::Memories => vectors::put(connection, &name, &new),
+                TextLocation::Said(after) => vectors::put_said(connection, &name, (after, last), &new),
             };
             desk.store.write(Commit::Logged, write).await?;
             crash::point("vectors_written", "");
@@ -247,7 +247,7 @@ impl Shift {
         if !is_said {
             self.memories = last;
         }
-        Ok(Step::More)
+        Ok(BatchProgress::More)
     }
 
     /// The vectors of these texts. One that the model does not take, though it takes others, has an empty one.
@@ -309,29 +309,29 @@ impl Shift {
 }
 
 /// What is to have vectors next, memories first; `None` when all that there is has some.
-fn next(connection: &Connection, memories: i64, batch: u32) -> Result<Option<Page>, StoreError> {
+fn next(connection: &Connection, memories: i64, batch: u32) -> Result<Option<EmbeddingBatch>, StoreError> {
     if vectors::newest(connection, Shelf::Memories)? > memories {
-        return page(connection, Place::Memories, memories, batch).map(Some);
+        return page(connection, TextLocation::Memories, memories, batch).map(Some);
     }
     let newest = vectors::newest(connection, Shelf::Said)?;
     let done = vectors::said_done(connection)?;
     let after = done.parse().unwrap_or(0).max(newest - vectors::SAID_KEPT);
     if newest > after {
-        return page(connection, Place::Said(done), after, batch).map(Some);
+        return page(connection, TextLocation::Said(done), after, batch).map(Some);
     }
     Ok(None)
 }
 
-fn page(connection: &Connection, place: Place, after: i64, batch: u32) -> Result<Page, StoreError> {
+fn page(connection: &Connection, place: TextLocation, after: i64, batch: u32) -> Result<EmbeddingBatch, StoreError> {
     let shelf = match place {
-        Place::Memories => Shelf::Memories,
-        Place::Said(_) => Shelf::Said,
+        TextLocation::Memories => Shelf::Memories,
+        TextLocation::Said(_) => Shelf::Said,
     };
     // Read first: what is written meanwhile is none of those that need nothing.
     let newest = vectors::newest(connection, shelf)?;
     let rows = vectors::unembedded(connection, shelf, after, batch)?;
     let last = if rows.is_empty() { newest } else { after };
-    let (mut page, mut bytes) = (Page { place, wanted: Vec::new(), last }, 0);
+    let (mut page, mut bytes) = (EmbeddingBatch { place, wanted: Vec::new(), last }, 0);
     for row in rows {
         let text = texts::of(shelf, &row);
         bytes += text.as_ref().map_or(0, String::len);
@@ -345,7 +345,7 @@ fn page(connection: &Connection, place: Place, after: i64, batch: u32) -> Result
             Some(same) => same.ids.push(row.id),
             None => {
                 let known = vectors::known(connection, &hash)?;
-                page.wanted.push(Wanted { text, hash, ids: vec![row.id], known });
+                page.wanted.push(TextToEmbed { text, hash, ids: vec![row.id], known });
             }
         }
     }

@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::history;
-use super::import::{Imported, Ways, import, settle};
-use super::seen::{HISTORY, MEMORY, Read, older_histories, read, replace, stamp as stamp_of};
+use super::import::{ImportOutcome, PageContext, import, settle};
+use super::state::{FileRead, HISTORY, MEMORY, older_histories, read, replace, stamp as stamp_of};
 use crate::crash;
 use crate::memory::forgetting::RETOLD;
-use crate::memory::{Desk, Terms};
+use crate::memory::{MemoryService, MemorySettings};
 use crate::store::memory_lines::{self, SummaryRow};
 use crate::store::{Commit, Connection, StoreError, forgetting, memory_lists, meta};
 use crate::tools::Spill;
@@ -42,8 +42,8 @@ const TOLD: &str = "memory_history";
 const TEMPLATE: &str = include_str!("../../../workspace/memory/MEMORY.md");
 
 /// Keeps the files of one home.
-pub struct Keeper {
-    desk: Arc<Desk>,
+pub struct MemoryFileWriter {
+    desk: Arc<MemoryService>,
     /// When HISTORY.md was written last.
     logged: Option<Instant>,
     /// A file cannot be removed, and that was said.
@@ -52,7 +52,7 @@ pub struct Keeper {
 
 /// Whether all that is to be done is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum FileProgress {
     Whole,
     /// Somebody writes there, or it was written a moment ago.
     NotYet,
@@ -60,29 +60,29 @@ enum Kept {
 
 /// What became of HISTORY.md.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Logged {
+enum HistoryProgress {
     Nothing,
     Written,
     /// There is something to write, which has time.
     Waits,
 }
 
-impl Keeper {
-    pub fn new(desk: Arc<Desk>) -> Self {
+impl MemoryFileWriter {
+    pub fn new(desk: Arc<MemoryService>) -> Self {
         Self { desk, logged: None, is_stuck: false }
     }
 
     /// Works until `stop`, and once more then, so that the files are right when the process ends.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut changes = self.desk.changes();
+        let mut changes = self.desk.subscribe_to_changes();
         let mut is_due = true;
         loop {
             let is_last = stop.is_cancelled();
-            let kept = if is_due { self.keep(is_last).await } else { Kept::Whole };
+            let kept = if is_due { self.keep(is_last).await } else { FileProgress::Whole };
             if is_last {
                 return;
             }
-            let pause = if kept == Kept::Whole { LOOK } else { SOON };
+            let pause = if kept == FileProgress::Whole { LOOK } else { SOON };
             tokio::select! {
                 () = stop.cancelled() => is_due = true,
                 _ = changes.changed() => {
@@ -91,31 +91,31 @@ impl Keeper {
                     changes.mark_unchanged();
                 }
                 () = tokio::time::sleep(pause) => {
-                    is_due = kept == Kept::NotYet || self.desk.files.is_edited(&self.desk.terms.get().workspace);
+                    is_due = kept == FileProgress::NotYet || self.desk.files.is_edited(&self.desk.settings.get().workspace);
                 }
             }
         }
     }
 
-    async fn keep(&mut self, is_last: bool) -> Kept {
+    async fn keep(&mut self, is_last: bool) -> FileProgress {
         let memory = self.desk.keep_memory_file().await;
         let may_wait = !is_last && self.logged.is_some_and(|at| at.elapsed() < LOG_PAUSE);
         let history = self.desk.keep_history_file(may_wait).await.map(|logged| match logged {
-            Logged::Nothing => Kept::Whole,
-            Logged::Waits => Kept::NotYet,
-            Logged::Written => {
+            HistoryProgress::Nothing => FileProgress::Whole,
+            HistoryProgress::Waits => FileProgress::NotYet,
+            HistoryProgress::Written => {
                 self.logged = Some(Instant::now());
-                Kept::Whole
+                FileProgress::Whole
             }
         });
         let outputs = self.desk.remove_outputs(&mut self.is_stuck).await;
         let kept = [memory, history, outputs].map(|kept| {
             kept.unwrap_or_else(|error| {
                 tell(&error);
-                Kept::Whole
+                FileProgress::Whole
             })
         });
-        if kept.contains(&Kept::NotYet) { Kept::NotYet } else { Kept::Whole }
+        if kept.contains(&FileProgress::NotYet) { FileProgress::NotYet } else { FileProgress::Whole }
     }
 }
 
@@ -125,11 +125,11 @@ fn tell(error: &StoreError) {
     }
 }
 
-impl Desk {
+impl MemoryService {
     /// Takes over what a person has written into MEMORY.md since it was looked at last: before what is known is told to
     /// anybody. Costs one look at the file where nothing has changed. That it cannot be read is logged, once.
     pub async fn import_by_hand(&self) {
-        if !self.files.is_edited(&self.terms.get().workspace) {
+        if !self.files.is_edited(&self.settings.get().workspace) {
             return;
         }
         if let Err(error) = self.keep_memory_file().await {
@@ -147,12 +147,12 @@ impl Desk {
         kept.iter().filter_map(|kept| kept.as_ref().err()).for_each(tell);
     }
 
-    async fn keep_memory_file(&self) -> Result<Kept, StoreError> {
+    async fn keep_memory_file(&self) -> Result<FileProgress, StoreError> {
         let _alone = self.files.working.lock().await;
-        let terms = self.terms.get();
+        let terms = self.settings.get();
         let facts = self.store.read(memory_lists::facts_of_owners).await?;
         if !self.files.is_edited(&terms.workspace) && self.files.is_kept(&facts) {
-            return Ok(Kept::Whole);
+            return Ok(FileProgress::Whole);
         }
         let heading = match terms.language {
             Language::En => "Private",
@@ -160,12 +160,12 @@ impl Desk {
         };
         for _ in 0..TRIES {
             let (before, is_fresh, stamp) = match in_file(terms.workspace.clone(), |at| read(&at, MEMORY)).await {
-                Read::Missing => (None, false, None),
-                Read::Text { text, is_fresh, stamp } => (Some(text), is_fresh, stamp),
-                Read::Unusable(reason) => {
+                FileRead::Missing => (None, false, None),
+                FileRead::Text { text, is_fresh, stamp } => (Some(text), is_fresh, stamp),
+                FileRead::Unusable(reason) => {
                     self.files.tell(MEMORY, Some(&reason));
                     self.files.saw(Some(stamp_of(&terms.workspace)));
-                    return Ok(Kept::Whole);
+                    return Ok(FileProgress::Whole);
                 }
             };
             self.files.tell(MEMORY, None);
@@ -173,23 +173,23 @@ impl Desk {
             let is_lost = before.as_ref().is_none_or(|text| text.trim().is_empty());
             let page = if is_lost { TEMPLATE.to_owned() } else { before.clone().unwrap_or_default() };
             if is_lost && is_fresh {
-                return Ok(Kept::NotYet);
+                return Ok(FileProgress::NotYet);
             }
             let (terms_of_page, secrets) = (terms.clone(), self.secrets.get());
             let write = move |connection: &Connection| {
                 if is_lost {
                     memory_lines::clear(connection)?;
                 }
-                let Terms { config, identities, .. } = &*terms_of_page;
-                let ways = Ways { config, identities, heading };
+                let MemorySettings { config, identities, .. } = &*terms_of_page;
+                let ways = PageContext { config, identities, heading };
                 let imported = import(connection, &page, is_fresh, ways, |new| {
                     secrets.strike(&mut new.text);
                 })?;
                 // In the same write: what comes later is not on this page.
                 Ok((imported, memory_lists::facts_of_owners(connection)?))
             };
-            let (Imported::Done(rendering), facts) = self.store.write(Commit::Logged, write).await? else {
-                return Ok(Kept::NotYet);
+            let (ImportOutcome::Ready(rendering), facts) = self.store.write(Commit::Logged, write).await? else {
+                return Ok(FileProgress::NotYet);
             };
             if before.as_ref() != Some(&rendering.text) {
                 crash::point("memory_file_begun", "");
@@ -202,7 +202,7 @@ impl Desk {
                     Err(reason) => {
                         self.files.tell(MEMORY, Some(&reason));
                         self.files.saw(Some(stamp));
-                        return Ok(Kept::Whole);
+                        return Ok(FileProgress::Whole);
                     }
                 }
                 crash::point("memory_file_written", "");
@@ -213,35 +213,35 @@ impl Desk {
                 self.store.write(Commit::Logged, move |connection| settle(connection, &rendering)).await?;
             }
             self.files.kept(facts);
-            return Ok(Kept::Whole);
+            return Ok(FileProgress::Whole);
         }
-        Ok(Kept::NotYet)
+        Ok(FileProgress::NotYet)
     }
 
     /// Removes the long outputs of turns that were struck since.
-    async fn remove_outputs(&self, is_stuck: &mut bool) -> Result<Kept, StoreError> {
+    async fn remove_outputs(&self, is_stuck: &mut bool) -> Result<FileProgress, StoreError> {
         let noted = self.store.read(forgetting::outputs).await?;
         if noted.is_empty() {
-            return Ok(Kept::Whole);
+            return Ok(FileProgress::Whole);
         }
         let turns: Vec<Uuid> = noted.iter().filter_map(|turn| turn.parse().ok()).collect();
-        let removed = in_file(self.terms.get().workspace.clone(), move |at| Spill::remove(&at, &turns)).await;
+        let removed = in_file(self.settings.get().workspace.clone(), move |at| Spill::remove(&at, &turns)).await;
         if let Err(error) = removed {
             if !std::mem::replace(is_stuck, true) {
                 tracing::warn!(%error, "a file that may hold what was forgotten could not be removed; it is tried again and again");
             }
-            return Ok(Kept::NotYet);
+            return Ok(FileProgress::NotYet);
         }
         *is_stuck = false;
         let done = move |connection: &Connection| forgetting::outputs_removed(connection, &noted);
-        self.store.write(Commit::Logged, done).await.map(|()| Kept::Whole)
+        self.store.write(Commit::Logged, done).await.map(|()| FileProgress::Whole)
     }
 
     /// What was forgotten stands in logs that have grown too long and lie aside, too.
-    async fn retell_older(&self, terms: &Terms, due: &Due) {
+    async fn retell_older(&self, terms: &MemorySettings, due: &DueHistory) {
         for file in in_file(terms.workspace.clone(), |at| older_histories(&at)).await {
             let name = file.clone();
-            let Read::Text { text, .. } = in_file(terms.workspace.clone(), move |at| read(&at, &name)).await else {
+            let FileRead::Text { text, .. } = in_file(terms.workspace.clone(), move |at| read(&at, &name)).await else {
                 continue;
             };
             let mut log = text.clone();
@@ -258,22 +258,22 @@ impl Desk {
     }
 
     /// `may_wait`: what is only added has time. What was forgotten never has.
-    async fn keep_history_file(&self, may_wait: bool) -> Result<Logged, StoreError> {
+    async fn keep_history_file(&self, may_wait: bool) -> Result<HistoryProgress, StoreError> {
         let _alone = self.files.working.lock().await;
-        let terms = self.terms.get();
-        let mut logged = Logged::Nothing;
+        let terms = self.settings.get();
+        let mut logged = HistoryProgress::Nothing;
         loop {
             let due = self.store.read(due_for_history).await?;
             if due.rows.is_empty() && due.retold.is_empty() {
                 return Ok(logged);
             }
             if may_wait && due.retold.is_empty() {
-                return Ok(Logged::Waits);
+                return Ok(HistoryProgress::Waits);
             }
             let before = match in_file(terms.workspace.clone(), |at| read(&at, HISTORY)).await {
-                Read::Missing => None,
-                Read::Text { text, .. } => Some(text),
-                Read::Unusable(reason) => {
+                FileRead::Missing => None,
+                FileRead::Text { text, .. } => Some(text),
+                FileRead::Unusable(reason) => {
                     self.files.tell(HISTORY, Some(&reason));
                     return Ok(logged);
                 }
@@ -298,7 +298,7 @@ impl Desk {
                 replace(&at, HISTORY, before.as_deref(), &text)
             });
             match replaced.await {
-                Ok(Some(_)) => logged = Logged::Written,
+                Ok(Some(_)) => logged = HistoryProgress::Written,
                 // Somebody wrote there; the next change looks again.
                 Ok(None) => return Ok(logged),
                 Err(reason) => {
@@ -323,14 +323,14 @@ async fn in_file<T: Send + 'static>(workspace: PathBuf, work: impl FnOnce(PathBu
 }
 
 /// What HISTORY.md does not tell yet, or otherwise.
-struct Due {
+struct DueHistory {
     rows: Vec<SummaryRow>,
     retold: Vec<(String, i64, Vec<SummaryRow>)>,
     /// As it was noted.
     noted: Option<String>,
 }
 
-impl Due {
+impl DueHistory {
     fn done(&self, connection: &Connection) -> Result<(), StoreError> {
         if let Some(last) = self.rows.last() {
             meta::set(connection, TOLD, &last.id.to_string())?;
@@ -343,7 +343,7 @@ impl Due {
     }
 }
 
-fn due_for_history(connection: &Connection) -> Result<Due, StoreError> {
+fn due_for_history(connection: &Connection) -> Result<DueHistory, StoreError> {
     let after = meta::get(connection, TOLD)?.and_then(|id| id.parse().ok()).unwrap_or(0);
     let rows = memory_lines::summaries_after(connection, after, PIECE)?;
     let noted = meta::get(connection, RETOLD)?.filter(|noted| !noted.is_empty());
@@ -354,5 +354,5 @@ fn due_for_history(connection: &Connection) -> Result<Due, StoreError> {
         let rows = memory_lines::summaries_of_session(connection, &session)?;
         retold.push((session, at, rows));
     }
-    Ok(Due { rows, retold, noted })
+    Ok(DueHistory { rows, retold, noted })
 }

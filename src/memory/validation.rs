@@ -1,6 +1,6 @@
 //! What a text becomes before it is kept, and when two texts say the same.
 
-use super::{Kind, NewEntry};
+use super::{MemoryKind, NewMemoryEntry};
 use crate::text::{comparison_key, is_invisible, one_line, truncate};
 
 /// The longest texts, in characters.
@@ -12,7 +12,7 @@ const NAME_CHARS: usize = 120;
 
 /// Why something cannot be remembered; the words are for a model and for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum InvalidEntry {
     #[error("there is nothing to remember: the text is empty; write it as one plain sentence")]
     Empty,
     #[error(
@@ -29,64 +29,64 @@ pub enum Unfit {
 ///
 /// # Errors
 /// It is empty, or too long, or lacks its name.
-pub fn fit(new: &NewEntry) -> Result<NewEntry, Unfit> {
+pub fn validate_entry(new: &NewMemoryEntry) -> Result<NewMemoryEntry, InvalidEntry> {
     let cleaned = cleaned(new);
     let limit = limit(new.kind);
     let found = cleaned.text.chars().count();
     if found > limit {
-        return Err(Unfit::TooLong { found, limit });
+        return Err(InvalidEntry::TooLong { found, limit });
     }
-    let what = if new.kind == Kind::Preference { "key" } else { "title" };
+    let what = if new.kind == MemoryKind::Preference { "key" } else { "title" };
     let found = cleaned.name.chars().count();
-    if matches!(new.kind, Kind::Preference | Kind::Case) && found > NAME_CHARS {
-        return Err(Unfit::LongName { what, found, limit: NAME_CHARS });
+    if matches!(new.kind, MemoryKind::Preference | MemoryKind::Case) && found > NAME_CHARS {
+        return Err(InvalidEntry::LongName { what, found, limit: NAME_CHARS });
     }
     whole(cleaned, what)
 }
 
-/// As [`fit`], for what nobody can be asked to shorten: it is cut.
+/// As [`validate_entry`], for what nobody can be asked to shorten: it is cut.
 ///
 /// # Errors
 /// It is empty, or lacks its name.
-pub fn cut_to_fit(new: &NewEntry) -> Result<NewEntry, Unfit> {
+pub fn validate_truncated(new: &NewMemoryEntry) -> Result<NewMemoryEntry, InvalidEntry> {
     let mut cleaned = cleaned(new);
     cleaned.text = truncate(&cleaned.text, limit(new.kind));
-    if matches!(new.kind, Kind::Preference | Kind::Case) {
+    if matches!(new.kind, MemoryKind::Preference | MemoryKind::Case) {
         cleaned.name = truncate(&cleaned.name, NAME_CHARS);
     }
-    whole(cleaned, if new.kind == Kind::Preference { "key" } else { "title" })
+    whole(cleaned, if new.kind == MemoryKind::Preference { "key" } else { "title" })
 }
 
-fn whole(entry: NewEntry, what: &'static str) -> Result<NewEntry, Unfit> {
+fn whole(entry: NewMemoryEntry, what: &'static str) -> Result<NewMemoryEntry, InvalidEntry> {
     if comparison_key(&entry.text).is_empty() {
-        return Err(Unfit::Empty);
+        return Err(InvalidEntry::Empty);
     }
-    let needs_name = matches!(entry.kind, Kind::Preference | Kind::Case | Kind::Summary);
+    let needs_name = matches!(entry.kind, MemoryKind::Preference | MemoryKind::Case | MemoryKind::Summary);
     if needs_name && entry.name.is_empty() {
-        return Err(Unfit::NoName(what));
+        return Err(InvalidEntry::NoName(what));
     }
     Ok(entry)
 }
 
-fn cleaned(new: &NewEntry) -> NewEntry {
+fn cleaned(new: &NewMemoryEntry) -> NewMemoryEntry {
     let text = match new.kind {
-        Kind::Fact | Kind::Preference | Kind::Task => one_line(&new.text),
-        Kind::Case | Kind::Summary => block(&new.text),
+        MemoryKind::Fact | MemoryKind::Preference | MemoryKind::Task => one_line(&new.text),
+        MemoryKind::Case | MemoryKind::Summary => block(&new.text),
     };
     let name = match new.kind {
-        Kind::Fact | Kind::Task => String::new(),
-        Kind::Preference => one_line(&new.name).to_lowercase(),
-        Kind::Case => one_line(&new.name),
-        Kind::Summary => new.name.clone(),
+        MemoryKind::Fact | MemoryKind::Task => String::new(),
+        MemoryKind::Preference => one_line(&new.name).to_lowercase(),
+        MemoryKind::Case => one_line(&new.name),
+        MemoryKind::Summary => new.name.clone(),
     };
-    NewEntry { text, name, confidence: new.confidence.clamp(0.0, 1.0), ..new.clone() }
+    NewMemoryEntry { text, name, confidence: new.confidence.clamp(0.0, 1.0), ..new.clone() }
 }
 
-fn limit(kind: Kind) -> usize {
+fn limit(kind: MemoryKind) -> usize {
     match kind {
-        Kind::Fact | Kind::Preference | Kind::Task => FACT_CHARS,
-        Kind::Case => BLOCK_CHARS,
-        Kind::Summary => SUMMARY_CHARS,
+        MemoryKind::Fact | MemoryKind::Preference | MemoryKind::Task => FACT_CHARS,
+        MemoryKind::Case => BLOCK_CHARS,
+        MemoryKind::Summary => SUMMARY_CHARS,
     }
 }
 
@@ -106,31 +106,34 @@ fn block(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Origin, Owner};
+    use crate::memory::{MemoryOrigin, Owner};
 
     #[test]
     fn what_is_kept_of_a_text() {
-        let new = |kind, name: &str, text: &str| NewEntry {
+        let new = |kind, name: &str, text: &str| NewMemoryEntry {
             owner: Owner::gateway(),
             kind,
             name: name.to_owned(),
             text: text.to_owned(),
             detail: serde_json::json!({}),
-            origin: Origin::Told,
+            origin: MemoryOrigin::Told,
             source: None,
             confidence: 2.0,
         };
-        let kept = |kind, name, text| fit(&new(kind, name, text)).map(|entry| (entry.name, entry.text));
+        let kept = |kind, name, text| validate_entry(&new(kind, name, text)).map(|entry| (entry.name, entry.text));
         let pair = |name: &str, text: &str| Ok((name.to_owned(), text.to_owned()));
-        assert_eq!(kept(Kind::Fact, "x", " a\n\u{0}b\u{202e}c \t d "), pair("", "a bc d"));
-        assert_eq!(kept(Kind::Preference, " Editor ", "vim\n"), pair("editor", "vim"));
-        assert_eq!(kept(Kind::Case, "Slow", "why\r\n\r\n\n\u{7}how "), pair("Slow", "why\n\nhow"));
-        assert_eq!(kept(Kind::Fact, "", " … "), Err(Unfit::Empty));
-        assert_eq!(kept(Kind::Preference, "", "vim"), Err(Unfit::NoName("key")));
+        assert_eq!(kept(MemoryKind::Fact, "x", " a\n\u{0}b\u{202e}c \t d "), pair("", "a bc d"));
+        assert_eq!(kept(MemoryKind::Preference, " Editor ", "vim\n"), pair("editor", "vim"));
+        assert_eq!(kept(MemoryKind::Case, "Slow", "why\r\n\r\n\n\u{7}how "), pair("Slow", "why\n\nhow"));
+        assert_eq!(kept(MemoryKind::Fact, "", " … "), Err(InvalidEntry::Empty));
+        assert_eq!(kept(MemoryKind::Preference, "", "vim"), Err(InvalidEntry::NoName("key")));
         let long = "字".repeat(1_001);
-        assert_eq!(kept(Kind::Fact, "", &long), Err(Unfit::TooLong { found: 1_001, limit: 1_000 }));
-        assert_eq!(kept(Kind::Case, &long, "x"), Err(Unfit::LongName { what: "title", found: 1_001, limit: 120 }));
-        let cut = cut_to_fit(&new(Kind::Fact, "", &long)).unwrap();
+        assert_eq!(kept(MemoryKind::Fact, "", &long), Err(InvalidEntry::TooLong { found: 1_001, limit: 1_000 }));
+        assert_eq!(
+            kept(MemoryKind::Case, &long, "x"),
+            Err(InvalidEntry::LongName { what: "title", found: 1_001, limit: 120 })
+        );
+        let cut = validate_truncated(&new(MemoryKind::Fact, "", &long)).unwrap();
         assert_eq!((cut.text.chars().count(), cut.confidence), (1_000, 1.0));
     }
 }

@@ -5,7 +5,7 @@ use crate::text::{comparison_key, is_han_or_kana};
 
 /// What a sentence claims: of what, and which value it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct ExclusiveClaim {
     pub subject: String,
     pub value: String,
 }
@@ -131,7 +131,7 @@ const ZH_SINGLE: [&str; 22] = [
 ];
 
 /// What a sentence claims, if it is one of those that are understood.
-pub fn claim(sentence: &str) -> Option<Claim> {
+pub fn exclusive_claim(sentence: &str) -> Option<ExclusiveClaim> {
     // A second sentence, or an aside, may say anything.
     if sentence.chars().count() > 120 || sentence.contains(['\n', '?', '？', ';', '；', '(', '（']) {
         return None;
@@ -140,7 +140,7 @@ pub fn claim(sentence: &str) -> Option<Claim> {
     if normal.chars().any(is_han_or_kana) { chinese(&normal) } else { english(&normal) }
 }
 
-fn english(text: &str) -> Option<Claim> {
+fn english(text: &str) -> Option<ExclusiveClaim> {
     let lets_both = |words: &str| words.split(' ').any(|word| EN_BOTH.contains(&word)) || words.contains("n't");
     for (verb, kept) in EN_VERBS {
         if let Some((subject, value)) = text.split_once(verb) {
@@ -180,7 +180,7 @@ fn english_subject(words: &str) -> Option<String> {
     ((1..=5).contains(&words) && !opaque).then_some(subject)
 }
 
-fn chinese(text: &str) -> Option<Claim> {
+fn chinese(text: &str) -> Option<ExclusiveClaim> {
     if ZH_BOTH.iter().any(|word| text.contains(word)) || text.ends_with(['吗', '么', '呢']) {
         return None;
     }
@@ -207,10 +207,10 @@ fn chinese_subject(words: &str) -> Option<String> {
     (!opaque && (1..=12).contains(&words.chars().count())).then(|| words.to_owned())
 }
 
-fn made(subject: &str, verb: &str, value: &str) -> Option<Claim> {
+fn made(subject: &str, verb: &str, value: &str) -> Option<ExclusiveClaim> {
     let value = value.trim();
     let is_plain = !value.is_empty() && !value.starts_with("not ") && value.chars().count() <= 60;
-    is_plain.then(|| Claim { subject: format!("{subject}|{verb}"), value: value.to_owned() })
+    is_plain.then(|| ExclusiveClaim { subject: format!("{subject}|{verb}"), value: value.to_owned() })
 }
 
 #[cfg(test)]
@@ -256,7 +256,7 @@ mod tests {
             ("他住在北京", "他住在上海", false),
             ("我不住在北京", "我住在上海", false),
         ] {
-            let (old_claim, new_claim) = (claim(old), claim(new));
+            let (old_claim, new_claim) = (exclusive_claim(old), exclusive_claim(new));
             let takes = match (&old_claim, &new_claim) {
                 (Some(old), Some(new)) => old.subject == new.subject && old.value != new.value,
                 _ => false,

@@ -32,7 +32,7 @@ pub fn without_memory(text: &str) -> &str {
 
 /// What somebody said in a message of a session's log, given as JSON: neither results of tools, nor what was forgotten, nor
 /// what the gateway added.
-pub fn said(body: &str) -> Option<String> {
+pub fn spoken_text(body: &str) -> Option<String> {
     let text = match serde_json::from_str(body).ok()? {
         ChatMessage::User { content, .. } => written(&content).to_owned(),
         ChatMessage::Assistant { content, .. } => content,
@@ -64,7 +64,7 @@ mod tests {
             (r#"{"role":"user","content":"[forgotten]"}"#, None),
             ("{", None),
         ] {
-            assert_eq!(said(body).as_deref(), expected, "{body}");
+            assert_eq!(spoken_text(body).as_deref(), expected, "{body}");
         }
     }
 }

@@ -11,10 +11,10 @@ use crate::text::{comparison_key, one_line};
 
 /// A bullet as it stood there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stood {
+pub struct KnownBullet {
     /// The memory that it tells.
     pub id: i64,
-    /// Whose the memory is.
+    /// The owner of the memory.
     pub owner: Owner,
     pub hash: String,
     /// What the memory says.
@@ -23,7 +23,7 @@ pub struct Stood {
 
 /// What was done; bullets by their place in the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct PageDiff {
     pub kept: Vec<(i64, usize)>,
     /// To what is somebody else's.
     pub moved: Vec<(i64, usize)>,
@@ -45,13 +45,13 @@ pub fn hash(text: &str) -> String {
 }
 
 /// Compares what stood there, in its order, with the page.
-pub fn done(stood: &[Stood], bullets: &[Bullet]) -> Done {
+pub fn diff(stood: &[KnownBullet], bullets: &[Bullet]) -> PageDiff {
     let hashes: Vec<String> = bullets.iter().map(|bullet| hash(&bullet.text)).collect();
     let mut of_hash: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, hash) in hashes.iter().enumerate() {
         of_hash.entry(hash).or_default().push(at);
     }
-    let mut found = Done::default();
+    let mut found = PageDiff::default();
     // Which bullet is which line of before.
     let mut of_stood: Vec<Option<usize>> = vec![None; stood.len()];
     let mut taken: BTreeSet<usize> = BTreeSet::new();
@@ -77,11 +77,11 @@ pub fn done(stood: &[Stood], bullets: &[Bullet]) -> Done {
 
 /// A bullet that is new where one is missing is that one, if they are alike.
 fn pair_changed(
-    stood: &[Stood],
+    stood: &[KnownBullet],
     bullets: &[Bullet],
     of_stood: &mut [Option<usize>],
     taken: &mut BTreeSet<usize>,
-    found: &mut Done,
+    found: &mut PageDiff,
 ) {
     // By what stands before them in their section.
     let mut missing: BTreeMap<(&Owner, Option<usize>), Vec<usize>> = BTreeMap::new();
@@ -135,7 +135,7 @@ fn pair_changed(
 fn pair_best(
     places: &mut Vec<usize>,
     there: &mut Vec<usize>,
-    stood: &[Stood],
+    stood: &[KnownBullet],
     bullets: &[Bullet],
     least: f64,
     pair: &mut impl FnMut(usize, usize),
@@ -185,13 +185,13 @@ mod tests {
     #[test]
     fn what_a_person_did() {
         let before = ["I like tea", "My cat is Momo", "---", "The PIN is 4711", "我住在北京"];
-        let stood: Vec<Stood> = (1..)
+        let stood: Vec<KnownBullet> = (1..)
             .zip(page(&before))
-            .map(|(id, bullet)| Stood { id, owner: bullet.owner, hash: hash(&bullet.text), text: bullet.text })
+            .map(|(id, bullet)| KnownBullet { id, owner: bullet.owner, hash: hash(&bullet.text), text: bullet.text })
             .collect();
-        let case = |lines: &[&str]| done(&stood, &page(lines));
+        let case = |lines: &[&str]| diff(&stood, &page(lines));
         let all = || vec![(1, 0), (2, 1), (3, 2), (4, 3)];
-        assert_eq!(case(&before), Done { kept: all(), ..Done::default() });
+        assert_eq!(case(&before), PageDiff { kept: all(), ..PageDiff::default() });
         let more = case(&["I like tea", "My cat is Momo", "Rust is used", "---", "The PIN is 4711", "我住在北京"]);
         assert_eq!((more.added, more.kept.len()), (vec![2], 4));
         let fewer = case(&["My cat is Momo", "---", "The PIN is 4711", "我住在北京"]);

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sha2::{Digest, Sha256};
 
-use super::adoption::adopt;
-use super::{Identities, Kind, Owner};
+use super::owner_migration::migrate_owners;
+use super::{Identities, MemoryKind, Owner};
 use crate::store::memories::{self, MemoryRow};
 use crate::store::turn_steps::hex;
 use crate::store::{Connection, StoreError, meta, words};
@@ -72,18 +72,7 @@ pub fn check(connection: &Connection) -> Result<Vec<String>, StoreError> {
     }
 }
 
-/// Makes the index anew, all of it in this write: for a store that nobody else uses.
-///
-/// # Errors
-/// The store cannot be written.
-pub fn rebuild(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
-    begin_anew(connection, identities)?;
-    while put_memories(connection)? {}
-    while super::reading::index_here(connection, identities)? {}
-    Ok(())
-}
-
-/// Has a running gateway make the index anew, beside its other work: at once after [`super::Desk::changed`].
+/// Has a running gateway make the index anew, beside its other work: at once after [`super::MemoryService::notify_changes`].
 ///
 /// # Errors
 /// The store cannot be written.
@@ -139,7 +128,7 @@ pub(super) fn made_by(identities: &Identities) -> String {
 
 /// Empties the index; what is to stand in it follows in pieces. Where others are one and the same now, so are their memories.
 pub(super) fn begin_anew(connection: &Connection, identities: &Identities) -> Result<(), StoreError> {
-    adopt(connection, identities)?;
+    migrate_owners(connection, identities)?;
     words::clear(connection)?;
     meta::set(connection, meta::WORDS_MEMORIES, "0")?;
     meta::set(connection, meta::WORDS_REMOVED, "")?;
@@ -177,7 +166,7 @@ pub(super) fn beside(row: &MemoryRow) -> String {
 }
 
 fn memory_words(row: &MemoryRow) -> String {
-    let name = if row.kind == Kind::Summary.as_str() { "" } else { row.name.as_str() };
+    let name = if row.kind == MemoryKind::Summary.as_str() { "" } else { row.name.as_str() };
     let mut terms = index_terms(&format!("{name}\n{}\n{}", row.text, beside(row)));
     terms.push(of_owner(&row.owner));
     if let Some(session) = &row.session {

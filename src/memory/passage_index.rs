@@ -8,28 +8,30 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::matching::{B, IMAGINED, K1};
-use super::recall::sentence;
+use super::bm25::TermWeights;
+use super::entry::entry_text;
+use super::query::{HitLocation, RecallHit, RecallQuery, RelevanceQuery};
 use super::vectors::standing_out;
-use super::words::beside;
-use super::{Ask, Desk, Found, Hit, Kind, Owner};
+use super::word_index::beside;
+use super::{MemoryKind, Owner};
 use crate::store::memories::{self, MemoryRow};
 use crate::store::vectors::newest;
 use crate::store::words::Shelf;
 use crate::store::{Connection, StoreError, forgetting};
-use crate::text::{query_terms, sentences, visit_terms, without_fillers};
+use crate::text::{query_terms, sentences, visit_terms};
 
 /// What is attached to messages.
-const KINDS: [Kind; 4] = [Kind::Fact, Kind::Preference, Kind::Case, Kind::Summary];
+pub(super) const ATTACHED_KINDS: [MemoryKind; 4] =
+    [MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Case, MemoryKind::Summary];
 
 /// The least share of a message's weight that a memory holds, and that a passage of a summary holds: a summary tells of many
 /// things, and a word or two are in one of them by chance.
 const LEAST: f64 = 0.3;
 const LEAST_OF_SUMMARY: f64 = 0.6;
 
-/// Passages that are held: of an owner that has more, facts, preferences and cases first, of each the newest, and of all
+/// PassageIndexes that are held: of an owner that has more, facts, preferences and cases first, of each the newest, and of all
 /// owners together, but for those who are just asked about.
 const HELD: usize = 20_000;
 
@@ -50,45 +52,49 @@ const PASSAGE_CHARS: usize = 160;
 /// Occurrences of a term that are told apart.
 const OCCURRENCES: u32 = 15;
 
-/// What is looked for along with a message.
-#[derive(Clone, Debug)]
-pub struct Fitting {
-    /// The message, as it was written.
-    pub text: String,
-    /// Whose memories.
-    pub owners: Vec<Owner>,
-    /// Hits at most.
-    pub limit: usize,
-}
-
 /// The indexes of those who talked last.
 #[derive(Default)]
-pub(super) struct Passages {
+pub(super) struct PassageIndexes {
     /// The one that was used last comes last. Held only for what takes no time: turns ask for it on the runtime.
-    indexes: Mutex<Vec<Index>>,
+    indexes: Mutex<Vec<PassageIndex>>,
     /// Held by who makes indexes; the others wait for it without a reader of the store.
-    making: tokio::sync::Mutex<()>,
+    pub(super) making: tokio::sync::Mutex<()>,
     /// How often memories may have got other owners, or become known again.
     changes: AtomicU64,
 }
 
 /// The terms of what is known of one owner.
-struct Index {
+struct PassageIndex {
     owner: Owner,
-    /// The newest memory, of anybody, when it was read, and how often something had been forgotten.
-    newest: i64,
-    forgets: i64,
-    /// [`Passages::changes`] when it was compared with all that is known.
-    compared: u64,
+    /// The state of the store that it holds.
+    state: StoreState,
     passages: Vec<Passage>,
     /// By the hash of a term: the passage, and how often it holds the term.
     terms: HashMap<u64, Vec<u32>>,
     /// The first passage of each memory, and how many it has.
     memories: HashMap<i64, (usize, usize)>,
-    /// Passages of memories that are gone.
+    /// PassageIndexes of memories that are gone.
     gone: usize,
-    /// Terms of all passages.
+    /// MemorySettings of all passages.
     length: usize,
+}
+
+/// By what it is seen that memories were added, forgotten or given away.
+#[derive(Clone, Copy)]
+struct StoreState {
+    /// The newest memory of anybody.
+    newest: i64,
+    /// How often something was forgotten.
+    forgets: i64,
+    /// [`PassageIndexes::changes`].
+    changes: u64,
+}
+
+impl StoreState {
+    fn read(connection: &Connection, changes: &AtomicU64) -> Result<Self, StoreError> {
+        let changes = changes.load(Ordering::Relaxed);
+        Ok(Self { newest: newest(connection, Shelf::Memories)?, forgets: forgetting::count(connection)?, changes })
+    }
 }
 
 struct Passage {
@@ -97,84 +103,28 @@ struct Passage {
     place: usize,
     /// In terms.
     length: usize,
-    kind: Kind,
+    kind: MemoryKind,
     is_gone: bool,
 }
 
 /// How well a memory fits.
 #[derive(Clone, Copy, Default)]
-struct Fit {
+struct PassageScore {
     place: usize,
     similarity: f64,
     score: f64,
 }
 
-impl Desk {
-    /// What fits a message so well that it is worth to be attached, the best first. Of a summary it is the passage. A message
-    /// that says nothing, such as a greeting, has none, and nobody makes a vector of it.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub async fn fitting(&self, mut fitting: Fitting) -> Result<Vec<Hit>, StoreError> {
-        let Some(text) = without_fillers(&fitting.text) else { return Ok(Vec::new()) };
-        let written = std::mem::replace(&mut fitting.text, text);
-        self.make_passages_ready(&fitting.owners).await?;
-        let mut found = Vec::new();
-        if !self.passages.are_empty(&fitting.owners)
-            && let Some(vector) = self.vector_of(&written).await
-        {
-            let of_reader = fitting.clone();
-            found = self.store.read(move |connection| alike(connection, &of_reader, (&vector, &written))).await?;
-        }
-        self.store.read_here(|connection| self.passages.look(connection, &fitting, &KINDS, found))
-    }
-
-    /// The facts of an owner that fit any of some sayings by their words, `each` at most for each of them.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub async fn facts_near(&self, owner: Owner, said: Vec<String>, each: usize) -> Result<Vec<i64>, StoreError> {
-        let owners = vec![owner];
-        self.make_passages_ready(&owners).await?;
-        let passages = Arc::clone(&self.passages);
-        let look = move |connection: &Connection| {
-            let mut near = Vec::new();
-            for text in said.iter().filter_map(|text| without_fillers(text)) {
-                let fitting = Fitting { text, owners: owners.clone(), limit: each };
-                for hit in passages.look(connection, &fitting, &[Kind::Fact], Vec::new())? {
-                    match hit.found {
-                        Found::Memory(id) if !near.contains(&id) => near.push(id),
-                        _ => {}
-                    }
-                }
-            }
-            Ok(near)
-        };
-        self.store.read(look).await
-    }
-
-    /// Brings the indexes of these owners up to date; what takes long is done on a blocking thread, by one at a time.
-    async fn make_passages_ready(&self, owners: &[Owner]) -> Result<(), StoreError> {
-        let passages = &self.passages;
-        if self.store.read_here(|connection| passages.are_ready(connection, owners))? {
-            return Ok(());
-        }
-        let _making = passages.making.lock().await;
-        let (passages, owners) = (Arc::clone(passages), owners.to_vec());
-        self.store.read(move |connection| passages.make_ready(connection, &owners)).await
-    }
-}
-
 /// What is alike by its vector. Of a summary the vector says nothing about which of its passages is meant.
-fn alike(
+pub(super) fn similar_by_vector(
     connection: &Connection,
-    fitting: &Fitting,
+    fitting: &RelevanceQuery,
     (vector, written): (&[f32], &str),
 ) -> Result<Vec<(i64, f64)>, StoreError> {
-    let ask = Ask {
+    let ask = RecallQuery {
         text: String::new(),
         owners: fitting.owners.clone(),
-        kinds: KINDS.into_iter().filter(|kind| *kind != Kind::Summary).collect(),
+        kinds: ATTACHED_KINDS.into_iter().filter(|kind| *kind != MemoryKind::Summary).collect(),
         messages: false,
         session: None,
         since: None,
@@ -184,33 +134,33 @@ fn alike(
     };
     let found = standing_out(connection, &ask, vector, written)?.into_iter();
     let memories = found.filter_map(|(found, likeness)| match found {
-        Found::Memory(id) => Some((id, f64::from(likeness))),
-        Found::Message { .. } => None,
+        HitLocation::Memory(id) => Some((id, f64::from(likeness))),
+        HitLocation::Message { .. } => None,
     });
     Ok(memories.collect())
 }
 
-impl Passages {
+impl PassageIndexes {
     /// Memories may have got other owners, or be known again.
     pub(super) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn indexes(&self) -> MutexGuard<'_, Vec<Index>> {
+    fn indexes(&self) -> MutexGuard<'_, Vec<PassageIndex>> {
         self.indexes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn are_empty(&self, owners: &[Owner]) -> bool {
+    pub(super) fn are_empty(&self, owners: &[Owner]) -> bool {
         let indexes = self.indexes();
         owners.iter().filter_map(|owner| of(&indexes, owner)).all(|index| index.memories.is_empty())
     }
 
     /// Whether there is an index of each of these owners, with all that is known by now.
-    fn are_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<bool, StoreError> {
-        let (mut indexes, changes) = (self.indexes(), self.changes.load(Ordering::Relaxed));
+    pub(super) fn are_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<bool, StoreError> {
+        let (mut indexes, state) = (self.indexes(), StoreState::read(connection, &self.changes)?);
         for owner in owners {
             let Some(at) = indexes.iter().position(|index| index.owner == *owner) else { return Ok(false) };
-            if !indexes[at].catch_up(connection, changes)? {
+            if !indexes[at].catch_up(connection, state)? {
                 return Ok(false);
             }
             indexes[at..].rotate_left(1);
@@ -220,11 +170,11 @@ impl Passages {
 
     /// Makes the indexes of these owners that are not there or too far behind. Of others those go that were used longest ago,
     /// until no more than [`HELD`] passages are left, or these alone.
-    fn make_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<(), StoreError> {
+    pub(super) fn make_ready(&self, connection: &Connection, owners: &[Owner]) -> Result<(), StoreError> {
         for owner in owners {
-            let changes = self.changes.load(Ordering::Relaxed);
+            let state = StoreState::read(connection, &self.changes)?;
             if !self.are_ready(connection, std::slice::from_ref(owner))? {
-                let index = Index::build(connection, owner, changes)?;
+                let index = PassageIndex::build(connection, owner, state)?;
                 let mut indexes = self.indexes();
                 indexes.retain(|old| old.owner != *owner);
                 indexes.push(index);
@@ -241,20 +191,20 @@ impl Passages {
     }
 
     /// The best of what fits by its words, or is `alike`.
-    fn look(
+    pub(super) fn search(
         &self,
         connection: &Connection,
-        fitting: &Fitting,
-        kinds: &[Kind],
+        fitting: &RelevanceQuery,
+        kinds: &[MemoryKind],
         alike: Vec<(i64, f64)>,
-    ) -> Result<Vec<Hit>, StoreError> {
+    ) -> Result<Vec<RecallHit>, StoreError> {
         let mut fits = by_words(&self.indexes(), fitting, kinds);
         for (id, likeness) in alike {
             let fit = fits.entry(id).or_default();
             fit.score += likeness;
             fit.similarity = fit.similarity.max(likeness);
         }
-        let mut best: Vec<(i64, Fit)> = fits.into_iter().collect();
+        let mut best: Vec<(i64, PassageScore)> = fits.into_iter().collect();
         best.sort_by(|(a, first), (b, second)| second.score.total_cmp(&first.score).then(b.cmp(a)));
         let mut hits = Vec::new();
         for (id, fit) in best {
@@ -274,13 +224,13 @@ impl Passages {
     }
 }
 
-fn of<'a>(indexes: &'a [Index], owner: &Owner) -> Option<&'a Index> {
+fn of<'a>(indexes: &'a [PassageIndex], owner: &Owner) -> Option<&'a PassageIndex> {
     indexes.iter().find(|index| index.owner == *owner)
 }
 
 /// The memories that hold enough of the words, each with its best passage.
-fn by_words(indexes: &[Index], fitting: &Fitting, kinds: &[Kind]) -> HashMap<i64, Fit> {
-    let indexes: Vec<&Index> = fitting.owners.iter().filter_map(|owner| of(indexes, owner)).collect();
+fn by_words(indexes: &[PassageIndex], fitting: &RelevanceQuery, kinds: &[MemoryKind]) -> HashMap<i64, PassageScore> {
+    let indexes: Vec<&PassageIndex> = fitting.owners.iter().filter_map(|owner| of(indexes, owner)).collect();
     let terms = query_terms(&fitting.text);
     let lists: Vec<Vec<&[u32]>> = terms
         .iter()
@@ -290,33 +240,30 @@ fn by_words(indexes: &[Index], fitting: &Fitting, kinds: &[Kind]) -> HashMap<i64
         .collect();
     let total = indexes.iter().map(|index| index.passages.len()).sum::<usize>();
     let length = as_f64(indexes.iter().map(|index| index.length).sum::<usize>()) / as_f64(total.max(1));
-    let weight = |imagined: f64| -> Vec<f64> {
-        let counts = lists.iter().map(|lists| as_f64(lists.iter().map(|list| list.len()).sum::<usize>()));
-        let rarity = |count: f64| (1.0 + (as_f64(total) + imagined - count + 0.5).max(0.5) / (count + 0.5)).ln();
-        terms.iter().zip(counts).map(|(term, count)| term.weight * rarity(count)).collect()
-    };
-    let (rarity, share) = (weight(0.0), weight(IMAGINED));
-    let (whole, whole_share) = (sum(&rarity), sum(&share));
+    let counts: Vec<f64> =
+        lists.iter().map(|lists| as_f64(lists.iter().map(|list| list.len()).sum::<usize>())).collect();
+    let weights = TermWeights::new(&terms, &counts, as_f64(total));
+    let whole = weights.whole();
     // Rare words first: they weigh most, and few passages hold them.
     let mut order: Vec<usize> = (0..terms.len()).collect();
     order.sort_by_key(|term| lists[*term].iter().map(|list| list.len()).sum::<usize>());
-    let mut best: HashMap<i64, Fit> = HashMap::new();
+    let mut best: HashMap<i64, PassageScore> = HashMap::new();
     for (at, index) in indexes.iter().enumerate() {
-        let mut sums = Sums::of(index);
+        let mut sums = ScoreSums::of(index);
         let mut left = 1.0;
         for term in &order {
             let add = |(similarity, score): &mut (f64, f64), passage: usize, count: f64| {
                 let length = as_f64(index.passages[passage].length) / length.max(1.0);
-                *similarity += share[*term] / whole_share;
-                *score += rarity[*term] / whole * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length));
+                *similarity += weights.share(*term);
+                *score += weights.score(*term, count, length) / whole;
             };
             sums.count(lists[*term][at], left, add);
-            left -= share[*term] / whole_share;
+            left -= weights.share(*term);
         }
         for (passage, similarity, score) in sums.enough(kinds) {
             let fit = best.entry(passage.memory).or_default();
             if score > fit.score {
-                *fit = Fit { place: passage.place, similarity: similarity.min(1.0), score };
+                *fit = PassageScore { place: passage.place, similarity: similarity.min(1.0), score };
             }
         }
     }
@@ -324,8 +271,8 @@ fn by_words(indexes: &[Index], fitting: &Fitting, kinds: &[Kind]) -> HashMap<i64
 }
 
 /// What the passages of an index hold of a question, counted up word by word.
-struct Sums<'a> {
-    index: &'a Index,
+struct ScoreSums<'a> {
+    index: &'a PassageIndex,
     /// Share of the question's weight and score, of each passage.
     of: Vec<(f64, f64)>,
     /// Those that hold any of the words so far and can still hold enough of them.
@@ -339,8 +286,8 @@ thread_local! {
     static ZEROS: Cell<Vec<(f64, f64)>> = const { Cell::new(Vec::new()) };
 }
 
-impl<'a> Sums<'a> {
-    fn of(index: &'a Index) -> Self {
+impl<'a> ScoreSums<'a> {
+    fn of(index: &'a PassageIndex) -> Self {
         let mut of = ZEROS.take();
         of.resize(index.passages.len().max(of.len()), (0.0, 0.0));
         Self { index, of, candidates: Vec::new(), touched: Vec::new() }
@@ -373,7 +320,7 @@ impl<'a> Sums<'a> {
         }
     }
 
-    fn enough(&self, kinds: &[Kind]) -> impl Iterator<Item = (&Passage, f64, f64)> {
+    fn enough(&self, kinds: &[MemoryKind]) -> impl Iterator<Item = (&Passage, f64, f64)> {
         self.candidates.iter().filter_map(|at| {
             let (passage, (similarity, score)) = (&self.index.passages[*at], self.of[*at]);
             let is_asked = !passage.is_gone && kinds.contains(&passage.kind);
@@ -382,7 +329,7 @@ impl<'a> Sums<'a> {
     }
 }
 
-impl Drop for Sums<'_> {
+impl Drop for ScoreSums<'_> {
     fn drop(&mut self) {
         self.touched.iter().for_each(|passage| self.of[*passage] = (0.0, 0.0));
         ZEROS.set(std::mem::take(&mut self.of));
@@ -392,24 +339,22 @@ impl Drop for Sums<'_> {
 impl Passage {
     /// The least share of a question's weight that it must hold.
     fn least(&self) -> f64 {
-        if self.kind == Kind::Summary { LEAST_OF_SUMMARY } else { LEAST }
+        if self.kind == MemoryKind::Summary { LEAST_OF_SUMMARY } else { LEAST }
     }
 }
 
-impl Index {
-    fn build(connection: &Connection, owner: &Owner, changes: u64) -> Result<Self, StoreError> {
+impl PassageIndex {
+    fn build(connection: &Connection, owner: &Owner, state: StoreState) -> Result<Self, StoreError> {
         let mut index = Self {
             owner: owner.clone(),
-            newest: newest(connection, Shelf::Memories)?,
-            forgets: forgetting::count(connection)?,
-            compared: changes,
+            state,
             passages: Vec::new(),
             terms: HashMap::new(),
             memories: HashMap::new(),
             gone: 0,
             length: 0,
         };
-        for kind in KINDS {
+        for kind in ATTACHED_KINDS {
             memories::visit_current(connection, owner.as_str(), kind.as_str(), |row| {
                 index.add(&row, kind);
                 index.passages.len() < HELD
@@ -420,20 +365,15 @@ impl Index {
     }
 
     /// Takes up what is new, unless that is so much that the index is made anew; answers whether it knows all now.
-    fn catch_up(&mut self, connection: &Connection, changes: u64) -> Result<bool, StoreError> {
-        let newest = newest(connection, Shelf::Memories)?;
+    fn catch_up(&mut self, connection: &Connection, now: StoreState) -> Result<bool, StoreError> {
         let is_worn = self.gone > GONE && self.gone * 2 > self.passages.len();
         let is_full = self.passages.len() > HELD + SPARE;
-        if is_worn
-            || is_full
-            || newest < self.newest
-            || newest - self.newest > BEHIND
-            || forgetting::count(connection)? != self.forgets
-        {
+        let more = now.newest - self.state.newest;
+        if is_worn || is_full || !(0..=BEHIND).contains(&more) || now.forgets != self.state.forgets {
             return Ok(false);
         }
-        if newest > self.newest {
-            let rows = memories::behind(connection, self.newest, self.owner.as_str())?;
+        if more > 0 {
+            let rows = memories::behind(connection, self.state.newest, self.owner.as_str())?;
             if rows.len() > AT_ONCE {
                 return Ok(false);
             }
@@ -441,33 +381,33 @@ impl Index {
                 for old in memories::replaced_ids(connection, row.id)? {
                     self.remove(old);
                 }
-                let kind = KINDS.into_iter().find(|kind| kind.as_str() == row.kind);
+                let kind = ATTACHED_KINDS.into_iter().find(|kind| kind.as_str() == row.kind);
                 if let Some(kind) = kind.filter(|_| row.replaced_by.is_none()) {
                     self.add(&row, kind);
                 }
             }
-            self.newest = newest;
+            self.state.newest = now.newest;
         }
-        if self.compared != changes && self.lacks_any(connection)? {
+        if self.state.changes != now.changes && self.lacks_any(connection)? {
             return Ok(false);
         }
-        self.compared = changes;
+        self.state.changes = now.changes;
         Ok(true)
     }
 
     /// Whether something is known that is not here.
     fn lacks_any(&self, connection: &Connection) -> Result<bool, StoreError> {
         let mut known = 0;
-        for kind in KINDS {
+        for kind in ATTACHED_KINDS {
             known += memories::count_current(connection, self.owner.as_str(), kind.as_str())?;
         }
         Ok(self.passages.len() < HELD && usize::try_from(known).is_ok_and(|known| known > self.memories.len()))
     }
 
-    fn add(&mut self, row: &MemoryRow, kind: Kind) {
+    fn add(&mut self, row: &MemoryRow, kind: MemoryKind) {
         let first = self.passages.len();
-        let (text, more) = (sentence(row), beside(row));
-        let pieces = if kind == Kind::Summary { pieces(&text) } else { vec![text.as_str()] };
+        let (text, more) = (entry_text(Some(kind), &row.name, &row.text), beside(row));
+        let pieces = if kind == MemoryKind::Summary { pieces(&text) } else { vec![text.as_str()] };
         for (place, piece) in pieces.iter().enumerate() {
             let mut counts: HashMap<u64, u32> = HashMap::new();
             let length = visit_terms(piece, |_| true, |term| *counts.entry(hashed(term)).or_default() += 1);
@@ -492,14 +432,21 @@ impl Index {
     }
 }
 
-fn hit(row: &MemoryRow, fit: Fit) -> Option<Hit> {
-    let kind = Kind::parse(&row.kind)?;
-    let text = match (kind, sentence(row)) {
-        (Kind::Summary, text) => pieces(&text).get(fit.place)?.trim().to_owned(),
+fn hit(row: &MemoryRow, fit: PassageScore) -> Option<RecallHit> {
+    let kind = MemoryKind::parse(&row.kind)?;
+    let text = match (kind, entry_text(Some(kind), &row.name, &row.text)) {
+        (MemoryKind::Summary, text) => pieces(&text).get(fit.place)?.trim().to_owned(),
         (_, text) => text,
     };
-    let Fit { similarity, score, .. } = fit;
-    Some(Hit { found: Found::Memory(row.id), kind: Some(kind), text, at: row.created_at, similarity, score })
+    let PassageScore { similarity, score, .. } = fit;
+    Some(RecallHit {
+        found: HitLocation::Memory(row.id),
+        kind: Some(kind),
+        text,
+        at: row.created_at,
+        similarity,
+        score,
+    })
 }
 
 /// The passages of a summary: its lines, and of long lines some sentences each.
@@ -537,15 +484,11 @@ fn unpacked(entry: u32) -> (usize, f64) {
     (usize::try_from(entry >> 4).unwrap_or(usize::MAX), f64::from(entry & OCCURRENCES))
 }
 
-fn sum(numbers: &[f64]) -> f64 {
-    numbers.iter().sum::<f64>().max(f64::MIN_POSITIVE)
-}
-
 #[expect(clippy::cast_precision_loss, reason = "counts of terms, used as weights")]
 fn as_f64(count: usize) -> f64 {
     count as f64
 }
 
 #[cfg(test)]
-#[path = "passages_tests.rs"]
+#[path = "passage_index_tests.rs"]
 mod tests;

@@ -1,21 +1,21 @@
 //! Plain search over what was said, for the owner's command line: whoever's it was, with a piece of the text around it.
 
-use super::Found;
-use super::matching::Question;
-use super::words::{scope, suspect};
-use super::written::said;
+use super::HitLocation;
+use super::message_text::spoken_text;
+use super::term_query::TermQuery;
+use super::word_index::{scope, suspect};
 use crate::store::words::{self, Said, Shelf};
 use crate::store::{Connection, StoreError};
 use crate::text::{first_match, one_line};
 
 /// A message that was found.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Line {
+pub struct HistoryHit {
     pub session: String,
     pub seq: i64,
     /// `user` or `assistant`.
     pub role: String,
-    /// Whose conversation it was; empty is nobody's, as that of an untrusted sender.
+    /// The owner of the conversation; empty if nobody owns it, as with an untrusted sender.
     pub owner: String,
     /// UTC milliseconds.
     pub at: i64,
@@ -32,9 +32,9 @@ const BEFORE: usize = 50;
 /// The most lines of one answer.
 const LIMIT: usize = 200;
 
-impl Line {
-    pub fn found(&self) -> Found {
-        Found::Message { session: self.session.clone(), seq: self.seq }
+impl HistoryHit {
+    pub fn found(&self) -> HitLocation {
+        HitLocation::Message { session: self.session.clone(), seq: self.seq }
     }
 }
 
@@ -43,13 +43,13 @@ impl Line {
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn search(
+pub fn search_messages(
     connection: &Connection,
     text: &str,
     session: Option<&str>,
     since: Option<i64>,
     limit: usize,
-) -> Result<Vec<Line>, StoreError> {
+) -> Result<Vec<HistoryHit>, StoreError> {
     match found(connection, text, session, since, limit) {
         Err(error) if error.is_of_index() => {
             suspect(&error);
@@ -65,28 +65,28 @@ fn found(
     session: Option<&str>,
     since: Option<i64>,
     limit: usize,
-) -> Result<Vec<Line>, StoreError> {
+) -> Result<Vec<HistoryHit>, StoreError> {
     let is_asked =
         |row: &Said| session.is_none_or(|session| row.session == session) && since.is_none_or(|since| row.at >= since);
-    let question = Question::ask(connection, text, vec![(Shelf::Said, scope(None, session))], limit)?;
+    let question = TermQuery::ask(connection, text, vec![(Shelf::Said, scope(None, session))], limit)?;
     let mut rows: Vec<(Said, String)> = Vec::new();
     for id in question.candidates(connection, Shelf::Said, 0.0)? {
         if rows.len() >= question.wanted().max(limit.min(LIMIT)) {
             break;
         }
         let row = words::said(connection, id)?.filter(is_asked);
-        if let Some((row, text)) = row.and_then(|row| said(&row.body).map(|text| (row, text))) {
+        if let Some((row, text)) = row.and_then(|row| spoken_text(&row.body).map(|text| (row, text))) {
             rows.push((row, text));
         }
     }
     let fits = question.fits(rows.iter().map(|(row, text)| (text.as_str(), row.speaker.as_str())));
-    let mut lines: Vec<(f64, Line)> = Vec::with_capacity(rows.len());
+    let mut lines: Vec<(f64, HistoryHit)> = Vec::with_capacity(rows.len());
     for ((row, text), fit) in rows.into_iter().zip(fits).filter(|(_, fit)| fit.score > 0.0) {
         let at = first_match(&text, question.terms()).unwrap_or(0);
         let Said { session, seq, role, owner, at: when, .. } = row;
         let excerpt = excerpt(&text, at);
         let similarity = fit.similarity;
-        lines.push((fit.score, Line { session, seq, role, owner, at: when, excerpt, similarity }));
+        lines.push((fit.score, HistoryHit { session, seq, role, owner, at: when, excerpt, similarity }));
     }
     lines.sort_by(|(a, first), (b, second)| b.total_cmp(a).then(second.at.cmp(&first.at)));
     lines.truncate(limit.min(LIMIT));

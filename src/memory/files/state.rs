@@ -16,26 +16,26 @@ pub const HISTORY: &str = "memory/HISTORY.md";
 const LIMIT: u64 = 4_000_000;
 
 /// When a file was changed last, and its length; `None`: there is none.
-pub type Stamp = Option<(SystemTime, u64)>;
+pub type FileStamp = Option<(SystemTime, u64)>;
 
 /// The state of the files, of which one at a time is worked on.
 #[derive(Debug, Default)]
-pub struct Files {
+pub struct MemoryFileState {
     pub(super) working: tokio::sync::Mutex<()>,
-    seen: Mutex<Option<Stamp>>,
+    seen: Mutex<Option<FileStamp>>,
     /// The facts that MEMORY.md was brought up to.
     kept: Mutex<Option<Vec<FactsOf>>>,
     /// Why each cannot be used, as it was told last.
     told: Mutex<Vec<(&'static str, String)>>,
 }
 
-impl Files {
+impl MemoryFileState {
     /// Whether MEMORY.md is another than it was.
     pub(super) fn is_edited(&self, workspace: &Path) -> bool {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) != Some(stamp(workspace))
     }
 
-    pub(super) fn saw(&self, stamp: Option<Stamp>) {
+    pub(super) fn saw(&self, stamp: Option<FileStamp>) {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
     }
 
@@ -68,20 +68,20 @@ impl Files {
 }
 
 /// The stamp of MEMORY.md.
-pub fn stamp(workspace: &Path) -> Stamp {
+pub fn stamp(workspace: &Path) -> FileStamp {
     let metadata = workspace.join(MEMORY).symlink_metadata().ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
 /// A file as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum FileRead {
     Missing,
     Text {
         text: String,
         /// It was written a moment ago, maybe not to its end.
         is_fresh: bool,
-        stamp: Stamp,
+        stamp: FileStamp,
     },
     /// Why it is left alone.
     Unusable(String),
@@ -91,22 +91,22 @@ pub enum Read {
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Reads a file of the workspace.
-pub fn read(workspace: &Path, file: &str) -> Read {
+pub fn read(workspace: &Path, file: &str) -> FileRead {
     let jail = match jail(workspace) {
         Ok(jail) => jail,
-        Err(error) => return Read::Unusable(error.to_string()),
+        Err(error) => return FileRead::Unusable(error.to_string()),
     };
     let stamp = stamp(workspace);
     match jail.read(file) {
         Ok(opened) => match String::from_utf8(opened.bytes) {
             Ok(text) => {
                 let age = stamp.and_then(|(changed, _)| changed.elapsed().ok());
-                Read::Text { text, is_fresh: age.is_none_or(|age| age < SETTLED), stamp }
+                FileRead::Text { text, is_fresh: age.is_none_or(|age| age < SETTLED), stamp }
             }
-            Err(_) => Read::Unusable(format!("{file} is not UTF-8 text")),
+            Err(_) => FileRead::Unusable(format!("{file} is not UTF-8 text")),
         },
-        Err(JailError::Missing(_)) if is_nowhere(workspace, file) => Read::Missing,
-        Err(error) => Read::Unusable(error.to_string()),
+        Err(JailError::Missing(_)) if is_nowhere(workspace, file) => FileRead::Missing,
+        Err(error) => FileRead::Unusable(error.to_string()),
     }
 }
 
@@ -131,12 +131,12 @@ fn is_nowhere(workspace: &Path, file: &str) -> bool {
 ///
 /// # Errors
 /// The file cannot be written, in words.
-pub fn replace(workspace: &Path, file: &str, before: Option<&str>, text: &str) -> Result<Option<Stamp>, String> {
+pub fn replace(workspace: &Path, file: &str, before: Option<&str>, text: &str) -> Result<Option<FileStamp>, String> {
     let jail = jail(workspace).map_err(|error| error.to_string())?;
     let now = match read(workspace, file) {
-        Read::Missing => None,
-        Read::Text { text, .. } => Some(text),
-        Read::Unusable(reason) => return Err(reason),
+        FileRead::Missing => None,
+        FileRead::Text { text, .. } => Some(text),
+        FileRead::Unusable(reason) => return Err(reason),
     };
     if now.as_deref() != before {
         return Ok(None);

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use daoyou_channels::cli::Language;
 use jiff::tz::TimeZone;
@@ -6,9 +7,9 @@ use serde_json::Value;
 
 use super::*;
 use crate::llm::{Embedder, Models, OfflineProvider, ProviderConfig};
-use crate::memory::vectors::VectorKeeper;
+use crate::memory::vectors::EmbeddingIndexer;
 use crate::memory::vectors::stub::Embeddings;
-use crate::memory::{Identities, MemoryConfig, Terms, recall};
+use crate::memory::{Identities, MemoryConfig, MemoryService, MemorySettings, recall};
 use crate::store::memories::NewMemory;
 use crate::store::{Commit, Store};
 
@@ -16,7 +17,7 @@ use crate::store::{Commit, Store};
 const GIVEN: usize = 3;
 
 struct World {
-    desk: Arc<Desk>,
+    desk: Arc<MemoryService>,
     _folder: tempfile::TempDir,
 }
 
@@ -24,14 +25,14 @@ impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let terms = Terms {
+        let terms = MemorySettings {
             config: MemoryConfig::default(),
             identities: Identities::default(),
             language: Language::default(),
             zone: TimeZone::UTC,
             workspace: folder.path().to_owned(),
         };
-        Self { desk: Arc::new(Desk::new(store, terms)), _folder: folder }
+        Self { desk: Arc::new(MemoryService::new(store, terms)), _folder: folder }
     }
 
     /// Of an owner, with a kind and a name.
@@ -42,21 +43,21 @@ impl World {
         self.desk.store.write(Commit::Logged, put).await.unwrap()
     }
 
-    async fn fitting(&self, text: &str) -> Vec<Hit> {
+    async fn relevant(&self, text: &str) -> Vec<RecallHit> {
         let owners = vec![Owner::gateway(), Owner::everyone()];
-        self.desk.fitting(Fitting { text: text.to_owned(), owners, limit: GIVEN }).await.unwrap()
+        self.desk.relevant(RelevanceQuery { text: text.to_owned(), owners, limit: GIVEN }).await.unwrap()
     }
 
     async fn texts(&self, text: &str) -> Vec<String> {
-        self.fitting(text).await.into_iter().map(|hit| hit.text).collect()
+        self.relevant(text).await.into_iter().map(|hit| hit.text).collect()
     }
 
     /// What the search of the `recall` tool finds, of what holds as much.
-    async fn recalled(&self, text: &str) -> Vec<Found> {
-        let ask = Ask {
+    async fn recalled(&self, text: &str) -> Vec<HitLocation> {
+        let ask = RecallQuery {
             text: text.to_owned(),
             owners: vec![Owner::gateway(), Owner::everyone()],
-            kinds: KINDS.to_vec(),
+            kinds: ATTACHED_KINDS.to_vec(),
             messages: false,
             session: None,
             since: None,
@@ -73,7 +74,7 @@ fn insert(connection: &Connection, (owner, kind, name, text): (&str, &str, &str,
     let (detail, origin, session, seq, turn, confidence) = ("{}", "told", None, None, None, 1.0);
     let new = NewMemory { owner, kind, name, text, detail, origin, session, seq, turn, confidence };
     let id = memories::insert(connection, &new)?;
-    crate::memory::words::put(connection, id)?;
+    crate::memory::word_index::put(connection, id)?;
     Ok(id)
 }
 
@@ -121,8 +122,8 @@ async fn answers_what_a_search_finds(world: &World, ids: &BTreeMap<String, i64>)
     let questions = pairs(&own_set()["questions"]);
     let mut answered = 0;
     for (question, fact) in &questions {
-        let fact = Found::Memory(ids[fact]);
-        let found: Vec<Found> = world.fitting(question).await.into_iter().map(|hit| hit.found).collect();
+        let fact = HitLocation::Memory(ids[fact]);
+        let found: Vec<HitLocation> = world.relevant(question).await.into_iter().map(|hit| hit.found).collect();
         assert!(found.contains(&fact) || !world.recalled(question).await.contains(&fact), "{question}: {found:?}");
         answered += usize::from(found.contains(&fact));
     }
@@ -152,7 +153,7 @@ async fn with_vectors_what_is_unrelated_is_given_nothing() {
         Models::build(&BTreeMap::from([("p".to_owned(), config)]), |_| None, Arc::new(OfflineProvider)).unwrap();
     let embedder: Embedder = models.embedder("p/m", 256).unwrap();
     world.desk.embed_by(Some(embedder));
-    assert_eq!(VectorKeeper::new(world.desk.clone()).round().await, None);
+    assert_eq!(EmbeddingIndexer::new(world.desk.clone()).round().await, None);
     let before = server.texts().len();
     for text in ["你好", "谢谢", "好的", "嗯", "hello", "Thanks!", "ok", "Yes, please.", "Good morning", "什么？"]
     {
@@ -199,7 +200,7 @@ async fn a_word_in_common_with_another_conversation_is_not_enough() {
     world.know("owner", known).await;
     let mut given = 0;
     for _ in 0..100 {
-        given += usize::from(!world.fitting(&dice.words(12)).await.is_empty());
+        given += usize::from(!world.relevant(&dice.words(12)).await.is_empty());
     }
     assert!(given <= 5, "{given} of 100 were given something");
     let hits = world.texts(&quoted).await;
@@ -238,7 +239,7 @@ async fn the_index_keeps_up_with_what_is_known() {
     })
     .await
     .unwrap();
-    world.desk.changed();
+    world.desk.notify_changes();
     assert!(world.texts("red bicycle cellar").await.contains(&both[0].to_owned()));
     write(|connection, old, _| crate::store::remembering::give(connection, old, "name:ann")).await.unwrap();
     assert!(!world.texts("red bicycle cellar").await.contains(&both[0].to_owned()));

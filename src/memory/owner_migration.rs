@@ -9,7 +9,7 @@ use crate::store::{Connection, StoreError, forgetting, inbox, ownership};
 ///
 /// # Errors
 /// The store cannot be written.
-pub fn adopt(connection: &Connection, identities: &Identities) -> Result<bool, StoreError> {
+pub fn migrate_owners(connection: &Connection, identities: &Identities) -> Result<bool, StoreError> {
     let mut is_changed = false;
     for (sender, name) in identities.pairs() {
         let old = Owner::from_stored(&format!("sender:{sender}"));
@@ -36,7 +36,9 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::memory::{Kind, MemoryConfig, NewEntry, Origin, Source, list, remember, words};
+    use crate::memory::{
+        MemoryConfig, MemoryKind, MemoryOrigin, MemorySource, NewMemoryEntry, list, rebuild_index, remember,
+    };
     use crate::store::inbox::{NewMessage, State};
     use crate::store::{Commit, Store};
 
@@ -61,14 +63,14 @@ mod tests {
             };
             inbox::insert(connection, &message)?;
             connection.execute("UPDATE inbox SET turn = ?1 WHERE id = ?1", [turn.to_string()])?;
-            let new = NewEntry {
+            let new = NewMemoryEntry {
                 owner: Owner::sender(channel, sender),
-                kind: Kind::Fact,
+                kind: MemoryKind::Fact,
                 name: String::new(),
                 text: text.to_owned(),
                 detail: json!({}),
-                origin: Origin::Told,
-                source: Some(Source { session: format!("{channel}:1"), seq: None, turn: Some(turn.to_string()) }),
+                origin: MemoryOrigin::Told,
+                source: Some(MemorySource { session: format!("{channel}:1"), seq: None, turn: Some(turn.to_string()) }),
                 confidence: 0.9,
             };
             remember(connection, &new, &MemoryConfig::default())?;
@@ -83,7 +85,7 @@ mod tests {
         store.write(Commit::Logged, told).await.unwrap();
         let both = vec!["webhook:in:ann".to_owned(), "email:ann@x.org".to_owned()];
         let known = async |owner: Owner| {
-            let read = move |connection: &Connection| list(connection, &owner, Kind::Fact, 9);
+            let read = move |connection: &Connection| list(connection, &owner, MemoryKind::Fact, 9);
             store.read(read).await.unwrap().into_iter().map(|entry| entry.text).collect::<Vec<_>>()
         };
         let (ann, by_mail) = (Owner::named("ann"), Owner::sender("email", "ann@x.org"));
@@ -93,7 +95,7 @@ mod tests {
             (both, vec!["I like tea", "My cat is Momo"], vec![]),
         ] {
             let identities = Identities::new(&[("ann".to_owned(), senders.clone())].into());
-            let anew = move |connection: &Connection| words::rebuild(connection, &identities);
+            let anew = move |connection: &Connection| rebuild_index(connection, &identities);
             store.write(Commit::Logged, anew).await.unwrap();
             assert_eq!(
                 (known(ann.clone()).await, known(by_mail.clone()).await),

@@ -1,0 +1,54 @@
+//! The ranking function Okapi BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009).
+
+use crate::text::SearchTerm;
+
+/// How soon a repeated term stops counting, and how much longer texts count less; the usual values.
+const K1: f64 = 1.2;
+const B: f64 = 0.75;
+
+/// Texts without any of the terms that [`TermWeights::share`] adds to a collection: in a small one, every term would seem common.
+const IMAGINED: f64 = 1_000.0;
+
+/// The weights of the terms of a query in a collection of texts.
+pub struct TermWeights {
+    rarity: Vec<f64>,
+    share: Vec<f64>,
+}
+
+impl TermWeights {
+    /// `counts` says how many of the `total` texts hold each term.
+    pub fn new(terms: &[SearchTerm], counts: &[f64], total: f64) -> Self {
+        let rarity = |total: f64| -> Vec<f64> {
+            let rare = |count: f64| (1.0 + (total - count + 0.5).max(0.5) / (count + 0.5)).ln();
+            terms.iter().zip(counts).map(|(term, count)| term.weight * rare(*count)).collect()
+        };
+        let shares = rarity(total + IMAGINED);
+        let whole = sum(&shares);
+        Self { rarity: rarity(total), share: shares.iter().map(|share| share / whole).collect() }
+    }
+
+    /// Returns what a term adds to the score of a text that holds it `count` times. `length` is relative to the average text.
+    pub fn score(&self, term: usize, count: f64, length: f64) -> f64 {
+        self.rarity[term] * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length))
+    }
+
+    /// Returns the score of a text of average length that holds every term once.
+    pub fn whole(&self) -> f64 {
+        sum(&self.rarity)
+    }
+
+    /// Returns the share of a term in the weight of the query, 0 to 1.
+    pub fn share(&self, term: usize) -> f64 {
+        self.share[term]
+    }
+
+    /// Returns the sum of the scores, and that of the shares, of the terms in the bit set `terms`.
+    pub fn sums(&self, terms: u64) -> (f64, f64) {
+        let held = (0..self.rarity.len()).filter(|term| terms & (1 << term) != 0);
+        held.fold((0.0, 0.0), |(score, share), term| (score + self.rarity[term], share + self.share[term]))
+    }
+}
+
+fn sum(numbers: &[f64]) -> f64 {
+    numbers.iter().sum::<f64>().max(f64::MIN_POSITIVE)
+}

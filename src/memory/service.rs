@@ -1,0 +1,180 @@
+//! The service through which tools, slash commands, the API and the agent use memory.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use daoyou_channels::cli::Language;
+use jiff::tz::TimeZone;
+use tokio::sync::watch;
+
+use super::files::MemoryFileState;
+use super::passage_index::{ATTACHED_KINDS, PassageIndexes, similar_by_vector};
+use super::query::{HitLocation, RecallHit, RecallQuery, RelevanceQuery};
+use super::recall::recall;
+use super::vectors::QueryEmbeddings;
+use super::{Identities, MemoryConfig, MemoryKind, NewMemoryEntry, Owner};
+use crate::guard::Secrets;
+use crate::live::Live;
+use crate::llm::Embedder;
+use crate::store::{Connection, Store, StoreError};
+use crate::text::without_fillers;
+
+/// The settings of memory. A reload replaces them.
+#[derive(Clone, Debug)]
+pub struct MemorySettings {
+    pub config: MemoryConfig,
+    pub identities: Identities,
+    pub language: Language,
+    pub zone: TimeZone,
+    /// The folder that holds `memory/MEMORY.md`.
+    pub workspace: PathBuf,
+}
+
+/// Memory as the rest of the gateway sees it.
+pub struct MemoryService {
+    pub store: Store,
+    pub settings: Live<MemorySettings>,
+    /// Secrets that are removed from whatever is remembered.
+    pub secrets: Live<Secrets>,
+    pub(super) vectors: QueryEmbeddings,
+    pub(super) passages: Arc<PassageIndexes>,
+    pub(super) files: MemoryFileState,
+    said: watch::Sender<()>,
+    changed: watch::Sender<()>,
+}
+
+impl MemoryService {
+    pub fn new(store: Store, settings: MemorySettings) -> Self {
+        Self {
+            store,
+            settings: Live::new(settings),
+            secrets: Live::default(),
+            vectors: QueryEmbeddings::default(),
+            passages: Arc::default(),
+            files: MemoryFileState::default(),
+            said: watch::Sender::default(),
+            changed: watch::Sender::default(),
+        }
+    }
+
+    /// Returns the hits of a query, the best first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn find(&self, ask: RecallQuery) -> Result<Vec<RecallHit>, StoreError> {
+        let vector = self.vector_of(&ask.text).await;
+        self.store.read(move |connection| recall(connection, &ask, vector.as_deref())).await
+    }
+
+    /// Returns the memories that fit a message well enough to be attached to it, the best first. Of a summary, only the passage
+    /// that fits is returned. A greeting or the like has no hits, and no vector is made of it.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn relevant(&self, mut query: RelevanceQuery) -> Result<Vec<RecallHit>, StoreError> {
+        let Some(text) = without_fillers(&query.text) else { return Ok(Vec::new()) };
+        let written = std::mem::replace(&mut query.text, text);
+        self.make_passages_ready(&query.owners).await?;
+        let mut found = Vec::new();
+        if !self.passages.are_empty(&query.owners)
+            && let Some(vector) = self.vector_of(&written).await
+        {
+            let of_reader = query.clone();
+            found = self
+                .store
+                .read(move |connection| similar_by_vector(connection, &of_reader, (&vector, &written)))
+                .await?;
+        }
+        self.store.read_here(|connection| self.passages.search(connection, &query, &ATTACHED_KINDS, found))
+    }
+
+    /// Returns the facts of an owner that share words with any of the messages `said`, at most `each` for each message.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn facts_near(&self, owner: Owner, said: Vec<String>, each: usize) -> Result<Vec<i64>, StoreError> {
+        let owners = vec![owner];
+        self.make_passages_ready(&owners).await?;
+        let passages = Arc::clone(&self.passages);
+        let look = move |connection: &Connection| {
+            let mut near = Vec::new();
+            for text in said.iter().filter_map(|text| without_fillers(text)) {
+                let query = RelevanceQuery { text, owners: owners.clone(), limit: each };
+                for hit in passages.search(connection, &query, &[MemoryKind::Fact], Vec::new())? {
+                    match hit.found {
+                        HitLocation::Memory(id) if !near.contains(&id) => near.push(id),
+                        _ => {}
+                    }
+                }
+            }
+            Ok(near)
+        };
+        self.store.read(look).await
+    }
+
+    /// Brings the passage indexes of these owners up to date. Long work runs on a blocking thread, one caller at a time.
+    async fn make_passages_ready(&self, owners: &[Owner]) -> Result<(), StoreError> {
+        let passages = &self.passages;
+        if self.store.read_here(|connection| passages.are_ready(connection, owners))? {
+            return Ok(());
+        }
+        let _making = passages.making.lock().await;
+        let (passages, owners) = (Arc::clone(passages), owners.to_vec());
+        self.store.read(move |connection| passages.make_ready(connection, &owners)).await
+    }
+
+    /// Makes vectors with `embedder` from now on, or none.
+    pub fn embed_by(&self, embedder: Option<Embedder>) {
+        self.vectors.install(embedder);
+        self.notify_changes();
+    }
+
+    /// Returns the vector of a text that is searched for, of length 1. `None` if there is no model, its vectors are not ready, or
+    /// it does not answer within `memory.embeddings.timeout`: then the text is searched by its words alone.
+    pub async fn vector_of(&self, text: &str) -> Option<Arc<[f32]>> {
+        self.vectors.embed(text, self.settings.get().config.embeddings.timeout.0).await
+    }
+
+    /// Removes the secrets of the configuration from a new entry.
+    pub fn redact_secrets(&self, new: &mut NewMemoryEntry) {
+        let secrets = self.secrets.get();
+        let found = [&mut new.name, &mut new.text].map(|text| secrets.strike(text)).contains(&true);
+        let mut detail = new.detail.to_string();
+        let in_detail = secrets.strike(&mut detail);
+        if in_detail {
+            new.detail = serde_json::from_str(&detail).unwrap_or_default();
+        }
+        if found || in_detail {
+            tracing::warn!(owner = %new.owner, "a secret of the configuration was struck out of what is remembered");
+        }
+    }
+
+    /// Tells the indexer and the consolidation that messages were committed. Both wait for more, as every turn calls this.
+    pub fn notify_messages(&self) {
+        self.said.send_replace(());
+    }
+
+    /// Tells the writer of the files and the indexers that memories were committed: remembered, forgotten or given away.
+    pub fn notify_changes(&self) {
+        self.passages.changed();
+        self.changed.send_replace(());
+        self.notify_messages();
+    }
+
+    /// Returns a receiver of each later [`Self::notify_messages`] and [`Self::notify_changes`]. Calls in quick succession merge.
+    pub fn subscribe_to_messages(&self) -> watch::Receiver<()> {
+        self.said.subscribe()
+    }
+
+    /// Returns a receiver of each later [`Self::notify_changes`]. Calls in quick succession merge.
+    pub fn subscribe_to_changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+}
+
+impl fmt::Debug for MemoryService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryService").finish_non_exhaustive()
+    }
+}
