@@ -1,4 +1,4 @@
-//! The account that mail is read from and sent by: where its servers are, and how one logs in there.
+//! The account that mail is read from and sent by: its servers and its login.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,31 +6,29 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::ClientConfig;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 
-use super::certificate::{Noticing, Seen};
+use super::certificate::{CertificateExpiries, ExpiryRecorder, read_ca_file};
 use super::config::{EmailConfig, Tls};
 use super::presets::{self, Preset};
 use super::token::TokenCommand;
 use crate::settings::Secret;
 
-/// An account, checked and ready to be used.
+/// A validated account, ready for use.
 pub struct Account {
     /// The address that replies come from.
     pub address: String,
-    /// The name beside it; may be empty.
+    /// The display name; may be empty.
     pub name: String,
-    pub imap: Server,
-    pub smtp: Server,
-    /// Until when the servers' certificates are good, of those that were reached.
-    pub certificates: Seen,
+    pub imap: MailServer,
+    pub smtp: MailServer,
+    /// The ends of the certificates of the servers reached so far.
+    pub certificates: CertificateExpiries,
     tls: Arc<ClientConfig>,
 }
 
-/// One of the account's servers.
+/// A server of the account.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct MailServer {
     pub host: String,
     pub port: u16,
     pub tls: Tls,
@@ -38,12 +36,12 @@ pub struct Server {
     pub login: Login,
 }
 
-/// How one logs in.
+/// How the account logs in.
 #[derive(Clone)]
 pub enum Login {
     None,
     Password(Secret),
-    /// XOAUTH2, with what the command prints.
+    /// XOAUTH2, with the token that the command prints.
     Token(Arc<TokenCommand>),
 }
 
@@ -58,15 +56,16 @@ impl fmt::Debug for Login {
 }
 
 impl Account {
-    /// Puts the account of `config` together; a server that it does not name is the usual one of the address's provider.
+    /// Builds the account of `config`. A server that is not configured is taken from the preset of the address's
+    /// provider.
     ///
     /// # Errors
-    /// A server or a secret is missing, `ca_file` cannot be read, or a connection would be in plain to another machine;
-    /// as a sentence that names the key.
+    /// One sentence that names the key: a server or a secret is missing, `ca_file` cannot be read, or a connection to
+    /// another machine would not be encrypted.
     pub fn new(config: &EmailConfig) -> Result<Self, String> {
         let address = config.address.trim().to_owned();
         if !address.contains('@') {
-            return Err("address is not set: it wants the account's own, such as \"assistant@example.org\"".to_owned());
+            return Err("address is not set: set it to the account's own, such as \"assistant@example.org\"".to_owned());
         }
         let token = config.token_command.clone().map(TokenCommand::new).transpose()?.map(Arc::new);
         let login = |password: Option<&Secret>| match (&token, password) {
@@ -74,27 +73,27 @@ impl Account {
             (None, Some(password)) => Login::Password(password.clone()),
             (None, None) => Login::None,
         };
-        let preset = presets::usual(&address);
-        let imap_username = first([&config.imap_username, &address]);
-        let imap = Server {
+        let preset = presets::preset_for_address(&address);
+        let imap_username = first_non_empty([&config.imap_username, &address]);
+        let imap = MailServer {
             login: login(config.imap_password.as_ref()),
             username: imap_username.clone(),
-            ..imap_place(config, preset)?
+            ..imap_server(config, preset)?
         };
         if matches!(imap.login, Login::None) {
-            return Err("imap_password is not set, and no token_command: nobody can log in without".to_owned());
+            return Err("neither imap_password nor token_command is set, and a login needs one of them".to_owned());
         }
-        let smtp = Server {
+        let smtp = MailServer {
             login: login(config.smtp_password.as_ref().or(config.imap_password.as_ref())),
-            username: first([&config.smtp_username, &imap_username]),
-            ..smtp_place(config, preset)?
+            username: first_non_empty([&config.smtp_username, &imap_username]),
+            ..smtp_server(config, preset)?
         };
-        let certificates = Seen::default();
+        let certificates = CertificateExpiries::default();
         let tls = tls_config(config.ca_file.as_deref(), certificates.clone())?;
         Ok(Self { certificates, address, name: config.name.trim().to_owned(), imap, smtp, tls })
     }
 
-    /// Trusts the system's roots and those of `ca_file`; names are always checked.
+    /// Returns the TLS settings. They trust the system's roots and those of `ca_file`, and always check names.
     pub fn tls_config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.tls)
     }
@@ -106,40 +105,41 @@ impl fmt::Debug for Account {
     }
 }
 
-/// Whether `host` is this machine: by its usual name, or by a loopback address.
+/// Returns true if `host` is this machine: its usual name, or a loopback address.
 pub fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn imap_place(config: &EmailConfig, preset: Option<&Preset>) -> Result<Server, String> {
+fn imap_server(config: &EmailConfig, preset: Option<&Preset>) -> Result<MailServer, String> {
     let preset = preset.map(|preset| (preset.imap_host, preset.imap_port, preset.imap_tls));
     let own = if config.imap_tls == Tls::Implicit { 993 } else { 143 };
-    place("imap", &config.imap_host, config.imap_port, (own, config.imap_tls), preset)
+    resolve_server("imap", &config.imap_host, config.imap_port, (own, config.imap_tls), preset)
 }
 
-fn smtp_place(config: &EmailConfig, preset: Option<&Preset>) -> Result<Server, String> {
+fn smtp_server(config: &EmailConfig, preset: Option<&Preset>) -> Result<MailServer, String> {
     let preset = preset.map(|preset| (preset.smtp_host, preset.smtp_port, preset.smtp_tls));
     let own = match config.smtp_tls {
         Tls::Implicit => 465,
         Tls::Starttls => 587,
         Tls::None => 25,
     };
-    place("smtp", &config.smtp_host, config.smtp_port, (own, config.smtp_tls), preset)
+    resolve_server("smtp", &config.smtp_host, config.smtp_port, (own, config.smtp_tls), preset)
 }
 
-/// A provider's host, port and TLS belong together: they are taken as a whole, where no host is set.
-fn place(
+/// Chooses host, port and TLS of one server. Those of a preset belong together: they are taken as a whole if no host is
+/// configured.
+fn resolve_server(
     kind: &str,
     host: &str,
     port: Option<u16>,
     own: (u16, Tls),
     preset: Option<(&str, u16, Tls)>,
-) -> Result<Server, String> {
+) -> Result<MailServer, String> {
     let (host, usual_port, tls) = match (host.trim(), preset) {
         ("", Some(preset)) => preset,
         ("", None) => {
-            return Err(format!("{kind}_host is not set, and the address's provider is not one of those known"));
+            return Err(format!("{kind}_host is not set, and the provider of the address is not known"));
         }
         (host, _) => (host, own.0, own.1),
     };
@@ -149,7 +149,7 @@ fn place(
              use \"implicit\" or \"starttls\""
         ));
     }
-    Ok(Server {
+    Ok(MailServer {
         host: host.to_owned(),
         port: port.unwrap_or(usual_port),
         tls,
@@ -158,14 +158,14 @@ fn place(
     })
 }
 
-/// The first that is not empty.
-fn first<const N: usize>(words: [&str; N]) -> String {
-    words.into_iter().map(str::trim).find(|word| !word.is_empty()).unwrap_or_default().to_owned()
+/// Returns the first text that is not empty.
+fn first_non_empty<const N: usize>(texts: [&str; N]) -> String {
+    texts.into_iter().map(str::trim).find(|text| !text.is_empty()).unwrap_or_default().to_owned()
 }
 
-fn tls_config(ca_file: Option<&Path>, seen: Seen) -> Result<Arc<ClientConfig>, String> {
+fn tls_config(ca_file: Option<&Path>, seen: CertificateExpiries) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let own = ca_file.map(certificates).transpose()?.unwrap_or_default();
+    let own = ca_file.map(read_ca_file).transpose().map_err(|wrong| format!("ca_file {wrong}"))?.unwrap_or_default();
     let verifier =
         rustls_platform_verifier::Verifier::new_with_extra_roots(own, Arc::clone(&provider)).map_err(|error| {
             format!("no certificate authorities to trust: {error}; install ca-certificates, or set ca_file")
@@ -174,20 +174,9 @@ fn tls_config(ca_file: Option<&Path>, seen: Seen) -> Result<Arc<ClientConfig>, S
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be set up: {error}"))?
         .dangerous() // A verifier of one's own is set here; this one is the system's.
-        .with_custom_certificate_verifier(Arc::new(Noticing::new(Arc::new(verifier), seen)))
+        .with_custom_certificate_verifier(Arc::new(ExpiryRecorder::new(Arc::new(verifier), seen)))
         .with_no_client_auth();
     Ok(Arc::new(config))
-}
-
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let wrong = |error: rustls::pki_types::pem::Error| {
-        format!("ca_file {} cannot be read as certificates in PEM: {error}", file.display())
-    };
-    let found = CertificateDer::pem_file_iter(file).map_err(wrong)?.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-    if found.is_empty() {
-        return Err(format!("ca_file {} holds no certificate in PEM", file.display()));
-    }
-    Ok(found)
 }
 
 #[cfg(test)]
@@ -207,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_logins_have_their_usual_values() {
+    fn ports_and_logins_have_their_defaults() {
         let account = Account::new(&config(|_| {})).unwrap();
         assert_eq!((account.imap.port, account.smtp.port), (993, 587));
         assert_eq!(
@@ -241,7 +230,7 @@ mod tests {
     type Change = fn(&mut EmailConfig);
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn an_invalid_setting_is_named() {
         let cases: [(Change, &str); 6] = [
             (|config| config.address = String::new(), "address"),
             (|config| config.imap_host = String::new(), "imap_host"),

@@ -1,57 +1,62 @@
-//! Servers' certificates: how long they are still good, and what is wrong with one.
+//! Certificates of servers: how long they are valid, and what is wrong with one.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
+use webpki::{EndEntityCert, KeyUsage};
 
 use crate::finding::Finding;
 
-/// Certificates are renewed some thirty days before their end; one that was not by now is forgotten.
+/// Certificates are usually renewed thirty days before their end; one this close to its end was forgotten.
 const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
-/// Servers whose certificates are remembered.
-const MOST_SERVERS: usize = 16;
+/// The most servers whose certificates are remembered.
+const MAX_SERVERS: usize = 16;
 
-/// Lets another one verify, and remembers until when the certificates are good that it took.
+/// The largest file of certificates, in bytes; the system's own has about 200 KB.
+const MAX_CA_BYTES: u64 = 4_000_000;
+
+/// A verifier that delegates to another one, and records the ends of the certificates that it accepts.
 #[derive(Debug)]
-pub struct Noticing {
+pub struct ExpiryRecorder {
     inner: Arc<dyn ServerCertVerifier>,
-    seen: Seen,
+    expiries: CertificateExpiries,
 }
 
-/// The ends of the certificates of servers, by their names.
+/// The ends of the certificates of servers, by server name.
 #[derive(Clone, Debug, Default)]
-pub struct Seen(Arc<Mutex<BTreeMap<String, Timestamp>>>);
+pub struct CertificateExpiries(Arc<Mutex<BTreeMap<String, Timestamp>>>);
 
-impl Noticing {
-    pub fn new(inner: Arc<dyn ServerCertVerifier>, seen: Seen) -> Self {
-        Self { inner, seen }
+impl ExpiryRecorder {
+    pub fn new(inner: Arc<dyn ServerCertVerifier>, expiries: CertificateExpiries) -> Self {
+        Self { inner, expiries }
     }
 }
 
-impl Seen {
-    /// One finding for each server that was reached.
+impl CertificateExpiries {
+    /// Returns one finding for each server that was reached.
     pub fn findings(&self, now: Timestamp) -> Vec<Finding> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.iter().map(|(server, end)| finding(server, *end, now)).collect()
     }
 
-    fn note(&self, server: &ServerName<'_>, certificate: &CertificateDer<'_>) {
-        let Some(end) = end_of(certificate) else { return };
+    fn record(&self, server: &ServerName<'_>, certificate: &CertificateDer<'_>) {
+        let Some(end) = expiry_of(certificate) else { return };
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let server = server.to_str().into_owned();
-        if seen.len() < MOST_SERVERS || seen.contains_key(&server) {
+        if seen.len() < MAX_SERVERS || seen.contains_key(&server) {
             seen.insert(server, end);
         }
     }
 }
 
-impl ServerCertVerifier for Noticing {
+impl ServerCertVerifier for ExpiryRecorder {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -61,7 +66,7 @@ impl ServerCertVerifier for Noticing {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let verified = self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)?;
-        self.seen.note(server_name, end_entity);
+        self.expiries.record(server_name, end_entity);
         Ok(verified)
     }
 
@@ -88,24 +93,23 @@ impl ServerCertVerifier for Noticing {
     }
 }
 
-/// Why the certificate of `host` was not taken, and what helps.
-pub fn fault_in_words(fault: &CertificateError, host: &str) -> String {
+/// Describes why the certificate of `host` is not accepted, and what helps.
+pub fn describe_certificate_error(fault: &CertificateError, host: &str) -> String {
     let what = match fault {
         CertificateError::UnknownIssuer => {
-            "is signed by nobody that this system trusts; if it is your own authority's, name that in ca_file"
+            "is not signed by an authority that this system trusts; if it is from your own authority, set ca_file to its certificate"
                 .to_owned()
         }
-        // That is what an authority of the right name with another key comes to.
+        // An authority with the right name and another key gives this error.
         CertificateError::BadSignature => {
-            "is not signed by the authority that it names; if that one was made anew, its new certificate belongs into \
-             ca_file"
+            "is not signed by the authority that it names; if that authority has a new certificate, set ca_file to it"
                 .to_owned()
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "has expired".to_owned(),
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("is not for the name {host}")
         }
-        other => format!("is not to be trusted: {other}"),
+        other => format!("is not valid: {other}"),
     };
     format!("the server's certificate {what}")
 }
@@ -117,94 +121,66 @@ fn finding(server: &str, end: Timestamp, now: Timestamp) -> Finding {
     if left > SOON {
         return Finding::ok(NAME, message);
     }
-    Finding::warn(NAME, message, "whoever runs that server has to renew it; after that day no mail comes or goes")
+    Finding::warn(
+        NAME,
+        message,
+        "the operator of that server must renew it; after that day no mail is received or sent",
+    )
 }
 
-/// The end of a certificate's validity (RFC 5280, section 4.1.2.5); `None` for what is no certificate.
-fn end_of(certificate: &[u8]) -> Option<Timestamp> {
-    const SEQUENCE: u8 = 0x30;
-    const VERSION: u8 = 0xa0;
-    let (SEQUENCE, outer, _) = element(certificate)? else { return None };
-    let (SEQUENCE, mut fields, _) = element(outer)? else { return None };
-    if fields.first() == Some(&VERSION) {
-        fields = element(fields)?.2;
-    }
-    // Serial number, signature algorithm, issuer.
-    for _ in 0..3 {
-        fields = element(fields)?.2;
-    }
-    let (SEQUENCE, validity, _) = element(fields)? else { return None };
-    let (_, _, end) = element(validity)?;
-    let (kind, time, _) = element(end)?;
-    time_of(kind, std::str::from_utf8(time).ok()?)
-}
-
-/// `YYMMDDHHMMSSZ` (UTCTime) or `YYYYMMDDHHMMSSZ` (GeneralizedTime).
-fn time_of(kind: u8, text: &str) -> Option<Timestamp> {
-    const UTC_TIME: u8 = 0x17;
-    const GENERALIZED_TIME: u8 = 0x18;
-    let whole = match kind {
-        UTC_TIME => format!("{}{text}", if text.get(..2)?.parse::<u8>().ok()? < 50 { "20" } else { "19" }),
-        GENERALIZED_TIME => text.to_owned(),
-        _ => return None,
-    };
-    let time = DateTime::strptime("%Y%m%d%H%M%S", whole.strip_suffix('Z')?).ok()?;
-    Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
-}
-
-/// The first element of DER: its tag, its content, and what follows it.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = der.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81..=0x84 => {
-            let (bytes, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
-            (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+/// Returns the end of a certificate's validity; `None` for anything else than a certificate that ends. webpki names the end
+/// when it checks a time after it.
+fn expiry_of(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
+    // The last second of the year 9999.
+    let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
+    let certificate = EndEntityCert::try_from(certificate).ok()?;
+    let usage = KeyUsage::server_auth();
+    match certificate.verify_for_usage(&[], &[], &[], never, usage, None, None) {
+        Err(webpki::Error::CertExpired { not_after, .. }) => {
+            Timestamp::from_second(i64::try_from(not_after.as_secs()).ok()?).ok()
         }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
+        _ => None,
+    }
+}
+
+/// Reads the certificates of a PEM file.
+///
+/// # Errors
+/// A sentence that names the file: it cannot be read, is too large, or holds no certificate.
+pub fn read_ca_file(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let shown = file.display();
+    let meta = file.metadata().map_err(|error| format!("{shown} cannot be read: {error}"))?;
+    if !meta.is_file() || meta.len() > MAX_CA_BYTES {
+        return Err(format!("{shown} is no file of certificates"));
+    }
+    let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match found {
+        Ok(found) if found.is_empty() => Err(format!("{shown} holds no certificate in PEM")),
+        Ok(found) => Ok(found),
+        Err(error) => Err(format!("{shown} cannot be read as PEM: {error}")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
     use super::*;
     use crate::finding::Verdict;
 
-    /// As much of a certificate as is looked at.
-    fn certificate(end: &[u8], kind: u8) -> Vec<u8> {
-        let der = |tag: u8, content: Vec<u8>| {
-            let length = u16::try_from(content.len()).unwrap().to_be_bytes();
-            [vec![tag, 0x82], length.to_vec(), content].concat()
-        };
-        let validity = [der(0x17, b"250101000000Z".to_vec()), der(kind, end.to_vec())].concat();
-        let fields = [
-            der(0xa0, vec![2, 1, 2]),
-            der(0x02, vec![1; 20]),
-            der(0x30, vec![]),
-            der(0x30, vec![0; 300]),
-            der(0x30, validity),
-            der(0x30, vec![]),
-        ];
-        der(0x30, der(0x30, fields.concat()))
+    fn certificate(end_year: i32) -> CertificateDer<'static> {
+        let mut params = CertificateParams::new(vec!["mx.here".to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2025, 1, 1);
+        params.not_after = date_time_ymd(end_year, 3, 1);
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone()
     }
 
     #[test]
-    fn the_end_is_read() {
-        let table: [(&[u8], u8, Option<&str>); 5] = [
-            (b"260301120000Z", 0x17, Some("2026-03-01T12:00:00Z")),
-            (b"500301120000Z", 0x17, Some("1950-03-01T12:00:00Z")),
-            (b"20990301120000Z", 0x18, Some("2099-03-01T12:00:00Z")),
-            (b"2603011200", 0x17, None),
-            (b"260301120000Z", 0x02, None),
-        ];
-        for (end, kind, expected) in table {
-            let got = end_of(&certificate(end, kind)).map(|end| end.to_string());
-            assert_eq!(got.as_deref(), expected);
+    fn the_end_of_a_certificate_is_read() {
+        // The latter is written as GeneralizedTime.
+        for (year, expected) in [(2026, "2026-03-01T00:00:00Z"), (2099, "2099-03-01T00:00:00Z")] {
+            assert_eq!(expiry_of(&certificate(year)).unwrap().to_string(), expected);
         }
         let now: Timestamp = "2026-02-20T12:00:00Z".parse().unwrap();
         let of = |end: &str| finding("mx", end.parse().unwrap(), now);
@@ -216,11 +192,11 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0..400_usize, byte: u8) {
-            end_of(&bytes);
-            let mut changed = certificate(b"260301120000Z", 0x17);
+            expiry_of(&CertificateDer::from(bytes));
+            let mut changed = certificate(2026).to_vec();
             let at = at % changed.len();
             changed[at] = byte;
-            end_of(&changed);
+            expiry_of(&CertificateDer::from(changed));
         }
     }
 }

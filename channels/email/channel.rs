@@ -1,4 +1,4 @@
-//! An e-mail account as a channel.
+//! The channel of an e-mail account.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,17 +10,17 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use super::account::Account;
-use super::ages::NOTE_AGES;
-use super::answering::Answering;
+use super::auth::TrustedAuthserv;
 use super::config::{EmailConfig, NAME, TrustBy};
 use super::files::MailFiles;
 use super::imap::{self, SKIPPED_CHINESE, SKIPPED_ENGLISH, WatchSettings};
-use super::intake::{MailIntake, code};
-use super::judge::Pin;
-use super::probe::{forged_field, forged_to_oneself, not_tried, results, round_trip, to_oneself, with_advice};
-use super::send::{MailWords, Mailer, Recipients, Sent, SentCopy};
-use super::source::Intake;
-use super::words::{Words, fill};
+use super::intake::{MailIntake, NOTE_AGES, inline_code};
+use super::mail::{Intake, ReplyContext};
+use super::self_test::{
+    evaluate_results, forged_field, forged_test_message, results_untested, round_trip, test_message, with_advice,
+};
+use super::smtp::{Mailer, RecipientPolicy, SentCopy, SentMail};
+use super::texts::{MailLanguage, MailTexts, NoticeTexts, fill};
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::finding::Finding;
@@ -29,28 +29,21 @@ use crate::message::OutboundMessage;
 use crate::outgoing::OutgoingFiles;
 use crate::trust::TrustLists;
 
-/// How soon a reply is tried again that came before the channel had begun.
+/// The wait of a reply that comes before the channel has started.
 const BEFORE_START: Duration = Duration::from_secs(1);
 
-/// What the gateway knows and the channel needs beside its own settings.
-pub struct Surroundings<'a> {
-    /// Where enclosed files are kept.
+/// What the gateway provides to the channel besides its settings.
+pub struct EmailSetup<'a> {
+    /// The workspace, which keeps the attachments of mails.
     pub workspace: &'a Path,
-    /// Where the copies of files that are sent are kept.
+    /// The store of files that are sent.
     pub outgoing: OutgoingFiles,
-    /// Who is trusted.
+    /// The trusted senders.
     pub lists: TrustLists,
     pub language: MailLanguage,
 }
 
-/// The language of what the channel itself says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MailLanguage {
-    English,
-    Chinese,
-}
-
-/// The channel `email`: mails come from the mailboxes of one account, and each is answered in its thread.
+/// The channel `email`. It takes mails from the mailboxes of one account and answers each in its thread.
 pub struct EmailChannel {
     config: EmailConfig,
     account: Arc<Account>,
@@ -59,40 +52,40 @@ pub struct EmailChannel {
     lists: TrustLists,
     language: MailLanguage,
     retry: RetryTable,
-    /// Known from the start on; the threads stand there.
+    /// Set at the start; holds the notes of the threads.
     inbox: OnceLock<Arc<dyn Inbox>>,
 }
 
 impl EmailChannel {
-    /// Needs rustls' default provider installed.
+    /// Builds the channel. rustls' default provider must be installed.
     ///
     /// # Errors
-    /// One line that says which setting is at fault.
-    pub fn new(config: EmailConfig, around: Surroundings<'_>) -> Result<Self, String> {
-        let fault = |words: String| format!("channels.email: {words}");
-        let account = Arc::new(Account::new(&config).map_err(fault)?);
-        let files = MailFiles::open(around.workspace).map_err(|error| fault(format!("the workspace: {error}")))?;
+    /// One line that names the setting at fault.
+    pub fn new(config: EmailConfig, setup: EmailSetup<'_>) -> Result<Self, String> {
+        let invalid = |words: String| format!("channels.email: {words}");
+        let account = Arc::new(Account::new(&config).map_err(invalid)?);
+        let files = MailFiles::open(setup.workspace).map_err(|error| invalid(format!("the workspace: {error}")))?;
         let files = Arc::new(files);
-        let mut mailer = Mailer::new(account.clone(), &config, around.outgoing.clone()).map_err(fault)?;
-        if around.language == MailLanguage::Chinese {
-            mailer = mailer.speaking(MailWords::CHINESE);
-        }
+        let texts = MailTexts::of(setup.language);
+        let mut mailer = Mailer::new(account.clone(), &config, texts, setup.outgoing.clone()).map_err(invalid)?;
         if !config.sent_mailbox.is_empty() {
-            mailer =
-                mailer.keeping(Arc::new(SentFolder { account: account.clone(), mailbox: config.sent_mailbox.clone() }));
+            mailer = mailer.with_sent_copy(Arc::new(SentFolder {
+                account: account.clone(),
+                mailbox: config.sent_mailbox.clone(),
+            }));
         }
         let retry = RetryTable::new(config.retry.iter().copied().map(Duration::from).collect());
-        let Surroundings { lists, language, .. } = around;
+        let EmailSetup { lists, language, .. } = setup;
         Ok(Self { config, account, files, mailer, lists, language, retry, inbox: OnceLock::new() })
     }
 
-    /// What a reply needs to find its thread: what came along with it, else what was last noted of the thread.
-    async fn answering(&self, message: &OutboundMessage) -> Result<Option<Answering>, SendError> {
+    /// Returns the reply context of a message: from its metadata, else from the note of its thread.
+    async fn reply_context(&self, message: &OutboundMessage) -> Result<Option<ReplyContext>, SendError> {
         if !is_thread(&message.chat_id) {
             return Ok(None);
         }
-        if let Some(answering) = Answering::of(&message.metadata) {
-            return Ok(Some(answering));
+        if let Some(reply_context) = ReplyContext::of(&message.metadata) {
+            return Ok(Some(reply_context));
         }
         let later = |after: Option<Duration>, reason: String| SendError::Retry { after, reason };
         let Some(inbox) = self.inbox.get() else {
@@ -104,37 +97,30 @@ impl EmailChannel {
             let reason = format!("no mail of the thread {} is known", message.chat_id);
             return Err(SendError::Permanent { reason });
         };
-        let answering = serde_json::from_str(&noted.value);
-        answering.map(Some).map_err(|error| SendError::Permanent { reason: format!("the thread's note: {error}") })
+        let reply_context = serde_json::from_str(&noted.value);
+        reply_context.map(Some).map_err(|error| SendError::Permanent { reason: format!("the thread's note: {error}") })
     }
 }
 
 impl EmailChannel {
-    /// The owner is told of recipients that were left out, once the mail is out.
-    async fn send_to(&self, message: &OutboundMessage, which: Recipients) -> Result<Receipt, SendError> {
-        let answering = self.answering(message).await?;
-        let Sent { receipt, refused } = self.mailer.send(message, answering, which).await?;
+    /// Sends a message, then notifies the owner of recipients that were left out.
+    async fn send_to(&self, message: &OutboundMessage, which: RecipientPolicy) -> Result<Receipt, SendError> {
+        let reply_context = self.reply_context(message).await?;
+        let SentMail { receipt, refused } = self.mailer.send(message, reply_context, which).await?;
         if let Some(inbox) = self.inbox.get().filter(|_| !refused.is_empty()) {
-            let said = refused.iter().map(|refused| code(refused)).collect::<Vec<_>>().join(", ");
-            let notice = Some(fill(self.words().partly_notice, &[&message.id.to_string(), &said]));
+            let said = refused.iter().map(|refused| inline_code(refused)).collect::<Vec<_>>().join(", ");
+            let notice = Some(fill(NoticeTexts::of(self.language).partly_notice, &[&message.id.to_string(), &said]));
             let told = inbox.skip(Alongside { notice, ..Alongside::default() }, "a mail was sent in part").await;
             if let Err(refusal) = told {
-                // The mail is out and must not go out again for that; the log has said who did not get it.
-                tracing::error!(message = %message.id, "the owner could not be told of left out recipients: {refusal}");
+                // The mail is sent and must not be sent again. The log names the missing recipients.
+                tracing::error!(message = %message.id, "the notice about refused recipients could not be stored: {refusal}");
             }
         }
         Ok(receipt)
     }
-
-    fn words(&self) -> Words {
-        match self.language {
-            MailLanguage::English => Words::ENGLISH,
-            MailLanguage::Chinese => Words::CHINESE,
-        }
-    }
 }
 
-/// The folder that gets a copy of what is sent.
+/// The folder that keeps copies of sent mails.
 struct SentFolder {
     account: Arc<Account>,
     mailbox: String,
@@ -142,12 +128,12 @@ struct SentFolder {
 
 #[async_trait]
 impl SentCopy for SentFolder {
-    async fn keep(&self, mail: Vec<u8>) -> Result<(), String> {
+    async fn store(&self, mail: Vec<u8>) -> Result<(), String> {
         imap::append(&self.account, &self.mailbox, mail).await
     }
 }
 
-/// Whether a chat is a thread, named by the Message-ID of its first mail, and not an address.
+/// Returns true if a chat is a thread, named by the Message-ID of its first mail, and not an address.
 fn is_thread(chat_id: &str) -> bool {
     chat_id.starts_with('<') && chat_id.ends_with('>')
 }
@@ -168,18 +154,18 @@ impl Channel for EmailChannel {
 
     async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
         let inbox = self.inbox.get_or_init(|| context.inbox.clone()).clone();
-        let words = self.words();
+        let texts = NoticeTexts::of(self.language);
         let skipped = match self.language {
             MailLanguage::English => SKIPPED_ENGLISH,
             MailLanguage::Chinese => SKIPPED_CHINESE,
         };
         let files = self.files.clone();
-        let intake = MailIntake::new(&self.config, self.lists.clone(), NAME.to_owned(), inbox.clone(), files, words);
+        let intake = MailIntake::new(&self.config, self.lists.clone(), NAME.to_owned(), inbox.clone(), files, texts);
         let intake: Arc<dyn Intake> = Arc::new(intake);
         let mailboxes = self.config.mailbox.names();
         let missing = Arc::new(AtomicUsize::new(mailboxes.len()));
         let started: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
-            // One that comes back after a reconnect counts again: only the first time of the last one matters.
+            // A mailbox counts again after a reconnect; only the first start of the last mailbox matters.
             if missing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) == Ok(1) {
                 (context.started)();
             }
@@ -195,7 +181,7 @@ impl Channel for EmailChannel {
         let mut outcome = Ok(());
         while let Some(watched) = watches.join_next().await {
             let watched = watched.unwrap_or_else(|error| Err(StartError(error.to_string())));
-            // The others end with the first that failed, and all are started anew.
+            // One failed mailbox ends the others; then all start again.
             ended.cancel();
             outcome = outcome.and(watched);
         }
@@ -203,11 +189,11 @@ impl Channel for EmailChannel {
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
-        self.send_to(message, Recipients::All).await
+        self.send_to(message, RecipientPolicy::All).await
     }
 
     async fn send_finally(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
-        self.send_to(message, Recipients::Taken).await
+        self.send_to(message, RecipientPolicy::AcceptedOnly).await
     }
 
     fn release(&self) {
@@ -224,21 +210,21 @@ impl Channel for EmailChannel {
 
     async fn test_whole_way(&self) -> Vec<Finding> {
         let send = |mail: OutboundMessage| async move {
-            self.mailer.send(&mail, None, Recipients::All).await.map(|sent| sent.receipt)
+            self.mailer.send(&mail, None, RecipientPolicy::All).await.map(|sent| sent.receipt)
         };
         let mailboxes = self.config.mailbox.names();
         let find = |id: String| async move { imap::find(&self.account, mailboxes, &id).await };
         let address = &self.account.address;
-        let (finding, header) = round_trip(to_oneself(NAME, address), send, find).await;
+        let (finding, header) = round_trip(test_message(NAME, address), send, find).await;
         let mut findings = vec![finding];
         if let Some(own) = header.filter(|_| self.config.trust == TrustBy::Authserv) {
-            let pin = Pin::of(&self.config);
-            let field = forged_field(&pin);
+            let authserv = TrustedAuthserv::of(&self.config);
+            let field = forged_field(&authserv);
             let send = |mail: OutboundMessage| async move { self.mailer.send_below(&field, &mail).await };
-            let (finding, forged) = round_trip(forged_to_oneself(NAME, address), send, find).await;
+            let (finding, forged) = round_trip(forged_test_message(NAME, address), send, find).await;
             findings.push(match forged {
-                Some(forged) => results(&own, &forged, &pin),
-                None => not_tried(&finding),
+                Some(forged) => evaluate_results(&own, &forged, &authserv),
+                None => results_untested(&finding),
             });
         }
         findings

@@ -1,4 +1,4 @@
-//! `[channels.email]`.
+//! The settings `[channels.email]`.
 
 use std::path::PathBuf;
 
@@ -9,36 +9,38 @@ use crate::allow::AllowList;
 use crate::settings::{ByteSize, Secret, Span};
 use crate::trust::Author;
 
-/// The channel's name.
+/// The name of the channel.
 pub const NAME: &str = "email";
 
-/// How a connection is made private.
+/// The encryption of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Tls {
     /// TLS from the first byte.
     Implicit,
-    /// Plain at first, TLS before anything is said.
+    /// Plain text first, TLS before any secret is sent.
     Starttls,
-    /// Not at all: to servers on this machine only.
+    /// No encryption: only for servers on this machine.
     None,
 }
 
-/// Whose word it is that a mail comes from whom it says.
+/// What proves that a mail is from its From address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TrustBy {
-    /// The receiving server's, in the topmost `Authentication-Results` of `authserv_id` (RFC 8601), at `authserv_depth` or above.
+    /// The receiving server: the topmost `Authentication-Results` of `authserv_id` (RFC 8601), at `authserv_depth` or
+    /// above.
     #[default]
     Authserv,
-    /// Our own check of DKIM and DMARC, and of SPF where `authserv_id` says whose word for a mail's way counts.
+    /// The gateway's own check of DKIM and DMARC, and of SPF where `authserv_id` names the server whose `Received`
+    /// counts.
     Verify,
-    /// Nobody's: From is believed. Anybody can write anything there.
+    /// Nothing: From is believed, although anybody can write anything there.
     None,
 }
 
 impl TrustBy {
-    /// What a mail that passes the check proves of its author.
+    /// Returns what a mail that passes the check proves of its author.
     pub fn author(self) -> Author {
         match self {
             Self::Authserv | Self::Verify => Author::Named,
@@ -47,30 +49,30 @@ impl TrustBy {
     }
 }
 
-/// What becomes of a mail once it is accepted.
+/// What is done with an accepted mail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Done {
-    /// It is marked as read.
+pub enum DoneAction {
+    /// Marked as read.
     #[default]
     Seen,
-    /// It is moved to `move_to`.
+    /// Moved to `move_to`.
     Move,
-    /// Nothing is changed.
+    /// Left unchanged.
     Keep,
 }
 
-/// What senders get that are not let in.
+/// What senders outside `allow_from` get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Strangers {
+pub enum StrangerPolicy {
     #[default]
     Ignore,
-    /// A polite refusal, once a day; those only whose address is proven.
+    /// A polite refusal, once a day, if their address is proven.
     Refuse,
 }
 
-/// One mailbox, or several.
+/// One or more mailboxes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Mailboxes {
@@ -87,20 +89,21 @@ impl Mailboxes {
     }
 }
 
-/// `[channels.email]`: an account that mail is read from by IMAP and answered from by SMTP.
+/// `[channels.email]`: an account whose mail is read by IMAP and answered by SMTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmailConfig {
     pub enabled: bool,
-    /// The owner of the account agrees that its mail is read and answered; without it the channel rests.
+    /// The owner of the account agrees that its mail is read and answered. Without this agreement the channel does not
+    /// run.
     pub consent_granted: bool,
-    /// The account's address; replies come from it.
+    /// The address of the account; replies come from it.
     pub address: String,
-    /// The name beside it.
+    /// The display name of the address.
     pub name: String,
-    /// Empty: the usual one of the address's provider, where that is known.
+    /// Empty: the preset of the address's provider, if known.
     pub imap_host: String,
-    /// Absent: 993, and 143 without implicit TLS.
+    /// Absent: 993, or 143 without implicit TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imap_port: Option<u16>,
     pub imap_tls: Tls,
@@ -108,57 +111,58 @@ pub struct EmailConfig {
     pub imap_username: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imap_password: Option<Secret>,
-    /// The mailboxes that are read.
+    /// The mailboxes to read.
     pub mailbox: Mailboxes,
-    /// Empty: the usual one of the address's provider, where that is known.
+    /// Empty: the preset of the address's provider, if known.
     pub smtp_host: String,
-    /// Absent: 587 with STARTTLS, 465 with implicit TLS, 25 without.
+    /// Absent: 587 with STARTTLS, 465 with implicit TLS, 25 without TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smtp_port: Option<u16>,
     pub smtp_tls: Tls,
-    /// Empty: as for IMAP.
+    /// Empty: the same as for IMAP.
     pub smtp_username: String,
-    /// Absent: as for IMAP. Neither it nor a token: no login.
+    /// Absent: the same as for IMAP. Without it and without a token there is no login.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smtp_password: Option<Secret>,
-    /// Prints an OAuth 2 access token; it is used for both logins (XOAUTH2) in place of passwords.
+    /// A command that prints an OAuth 2 access token, which replaces the passwords of both logins (XOAUTH2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_command: Option<Vec<String>>,
-    /// Certificates (PEM) that are trusted beside the system's.
+    /// A PEM file of certificates that are trusted besides those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// Addresses and `@domain`s that are listened to; empty is nobody.
+    /// The addresses and `@domain`s whose mail is accepted; empty: nobody.
     pub allow_from: AllowList,
-    /// Those of them whose words may make tools change something, as the owner's may; the words of all others are data.
+    /// The addresses among them whose words may make tools change something, like the owner's. The words of all others
+    /// are data.
     pub trusted_from: AllowList,
     pub trust: TrustBy,
-    /// The name under which the receiving server writes its results; with `trust = "verify"` its `Received`, without which
-    /// SPF proves nothing.
+    /// The name under which the receiving server writes its results. With `trust = "verify"`: the name in its
+    /// `Received`, without which SPF proves nothing.
     pub authserv_id: String,
-    /// How many `Received` stand above the receiving server's results in a mail as it lies in the mailbox, those of local
-    /// delivery (LMTP) not counted. Results further down are not believed.
+    /// How many `Received` precede the receiving server's results in a mail in the mailbox, without those of local
+    /// delivery (LMTP). Results further down are not believed.
     #[schemars(range(max = 20))]
     pub authserv_depth: u32,
-    pub strangers: Strangers,
-    /// How often a server without IDLE is asked.
+    pub strangers: StrangerPolicy,
+    /// How often a server without IDLE is polled.
     pub poll_interval: Span,
-    /// Mail that lay there before the first start is answered as far back as this.
+    /// How old a mail may be that was in the mailbox before the first start, to be answered.
     pub backlog: Span,
-    pub done: Done,
-    /// Where accepted mail goes with `done = "move"`.
+    pub done: DoneAction,
+    /// The mailbox of accepted mail with `done = "move"`.
     pub move_to: String,
-    /// The folder that gets a copy of what is sent; empty is none.
+    /// The folder that keeps a copy of each sent mail; empty: none.
     pub sent_mailbox: String,
-    /// A larger mail is not fetched; its sender is told so.
+    /// A larger mail is not fetched, and its sender is notified.
     pub max_size: ByteSize,
-    /// The reply quotes what it answers, in short.
+    /// Whether a reply quotes the beginning of the mail that it answers.
     pub quote: bool,
-    /// The reply goes to all who got the mail, too.
+    /// Whether a reply also goes to the other recipients of the mail.
     pub reply_all: bool,
-    /// Mails of one sender, and of one thread, that are answered within an hour.
+    /// How many mails of one sender, and of one thread, are answered within an hour.
     #[schemars(range(min = 1, max = 1_000))]
     pub hourly_limit: u32,
-    /// The waits between tries of one reply; then it is a dead letter.
+    /// The waits between the attempts to send a reply; then it is a dead letter.
     pub retry: Vec<Span>,
 }
 
@@ -188,10 +192,10 @@ impl Default for EmailConfig {
             trust: TrustBy::Authserv,
             authserv_id: String::new(),
             authserv_depth: 0,
-            strangers: Strangers::Ignore,
+            strangers: StrangerPolicy::Ignore,
             poll_interval: Span::from_secs(60),
             backlog: Span::from_secs(0),
-            done: Done::Seen,
+            done: DoneAction::Seen,
             move_to: String::new(),
             sent_mailbox: String::new(),
             max_size: ByteSize(35_000_000),
@@ -203,12 +207,12 @@ impl Default for EmailConfig {
     }
 }
 
-/// A setting that cannot be used.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmailFault {
     /// The key in `[channels.email]`.
     pub key: &'static str,
-    /// The other keys that it comes from: while one of them is at fault, this one may not be real.
+    /// Other keys that cause this fault. While one of them is invalid, this fault may not be real.
     pub with: &'static [&'static str],
     pub wrong: String,
     pub allowed: String,

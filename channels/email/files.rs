@@ -1,6 +1,6 @@
-//! The files that come with mails, in the workspace.
+//! The attachments of mails, saved in the workspace.
 //!
-//! The agent's commands write into the same folder, so nothing in it is what it was a moment ago: no link is followed.
+//! The agent's commands write into the same folder and may change it at any time, so no link is followed.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,22 +12,22 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
 
-use super::letter::Letter;
+use super::mail::ParsedMail;
 use super::parse::sanitize_line;
 use crate::message::{Attachment, SessionKey};
 
 /// The folder in the workspace.
 const FOLDER: &str = "mail";
-/// What was cut from a mail's text.
+/// The file with the removed part of a mail's text.
 const QUOTED: &str = "quoted.md";
 /// In bytes; file systems allow 255.
 const MAX_NAME: usize = 120;
 const MAX_ENDING: usize = 16;
 
-/// Where mails' files lie in a workspace. Its functions block.
+/// The folder of mail attachments in a workspace. Its functions block.
 pub struct MailFiles {
     path: PathBuf,
-    /// Open from the first time on that there is a workspace.
+    /// Opened when the workspace first exists.
     folder: OnceLock<Dir>,
 }
 
@@ -35,15 +35,15 @@ pub struct MailFiles {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedFiles {
     pub attachments: Vec<Attachment>,
-    /// Where the quoted history and the signature lie, relative to the workspace.
+    /// The path of the removed text, relative to the workspace.
     pub cut: Option<String>,
 }
 
 impl MailFiles {
-    /// Opens a workspace. One that is not there yet, as before the very first start, is opened when it is needed.
+    /// Opens a workspace. A missing workspace, as before the first start, is opened when it is needed.
     ///
     /// # Errors
-    /// It is no folder, or cannot be read.
+    /// The path is not a folder, or cannot be read.
     pub fn open(workspace: &Path) -> io::Result<Self> {
         let files = Self { path: workspace.to_owned(), folder: OnceLock::new() };
         match files.workspace() {
@@ -56,32 +56,33 @@ impl MailFiles {
         if let Some(folder) = self.folder.get() {
             return Ok(folder);
         }
-        // Opened by cap-std it could not be synced.
+        // A folder opened by cap-std cannot be synced.
         let flags = OFlags::DIRECTORY.bits() as i32;
         let folder = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(&self.path)?;
         Ok(self.folder.get_or_init(|| Dir::from_std_file(folder)))
     }
 
-    /// Saves what came with a mail as `mail/SESSION/MAIL/NAME`, and what was cut from its text beside it; all of it is on disk
-    /// when this returns. The same mail again gives the same paths, and mends what a crash left half written.
+    /// Saves the attachments of a mail as `mail/SESSION/MAIL/NAME`, and the removed part of its text beside them.
+    /// Everything is on disk when this returns. Saving the same mail again gives the same paths, and completes what a
+    /// crash interrupted.
     ///
     /// # Errors
-    /// Whatever writing gives; something else that stands in the way is named.
-    pub fn save(&self, session: &SessionKey, mail_key: &str, letter: &Letter) -> io::Result<SavedFiles> {
-        if letter.enclosed.is_empty() && letter.cut.is_empty() {
+    /// The error of a write, or of an object that is in the way, which is named.
+    pub fn save(&self, session: &SessionKey, mail_key: &str, mail: &ParsedMail) -> io::Result<SavedFiles> {
+        if mail.attachments.is_empty() && mail.cut.is_empty() {
             return Ok(SavedFiles::default());
         }
         let names = [FOLDER.to_owned(), hash(session.as_str(), 16), hash(mail_key, 12)];
         let mut folder = self.workspace()?.try_clone()?;
         for name in &names {
-            folder = subfolder(&folder, name)?;
+            folder = open_subfolder(&folder, name)?;
         }
         let path = names.join("/");
         let mut saved = SavedFiles::default();
         let mut taken = vec![QUOTED.to_owned()];
-        for enclosed in &letter.enclosed {
+        for enclosed in &mail.attachments {
             let name = free_name(&safe_name(&enclosed.name), &mut taken);
-            put(&folder, &name, &enclosed.bytes)?;
+            write_file(&folder, &name, &enclosed.bytes)?;
             saved.attachments.push(Attachment {
                 path: format!("{path}/{name}"),
                 name,
@@ -90,8 +91,8 @@ impl MailFiles {
                 digest: String::new(),
             });
         }
-        if !letter.cut.is_empty() {
-            put(&folder, QUOTED, letter.cut.as_bytes())?;
+        if !mail.cut.is_empty() {
+            write_file(&folder, QUOTED, mail.cut.as_bytes())?;
             saved.cut = Some(format!("{path}/{QUOTED}"));
         }
         rustix::fs::fsync(&folder)?;
@@ -99,7 +100,7 @@ impl MailFiles {
     }
 }
 
-/// The first hexadecimal digits of the SHA-256 of a text.
+/// Returns the first hexadecimal digits of the SHA-256 of a text.
 fn hash(text: &str, digits: usize) -> String {
     let hash = Sha256::digest(text.as_bytes());
     let mut out: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -107,8 +108,9 @@ fn hash(text: &str, digits: usize) -> String {
     out
 }
 
-/// Opens a folder, makes it where it is not yet. The one above is synced in any case: a crash may have come between.
-fn subfolder(parent: &Dir, name: &str) -> io::Result<Dir> {
+/// Opens a folder, and creates it if it is missing. Always syncs the parent, because a crash may have followed an
+/// earlier creation.
+fn open_subfolder(parent: &Dir, name: &str) -> io::Result<Dir> {
     match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
         Err(fault) => return Err(fault.into()),
@@ -119,16 +121,17 @@ fn subfolder(parent: &Dir, name: &str) -> io::Result<Dir> {
         Ok(folder) => Ok(Dir::from_std_file(File::from(folder))),
         Err(fault @ (rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP)) => {
             let fault = io::Error::from(fault);
-            let told =
-                format!("{name:?} in the workspace is not a folder ({fault}); mails' files go there: move it away");
+            let told = format!(
+                "{name:?} in the workspace is not a folder ({fault}); the attachments of mails go there: move it away"
+            );
             Err(io::Error::new(fault.kind(), told))
         }
         Err(fault) => Err(fault.into()),
     }
 }
 
-/// Writes a file, whole or not at all; whatever had its name is replaced.
-fn put(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file, whole or not at all, and replaces whatever has its name.
+fn write_file(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
     if is_same(folder, name, bytes)? {
         return Ok(());
     }
@@ -145,7 +148,7 @@ fn put(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
     folder.rename(&part, folder, name)
 }
 
-/// Whether a file holds exactly these bytes, and they are on disk.
+/// Returns true if a file holds exactly these bytes, and they are on disk.
 fn is_same(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::openat(folder, name, flags, Mode::empty()) else { return Ok(false) };
@@ -170,8 +173,8 @@ fn is_same(folder: &Dir, name: &str, bytes: &[u8]) -> io::Result<bool> {
     Ok(rest.is_empty())
 }
 
-/// A sender's name for a file as one that is safe here: no folders, nothing that a shell or a file system takes for more than
-/// a letter, no leading dots or dashes.
+/// Makes a sender's file name safe: no folders, no characters with a meaning to a shell or a file system, no leading
+/// dots or dashes.
 fn safe_name(name: &str) -> String {
     const RESERVED: &[&str] = &["con", "prn", "aux", "nul"];
     let name = sanitize_line(name);
@@ -200,8 +203,7 @@ fn safe_name(name: &str) -> String {
     }
 }
 
-/// The name itself, or with the first number that makes it a new one; upper and lower case are the same to some file
-/// systems.
+/// Returns the name, with the first free number if it is taken. Some file systems ignore case.
 fn free_name(name: &str, taken: &mut Vec<String>) -> String {
     let (stem, ending) = match name.rsplit_once('.') {
         Some((stem, ending)) => (stem, format!(".{ending}")),
@@ -223,15 +225,15 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
-    use crate::email::letter::Enclosed;
+    use crate::email::mail::MailAttachment;
 
-    fn letter(files: &[(&str, &[u8])], cut: &str) -> Letter {
-        let enclosed = |(name, bytes): &(&str, &[u8])| Enclosed {
+    fn mail(files: &[(&str, &[u8])], cut: &str) -> ParsedMail {
+        let enclosed = |(name, bytes): &(&str, &[u8])| MailAttachment {
             name: (*name).to_owned(),
             media_type: "text/plain".to_owned(),
             bytes: bytes.to_vec(),
         };
-        Letter { enclosed: files.iter().map(enclosed).collect(), cut: cut.to_owned(), ..Letter::default() }
+        ParsedMail { attachments: files.iter().map(enclosed).collect(), cut: cut.to_owned(), ..ParsedMail::default() }
     }
 
     #[test]
@@ -262,13 +264,12 @@ mod tests {
     }
 
     #[test]
-    fn saved_once_and_synced_into_closed_folders() {
+    fn attachments_are_saved_once_into_private_folders() {
         let home = tempfile::tempdir().unwrap();
         let files = MailFiles::open(home.path()).unwrap();
         let session = SessionKey::from("email:<a@b>");
-        let letter =
-            letter(&[("a.txt", b"one"), ("A.TXT", b"two"), ("quoted.md", b"three"), ("a.txt", b"one")], "> old");
-        let saved = files.save(&session, "<1@x> a@x.org", &letter).unwrap();
+        let mail = mail(&[("a.txt", b"one"), ("A.TXT", b"two"), ("quoted.md", b"three"), ("a.txt", b"one")], "> old");
+        let saved = files.save(&session, "<1@x> a@x.org", &mail).unwrap();
         let paths: Vec<_> =
             saved.attachments.iter().map(|file| file.path.rsplit('/').next().unwrap().to_owned()).collect();
         assert_eq!(paths, ["a.txt", "A-2.TXT", "quoted-2.md", "a-3.txt"]);
@@ -281,38 +282,38 @@ mod tests {
         assert_eq!(mode(&home.path().join("mail")), 0o700);
         assert_eq!(mode(&home.path().join(&folder).join("a.txt")), 0o600);
 
-        // Again, after a crash in the middle of it.
+        // A crash in the middle of saving.
         fs::write(home.path().join(&folder).join("a.txt"), b"on").unwrap();
         fs::write(home.path().join(&folder).join(".a.txt.part"), b"o").unwrap();
-        assert_eq!(files.save(&session, "<1@x> a@x.org", &letter).unwrap(), saved);
+        assert_eq!(files.save(&session, "<1@x> a@x.org", &mail).unwrap(), saved);
         assert_eq!(fs::read(home.path().join(&folder).join("a.txt")).unwrap(), b"one");
         assert_eq!(fs::read_dir(home.path().join(&folder)).unwrap().count(), 5);
-        assert_ne!(files.save(&session, "<2@x> a@x.org", &letter).unwrap(), saved);
-        assert_eq!(files.save(&session, "none", &Letter::default()).unwrap(), SavedFiles::default());
+        assert_ne!(files.save(&session, "<2@x> a@x.org", &mail).unwrap(), saved);
+        assert_eq!(files.save(&session, "none", &ParsedMail::default()).unwrap(), SavedFiles::default());
     }
 
     #[test]
-    fn no_link_leads_anywhere() {
+    fn links_are_not_followed() {
         let home = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("secret"), "s").unwrap();
         let files = MailFiles::open(home.path()).unwrap();
         let session = SessionKey::from("email:<a@b>");
-        let letter = letter(&[("a.txt", b"one")], "");
-        let saved = files.save(&session, "1", &letter).unwrap();
+        let mail = mail(&[("a.txt", b"one")], "");
+        let saved = files.save(&session, "1", &mail).unwrap();
         let path = home.path().join(&saved.attachments[0].path);
 
         // A link in place of the file is replaced, not followed.
         fs::remove_file(&path).unwrap();
         symlink(outside.path().join("secret"), &path).unwrap();
-        files.save(&session, "1", &letter).unwrap();
+        files.save(&session, "1", &mail).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"one");
         assert_eq!(fs::read(outside.path().join("secret")).unwrap(), b"s");
 
-        // One in place of the folder stops it.
+        // A link in place of the folder is an error.
         fs::remove_dir_all(home.path().join("mail")).unwrap();
         symlink(outside.path(), home.path().join("mail")).unwrap();
-        let fault = files.save(&session, "1", &letter).unwrap_err().to_string();
+        let fault = files.save(&session, "1", &mail).unwrap_err().to_string();
         assert!(fault.contains("\"mail\"") && fault.contains("not a folder"), "{fault}");
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
     }

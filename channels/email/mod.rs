@@ -1,38 +1,38 @@
-//! E-mail: read by IMAP, answered by SMTP. In reading order: the settings, a mail as it was read, then the way of one
-//! mail in (`mailbox` fetches, `read` decodes, `judge` decides, `intake` hands over) and out (`send`).
+//! E-mail, read by IMAP and answered by SMTP. In reading order: the settings, the account, the types that pass between
+//! the stages, then the way of a mail in (`imap` fetches, `parse` decodes, `auth` decides, `intake` hands over) and
+//! out (`smtp`).
 
-mod checks;
 mod config;
 pub mod presets;
+mod validate;
 
 mod account;
 mod certificate;
 mod token;
 
 mod address;
-mod ages;
-mod answering;
-mod ids;
-mod letter;
-mod source;
-mod words;
+mod mail;
+mod message_id;
+mod subject;
+mod texts;
 
 mod imap;
 
 pub mod parse;
 
+mod auth;
 pub mod files;
-mod judge;
 mod threads;
 
 mod intake;
 
-mod send;
+mod smtp;
 
 mod channel;
-mod probe;
+mod self_test;
 
 pub use address::is_address;
-pub use channel::{EmailChannel, MailLanguage, Surroundings};
-pub use config::{Done, EmailConfig, EmailFault, Mailboxes, NAME, Strangers, Tls, TrustBy};
-pub use letter::{Enclosed, Letter, Mailbox};
+pub use channel::{EmailChannel, EmailSetup};
+pub use config::{DoneAction, EmailConfig, EmailFault, Mailboxes, NAME, StrangerPolicy, Tls, TrustBy};
+pub use mail::{MailAttachment, NamedAddress, ParsedMail};
+pub use texts::MailLanguage;

@@ -1,9 +1,9 @@
-//! What is known of mail providers by an address's domain: where their servers are, and how one logs in there. As their own
-//! help pages say.
+//! The known mail providers by the domain of an address: their servers, and how to log in. The facts are from the
+//! providers' own help pages.
 
 use super::config::Tls;
 
-/// A provider's usual settings. They belong together: host, port and TLS of one server are taken or given as a whole.
+/// The usual settings of a provider. Host, port and TLS of a server belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
     pub name: &'static str,
@@ -15,24 +15,24 @@ pub struct Preset {
     pub smtp_host: &'static str,
     pub smtp_port: u16,
     pub smtp_tls: Tls,
-    /// The name under which its servers write `Authentication-Results`, where that is one name and does not change; else
-    /// empty.
+    /// The name under which the provider's servers write `Authentication-Results`, if it is one name that does not
+    /// change; else empty.
     pub authserv_id: &'static str,
-    /// What has to be done there before a program may log in, as sentences.
+    /// What the owner has to do before a program may log in, as sentences.
     pub advice_en: &'static str,
     pub advice_zh: &'static str,
 }
 
-/// The provider of an address, by its domain.
-pub fn usual(address: &str) -> Option<&'static Preset> {
+/// Returns the provider of an address, by its domain.
+pub fn preset_for_address(address: &str) -> Option<&'static Preset> {
     let (_, domain) = address.trim().trim_end_matches('>').rsplit_once('@')?;
     let domain = domain.trim_end_matches('.').to_ascii_lowercase();
     PRESETS.iter().find(|preset| preset.domains.contains(&domain.as_str()))
 }
 
-/// The provider that a server belongs to, for addresses of one's own domain that a provider keeps.
-pub fn of_host(host: &str) -> Option<&'static Preset> {
-    // The servers that several entries share are loopback alone, and those of them say nothing by their name.
+/// Returns the provider of a server, for addresses of one's own domain at a provider.
+pub fn preset_for_host(host: &str) -> Option<&'static Preset> {
+    // Only loopback is the server of several entries, and it identifies no provider.
     let host = host.trim().trim_end_matches('.').to_ascii_lowercase();
     let known = |preset: &&Preset| preset.imap_host == host || preset.smtp_host == host;
     PRESETS.iter().filter(|preset| preset.imap_host != LOOPBACK).find(known)
@@ -40,8 +40,8 @@ pub fn of_host(host: &str) -> Option<&'static Preset> {
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// A provider of which nothing is told yet but its name and its servers, both with TLS from the first byte.
-const fn at(name: &'static str, imap_host: &'static str, smtp_host: &'static str) -> Preset {
+/// Returns a provider with only its name and its servers, both with implicit TLS.
+const fn provider(name: &'static str, imap_host: &'static str, smtp_host: &'static str) -> Preset {
     Preset {
         name,
         domains: &[],
@@ -58,7 +58,7 @@ const fn at(name: &'static str, imap_host: &'static str, smtp_host: &'static str
 }
 
 impl Preset {
-    const fn of(self, domains: &'static [&'static str]) -> Self {
+    const fn for_domains(self, domains: &'static [&'static str]) -> Self {
         Self { domains, ..self }
     }
 
@@ -80,8 +80,8 @@ const NETEASE_EN: &str = "Switch on IMAP/SMTP in the mailbox's web settings (POP
 const NETEASE_ZH: &str = "请在网页邮箱的“设置 → POP3/SMTP/IMAP”里开启 IMAP/SMTP 服务，并把当时显示一次的“授权码”作为密码；网页登录密码不能用。";
 
 static PRESETS: [Preset; 27] = [
-    at("Gmail", "imap.gmail.com", "smtp.gmail.com")
-        .of(&["gmail.com", "googlemail.com"])
+    provider("Gmail", "imap.gmail.com", "smtp.gmail.com")
+        .for_domains(&["gmail.com", "googlemail.com"])
         .authserv("mx.google.com")
         .advice(
             "Google takes no account password. Switch on 2-Step Verification and make an app password at \
@@ -89,8 +89,8 @@ static PRESETS: [Preset; 27] = [
             "Google 不接受账号密码。请先开启两步验证，再到 https://myaccount.google.com/apppasswords 生成“应用专用密码”，\
              或用 token_command 走 OAuth 2。",
         ),
-    at("Outlook.com", "outlook.office365.com", "smtp-mail.outlook.com")
-        .of(&[
+    provider("Outlook.com", "outlook.office365.com", "smtp-mail.outlook.com")
+        .for_domains(&[
             "outlook.com", "hotmail.com", "live.com", "msn.com", "outlook.de", "outlook.fr", "outlook.es", "outlook.it",
             "outlook.jp", "hotmail.co.uk", "hotmail.de", "hotmail.fr", "hotmail.it", "hotmail.es", "live.cn", "live.co.uk",
             "live.de", "live.fr", "live.nl",
@@ -103,84 +103,84 @@ static PRESETS: [Preset; 27] = [
             "微软不再接受任何密码（应用密码也不行），只接受 OAuth 2：请把 token_command 设为能打印访问令牌的程序（权限 \
              IMAP.AccessAsUser.All 和 SMTP.Send），并在 outlook.com 的设置里开启 IMAP。",
         ),
-    at("Microsoft 365", "outlook.office365.com", "smtp.office365.com").of(&["onmicrosoft.com", "office365.com"]).submission().advice(
+    provider("Microsoft 365", "outlook.office365.com", "smtp.office365.com").for_domains(&["onmicrosoft.com", "office365.com"]).submission().advice(
         "Microsoft takes no passwords but OAuth 2 alone: set token_command to a program that prints an access token (scopes \
          IMAP.AccessAsUser.All and SMTP.Send). The administrator has to allow IMAP and authenticated SMTP for this mailbox.",
         "微软不再接受密码，只接受 OAuth 2：请把 token_command 设为能打印访问令牌的程序（权限 IMAP.AccessAsUser.All 和 SMTP.Send）；\
          管理员还须为该邮箱允许 IMAP 和经过身份验证的 SMTP。",
     ),
-    at("QQ Mail", "imap.qq.com", "smtp.qq.com").of(&["qq.com", "vip.qq.com", "foxmail.com"]).authserv("mx.qq.com").advice(
+    provider("QQ Mail", "imap.qq.com", "smtp.qq.com").for_domains(&["qq.com", "vip.qq.com", "foxmail.com"]).authserv("mx.qq.com").advice(
         "Switch on IMAP/SMTP in the web settings (Account, POP3/IMAP/SMTP) and make an authorization code: that code is the \
          password here, not the one of QQ.",
         "请在网页邮箱的“设置 → 账号 → POP3/IMAP/SMTP 服务”里开启 IMAP/SMTP，并生成“授权码”作为密码；QQ 密码不能用。",
     ),
-    at("Tencent Exmail", "imap.exmail.qq.com", "smtp.exmail.qq.com").of(&["exmail.qq.com"]).advice(
+    provider("Tencent Exmail", "imap.exmail.qq.com", "smtp.exmail.qq.com").for_domains(&["exmail.qq.com"]).advice(
         "Switch on IMAP/SMTP in the web settings (Settings, Client) and make a password for clients there where the company \
          demands one.",
         "请在网页邮箱的“设置 → 客户端设置”里开启 IMAP/SMTP；若企业开启了安全登录，请在那里生成“客户端专用密码”作为密码。",
     ),
-    at("163", "imap.163.com", "smtp.163.com").of(&["163.com"]).advice(NETEASE_EN, NETEASE_ZH),
-    at("163 VIP", "imap.vip.163.com", "smtp.vip.163.com").of(&["vip.163.com"]).advice(NETEASE_EN, NETEASE_ZH),
-    at("126", "imap.126.com", "smtp.126.com").of(&["126.com"]).advice(NETEASE_EN, NETEASE_ZH),
-    at("yeah.net", "imap.yeah.net", "smtp.yeah.net").of(&["yeah.net"]).advice(NETEASE_EN, NETEASE_ZH),
-    at("NetEase for companies", "imap.qiye.163.com", "smtp.qiye.163.com").of(&["qiye.163.com"]).advice(
+    provider("163", "imap.163.com", "smtp.163.com").for_domains(&["163.com"]).advice(NETEASE_EN, NETEASE_ZH),
+    provider("163 VIP", "imap.vip.163.com", "smtp.vip.163.com").for_domains(&["vip.163.com"]).advice(NETEASE_EN, NETEASE_ZH),
+    provider("126", "imap.126.com", "smtp.126.com").for_domains(&["126.com"]).advice(NETEASE_EN, NETEASE_ZH),
+    provider("yeah.net", "imap.yeah.net", "smtp.yeah.net").for_domains(&["yeah.net"]).advice(NETEASE_EN, NETEASE_ZH),
+    provider("NetEase for companies", "imap.qiye.163.com", "smtp.qiye.163.com").for_domains(&["qiye.163.com"]).advice(
         "Switch on IMAP/SMTP in the web settings, and make an authorization code for clients there where the company demands \
          one.",
         "请在网页邮箱设置里开启 IMAP/SMTP；若企业要求，请在那里生成“客户端授权码”作为密码。",
     ),
-    at("Aliyun Mail", "imap.aliyun.com", "smtp.aliyun.com").of(&["aliyun.com"]).advice(
+    provider("Aliyun Mail", "imap.aliyun.com", "smtp.aliyun.com").for_domains(&["aliyun.com"]).advice(
         "Allow IMAP/SMTP for clients in the web settings; where it offers a password for clients, that is the password here.",
         "请在网页邮箱的设置里允许客户端使用 IMAP/SMTP；如提供“客户端专用密码”，请用它作为密码。",
     ),
-    at("Aliyun Mail for companies", "imap.qiye.aliyun.com", "smtp.qiye.aliyun.com").of(&["qiye.aliyun.com"]).advice(
+    provider("Aliyun Mail for companies", "imap.qiye.aliyun.com", "smtp.qiye.aliyun.com").for_domains(&["qiye.aliyun.com"]).advice(
         "Make a password for clients in the web settings (Account and security): where it is switched on, the password of the \
          web page is refused.",
         "请在网页邮箱的“设置 → 账户与安全”里生成“客户端授权密码”作为密码；开启后网页登录密码不能用。",
     ),
-    at("Sina Mail", "imap.sina.com", "smtp.sina.com").of(&["sina.com"]).advice(SINA_EN, SINA_ZH),
-    at("Sina Mail", "imap.sina.cn", "smtp.sina.cn").of(&["sina.cn"]).advice(SINA_EN, SINA_ZH),
-    at("139 Mail", "imap.139.com", "smtp.139.com").of(&["139.com"]).advice(
+    provider("Sina Mail", "imap.sina.com", "smtp.sina.com").for_domains(&["sina.com"]).advice(SINA_EN, SINA_ZH),
+    provider("Sina Mail", "imap.sina.cn", "smtp.sina.cn").for_domains(&["sina.cn"]).advice(SINA_EN, SINA_ZH),
+    provider("139 Mail", "imap.139.com", "smtp.139.com").for_domains(&["139.com"]).advice(
         "Switch on IMAP/SMTP in the web settings and make an authorization code: that code is the password here.",
         "请在网页邮箱的“设置 → 账户 → POP3/SMTP/IMAP”里开启 IMAP/SMTP，并生成“授权码”作为密码。",
     ),
-    at("Sohu Mail", "imap.sohu.com", "smtp.sohu.com").of(&["sohu.com"]).advice(
+    provider("Sohu Mail", "imap.sohu.com", "smtp.sohu.com").for_domains(&["sohu.com"]).advice(
         "Switch on IMAP/SMTP in the web settings and make a password for clients: that is the password here.",
         "请在网页邮箱的“选项 → 设置 → POP3/SMTP/IMAP”里开启 IMAP/SMTP，并生成“独立密码”作为密码。",
     ),
-    at("iCloud Mail", "imap.mail.me.com", "smtp.mail.me.com").of(&["icloud.com", "me.com", "mac.com"]).submission().advice(
+    provider("iCloud Mail", "imap.mail.me.com", "smtp.mail.me.com").for_domains(&["icloud.com", "me.com", "mac.com"]).submission().advice(
         "Apple takes an app-specific password alone: make one at https://account.apple.com (Sign-In and Security). Where the \
          whole address is refused as the user's name, try the part before the @.",
         "苹果只接受“App 专用密码”：请在 https://account.apple.com 的“登录与安全”里生成。若完整地址作为用户名被拒绝，请改用 @ 前面的部分。",
     ),
-    at("Yahoo Mail", "imap.mail.yahoo.com", "smtp.mail.yahoo.com")
-        .of(&[
+    provider("Yahoo Mail", "imap.mail.yahoo.com", "smtp.mail.yahoo.com")
+        .for_domains(&[
             "yahoo.com", "ymail.com", "rocketmail.com", "yahoo.co.uk", "yahoo.de", "yahoo.fr", "yahoo.es", "yahoo.it",
             "yahoo.ca", "yahoo.com.au", "yahoo.com.br", "yahoo.co.in", "yahoo.in", "yahoo.com.hk", "yahoo.com.tw",
             "yahoo.com.sg",
         ])
         .advice(APP_PASSWORD_EN, APP_PASSWORD_ZH),
-    at("AOL Mail", "imap.aol.com", "smtp.aol.com").of(&["aol.com"]).advice(APP_PASSWORD_EN, APP_PASSWORD_ZH),
-    at("Fastmail", "imap.fastmail.com", "smtp.fastmail.com")
-        .of(&["fastmail.com", "fastmail.fm", "fastmail.net", "fastmail.org", "sent.com", "messagingengine.com"])
+    provider("AOL Mail", "imap.aol.com", "smtp.aol.com").for_domains(&["aol.com"]).advice(APP_PASSWORD_EN, APP_PASSWORD_ZH),
+    provider("Fastmail", "imap.fastmail.com", "smtp.fastmail.com")
+        .for_domains(&["fastmail.com", "fastmail.fm", "fastmail.net", "fastmail.org", "sent.com", "messagingengine.com"])
         .advice(
             "Make an app password with access to mail (IMAP/SMTP) in Settings, Privacy & Security: that is the password here.",
             "请在 Settings → Privacy & Security 里生成可访问邮件（IMAP/SMTP）的应用密码，并用它作为密码。",
         ),
-    at("Zoho Mail", "imap.zoho.com", "smtp.zoho.com").of(&["zoho.com", "zohomail.com"]).authserv("mx.zohomail.com").advice(
+    provider("Zoho Mail", "imap.zoho.com", "smtp.zoho.com").for_domains(&["zoho.com", "zohomail.com"]).authserv("mx.zohomail.com").advice(
         "Switch on IMAP in the mail settings; with two-factor authentication make an app password. Accounts of a company use \
          imappro.zoho.com and smtppro.zoho.com, those in the EU, India and China .eu, .in and .com.cn.",
         "请在邮箱设置里开启 IMAP；启用了双重验证时请生成应用专用密码。企业账号用 imappro.zoho.com 和 smtppro.zoho.com；欧洲、印度、中国\
          的账号以 .eu、.in、.com.cn 结尾。",
     ),
-    at("GMX", "imap.gmx.net", "mail.gmx.net").of(&["gmx.net", "gmx.de", "gmx.at", "gmx.ch"]).authserv("gmx.net").advice(GMX_EN, GMX_ZH),
-    at("GMX", "imap.gmx.com", "mail.gmx.com").of(&["gmx.com", "gmx.us", "gmx.co.uk"]).advice(GMX_EN, GMX_ZH),
-    at("WEB.DE", "imap.web.de", "smtp.web.de").of(&["web.de"]).submission().advice(GMX_EN, GMX_ZH),
-    at("Mail.ru", "imap.mail.ru", "smtp.mail.ru").of(&["mail.ru", "inbox.ru", "bk.ru", "list.ru", "internet.ru"]).advice(
+    provider("GMX", "imap.gmx.net", "mail.gmx.net").for_domains(&["gmx.net", "gmx.de", "gmx.at", "gmx.ch"]).authserv("gmx.net").advice(GMX_EN, GMX_ZH),
+    provider("GMX", "imap.gmx.com", "mail.gmx.com").for_domains(&["gmx.com", "gmx.us", "gmx.co.uk"]).advice(GMX_EN, GMX_ZH),
+    provider("WEB.DE", "imap.web.de", "smtp.web.de").for_domains(&["web.de"]).submission().advice(GMX_EN, GMX_ZH),
+    provider("Mail.ru", "imap.mail.ru", "smtp.mail.ru").for_domains(&["mail.ru", "inbox.ru", "bk.ru", "list.ru", "internet.ru"]).advice(
         "Mail.ru takes a password for external applications alone: make one in the account's security settings.",
         "Mail.ru 只接受“外部应用密码”：请在账号的安全设置里生成。",
     ),
-    at("Yandex Mail", "imap.yandex.com", "smtp.yandex.com")
-        .of(&["yandex.com", "yandex.ru", "ya.ru", "yandex.by", "yandex.kz"])
+    provider("Yandex Mail", "imap.yandex.com", "smtp.yandex.com")
+        .for_domains(&["yandex.com", "yandex.ru", "ya.ru", "yandex.by", "yandex.kz"])
         .advice(
             "Allow IMAP in the mail settings (Email clients) and make an app password at https://id.yandex.com: that is the \
              password here.",
@@ -191,9 +191,9 @@ static PRESETS: [Preset; 27] = [
         imap_tls: Tls::Starttls,
         smtp_port: 1025,
         smtp_tls: Tls::Starttls,
-        ..at("Proton Mail Bridge", LOOPBACK, LOOPBACK)
+        ..provider("Proton Mail Bridge", LOOPBACK, LOOPBACK)
     }
-    .of(&["proton.me", "protonmail.com", "protonmail.ch", "pm.me"])
+    .for_domains(&["proton.me", "protonmail.com", "protonmail.ch", "pm.me"])
     .advice(
         "Proton is read by its Bridge on this machine alone (a paid plan): start it, use the user's name and password that it \
          shows, and give its exported certificate as ca_file.",
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_provider_is_known_by_the_domain_alone() {
+    fn the_domain_identifies_the_provider() {
         let table = [
             ("me@gmail.com", Some("imap.gmail.com")),
             (" Me@GMail.com. ", Some("imap.gmail.com")),
@@ -228,14 +228,14 @@ mod tests {
             ("", None),
         ];
         for (address, host) in table {
-            assert_eq!(usual(address).map(|preset| preset.imap_host), host, "{address:?}");
+            assert_eq!(preset_for_address(address).map(|preset| preset.imap_host), host, "{address:?}");
         }
-        assert_eq!(of_host("IMAP.exmail.qq.com").map(|preset| preset.name), Some("Tencent Exmail"));
-        assert_eq!(of_host("127.0.0.1"), None);
+        assert_eq!(preset_for_host("IMAP.exmail.qq.com").map(|preset| preset.name), Some("Tencent Exmail"));
+        assert_eq!(preset_for_host("127.0.0.1"), None);
     }
 
     #[test]
-    fn every_entry_is_whole_and_no_domain_stands_twice() {
+    fn every_preset_is_complete_and_no_domain_occurs_twice() {
         let mut seen = std::collections::HashSet::new();
         for preset in &PRESETS {
             for text in [preset.name, preset.imap_host, preset.smtp_host, preset.advice_en, preset.advice_zh] {

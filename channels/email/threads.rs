@@ -1,53 +1,44 @@
-//! Which conversation a mail belongs to.
+//! The thread that a mail belongs to.
 //!
-//! A thread is named by its root, a Message-ID. A mail says by its References and In-Reply-To what it answers (RFC 5322,
-//! section 3.6.4), and anybody may write any id there. So a mail gets into a thread that is known only if its sender
-//! takes part in it: wrote, or got, an earlier mail of it. Whoever names a thread of others begins one of his own.
+//! A thread is named by its root, a Message-ID. A mail names the mails that it answers in References and In-Reply-To
+//! (RFC 5322, section 3.6.4), and anybody may write any id there. So a mail joins a known thread only if its sender
+//! takes part in the thread, i.e. wrote or got an earlier mail of it. A mail that references the thread of other people
+//! begins a new thread.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::letter::Letter;
+use super::mail::ParsedMail;
 
-/// The longest Message-ID that is used; others are as none at all. With the longest address it still fits into an
+/// The longest Message-ID that is used; longer ones are ignored. Together with the longest address it fits into an
 /// external id.
 const MAX_ID: usize = 400;
-/// Ids of one mail that are looked up, from the newest back, and the oldest.
+/// How many ids of one mail are looked up: the newest ones, and the oldest.
 const MAX_CANDIDATES: usize = 20;
-/// People of one thread that are remembered.
+/// How many people of one thread are remembered.
 const MAX_PEOPLE: usize = 50;
-/// How often an answer may have been answered before its subject.
-const MAX_PREFIXES: usize = 20;
-
-/// What begins the subject of an answer, in lower case.
-const REPLY: &[&str] = &[
-    "re", "aw", "antw", "sv", "vs", "odp", "ynt", "res", "rif", "回复", "回覆", "回復", "答复", "答覆", "返信", "답장",
-];
-/// What begins the subject of a mail that is handed on.
-const FORWARD: &[&str] = &["fw", "fwd", "wg", "tr", "rv", "enc", "vb", "vl", "doorst", "转发", "轉發", "转寄", "轉寄"];
-
-/// What is kept of a thread.
+/// The stored state of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Talk {
-    /// Plain addresses, in the form in which they are compared.
+pub struct ThreadState {
+    /// The addresses of the participants, in the form in which they are compared.
     pub people: Vec<String>,
-    /// Of the newest mail, as [`Subject::core`].
+    /// [`BaseSubject::core`] of the newest mail.
     pub subject: String,
-    /// Who wrote the newest mail.
+    /// The sender of the newest mail.
     pub last: String,
 }
 
-impl Talk {
-    /// Whether somebody takes part.
-    pub fn has(&self, address: &str) -> bool {
+impl ThreadState {
+    /// Returns true if an address takes part.
+    pub fn includes(&self, address: &str) -> bool {
         self.people.iter().any(|known| known == address)
     }
 
-    /// Takes in a mail's sender and those who got it.
+    /// Adds the sender and the recipients of a mail.
     pub fn join(&mut self, sender: &str, others: impl IntoIterator<Item = String>, subject: &str) {
         for address in std::iter::once(sender.to_owned()).chain(others) {
-            if self.people.len() < MAX_PEOPLE && !self.has(&address) {
+            if self.people.len() < MAX_PEOPLE && !self.includes(&address) {
                 self.people.push(address);
             }
         }
@@ -56,90 +47,95 @@ impl Talk {
     }
 }
 
-/// An id that a mail names, and the thread that it is known to be of.
+/// An id that a mail references, with the thread it is known to belong to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct ReferencedId {
     pub id: String,
-    pub thread: Option<Known>,
+    pub thread: Option<KnownThread>,
 }
 
-/// A thread that is known.
+/// A known thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownThread {
     pub root: String,
-    pub talk: Talk,
+    pub state: ThreadState,
 }
 
-/// Where a mail belongs.
+/// The thread of a mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ThreadMatch {
     pub root: String,
-    /// Empty for a thread that begins.
-    pub talk: Talk,
+    /// Empty for a new thread.
+    pub state: ThreadState,
     pub is_new: bool,
 }
 
-impl Place {
-    fn in_known(known: &Known) -> Self {
-        Self { root: known.root.clone(), talk: known.talk.clone(), is_new: false }
+impl ThreadMatch {
+    fn known(known: &KnownThread) -> Self {
+        Self { root: known.root.clone(), state: known.state.clone(), is_new: false }
     }
 
-    fn of_its_own(root: String) -> Self {
-        Self { root, talk: Talk::default(), is_new: true }
+    fn new_thread(root: String) -> Self {
+        Self { root, state: ThreadState::default(), is_new: true }
     }
 }
 
-/// Finds the thread of a mail of `sender`. `own` is its own id, `named` what it names, the newest first, `by_subject`
-/// the thread that its subject would belong to, which counts only where no id is named.
-pub fn place(sender: &str, own: &Named, named: &[Named], by_subject: Option<&Known>) -> Place {
+/// Finds the thread of a mail of `sender`. `own` is the mail's own id; `named` are the ids that it references, newest
+/// first; `by_subject` is the thread with its subject, which counts only if no id is referenced.
+pub fn match_thread(
+    sender: &str,
+    own: &ReferencedId,
+    named: &[ReferencedId],
+    by_subject: Option<&KnownThread>,
+) -> ThreadMatch {
     let known = || named.iter().filter_map(|named| named.thread.as_ref());
-    if let Some(thread) = known().find(|thread| thread.talk.has(sender)) {
-        return Place::in_known(thread);
+    if let Some(thread) = known().find(|thread| thread.state.includes(sender)) {
+        return ThreadMatch::known(thread);
     }
-    // An answer may come before what it answers, and then has named the thread already.
+    // A reply may arrive before the mail that it answers, and then has already named the thread.
     if let Some(thread) = &own.thread {
-        if thread.talk.has(sender) {
-            return Place::in_known(thread);
+        if thread.state.includes(sender) {
+            return ThreadMatch::known(thread);
         }
-        return Place::of_its_own(made_id(&[&own.id, sender]));
+        return ThreadMatch::new_thread(made_id(&[&own.id, sender]));
     }
     if known().next().is_some() {
-        return Place::of_its_own(own.id.clone());
+        return ThreadMatch::new_thread(own.id.clone());
     }
     if let Some(oldest) = named.last() {
-        return Place::of_its_own(oldest.id.clone());
+        return ThreadMatch::new_thread(oldest.id.clone());
     }
     match by_subject {
-        Some(thread) if thread.talk.has(sender) => Place::in_known(thread),
-        _ => Place::of_its_own(own.id.clone()),
+        Some(thread) if thread.state.includes(sender) => ThreadMatch::known(thread),
+        _ => ThreadMatch::new_thread(own.id.clone()),
     }
 }
 
-/// The ids that a mail names as what it answers, the newest first, each once; the last is the oldest of References.
-pub fn named_ids(letter: &Letter) -> Vec<String> {
+/// Returns the ids that a mail references, newest first, each once; the last is the oldest of References.
+pub fn referenced_ids(mail: &ParsedMail) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
-    let all = letter.in_reply_to.iter().chain(letter.references.iter().rev());
+    let all = mail.in_reply_to.iter().chain(mail.references.iter().rev());
     for id in all.filter(|id| is_usable(id)) {
         if !ids.contains(id) && ids.len() < MAX_CANDIDATES {
             ids.push(id.clone());
         }
     }
-    // RFC 5322 has the thread's beginning first.
-    if let Some(oldest) = letter.references.iter().find(|id| is_usable(id)) {
+    // RFC 5322 puts the beginning of the thread first.
+    if let Some(oldest) = mail.references.iter().find(|id| is_usable(id)) {
         ids.retain(|id| id != oldest);
         ids.push(oldest.clone());
     }
     ids
 }
 
-/// A mail's own Message-ID; one made of its `header`, which is the same wherever the mail lies, where it has none that
-/// can be used.
-pub fn own_id(letter: &Letter, header: &str) -> String {
-    let written = letter.message_id.as_ref().filter(|id| is_usable(id));
+/// Returns a mail's own Message-ID. A mail without a usable id gets one made of its `header`, which is the same in each
+/// mailbox.
+pub fn own_id(mail: &ParsedMail, header: &str) -> String {
+    let written = mail.message_id.as_ref().filter(|id| is_usable(id));
     written.cloned().unwrap_or_else(|| made_id(&[header]))
 }
 
-/// `<left@right>` of reasonable length, without white space.
+/// Returns true for `<left@right>` of reasonable length, without white space.
 fn is_usable(id: &str) -> bool {
     let inner = id.strip_prefix('<').and_then(|id| id.strip_suffix('>')).unwrap_or_default();
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>');
@@ -150,7 +146,7 @@ fn made_id(parts: &[&str]) -> String {
     format!("<{}@daoyou.invalid>", hash(parts))
 }
 
-/// A short name for `parts`, in hex.
+/// Returns a short hash of `parts`, in hex.
 pub fn hash(parts: &[&str]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -160,60 +156,28 @@ pub fn hash(parts: &[&str]) -> String {
     hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A subject without what answering and handing on have put before it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
-    /// In lower case, with single spaces: to compare.
-    pub core: String,
-    pub is_reply: bool,
-}
-
-impl Subject {
-    pub fn of(written: &str) -> Self {
-        let mut rest = written.trim();
-        let mut is_reply = false;
-        for _ in 0..MAX_PREFIXES {
-            let Some((word, behind)) = prefix(rest) else { break };
-            is_reply |= REPLY.contains(&word.as_str());
-            rest = behind;
-        }
-        let core = rest.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-        Self { core, is_reply }
-    }
-}
-
-/// `Re:`, `Re[2]:`, `AW :`, `回复：`, and what stands behind.
-fn prefix(subject: &str) -> Option<(String, &str)> {
-    let (before, behind) = subject.split_once([':', '：'])?;
-    let word = before.split(['[', '(', '^']).next().unwrap_or_default().trim().to_lowercase();
-    let counter = before.trim_end().trim_start_matches(|c| !matches!(c, '[' | '(' | '^'));
-    let is_counter = counter.chars().all(|c| c.is_ascii_digit() || matches!(c, '[' | ']' | '(' | ')' | '^'));
-    let is_known = REPLY.contains(&word.as_str()) || FORWARD.contains(&word.as_str());
-    (is_known && is_counter).then(|| (word, behind.trim_start()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn talk(people: &[&str]) -> Talk {
-        Talk { people: people.iter().map(|p| (*p).to_owned()).collect(), ..Talk::default() }
+    fn state(people: &[&str]) -> ThreadState {
+        ThreadState { people: people.iter().map(|p| (*p).to_owned()).collect(), ..ThreadState::default() }
     }
 
-    fn named(id: &str, thread: Option<(&str, &[&str])>) -> Named {
-        let thread = thread.map(|(root, people)| Known { root: root.to_owned(), talk: talk(people) });
-        Named { id: id.to_owned(), thread }
+    fn named(id: &str, thread: Option<(&str, &[&str])>) -> ReferencedId {
+        let thread = thread.map(|(root, people)| KnownThread { root: root.to_owned(), state: state(people) });
+        ReferencedId { id: id.to_owned(), thread }
     }
 
     #[test]
-    fn a_mail_gets_into_threads_of_its_sender_alone() {
+    fn a_mail_joins_only_threads_of_its_sender() {
         const ANN: &str = "ann@a.test";
         let ours: &[&str] = &[ANN, "bob@a.test"];
         let theirs: &[&str] = &["eve@a.test"];
         let own = named("<own>", None);
-        let by_subject = Known { root: "<s>".to_owned(), talk: talk(ours) };
-        let strange = Known { root: "<s>".to_owned(), talk: talk(theirs) };
-        type Row<'a> = (&'a str, &'a Named, &'a [Named], Option<&'a Known>, &'a str, bool);
+        let by_subject = KnownThread { root: "<s>".to_owned(), state: state(ours) };
+        let strange = KnownThread { root: "<s>".to_owned(), state: state(theirs) };
+        type Row<'a> = (&'a str, &'a ReferencedId, &'a [ReferencedId], Option<&'a KnownThread>, &'a str, bool);
         let table: &[Row<'_>] = &[
             ("nothing named", &own, &[], None, "<own>", true),
             (
@@ -243,7 +207,7 @@ mod tests {
             ("somebody else's id", &named("<own>", Some(("<own>", theirs))), &[], None, "", true),
         ];
         for (what, own, ids, subject, root, is_new) in table {
-            let place = place(ANN, own, ids, *subject);
+            let place = match_thread(ANN, own, ids, *subject);
             let made = made_id(&["<own>", ANN]);
             let root = if root.is_empty() { made.as_str() } else { root };
             assert_eq!((place.root.as_str(), place.is_new), (root, *is_new), "{what}");
@@ -251,12 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_taken_from_the_newest_back() {
+    fn ids_are_looked_up_from_the_newest_back() {
         let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
-        let letter = |references: &[&str], in_reply_to: &[&str]| Letter {
+        let mail = |references: &[&str], in_reply_to: &[&str]| ParsedMail {
             references: ids(references),
             in_reply_to: ids(in_reply_to),
-            ..Letter::default()
+            ..ParsedMail::default()
         };
         for (references, in_reply_to, expected) in [
             (&["<1>", "<2>", "<3>"] as &[&str], &["<3>"] as &[&str], &["<3>", "<2>", "<1>"] as &[&str]),
@@ -266,51 +230,30 @@ mod tests {
             (&["no id", "<a b>", "<>", "<1>"], &["x"], &["<1>"]),
             (&[], &[], &[]),
         ] {
-            assert_eq!(named_ids(&letter(references, in_reply_to)), ids(expected), "{references:?}");
+            assert_eq!(referenced_ids(&mail(references, in_reply_to)), ids(expected), "{references:?}");
         }
         let many: Vec<String> = (0..5_000).map(|n| format!("<{n}>")).collect();
-        let found = named_ids(&Letter { references: many, ..Letter::default() });
+        let found = referenced_ids(&ParsedMail { references: many, ..ParsedMail::default() });
         assert_eq!((found.len(), found[0].as_str(), found[20].as_str()), (21, "<4999>", "<0>"));
     }
 
     #[test]
-    fn a_mail_without_an_id_has_always_the_same_one() {
-        let letter = |id: Option<&str>| Letter { message_id: id.map(str::to_owned), ..Letter::default() };
-        assert_eq!(own_id(&letter(Some("<a@b>")), "header"), "<a@b>");
-        let made = own_id(&letter(None), "header");
+    fn a_mail_without_an_id_always_gets_the_same_one() {
+        let mail = |id: Option<&str>| ParsedMail { message_id: id.map(str::to_owned), ..ParsedMail::default() };
+        assert_eq!(own_id(&mail(Some("<a@b>")), "header"), "<a@b>");
+        let made = own_id(&mail(None), "header");
         assert!(made.ends_with("@daoyou.invalid>"), "{made}");
-        assert_eq!(made, own_id(&letter(Some("<a b>")), "header"));
-        assert_eq!(made, own_id(&letter(Some(&format!("<{}@b>", "x".repeat(MAX_ID)))), "header"));
-        assert_ne!(made, own_id(&letter(None), "another"));
-    }
-
-    #[test]
-    fn subjects_are_known_again() {
-        for (written, core, is_reply) in [
-            ("Lunch", "lunch", false),
-            ("Re: Lunch", "lunch", true),
-            ("RE: re : AW: Lunch  today", "lunch today", true),
-            ("Re[2]: Lunch", "lunch", true),
-            ("回复：午饭", "午饭", true),
-            ("答复: 转发: 午饭", "午饭", true),
-            ("Fwd: Lunch", "lunch", false),
-            ("WG: Lunch", "lunch", false),
-            ("SV: Lunch", "lunch", true),
-            ("Regarding: Lunch", "regarding: lunch", false),
-            ("Re: 12:30", "12:30", true),
-            ("Re:", "", true),
-            ("", "", false),
-        ] {
-            assert_eq!(Subject::of(written), Subject { core: core.to_owned(), is_reply }, "{written}");
-        }
+        assert_eq!(made, own_id(&mail(Some("<a b>")), "header"));
+        assert_eq!(made, own_id(&mail(Some(&format!("<{}@b>", "x".repeat(MAX_ID)))), "header"));
+        assert_ne!(made, own_id(&mail(None), "another"));
     }
 
     #[test]
     fn people_are_bounded() {
-        let mut talk = Talk::default();
-        talk.join("ann", (0..500).map(|n| format!("p{n}")), "subject");
-        talk.join("p3", ["p4".to_owned()], "other");
-        assert_eq!((talk.people.len(), talk.subject.as_str(), talk.last.as_str()), (MAX_PEOPLE, "other", "p3"));
-        assert!(talk.has("ann") && talk.has("p3"));
+        let mut state = ThreadState::default();
+        state.join("ann", (0..500).map(|n| format!("p{n}")), "subject");
+        state.join("p3", ["p4".to_owned()], "other");
+        assert_eq!((state.people.len(), state.subject.as_str(), state.last.as_str()), (MAX_PEOPLE, "other", "p3"));
+        assert!(state.includes("ann") && state.includes("p3"));
     }
 }

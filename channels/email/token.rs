@@ -1,4 +1,4 @@
-//! OAuth 2 access tokens, printed by a command of the owner's.
+//! OAuth 2 access tokens, printed by a command of the owner.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -12,26 +12,27 @@ use tokio::sync::Mutex;
 
 use crate::settings::Secret;
 
-/// How long the command may take; it may have to ask the provider.
+/// The longest run of the command, which may have to ask the provider.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The most that is read of what it prints.
-const MOST_OUTPUT: u64 = 64 * 1_024;
-const MOST_TOKEN: usize = 16 * 1_024;
-/// The most that is shown of what it complains.
-const MOST_COMPLAINT: usize = 200;
-/// Tokens are commonly good for an hour, of which the command may have used some itself.
-const USUAL_LIFE: Duration = Duration::from_secs(30 * 60);
-/// A token is not used any more when it is good for less than this.
+/// How much of the output is read, in bytes.
+const MAX_OUTPUT: u64 = 64 * 1_024;
+const MAX_TOKEN: usize = 16 * 1_024;
+/// How much of an error message is shown, in characters.
+const MAX_ERROR: usize = 200;
+/// How long a token is used that does not say when it ends. Tokens usually last an hour, of which the command may have
+/// used a part.
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(30 * 60);
+/// A token this close to its end is not used.
 const MARGIN: Duration = Duration::from_secs(120);
 
-/// Runs a command for tokens, and keeps the last one while it is likely to be good.
+/// Runs a command to get tokens, and caches the last one while it is probably valid.
 pub struct TokenCommand {
     program: String,
     arguments: Vec<String>,
-    kept: Mutex<Option<Kept>>,
+    cached: Mutex<Option<CachedToken>>,
 }
 
-struct Kept {
+struct CachedToken {
     token: Secret,
     until: Instant,
 }
@@ -43,37 +44,37 @@ impl TokenCommand {
         let mut words = command.into_iter();
         match words.next() {
             Some(program) if !program.trim().is_empty() => {
-                Ok(Self { program, arguments: words.collect(), kept: Mutex::new(None) })
+                Ok(Self { program, arguments: words.collect(), cached: Mutex::new(None) })
             }
-            _ => Err("token_command is empty: it wants a program and its arguments, as a list".to_owned()),
+            _ => Err("token_command is empty: set it to a program and its arguments, as a list".to_owned()),
         }
     }
 
-    /// A token that is likely to be good. The command is run without a shell; its standard output's first line is the
-    /// token.
+    /// Returns a token that is probably valid. The command runs without a shell; the first line of its standard output
+    /// is the token.
     ///
     /// # Errors
-    /// The command could not be run, failed, took too long, or printed no token; as a sentence.
+    /// One sentence: the command could not run, failed, took too long, or printed no token.
     pub async fn token(&self) -> Result<Secret, String> {
-        let mut kept = self.kept.lock().await;
-        if let Some(Kept { token, until }) = &*kept
+        let mut cached = self.cached.lock().await;
+        if let Some(CachedToken { token, until }) = &*cached
             && Instant::now() < *until
         {
             return Ok(token.clone());
         }
-        *kept = None;
+        *cached = None;
         let token = tokio::time::timeout(PATIENCE, self.run())
             .await
             .unwrap_or_else(|_| Err(format!("did not end within {} s", PATIENCE.as_secs())))
             .map_err(|wrong| format!("token_command ({}) {wrong}", self.program))?;
-        let until = Instant::now() + life(&token, Timestamp::now());
-        *kept = Some(Kept { token: token.clone(), until });
+        let until = Instant::now() + lifetime(&token, Timestamp::now());
+        *cached = Some(CachedToken { token: token.clone(), until });
         Ok(token)
     }
 
-    /// The kept token was refused: the next one is asked for anew.
+    /// Drops the cached token after it was refused.
     pub async fn forget(&self) {
-        *self.kept.lock().await = None;
+        *self.cached.lock().await = None;
     }
 
     async fn run(&self) -> Result<Secret, String> {
@@ -88,49 +89,49 @@ impl TokenCommand {
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err("cannot be read".to_owned());
         };
-        let (mut printed, mut complained) = (Vec::new(), Vec::new());
-        let (mut stdout, mut stderr) = (stdout.take(MOST_OUTPUT), stderr.take(MOST_OUTPUT));
-        // Each is read to its end at once, so that neither pipe fills up and holds the command.
-        tokio::try_join!(stdout.read_to_end(&mut printed), stderr.read_to_end(&mut complained))
+        let (mut printed, mut errors) = (Vec::new(), Vec::new());
+        let (mut stdout, mut stderr) = (stdout.take(MAX_OUTPUT), stderr.take(MAX_OUTPUT));
+        // Both pipes are read at once, so that neither fills up and blocks the command.
+        tokio::try_join!(stdout.read_to_end(&mut printed), stderr.read_to_end(&mut errors))
             .map_err(|error| format!("cannot be read: {error}"))?;
-        // More than is read would hold it for ever: it gets a closed pipe.
+        // A command that prints more than is read would block for ever: it gets a closed pipe.
         drop((stdout, stderr));
         let status = child.wait().await.map_err(|error| format!("cannot be waited for: {error}"))?;
         if !status.success() {
-            return Err(format!("failed ({status}){}", complaint(&complained)));
+            return Err(format!("failed ({status}){}", error_line(&errors)));
         }
-        token_of(&printed)
+        parse_token(&printed)
     }
 }
 
-fn token_of(printed: &[u8]) -> Result<Secret, String> {
+fn parse_token(printed: &[u8]) -> Result<Secret, String> {
     let line = printed.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
     match line {
         [] => Err("printed no token on its first line".to_owned()),
         // Another character would end the token within the login (RFC 6750, section 2.1).
-        token if token.len() > MOST_TOKEN || !token.iter().all(u8::is_ascii_graphic) => {
+        token if token.len() > MAX_TOKEN || !token.iter().all(u8::is_ascii_graphic) => {
             Err("printed something on its first line that is not an access token".to_owned())
         }
         token => Ok(Secret::new(String::from_utf8_lossy(token))),
     }
 }
 
-fn complaint(stderr: &[u8]) -> String {
+fn error_line(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let line: String = line.chars().filter(|c| !c.is_control()).take(MOST_COMPLAINT).collect();
+    let line: String = line.chars().filter(|c| !c.is_control()).take(MAX_ERROR).collect();
     if line.is_empty() { line } else { format!(": {line}") }
 }
 
-/// How long a token may be kept: a JSON Web Token says when it ends (`exp`, RFC 7519, section 4.1.4).
-fn life(token: &Secret, now: Timestamp) -> Duration {
-    let said = || {
+/// Returns how long a token may be cached: a JSON Web Token states its end (`exp`, RFC 7519, section 4.1.4).
+fn lifetime(token: &Secret, now: Timestamp) -> Duration {
+    let remaining = || {
         let payload = token.expose().split('.').nth(1)?;
         let claims: serde_json::Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
         let left = claims.get("exp")?.as_i64()?.checked_sub(now.as_second())?;
         Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)).saturating_sub(MARGIN))
     };
-    said().map_or(USUAL_LIFE, |life| life.min(24 * USUAL_LIFE))
+    remaining().map_or(DEFAULT_LIFETIME, |life| life.min(24 * DEFAULT_LIFETIME))
 }
 
 #[cfg(test)]
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fails_is_said() {
+    async fn a_failure_is_reported_without_the_token() {
         for (script, wanted) in [
             ("echo canary; echo 'invalid_grant' >&2; exit 3", "invalid_grant"),
             ("true", "no token"),
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_kept_until_it_is_refused() {
+    async fn a_token_is_cached_until_it_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let count = folder.path().join("count");
         let command = shell(&format!("echo x >> {0}; wc -l < {0}", count.display()));
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_web_token_says_how_long_it_lives() {
+    fn a_web_token_states_its_lifetime() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let token = |claims: &str| Secret::new(format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims)));
         for (token, seconds) in [
@@ -187,7 +188,7 @@ mod tests {
             (token("{}"), 1_800),
             (Secret::new("opaque"), 1_800),
         ] {
-            assert_eq!(life(&token, now).as_secs(), seconds);
+            assert_eq!(lifetime(&token, now).as_secs(), seconds);
         }
     }
 }

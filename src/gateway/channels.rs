@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use daoyou_channels::Channel;
 use daoyou_channels::cli::CliChannel;
-use daoyou_channels::email::{self, EmailChannel, MailLanguage, Surroundings};
+use daoyou_channels::email::{self, EmailChannel, EmailSetup, MailLanguage};
 use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::trust::TrustLists;
 use daoyou_channels::webhook::{Webhook, WebhookConfig};
@@ -72,7 +72,7 @@ fn email_runs(config: &Config) -> bool {
 
 fn build_email(config: &Config, home: &Home, trust: &TrustLists) -> Result<Arc<dyn Channel>, String> {
     let workspace = home.workspace(&config.agent.workspace);
-    let around = Surroundings {
+    let around = EmailSetup {
         workspace: &workspace,
         outgoing: OutgoingFiles::of_home(home.dir()),
         lists: trust.clone(),

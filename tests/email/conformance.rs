@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use daoyou_channels::allow::AllowList;
 use daoyou_channels::channel::{Channel, ChannelContext};
 use daoyou_channels::conformance::{self, OtherSide, ScriptedInbox, Subject, Told, Verdict};
-use daoyou_channels::email::{EmailChannel, EmailConfig, MailLanguage, Surroundings, Tls};
+use daoyou_channels::email::{EmailChannel, EmailConfig, EmailSetup, MailLanguage, Tls};
 use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::settings::Secret;
 use daoyou_channels::trust::TrustLists;
@@ -117,7 +117,7 @@ async fn the_channel_keeps_what_every_channel_promises() {
         ..EmailConfig::default()
     };
     let workspace = tempfile::tempdir().unwrap();
-    let around = Surroundings {
+    let around = EmailSetup {
         workspace: workspace.path(),
         outgoing: OutgoingFiles::of_home(workspace.path()),
         lists: TrustLists::default(),

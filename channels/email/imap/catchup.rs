@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::error::ImapError;
 use super::reader::{BacklogScan, MailPosition, MailboxReader};
 use super::session::{ImapSession, SelectedMailbox};
-use crate::email::config::Done;
-use crate::email::source::Taken;
+use crate::email::config::DoneAction;
+use crate::email::mail::IntakeOutcome;
 use crate::inbox::{Alongside, Note, Refusal};
 
 /// Mails just below the cursor that are checked after a restart. Mails are accepted and marked one at a time, so a
@@ -123,9 +123,9 @@ impl MailboxReader {
     /// Marks mails that were accepted just before the process ended.
     pub fn recover_marks(&mut self, session: &mut ImapSession) -> Result<(), ImapError> {
         let unmarked = match self.settings.done {
-            Done::Seen => "UNSEEN",
-            Done::Move => "UNDELETED",
-            Done::Keep => return Ok(()),
+            DoneAction::Seen => "UNSEEN",
+            DoneAction::Move => "UNDELETED",
+            DoneAction::Keep => return Ok(()),
         };
         if self.position.uid == 0 || std::mem::replace(&mut self.marks_recovered, true) {
             return Ok(());
@@ -141,8 +141,8 @@ impl MailboxReader {
                 Err(error) => return Err(error),
             };
             match self.known(&header) {
-                Ok(Some(Taken::Accepted)) => self.mark(session, uid)?,
-                Ok(Some(Taken::PassedOver) | None) => {}
+                Ok(Some(IntakeOutcome::Accepted)) => self.mark(session, uid)?,
+                Ok(Some(IntakeOutcome::Skipped) | None) => {}
                 Err(refusal) => {
                     let mailbox = &self.settings.mailbox;
                     tracing::warn!(%mailbox, "accepted mails could not be looked up and are not marked: {refusal}");

@@ -9,8 +9,8 @@ use rustls::ClientConfig;
 
 use super::error::{ImapError, display_line};
 use super::stream::{ConnectionCloser, ImapStream, ResponseLimit};
-use crate::email::account::Server;
-use crate::email::certificate::fault_in_words;
+use crate::email::account::MailServer;
+use crate::email::certificate::describe_certificate_error;
 use crate::email::config::Tls;
 
 /// Timeout of a connection attempt to one address.
@@ -25,7 +25,7 @@ const MAX_ADDRESSES: usize = 4;
 /// # Errors
 /// The server cannot be reached, the connection cannot be made private, or the greeting refuses it.
 pub fn connect(
-    server: &Server,
+    server: &MailServer,
     config: Arc<ClientConfig>,
     limit: ResponseLimit,
     closer: &ConnectionCloser,
@@ -48,7 +48,7 @@ pub fn connect(
     Ok(stream)
 }
 
-fn connect_socket(server: &Server) -> Result<TcpStream, ImapError> {
+fn connect_socket(server: &MailServer) -> Result<TcpStream, ImapError> {
     let host = server.host.trim_start_matches('[').trim_end_matches(']');
     let addresses = (host, server.port)
         .to_socket_addrs()
@@ -73,7 +73,7 @@ fn open_socket(address: &SocketAddr) -> io::Result<TcpStream> {
     Ok(socket)
 }
 
-fn read_greeting(stream: &ImapStream, server: &Server) -> Result<(), ImapError> {
+fn read_greeting(stream: &ImapStream, server: &MailServer) -> Result<(), ImapError> {
     let line = stream.read_line().map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut if server.tls != Tls::Implicit => ImapError::Disconnected(
             "the server sends no greeting; on port 993 it waits for TLS, which is imap_tls = \"implicit\"".to_owned(),
@@ -120,12 +120,12 @@ fn request_starttls(stream: &ImapStream) -> Result<(), ImapError> {
     Err(ImapError::Protocol("the server did not answer STARTTLS".to_owned()))
 }
 
-fn start_tls_session(stream: &ImapStream, server: &Server, config: Arc<ClientConfig>) -> Result<(), ImapError> {
+fn start_tls_session(stream: &ImapStream, server: &MailServer, config: Arc<ClientConfig>) -> Result<(), ImapError> {
     stream.start_tls(&server.host, config).map_err(|error| {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match inner {
             Some(rustls::Error::InvalidCertificate(fault)) => {
-                ImapError::Disconnected(fault_in_words(fault, &server.host))
+                ImapError::Disconnected(describe_certificate_error(fault, &server.host))
             }
             Some(rustls::Error::InvalidMessage(_)) => ImapError::Disconnected(
                 "the server speaks no TLS on this port; port 993 wants imap_tls = \"implicit\", port 143 \"starttls\""

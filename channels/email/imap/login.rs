@@ -9,13 +9,13 @@ use rustls::ClientConfig;
 
 use super::error::{ImapError, display_line};
 use super::stream::ImapStream;
-use crate::email::account::{Account, Login, Server};
+use crate::email::account::{Account, Login, MailServer};
 use crate::settings::Secret;
 
 /// Server address, TLS settings and credentials of one login.
 #[derive(Clone)]
 pub struct ImapAccess {
-    pub server: Server,
+    pub server: MailServer,
     pub tls: Arc<ClientConfig>,
     credential: Credential,
 }

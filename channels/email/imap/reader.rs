@@ -14,8 +14,8 @@ use super::error::ImapError;
 use super::session::{FetchOutcome, ImapSession, MailSummary};
 use super::settings::WatchSettings;
 use crate::backoff::Backoff;
-use crate::email::config::Done;
-use crate::email::source::{Intake, RawContent, RawMail, Taken};
+use crate::email::config::DoneAction;
+use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome};
 use crate::inbox::{Alongside, Cursor, Inbox, Refusal};
 
 /// Failures after which a mail that the server does not deliver is skipped.
@@ -175,8 +175,8 @@ impl MailboxReader {
             }
             let Some(header) = session.fetch_header(uid)? else { return check_vanished(session, uid) };
             match self.known(&header) {
-                Ok(Some(Taken::Accepted)) => return self.mark(session, uid).map(|()| OfferStep::Done),
-                Ok(Some(Taken::PassedOver)) => return Ok(OfferStep::Done),
+                Ok(Some(IntakeOutcome::Accepted)) => return self.mark(session, uid).map(|()| OfferStep::Done),
+                Ok(Some(IntakeOutcome::Skipped)) => return Ok(OfferStep::Done),
                 Ok(None) => {}
                 Err(refusal) => return Ok(self.retry_later(&refusal, backoff)),
             }
@@ -184,7 +184,7 @@ impl MailboxReader {
         let Some(content) = self.fetch_content(session, uid, summary)? else {
             return check_vanished(session, uid);
         };
-        let mail = RawMail {
+        let mail = FetchedMail {
             cursor: self.cursor(uid),
             received_at: summary.received_at.unwrap_or_else(Timestamp::now),
             content,
@@ -192,8 +192,8 @@ impl MailboxReader {
         // The server delivered the mail.
         self.failing = FailureCount::default();
         match self.context.handle.block_on(self.intake.take(mail)) {
-            Ok(Taken::Accepted) => self.mark(session, uid).map(|()| OfferStep::Done),
-            Ok(Taken::PassedOver) => Ok(OfferStep::Done),
+            Ok(IntakeOutcome::Accepted) => self.mark(session, uid).map(|()| OfferStep::Done),
+            Ok(IntakeOutcome::Skipped) => Ok(OfferStep::Done),
             Err(refusal) => Ok(self.retry_later(&refusal, backoff)),
         }
     }
@@ -203,20 +203,20 @@ impl MailboxReader {
         session: &mut ImapSession,
         uid: u32,
         summary: MailSummary,
-    ) -> Result<Option<RawContent>, ImapError> {
+    ) -> Result<Option<FetchedContent>, ImapError> {
         if summary.size <= self.settings.max_size {
             match session.fetch_mail(uid, summary.size, self.settings.max_size)? {
-                FetchOutcome::Whole(mail) => return Ok(Some(RawContent::Whole(mail))),
+                FetchOutcome::Whole(mail) => return Ok(Some(FetchedContent::Whole(mail))),
                 FetchOutcome::Vanished => return Ok(None),
                 FetchOutcome::TooLarge => {}
             }
         }
         let size = summary.size.max(self.settings.max_size.saturating_add(1));
-        Ok(session.fetch_header(uid)?.map(|header| RawContent::TooLarge { size, header }))
+        Ok(session.fetch_header(uid)?.map(|header| FetchedContent::TooLarge { size, header }))
     }
 
     /// Returns how a mail with this header was taken before; `None` if it is new.
-    pub fn known(&self, header: &[u8]) -> Result<Option<Taken>, Refusal> {
+    pub fn known(&self, header: &[u8]) -> Result<Option<IntakeOutcome>, Refusal> {
         self.context.handle.block_on(self.intake.known(header))
     }
 
@@ -275,9 +275,9 @@ impl MailboxReader {
     /// Marks or moves an accepted mail. The mail is stored already, so a failure here must not make it be taken again.
     pub fn mark(&mut self, session: &mut ImapSession, uid: u32) -> Result<(), ImapError> {
         let result = match self.settings.done {
-            Done::Keep => Ok(()),
-            Done::Seen => session.mark_seen(uid),
-            Done::Move => session.move_to(uid, &self.settings.move_to),
+            DoneAction::Keep => Ok(()),
+            DoneAction::Seen => session.mark_seen(uid),
+            DoneAction::Move => session.move_to(uid, &self.settings.move_to),
         };
         match result {
             Ok(()) => Ok(()),

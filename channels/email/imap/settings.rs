@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::email::config::{Done, EmailConfig};
+use crate::email::config::{DoneAction, EmailConfig};
 
 /// Notice to the owner about a mail that cannot be fetched; placeholders: mailbox, UID, reason.
 pub const SKIPPED_ENGLISH: &str = "A mail in {mailbox} (UID {uid}) was skipped because it cannot be fetched from the server ({reason}). \
@@ -18,7 +18,7 @@ pub struct WatchSettings {
     pub mailbox: String,
     pub poll_interval: Duration,
     pub backlog: Duration,
-    pub done: Done,
+    pub done: DoneAction,
     pub move_to: String,
     /// In bytes.
     pub max_size: u64,

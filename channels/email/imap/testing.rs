@@ -17,7 +17,7 @@ use crate::channel::StartError;
 use crate::conformance::{Answer as Accepting, ScriptedInbox};
 use crate::email::account::Account;
 use crate::email::config::{EmailConfig, Tls};
-use crate::email::source::{Intake, RawContent, RawMail, Taken};
+use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome};
 use crate::inbox::{Alongside, Inbox, Refusal};
 use crate::settings::Secret;
 
@@ -269,17 +269,17 @@ fn message_id(mail: &[u8]) -> Vec<u8> {
 
 #[async_trait]
 impl Intake for RecordingIntake {
-    async fn take(&self, mail: RawMail) -> Result<Taken, Refusal> {
+    async fn take(&self, mail: FetchedMail) -> Result<IntakeOutcome, Refusal> {
         let what = match &mail.content {
-            RawContent::Whole(bytes) => format!("{} bytes", bytes.len()),
-            RawContent::TooLarge { size, .. } => format!("too large, {size} bytes"),
+            FetchedContent::Whole(bytes) => format!("{} bytes", bytes.len()),
+            FetchedContent::TooLarge { size, .. } => format!("too large, {size} bytes"),
         };
         self.log.push(format!("take {}: {what}", mail.cursor.position));
         if self.refusals.load(Ordering::SeqCst) > 0 {
             self.refusals.fetch_sub(1, Ordering::SeqCst);
             return Err(Refusal::InboxFull { waiting: 1, retry_after: Duration::from_millis(1) });
         }
-        let (RawContent::Whole(bytes) | RawContent::TooLarge { header: bytes, .. }) = &mail.content;
+        let (FetchedContent::Whole(bytes) | FetchedContent::TooLarge { header: bytes, .. }) = &mail.content;
         let is_ours = !String::from_utf8_lossy(bytes).contains("Subject: stranger");
         let position = mail.cursor.position.clone();
         self.inbox.skip(Alongside::from(mail.cursor), "taken").await?;
@@ -287,11 +287,11 @@ impl Intake for RecordingIntake {
         if is_ours {
             self.know(bytes);
         }
-        Ok(if is_ours { Taken::Accepted } else { Taken::PassedOver })
+        Ok(if is_ours { IntakeOutcome::Accepted } else { IntakeOutcome::Skipped })
     }
 
-    async fn known(&self, header: &[u8]) -> Result<Option<Taken>, Refusal> {
-        Ok(self.known.lock().unwrap().contains(&message_id(header)).then_some(Taken::Accepted))
+    async fn known(&self, header: &[u8]) -> Result<Option<IntakeOutcome>, Refusal> {
+        Ok(self.known.lock().unwrap().contains(&message_id(header)).then_some(IntakeOutcome::Accepted))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::testing::{ScriptedImapServer, ServerReply, WatchFixture};
-use crate::email::config::{Done, Tls};
+use crate::email::config::{DoneAction, Tls};
 use crate::settings::{ByteSize, Span};
 
 /// A reply of the server, and the expected result.
@@ -330,7 +330,7 @@ async fn mails_are_moved_by_the_best_command_of_the_server() {
         let server = ScriptedImapServer::start(no_fault);
         server.state().capabilities = capabilities;
         let mut fixture = WatchFixture::new(&server);
-        (fixture.config.done, fixture.config.move_to) = (Done::Move, "已答复/a".to_owned());
+        (fixture.config.done, fixture.config.move_to) = (DoneAction::Move, "已答复/a".to_owned());
         let fixture = Arc::new(fixture);
         fixture.store_cursor("1:0").await;
         server.deliver("one");

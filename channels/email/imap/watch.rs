@@ -18,8 +18,8 @@ use super::stream::ConnectionCloser;
 use crate::backoff::Backoff;
 use crate::channel::StartError;
 use crate::email::account::Account;
-use crate::email::config::Done;
-use crate::email::source::Intake;
+use crate::email::config::DoneAction;
+use crate::email::mail::Intake;
 use crate::inbox::Inbox;
 
 /// Time for the thread to stop: it finishes the mail that is being taken.
@@ -175,7 +175,7 @@ impl MailboxReader {
     /// # Errors
     /// The connection is unusable.
     fn read(&mut self, session: &mut ImapSession, selected: SelectedMailbox) -> Result<(), ImapError> {
-        if selected.read_only && self.settings.done != Done::Keep {
+        if selected.read_only && self.settings.done != DoneAction::Keep {
             let mailbox = &self.settings.mailbox;
             tracing::warn!(%mailbox, "the mailbox is read-only: accepted mails cannot be marked");
         }

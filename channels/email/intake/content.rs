@@ -1,26 +1,26 @@
-//! A mail as the text of a message.
+//! A mail as the text of a message, and what a mail without other text requests.
 
-use super::replying::line;
-use crate::email::letter::Letter;
+use crate::email::mail::ParsedMail;
+use crate::email::texts::one_line_up_to;
 
 const MAX_SUBJECT: usize = 300;
 const MAX_REMARKS: usize = 20;
 
-/// What of a mail is shown besides its text.
+/// What the model sees of a mail besides its text.
 #[derive(Clone, Debug, Default)]
-pub struct Shown<'a> {
-    /// The subject: at a thread's beginning, and where it changed.
+pub struct ShownFields<'a> {
+    /// Whether the subject is shown: at the beginning of a thread, and when it changed.
     pub subject: bool,
-    /// The sender: where somebody else writes than did before.
+    /// Whether the sender is shown: when it differs from the previous mail's.
     pub sender: bool,
-    /// Where what was cut off lies.
+    /// The path of the removed part of the text.
     pub cut: Option<&'a str>,
 }
 
-/// The text of the message, and nothing before it: a slash command is one where it is the first line. A mail without text
-/// says what its subject says.
-pub fn content(letter: &Letter) -> String {
-    let (text, subject) = (letter.text.trim(), line(letter.subject.trim(), MAX_SUBJECT));
+/// Returns the text of the message, with nothing before it, so that a slash command can be its first line. The subject
+/// replaces a missing text.
+pub fn content(mail: &ParsedMail) -> String {
+    let (text, subject) = (mail.text.trim(), one_line_up_to(mail.subject.trim(), MAX_SUBJECT));
     match (text, subject.as_str()) {
         ("", "") => "(The mail has no text.)".to_owned(),
         ("", _) => subject,
@@ -28,78 +28,83 @@ pub fn content(letter: &Letter) -> String {
     }
 }
 
-/// What else the model is to know of the mail, one line each. Files are not among it: those of every channel are told of in
-/// one place.
-pub fn about(letter: &Letter, shown: &Shown<'_>) -> Vec<String> {
+/// Returns what else the model needs to know of the mail, one line each. Attachments are missing here: one place names
+/// those of every channel.
+pub fn about(mail: &ParsedMail, shown: &ShownFields<'_>) -> Vec<String> {
     let mut lines = Vec::new();
-    if let (true, Some(from)) = (shown.sender, letter.from.first()) {
-        lines.push(line(&format!("From: {} <{}>", from.name, from.address), MAX_SUBJECT));
+    if let (true, Some(from)) = (shown.sender, mail.from.first()) {
+        lines.push(one_line_up_to(&format!("From: {} <{}>", from.name, from.address), MAX_SUBJECT));
     }
-    if shown.subject && !letter.subject.trim().is_empty() {
-        lines.push(subject_alone(letter));
+    if shown.subject && !mail.subject.trim().is_empty() {
+        lines.push(subject_line(mail));
     }
-    lines.extend(letter.remarks.iter().take(MAX_REMARKS).map(|remark| format!("({})", line(remark, 300))));
+    lines.extend(mail.remarks.iter().take(MAX_REMARKS).map(|remark| format!("({})", one_line_up_to(remark, 300))));
     if let Some(cut) = shown.cut {
-        lines.push(format!("(Earlier text that the mail quotes, and its signature, were cut off; they lie at {cut})"));
+        lines.push(format!("(Earlier text that the mail quotes, and its signature, were removed; they are in {cut})"));
     }
     lines
 }
 
-/// Bytes as people say them: `1.5 MB`.
-pub fn size(bytes: u64) -> String {
-    let (unit, name) = match bytes {
-        0..1_000 => return format!("{bytes} B"),
-        1_000..1_000_000 => (1_000, "kB"),
-        _ => (1_000_000, "MB"),
-    };
-    let tenths = bytes / (unit / 10);
-    match tenths % 10 {
-        0 => format!("{} {name}", tenths / 10),
-        rest => format!("{}.{rest} {name}", tenths / 10),
-    }
+/// Returns the content of a message for a mail that starts no turn: its subject.
+pub fn subject_line(mail: &ParsedMail) -> String {
+    format!("Subject: {}", one_line_up_to(&mail.subject, MAX_SUBJECT))
 }
 
-/// One line about a mail that starts no turn.
-pub fn subject_alone(letter: &Letter) -> String {
-    format!("Subject: {}", line(&letter.subject, MAX_SUBJECT))
+/// A mail that only asks to end or to resume the replies to its sender, as List-Unsubscribe offers (RFC 2369, section
+/// 3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubscriptionRequest {
+    Unsubscribe,
+    Subscribe,
+}
+
+impl SubscriptionRequest {
+    /// Decides by the subject. A reply with that subject, or a mail with more text than the word, is an ordinary mail.
+    pub fn of(mail: &ParsedMail) -> Option<Self> {
+        let request = Self::parse(&mail.subject)?;
+        let text = mail.text.trim();
+        (text.is_empty() || Self::parse(text) == Some(request)).then_some(request)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        match text.trim().to_lowercase().as_str() {
+            "unsubscribe" | "退订" => Some(Self::Unsubscribe),
+            "subscribe" | "订阅" => Some(Self::Subscribe),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::email::letter::Mailbox;
+    use crate::email::mail::NamedAddress;
 
     #[test]
-    fn sizes_are_short() {
-        let sizes = [0, 999, 1_000, 1_550, 25_000_000, 35_400_000].map(size);
-        assert_eq!(sizes, ["0 B", "999 B", "1 kB", "1.5 kB", "25 MB", "35.4 MB"]);
-    }
-
-    #[test]
-    fn a_mail_is_its_words_and_what_stands_beside_them() {
-        let all = Shown { subject: true, sender: true, cut: Some("mail/t/quoted.md") };
+    fn a_mail_becomes_its_text_and_lines_about_it() {
+        let all = ShownFields { subject: true, sender: true, cut: Some("mail/t/quoted.md") };
         let told = [
             "From: Ann <ann@a>",
             "Subject: Lunch /new",
             "(encrypted, unreadable)",
-            "(Earlier text that the mail quotes, and its signature, were cut off; they lie at mail/t/quoted.md)",
+            "(Earlier text that the mail quotes, and its signature, were removed; they are in mail/t/quoted.md)",
         ];
-        let table: &[(&str, &str, &Shown<'_>, &str, &[&str])] = &[
-            ("Lunch", " Hello\nthere ", &Shown::default(), "Hello\nthere", &told[2..3]),
+        let table: &[(&str, &str, &ShownFields<'_>, &str, &[&str])] = &[
+            ("Lunch", " Hello\nthere ", &ShownFields::default(), "Hello\nthere", &told[2..3]),
             ("Lunch\n/new", "Hello", &all, "Hello", &told),
-            ("", "Hello", &Shown { subject: true, ..Shown::default() }, "Hello", &told[2..3]),
-            ("Lunch?", "", &Shown::default(), "Lunch?", &told[2..3]),
-            ("", " ", &Shown::default(), "(The mail has no text.)", &told[2..3]),
-            ("Lunch", "\n  /status  \n", &Shown::default(), "/status", &told[2..3]),
-            ("Lunch", "/todo\n- eggs", &Shown::default(), "/todo\n- eggs", &told[2..3]),
+            ("", "Hello", &ShownFields { subject: true, ..ShownFields::default() }, "Hello", &told[2..3]),
+            ("Lunch?", "", &ShownFields::default(), "Lunch?", &told[2..3]),
+            ("", " ", &ShownFields::default(), "(The mail has no text.)", &told[2..3]),
+            ("Lunch", "\n  /status  \n", &ShownFields::default(), "/status", &told[2..3]),
+            ("Lunch", "/todo\n- eggs", &ShownFields::default(), "/todo\n- eggs", &told[2..3]),
         ];
         for (subject, text, shown, expected, beside) in table {
             let remarks = vec!["encrypted, unreadable".to_owned()];
-            let from = vec![Mailbox { name: "Ann".to_owned(), address: "ann@a".to_owned() }];
-            let letter =
-                Letter { subject: (*subject).into(), text: (*text).into(), from, remarks, ..Letter::default() };
+            let from = vec![NamedAddress { name: "Ann".to_owned(), address: "ann@a".to_owned() }];
+            let mail =
+                ParsedMail { subject: (*subject).into(), text: (*text).into(), from, remarks, ..ParsedMail::default() };
             assert_eq!(
-                (content(&letter).as_str(), about(&letter, shown).as_slice()),
+                (content(&mail).as_str(), about(&mail, shown).as_slice()),
                 (*expected, to_vec(beside).as_slice())
             );
         }
@@ -107,5 +112,21 @@ mod tests {
 
     fn to_vec(lines: &[&str]) -> Vec<String> {
         lines.iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    #[test]
+    fn only_a_mail_that_says_nothing_else_is_a_subscription_request() {
+        for (subject, text, expected) in [
+            ("unsubscribe", "", Some(SubscriptionRequest::Unsubscribe)),
+            ("Unsubscribe", " unsubscribe\n", Some(SubscriptionRequest::Unsubscribe)),
+            ("退订", "", Some(SubscriptionRequest::Unsubscribe)),
+            ("subscribe", "", Some(SubscriptionRequest::Subscribe)),
+            ("Re: unsubscribe", "", None),
+            ("unsubscribe", "How do I unsubscribe from that newsletter?", None),
+            ("unsubscribe me", "", None),
+        ] {
+            let mail = ParsedMail { subject: subject.to_owned(), text: text.to_owned(), ..ParsedMail::default() };
+            assert_eq!(SubscriptionRequest::of(&mail), expected, "{subject}: {text}");
+        }
     }
 }

@@ -3,11 +3,11 @@
 use uuid::Uuid;
 
 use super::tests::Post;
-use crate::email::ages::NOTE_AGES;
-use crate::email::answering::Answering;
 use crate::email::config::{EmailConfig, TrustBy};
-use crate::email::ids::message_id;
-use crate::email::source::Taken;
+use crate::email::intake::NOTE_AGES;
+use crate::email::mail::IntakeOutcome;
+use crate::email::mail::ReplyContext;
+use crate::email::message_id::message_id;
 use crate::inbox::SentMessage;
 
 const ANN: &str = "ann@example.org";
@@ -33,7 +33,7 @@ async fn an_answer_goes_nowhere_that_its_sender_could_not_have_meant() {
         post.take(ANN, "Message-ID: <1@x>\r\nSubject: Lunch\r\n", "Hello").await.unwrap();
         let reply_to = if reply_to.is_empty() { String::new() } else { format!("Reply-To: {reply_to}\r\n") };
         post.take(ANN, &format!("Message-ID: <2@x>\r\nSubject: Re: Lunch\r\n{reply_to}"), "More").await.unwrap();
-        let answering = Answering::of(&post.inbox.accepted()[1].metadata).unwrap();
+        let answering = ReplyContext::of(&post.inbox.accepted()[1].metadata).unwrap();
         let root = if joins { "<1@x>" } else { "<2@x>" };
         assert_eq!(
             (answering.to, post.sessions()[1].clone()),
@@ -46,7 +46,7 @@ async fn an_answer_goes_nowhere_that_its_sender_could_not_have_meant() {
     // Who lets everybody in has named nobody.
     let post = Post::new(|config| config.allow_from = crate::allow::AllowList::new(vec!["*".to_owned()]));
     post.take(ANN, "Message-ID: <1@x>\r\nReply-To: eve@evil.test, desk@example.org\r\n", "Hello").await.unwrap();
-    assert_eq!(Answering::of(&post.inbox.accepted()[0].metadata).unwrap().to, ["desk@example.org"]);
+    assert_eq!(ReplyContext::of(&post.inbox.accepted()[0].metadata).unwrap().to, ["desk@example.org"]);
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn the_owner_is_told_once_of_each_mail_that_came_back() {
     post.inbox.mark_sent("email", notice, SentMessage { is_notice: true });
     post.inbox.mark_sent("webhook:in", elsewhere, SentMessage { is_notice: false });
     for (number, outbox, told) in [(1, unsent, 0), (2, notice, 0), (3, elsewhere, 0), (4, OUTBOX, 1), (5, OUTBOX, 1)] {
-        assert_eq!(post.take_raw(&report(number, outbox)).await, Ok(Taken::PassedOver), "{number}");
+        assert_eq!(post.take_raw(&report(number, outbox)).await, Ok(IntakeOutcome::Skipped), "{number}");
         assert_eq!(post.inbox.notices().len(), told, "{number}");
     }
     let told = &post.inbox.notices()[0];

@@ -1,49 +1,65 @@
-//! Which mail it is.
+//! The identity of a mail.
 
-use super::replying::line;
-use crate::email::judge::Judge;
-use crate::email::letter::Letter;
+use jiff::Timestamp;
+
+use crate::email::auth::SenderAuthenticator;
+use crate::email::mail::ParsedMail;
+use crate::email::texts::one_line_up_to;
 use crate::email::threads::{hash, own_id};
+use crate::inbox::Cursor;
 
-/// Who wrote a mail, and which one it is.
-pub struct Identity {
+/// A mail on its way through the intake.
+pub struct ArrivedMail {
+    pub cursor: Cursor,
+    pub received_at: Timestamp,
+    /// The hash of its header, which identifies it when nothing else can be read.
+    pub key: String,
+}
+
+/// The author of a mail and its ids.
+pub struct MailIdentity {
     pub sender: String,
     pub message_id: String,
     pub external_id: String,
 }
 
-/// A mail's header without the empty line behind it, however its lines end.
+impl MailIdentity {
+    /// Returns `None` for a mail without one usable sender, which is never accepted.
+    pub fn of(mail: &ParsedMail, key: &str) -> Option<Self> {
+        let sender = SenderAuthenticator::sender(mail)?.as_str().to_owned();
+        let message_id = own_id(mail, key);
+        let external_id = format!("{message_id} {sender}");
+        Some(Self { sender, message_id, external_id })
+    }
+}
+
+/// Returns the header of a mail without the empty line behind it, whatever its line ends are.
 pub fn header_of(raw: &[u8]) -> &[u8] {
     let end = |within: &[u8], mark: &[u8]| within.windows(mark.len()).position(|window| window == mark);
-    let end_of_one = end(raw, b"\r\n\r\n").unwrap_or(raw.len());
-    let end = end(&raw[..end_of_one], b"\n\n").unwrap_or(end_of_one);
+    let crlf_end = end(raw, b"\r\n\r\n").unwrap_or(raw.len());
+    let end = end(&raw[..crlf_end], b"\n\n").unwrap_or(crlf_end);
     raw[..end].trim_ascii_end()
 }
 
-pub fn key_of(header: &[u8]) -> String {
+/// Returns the hash of a header.
+pub fn header_key(header: &[u8]) -> String {
     hash(&[&String::from_utf8_lossy(header)])
 }
 
-/// `None` where a mail has no usable sender: nobody is listened to then.
-pub fn identity(letter: &Letter, key: &str) -> Option<Identity> {
-    let sender = Judge::sender(letter)?.as_str().to_owned();
-    let message_id = own_id(letter, key);
-    let external_id = format!("{message_id} {sender}");
-    Some(Identity { sender, message_id, external_id })
-}
-
-/// From and subject for the owner, of a mail that may not be readable at all.
-pub fn seen(header: &[u8]) -> (String, String) {
+/// Returns the values of From and Subject as they are written, for a notice about a mail that may be unreadable.
+pub fn from_and_subject(header: &[u8]) -> (String, String) {
     let text = String::from_utf8_lossy(header);
     let value = |name: &str| {
-        let lines = text.lines().filter_map(|line| line.split_once(':'));
-        let found = lines.into_iter().find(|(known, _)| known.trim().eq_ignore_ascii_case(name));
+        let found = text
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(known, _)| known.trim().eq_ignore_ascii_case(name));
         found.map_or_else(|| "?".to_owned(), |(_, value)| value.trim().to_owned())
     };
     (value("from"), value("subject"))
 }
 
-/// A sender's words in the owner's notice: shown, and nothing else.
-pub fn code(text: &str) -> String {
-    format!("`{}`", line(&text.replace('`', "'"), 200))
+/// Writes text of a sender as inline code, so that Markdown in it has no effect in a notice.
+pub fn inline_code(text: &str) -> String {
+    format!("`{}`", one_line_up_to(&text.replace('`', "'"), 200))
 }

@@ -1,6 +1,7 @@
-//! Takes mails: reads, judges, finds the thread, and hands over. Whatever goes wrong with one mail, those behind it come
-//! to their turn.
+//! Takes mails: parses, authenticates, finds the thread, and hands over to the inbox. A failing mail does not block the
+//! mails behind it.
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -10,278 +11,277 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::content::{Shown, about, content, size, subject_alone};
-use super::failing::{Trouble, said};
-use super::hours::{Hours, Room};
-use super::identity::{Identity, code, header_of, identity, key_of};
-use super::notes::{HOURLY, Notes, REFUSED, SENDER, SILENT, SPOT, THREAD};
-use super::replying::{answering, leads_elsewhere};
-use super::wishes::Wish;
-use crate::email::answering::Answering;
+use super::attachments::save_attachments;
+use super::content::{ShownFields, SubscriptionRequest, about, content, subject_line};
+use super::failures::{IntakeError, record_failure};
+use super::identity::{ArrivedMail, MailIdentity, header_key, header_of, inline_code};
+use super::notes::{BOUNCED, HOURLY, MailNotes, REFUSED, SENDER, SILENT, SPOT, THREAD};
+use super::quota::{HourlyQuota, QuotaState};
+use super::reply_context::{replies_elsewhere, reply_context};
+use crate::email::address::EmailAddress;
+use crate::email::auth::{Bounce, SenderAuthenticator, SenderDecision, classify_bounce};
 use crate::email::config::EmailConfig;
 use crate::email::files::MailFiles;
-use crate::email::judge::{Address, Judge, Verdict, bounce};
-use crate::email::letter::Letter;
+use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome, ParsedMail, ReplyContext};
 use crate::email::parse::{ParseLimits, parse_mail};
-use crate::email::source::{Intake, RawContent, RawMail, Taken};
-use crate::email::threads::{Named, Place, Subject, hash, place};
-use crate::email::words::{Words, fill};
-use crate::inbox::{Alongside, Cursor, Inbox, Note, Refusal};
+use crate::email::subject::BaseSubject;
+use crate::email::texts::{NoticeTexts, fill, format_size};
+use crate::email::threads::{ReferencedId, ThreadMatch, hash, match_thread};
+use crate::inbox::{Alongside, Inbox, Note, Refusal};
 use crate::message::{InboundMessage, SessionKey, Trust};
 use crate::trust::TrustLists;
 
 const DAY: i64 = 24 * 3_600;
-/// Strangers that are told something within a day, all together.
+/// The most refusals to unknown senders in a day, all senders together.
 const MAX_REFUSALS: u32 = 100;
-/// Under this key the refusals of a day are counted; no address looks like it.
+/// The key under which the refusals of a day are counted; no address looks like it.
 const ALL_STRANGERS: &str = "all";
 
 /// The intake of one account.
 pub struct MailIntake {
-    judge: Judge,
-    own: Option<Address>,
+    authenticator: SenderAuthenticator,
+    own: Option<EmailAddress>,
     hourly_limit: u32,
     max_size: u64,
     quote: bool,
-    pub(super) notes: Notes,
-    pub(super) files: Arc<MailFiles>,
-    pub(super) words: Words,
-    /// Several mailboxes do not take the last place of a limit twice.
-    pub(super) turn: Mutex<()>,
-    pub(super) clock: fn() -> Timestamp,
+    notes: MailNotes,
+    files: Arc<MailFiles>,
+    texts: NoticeTexts,
+    /// Serializes the mailboxes, so that two of them do not use up the last mail of a limit together.
+    lock: Mutex<()>,
+    clock: fn() -> Timestamp,
 }
 
-/// A mail on its way.
-pub struct Arrived {
-    pub cursor: Cursor,
-    pub received_at: Timestamp,
-    /// Names it where nothing else is certain: the hash of its header.
-    pub key: String,
-}
-
-/// How many strangers were refused on the day that began then.
+/// The refusals of one day.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Refusals {
+struct RefusalCount {
     count: u32,
-    /// Unix seconds.
+    /// The beginning of the day, in Unix seconds.
     since: i64,
 }
 
 impl MailIntake {
-    /// `lists` say who is trusted; `words` are in the owner's language.
+    /// `lists` name the trusted senders; `texts` are in the owner's language.
     pub fn new(
         config: &EmailConfig,
         lists: TrustLists,
         channel: String,
         inbox: Arc<dyn Inbox>,
         files: Arc<MailFiles>,
-        words: Words,
+        texts: NoticeTexts,
     ) -> Self {
         Self {
-            judge: Judge::new(config, lists),
-            own: Address::parse(&config.address),
+            authenticator: SenderAuthenticator::new(config, lists),
+            own: EmailAddress::parse(&config.address),
             hourly_limit: config.hourly_limit,
             max_size: config.max_size.0,
             quote: config.quote,
-            notes: Notes { channel, inbox },
+            notes: MailNotes { channel, inbox },
             files,
-            words,
-            turn: Mutex::new(()),
+            texts,
+            lock: Mutex::new(()),
             clock: Timestamp::now,
         }
     }
 
     #[cfg(test)]
-    pub fn with(self, judge: Judge, clock: fn() -> Timestamp) -> Self {
-        Self { judge, clock, ..self }
+    pub fn with(self, authenticator: SenderAuthenticator, clock: fn() -> Timestamp) -> Self {
+        Self { authenticator, clock, ..self }
     }
 
-    pub(super) fn inbox(&self) -> &dyn Inbox {
+    fn inbox(&self) -> &dyn Inbox {
         &*self.notes.inbox
     }
 
-    async fn whole(&self, arrived: &Arrived, raw: Vec<u8>) -> Result<Taken, Trouble> {
+    async fn take_whole(&self, arrived: &ArrivedMail, raw: Vec<u8>) -> Result<IntakeOutcome, IntakeError> {
         let reading = tokio::task::spawn_blocking(move || {
-            let letter = parse_mail(&raw, &ParseLimits::default());
-            (raw, letter)
+            let mail = parse_mail(&raw, &ParseLimits::default());
+            (raw, mail)
         });
-        let (raw, letter) = reading.await.map_err(|error| Trouble::Failed(format!("reading it failed: {error}")))?;
-        let identity = identity(&letter, &arrived.key);
+        let (raw, mail) = reading.await.map_err(|error| IntakeError::Failed(format!("reading it failed: {error}")))?;
+        let identity = MailIdentity::of(&mail, &arrived.key);
         if let Some(identity) = &identity
-            && let Some(taken) = self.was_taken(identity).await?
+            && let Some(earlier) = self.earlier_outcome(identity).await?
         {
-            self.pass(arrived, "it was taken before").await?;
-            return Ok(taken);
+            self.skip(arrived, "it was taken before").await?;
+            return Ok(earlier);
         }
-        let verdict = self.judge.judge(&raw, &letter, arrived.received_at).await;
-        if let Verdict::Ignore { reason } = &verdict
-            && let Some(bounce) = bounce(&letter, &raw)
+        let decision = self.authenticator.authenticate(&raw, &mail, arrived.received_at).await;
+        if let SenderDecision::Ignore { reason } = &decision
+            && let Some(bounce) = classify_bounce(&mail, &raw)
         {
-            return self.came_back(arrived, &bounce, reason).await;
+            return self.report_bounce(arrived, &bounce, reason).await;
         }
         drop(raw);
-        match (verdict, identity) {
-            (Verdict::Listen { trust, .. }, Some(identity)) => self.listen(arrived, letter, identity, trust).await,
-            (Verdict::Refuse { reason, .. }, Some(identity)) => self.refuse(arrived, &letter, identity, &reason).await,
-            (Verdict::Later { sender, reason }, _) => Err(Trouble::Unchecked { sender, reason }),
-            (Verdict::Ignore { reason }, _) => self.pass(arrived, &reason).await,
-            // The judge lets nobody in without a sender.
-            (_, None) => self.pass(arrived, "it has no sender").await,
+        match (decision, identity) {
+            (SenderDecision::Accept { trust, .. }, Some(identity)) => self.accept(arrived, mail, identity, trust).await,
+            (SenderDecision::Refuse { reason, .. }, Some(identity)) => {
+                self.refuse(arrived, &mail, identity, &reason).await
+            }
+            (SenderDecision::Defer { sender, reason }, _) => Err(IntakeError::Unchecked { sender, reason }),
+            (SenderDecision::Ignore { reason }, _) => self.skip(arrived, &reason).await,
+            // The authenticator accepts nobody without a sender.
+            (_, None) => self.skip(arrived, "it has no sender").await,
         }
     }
 
-    /// Of a mail that was not fetched the header alone is known.
-    async fn too_large(&self, arrived: &Arrived, header: &[u8], bytes: u64) -> Result<Taken, Trouble> {
-        let letter = parse_mail(header, &ParseLimits::default());
-        let limit = size(self.max_size);
-        let reason = format!("it is larger than {limit}");
-        let Some(identity) = identity(&letter, &arrived.key) else { return self.pass(arrived, &reason).await };
-        if self.was_taken(&identity).await?.is_some() {
-            return self.pass(arrived, "it was answered before").await;
-        }
-        match self.judge.judge_header(&letter) {
-            Verdict::Listen { trust, .. } => {
-                let _turn = self.turn.lock().await;
-                let place = self.place(&letter, &identity).await?;
-                let at = arrived.received_at;
-                let Some(notes) = self.counted(at, &identity.sender, &place.root).await? else {
-                    return self.too_many(arrived, &letter, identity, (place.root, trust)).await;
-                };
-                let told = fill(self.words.too_large, &[&limit]);
-                let alongside = Alongside { notes, ..Alongside::default() };
-                self.answer(arrived, &letter, identity, (place.root, trust), told, alongside).await
-            }
-            Verdict::Later { sender, .. } => {
-                tracing::warn!(sender, bytes, "a mail is too large and is passed over");
-                let notice = fill(self.words.too_large_notice, &[&code(&sender), &size(bytes), &limit]);
-                self.pass_with(arrived, &reason, Vec::new(), Some(notice)).await
-            }
-            Verdict::Refuse { reason, .. } => self.refuse(arrived, &letter, identity, &reason).await,
-            Verdict::Ignore { reason } => self.pass(arrived, &reason).await,
-        }
-    }
-
-    async fn listen(
+    /// Takes a mail that was not fetched because of its size.
+    async fn take_header(
         &self,
-        arrived: &Arrived,
-        letter: Letter,
-        identity: Identity,
+        arrived: &ArrivedMail,
+        header: &[u8],
+        bytes: u64,
+    ) -> Result<IntakeOutcome, IntakeError> {
+        let mail = parse_mail(header, &ParseLimits::default());
+        let limit = format_size(self.max_size);
+        let reason = format!("it is larger than {limit}");
+        let Some(identity) = MailIdentity::of(&mail, &arrived.key) else { return self.skip(arrived, &reason).await };
+        if self.earlier_outcome(&identity).await?.is_some() {
+            return self.skip(arrived, "it was answered before").await;
+        }
+        match self.authenticator.authenticate_header(&mail) {
+            SenderDecision::Accept { trust, .. } => {
+                let _lock = self.lock.lock().await;
+                let thread = self.find_thread(&mail, &identity).await?;
+                let at = arrived.received_at;
+                let Some(notes) = self.count(at, &identity.sender, &thread.root).await? else {
+                    return self.exceed_quota(arrived, &mail, identity, (thread.root, trust)).await;
+                };
+                let reply = fill(self.texts.too_large, &[&limit]);
+                let alongside = Alongside { notes, ..Alongside::default() };
+                self.answer(arrived, &mail, identity, (thread.root, trust), reply, alongside).await
+            }
+            SenderDecision::Defer { sender, .. } => {
+                tracing::warn!(sender, bytes, "a mail is too large and is skipped");
+                let notice = fill(self.texts.too_large_notice, &[&inline_code(&sender), &format_size(bytes), &limit]);
+                self.skip_with(arrived, &reason, Vec::new(), Some(notice)).await
+            }
+            SenderDecision::Refuse { reason, .. } => self.refuse(arrived, &mail, identity, &reason).await,
+            SenderDecision::Ignore { reason } => self.skip(arrived, &reason).await,
+        }
+    }
+
+    async fn accept(
+        &self,
+        arrived: &ArrivedMail,
+        mail: ParsedMail,
+        identity: MailIdentity,
         trust: Trust,
-    ) -> Result<Taken, Trouble> {
-        let _turn = self.turn.lock().await;
-        let place = self.place(&letter, &identity).await?;
-        let wish = Wish::of(&letter);
+    ) -> Result<IntakeOutcome, IntakeError> {
+        let _lock = self.lock.lock().await;
+        let thread = self.find_thread(&mail, &identity).await?;
+        let request = SubscriptionRequest::of(&mail);
         let was_silent = self.notes.read::<bool>(SILENT, &identity.sender).await?.is_some_and(|(silent, _)| silent);
-        if was_silent && wish != Some(Wish::Answers) {
-            return self.pass(arrived, "its sender has unsubscribed").await;
+        if was_silent && request != Some(SubscriptionRequest::Subscribe) {
+            return self.skip(arrived, "its sender has unsubscribed").await;
         }
-        let Some(mut notes) = self.counted(arrived.received_at, &identity.sender, &place.root).await? else {
-            return self.too_many(arrived, &letter, identity, (place.root, trust)).await;
+        let Some(mut notes) = self.count(arrived.received_at, &identity.sender, &thread.root).await? else {
+            return self.exceed_quota(arrived, &mail, identity, (thread.root, trust)).await;
         };
-        if let Some(wish) = wish.filter(|wish| was_silent || *wish == Wish::Silence) {
-            return self.grant(wish, arrived, &letter, identity, (place.root, trust), notes).await;
+        if let Some(request) = request.filter(|request| was_silent || *request == SubscriptionRequest::Unsubscribe) {
+            return self.subscribe(request, arrived, &mail, identity, (thread.root, trust), notes).await;
         }
-        let session = SessionKey::of_chat(&self.notes.channel, &place.root);
-        let letter = Arc::new(letter);
-        let saved = self.save(session, &identity, letter.clone()).await?;
-        let answering = self.answering(&letter);
-        let subject = Subject::of(&letter.subject);
-        let shown = Shown {
-            subject: place.is_new || subject.core != place.talk.subject,
-            sender: place.is_new || place.talk.last != identity.sender,
+        let session = SessionKey::of_chat(&self.notes.channel, &thread.root);
+        let mail = Arc::new(mail);
+        let saved = save_attachments(self.files.clone(), session, &identity, mail.clone()).await?;
+        let context = self.reply_context(&mail);
+        let subject = BaseSubject::of(&mail.subject);
+        let shown = ShownFields {
+            subject: thread.is_new || subject.core != thread.state.subject,
+            sender: thread.is_new || thread.state.last != identity.sender,
             cut: saved.cut.as_deref(),
         };
-        let mut talk = place.talk;
-        talk.join(&identity.sender, self.others(&letter), &subject.core);
-        notes.extend(self.notes.of_thread(&place.root, &identity.message_id, &talk).await?);
-        notes.push(self.notes.write(THREAD, &place.root, &answering));
-        let mut message = self.message(arrived, identity, &place.root, trust, content(&letter));
-        message.settings.about = about(&letter, &shown);
+        let mut state = thread.state;
+        state.join(&identity.sender, self.other_recipients(&mail), &subject.core);
+        notes.extend(self.notes.thread_notes(&thread.root, &identity.message_id, &state).await?);
+        notes.push(self.notes.write(THREAD, &thread.root, &context));
+        let mut message = self.message(arrived, identity, &thread.root, trust, content(&mail));
+        message.settings.about = about(&mail, &shown);
         message.attachments.clone_from(&saved.attachments);
-        answering.put(&mut message.metadata);
+        context.put(&mut message.metadata);
         let cursor = Some(arrived.cursor.clone());
         self.inbox().accept(message, Alongside { cursor, notes, notice: None }).await?;
-        Ok(Taken::Accepted)
+        Ok(IntakeOutcome::Accepted)
     }
 
-    /// What a sender asks for by List-Unsubscribe, or takes back.
-    async fn grant(
+    /// Ends or resumes the replies to a sender.
+    async fn subscribe(
         &self,
-        wish: Wish,
-        arrived: &Arrived,
-        letter: &Letter,
-        identity: Identity,
+        request: SubscriptionRequest,
+        arrived: &ArrivedMail,
+        mail: &ParsedMail,
+        identity: MailIdentity,
         place: (String, Trust),
         mut notes: Vec<Note>,
-    ) -> Result<Taken, Trouble> {
-        let is_silent = wish == Wish::Silence;
+    ) -> Result<IntakeOutcome, IntakeError> {
+        let is_silent = request == SubscriptionRequest::Unsubscribe;
         tracing::info!(sender = identity.sender, is_silent, "a sender subscribes or unsubscribes");
         notes.push(self.notes.write(SILENT, &identity.sender, &is_silent));
-        let told = if is_silent { self.words.unsubscribed } else { self.words.subscribed }.to_owned();
-        self.answer(arrived, letter, identity, place, told, Alongside { notes, ..Alongside::default() }).await
+        let reply = if is_silent { self.texts.unsubscribed } else { self.texts.subscribed }.to_owned();
+        self.answer(arrived, mail, identity, place, reply, Alongside { notes, ..Alongside::default() }).await
     }
 
-    /// One more mail of `sender` in the thread `root`: what is to be noted of it, unless the limit is reached.
-    async fn counted(&self, at: Timestamp, sender: &str, root: &str) -> Result<Option<Vec<Note>>, Trouble> {
+    /// Counts one more mail of `sender` in the thread `root`. Returns the changed notes, or `None` if a limit is reached.
+    async fn count(&self, at: Timestamp, sender: &str, root: &str) -> Result<Option<Vec<Note>>, IntakeError> {
         let mut notes = Vec::new();
         for (kind, key) in [(SENDER, sender), (HOURLY, root)] {
-            let mut hours = self.hours(kind, key).await?;
-            if hours.room(at, self.hourly_limit) != Room::There {
+            let mut quota = self.quota(kind, key).await?;
+            if quota.state(at, self.hourly_limit) != QuotaState::Free {
                 return Ok(None);
             }
-            hours.count(at);
-            notes.push(self.notes.write(kind, key, &hours));
+            quota.count(at);
+            notes.push(self.notes.write(kind, key, &quota));
         }
         Ok(Some(notes))
     }
 
-    /// Once it is said, to the sender and to the owner, then there is silence.
-    async fn too_many(
+    /// Notifies the sender and the owner once that a limit is reached; later mails are skipped.
+    async fn exceed_quota(
         &self,
-        arrived: &Arrived,
-        letter: &Letter,
-        identity: Identity,
+        arrived: &ArrivedMail,
+        mail: &ParsedMail,
+        identity: MailIdentity,
         (root, trust): (String, Trust),
-    ) -> Result<Taken, Trouble> {
+    ) -> Result<IntakeOutcome, IntakeError> {
         let sender = identity.sender.clone();
         let limit = self.hourly_limit.to_string();
         let mut notes = Vec::new();
         for (kind, key) in [(SENDER, &sender), (HOURLY, &root)] {
-            let mut hours = self.hours(kind, key).await?;
-            if hours.room(arrived.received_at, self.hourly_limit) == Room::None {
+            let mut quota = self.quota(kind, key).await?;
+            if quota.state(arrived.received_at, self.hourly_limit) == QuotaState::UsedUp {
                 let reason = format!("more than {limit} mails within an hour came from {sender} or into its thread");
-                return self.pass(arrived, &reason).await;
+                return self.skip(arrived, &reason).await;
             }
-            hours.tell(arrived.received_at);
-            notes.push(self.notes.write(kind, key, &hours));
+            quota.mark_notified(arrived.received_at);
+            notes.push(self.notes.write(kind, key, &quota));
         }
-        tracing::warn!(sender, limit, "too many mails within an hour: the sender is told, and then left alone");
-        let notice = Some(fill(self.words.too_many_notice, &[&code(&sender), &limit]));
-        let told = fill(self.words.too_many, &[&limit]);
+        tracing::warn!(sender, limit, "too many mails within an hour: the sender is notified once");
+        let notice = Some(fill(self.texts.too_many_notice, &[&inline_code(&sender), &limit]));
+        let reply = fill(self.texts.too_many, &[&limit]);
         let alongside = Alongside { cursor: None, notes, notice };
-        self.answer(arrived, letter, identity, (root, trust), told, alongside).await
+        self.answer(arrived, mail, identity, (root, trust), reply, alongside).await
     }
 
-    /// Says once a day, to those only whose address is proven, that they are not listened to.
+    /// Tells a sender whose address is proven, once a day, that the mail is not read.
     async fn refuse(
         &self,
-        arrived: &Arrived,
-        letter: &Letter,
-        identity: Identity,
+        arrived: &ArrivedMail,
+        mail: &ParsedMail,
+        identity: MailIdentity,
         reason: &str,
-    ) -> Result<Taken, Trouble> {
-        let _turn = self.turn.lock().await;
+    ) -> Result<IntakeOutcome, IntakeError> {
+        let _lock = self.lock.lock().await;
         let now = (self.clock)();
         let last = self.notes.read::<i64>(REFUSED, &identity.sender).await?;
         if last.is_some_and(|(at, _)| now.as_second() - at < DAY) {
-            return self.pass(arrived, &format!("{reason}, and was told so today")).await;
+            return self.skip(arrived, &format!("{reason}, and was told so today")).await;
         }
-        let all = self.notes.read::<Refusals>(REFUSED, ALL_STRANGERS).await?;
+        let all = self.notes.read::<RefusalCount>(REFUSED, ALL_STRANGERS).await?;
         let mut all = all.map(|(all, _)| all).filter(|all| now.as_second() - all.since < DAY).unwrap_or_default();
         if all.count == 0 {
             all.since = now.as_second();
         } else if all.count >= MAX_REFUSALS {
-            return self.pass(arrived, &format!("{reason}; enough strangers were told so today")).await;
+            return self.skip(arrived, &format!("{reason}; enough strangers were told so today")).await;
         }
         all.count += 1;
         tracing::info!(sender = identity.sender, reason, "a mail is refused");
@@ -289,35 +289,59 @@ impl MailIntake {
             self.notes.write(REFUSED, &identity.sender, &now.as_second()),
             self.notes.write(REFUSED, ALL_STRANGERS, &all),
         ];
-        // A stranger's mail begins a thread of its own, whatever it names.
-        let place = place(&identity.sender, &self.own_named(&identity).await?, &[], None);
+        // The mail of an unknown sender begins a thread of its own, whatever it references.
+        let thread = match_thread(&identity.sender, &self.own_reference(&identity).await?, &[], None);
         let alongside = Alongside { cursor: None, notes, notice: None };
-        let told = self.words.refused.to_owned();
-        self.answer(arrived, letter, identity, (place.root, Trust::Untrusted), told, alongside).await
+        let reply = self.texts.refused.to_owned();
+        self.answer(arrived, mail, identity, (thread.root, Trust::Untrusted), reply, alongside).await
     }
 
-    /// Answers on the spot. The mail itself is passed over: it stays unread for whoever reads the mailbox.
+    /// Answers without a turn. The mail itself is skipped: it stays unread for people who read the mailbox.
     async fn answer(
         &self,
-        arrived: &Arrived,
-        letter: &Letter,
-        identity: Identity,
+        arrived: &ArrivedMail,
+        mail: &ParsedMail,
+        identity: MailIdentity,
         (root, trust): (String, Trust),
         reply: String,
         mut alongside: Alongside,
-    ) -> Result<Taken, Trouble> {
+    ) -> Result<IntakeOutcome, IntakeError> {
         alongside.notes.push(self.notes.write(SPOT, hash(&[&identity.external_id]), &true));
-        let mut message = self.message(arrived, identity, &root, trust, subject_alone(letter));
-        self.answering(letter).put(&mut message.metadata);
+        let mut message = self.message(arrived, identity, &root, trust, subject_line(mail));
+        self.reply_context(mail).put(&mut message.metadata);
         alongside.cursor = Some(arrived.cursor.clone());
         self.inbox().answer(message, reply, alongside).await?;
-        Ok(Taken::PassedOver)
+        Ok(IntakeOutcome::Skipped)
+    }
+
+    /// Notifies the owner once of each sent message that bounced. Whoever got the mail can forge a report, so nothing else
+    /// follows from it. A bounced notice is only logged, since the next notice might bounce too.
+    async fn report_bounce(
+        &self,
+        arrived: &ArrivedMail,
+        bounce: &Bounce,
+        reason: &str,
+    ) -> Result<IntakeOutcome, IntakeError> {
+        let _lock = self.lock.lock().await;
+        let Bounce { outbox, recipient, reason: diagnosis } = bounce;
+        let Some(sent) = self.inbox().sent(&self.notes.channel, *outbox).await? else {
+            return self.skip(arrived, reason).await;
+        };
+        let key = outbox.to_string();
+        if self.notes.read::<bool>(BOUNCED, &key).await?.is_some() {
+            return self.skip(arrived, &format!("{reason}; what it reports was told before")).await;
+        }
+        tracing::warn!(message = %outbox, recipient, diagnosis, "a sent mail bounced");
+        let notes = vec![self.notes.write(BOUNCED, key.as_str(), &true)];
+        let notice = fill(self.texts.bounced_notice, &[&inline_code(recipient), &inline_code(diagnosis), &key]);
+        let notice = (!sent.is_notice).then_some(notice);
+        self.skip_with(arrived, &format!("{reason}; it reports that message {outbox} came back"), notes, notice).await
     }
 
     fn message(
         &self,
-        arrived: &Arrived,
-        identity: Identity,
+        arrived: &ArrivedMail,
+        identity: MailIdentity,
         root: &str,
         trust: Trust,
         content: String,
@@ -328,106 +352,110 @@ impl MailIntake {
         message
     }
 
-    async fn place(&self, letter: &Letter, identity: &Identity) -> Result<Place, Trouble> {
-        let own = self.own_named(identity).await?;
-        let named = self.notes.named(letter).await?;
-        let subject = Subject::of(&letter.subject);
-        // A subject is no secret: whoever has made up both sender and place of the answer is told nothing of a thread.
-        let by_subject = if self.judge.proves() || !leads_elsewhere(letter, &identity.sender) {
-            self.notes.by_subject(&identity.sender, &subject, (self.clock)()).await?
+    async fn find_thread(&self, mail: &ParsedMail, identity: &MailIdentity) -> Result<ThreadMatch, IntakeError> {
+        let own = self.own_reference(identity).await?;
+        let referenced = self.notes.referenced(mail).await?;
+        let subject = BaseSubject::of(&mail.subject);
+        // A subject is no secret: a mail with a forged sender and a foreign Reply-To must not reach a thread by it.
+        let by_subject = if self.authenticator.proves() || !replies_elsewhere(mail, &identity.sender) {
+            self.notes.thread_by_subject(&identity.sender, &subject, (self.clock)()).await?
         } else {
             None
         };
-        Ok(place(&identity.sender, &own, &named, by_subject.as_ref()))
+        Ok(match_thread(&identity.sender, &own, &referenced, by_subject.as_ref()))
     }
 
-    fn answering(&self, letter: &Letter) -> Answering {
-        let sender = Judge::sender(letter);
-        let may_get = |other: &Address| sender.as_ref().is_some_and(|sender| self.judge.may_answer_to(sender, other));
-        answering(letter, self.own.as_ref(), may_get, self.quote)
+    fn reply_context(&self, mail: &ParsedMail) -> ReplyContext {
+        let sender = SenderAuthenticator::sender(mail);
+        let may_get = |other: &EmailAddress| {
+            sender.as_ref().is_some_and(|sender| self.authenticator.may_answer_to(sender, other))
+        };
+        reply_context(mail, self.own.as_ref(), may_get, self.quote)
     }
 
-    async fn own_named(&self, identity: &Identity) -> Result<Named, Trouble> {
+    async fn own_reference(&self, identity: &MailIdentity) -> Result<ReferencedId, IntakeError> {
         let id = identity.message_id.clone();
         let thread = self.notes.thread_of(&id).await?;
-        Ok(Named { id, thread })
+        Ok(ReferencedId { id, thread })
     }
 
-    async fn hours(&self, kind: &str, key: &str) -> Result<Hours, Trouble> {
-        Ok(self.notes.read(kind, key).await?.map(|(hours, _)| hours).unwrap_or_default())
+    async fn quota(&self, kind: &str, key: &str) -> Result<HourlyQuota, IntakeError> {
+        Ok(self.notes.read(kind, key).await?.map(|(quota, _)| quota).unwrap_or_default())
     }
 
-    /// Who got a mail, without ourselves.
-    fn others(&self, letter: &Letter) -> Vec<String> {
-        let all = letter.to.iter().chain(&letter.cc).filter_map(|mailbox| Address::parse(&mailbox.address));
-        let is_own = |address: &Address| self.own.as_ref().is_some_and(|own| own.untagged() == address.untagged());
+    /// Returns the recipients of a mail without the account itself.
+    fn other_recipients(&self, mail: &ParsedMail) -> Vec<String> {
+        let all = mail.to.iter().chain(&mail.cc).filter_map(|mailbox| EmailAddress::parse(&mailbox.address));
+        let is_own = |address: &EmailAddress| self.own.as_ref().is_some_and(|own| own.untagged() == address.untagged());
         all.filter(|address| !is_own(address)).map(|address| address.as_str().to_owned()).take(50).collect()
     }
 
-    /// What became of a mail; `None` when it is new. One that was answered on the spot stays as it lies, now as then.
-    async fn was_taken(&self, identity: &Identity) -> Result<Option<Taken>, Refusal> {
+    /// Returns what became of a mail, `None` for a new one. A mail that was answered without a turn stays unchanged.
+    async fn earlier_outcome(&self, identity: &MailIdentity) -> Result<Option<IntakeOutcome>, Refusal> {
         let id = &identity.external_id;
         if self.inbox().state(&self.notes.channel, id).await?.is_none() {
             return Ok(None);
         }
-        let on_the_spot = self.notes.read::<bool>(SPOT, &hash(&[id])).await?.is_some();
-        Ok(Some(if on_the_spot { Taken::PassedOver } else { Taken::Accepted }))
+        let was_answered = self.notes.read::<bool>(SPOT, &hash(&[id])).await?.is_some();
+        Ok(Some(if was_answered { IntakeOutcome::Skipped } else { IntakeOutcome::Accepted }))
     }
 
-    pub(super) async fn pass(&self, arrived: &Arrived, reason: &str) -> Result<Taken, Trouble> {
-        tracing::info!(
-            position = arrived.cursor.position,
-            source = arrived.cursor.source,
-            reason,
-            "a mail is passed over"
-        );
-        self.pass_with(arrived, reason, Vec::new(), None).await
+    async fn skip(&self, arrived: &ArrivedMail, reason: &str) -> Result<IntakeOutcome, IntakeError> {
+        let cursor = &arrived.cursor;
+        tracing::info!(position = cursor.position, source = cursor.source, reason, "a mail is skipped");
+        self.skip_with(arrived, reason, Vec::new(), None).await
     }
 
-    pub(super) async fn pass_with(
+    async fn skip_with(
         &self,
-        arrived: &Arrived,
+        arrived: &ArrivedMail,
         reason: &str,
         notes: Vec<Note>,
         notice: Option<String>,
-    ) -> Result<Taken, Trouble> {
+    ) -> Result<IntakeOutcome, IntakeError> {
         let cursor = Some(arrived.cursor.clone());
         self.inbox().skip(Alongside { cursor, notes, notice }, reason).await?;
-        Ok(Taken::PassedOver)
+        Ok(IntakeOutcome::Skipped)
     }
 }
 
 #[async_trait]
 impl Intake for MailIntake {
-    async fn take(&self, mail: RawMail) -> Result<Taken, Refusal> {
+    async fn take(&self, mail: FetchedMail) -> Result<IntakeOutcome, Refusal> {
         let header = match &mail.content {
-            RawContent::Whole(raw) => header_of(raw),
-            RawContent::TooLarge { header, .. } => header_of(header),
+            FetchedContent::Whole(raw) => header_of(raw),
+            FetchedContent::TooLarge { header, .. } => header_of(header),
         };
         let header = header.to_vec();
-        let arrived = Arrived { cursor: mail.cursor, received_at: mail.received_at, key: key_of(&header) };
+        let arrived = ArrivedMail { cursor: mail.cursor, received_at: mail.received_at, key: header_key(&header) };
         let taking = async {
             match mail.content {
-                RawContent::Whole(raw) => self.whole(&arrived, raw).await,
-                RawContent::TooLarge { size, header } => self.too_large(&arrived, &header, size).await,
+                FetchedContent::Whole(raw) => self.take_whole(&arrived, raw).await,
+                FetchedContent::TooLarge { size, header } => self.take_header(&arrived, &header, size).await,
             }
         };
-        let taken = AssertUnwindSafe(taking)
-            .catch_unwind()
-            .await
-            .unwrap_or_else(|panic| Err(Trouble::Failed(format!("a fault inside daoyou: {}", said(&*panic)))));
+        let taking = AssertUnwindSafe(taking).catch_unwind().await;
+        let taken = taking.unwrap_or_else(|panic| {
+            Err(IntakeError::Failed(format!("a fault inside daoyou: {}", panic_message(&*panic))))
+        });
         match taken {
-            Ok(taken) => Ok(taken),
-            Err(trouble) => self.after(trouble, &arrived, &header).await,
+            Ok(outcome) => Ok(outcome),
+            Err(error) => record_failure(&self.notes, &self.texts, (self.clock)(), error, &arrived, &header).await,
         }
     }
 
-    async fn known(&self, header: &[u8]) -> Result<Option<Taken>, Refusal> {
+    async fn known(&self, header: &[u8]) -> Result<Option<IntakeOutcome>, Refusal> {
         let header = header_of(header);
-        let letter = parse_mail(header, &ParseLimits::default());
-        match identity(&letter, &key_of(header)) {
-            Some(identity) => self.was_taken(&identity).await,
+        let mail = parse_mail(header, &ParseLimits::default());
+        match MailIdentity::of(&mail, &header_key(header)) {
+            Some(identity) => self.earlier_outcome(&identity).await,
             None => Ok(None),
         }
     }
+}
+
+/// Returns the message of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
 }

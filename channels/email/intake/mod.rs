@@ -1,21 +1,20 @@
-//! From a mail in a mailbox to a message in the inbox. In reading order: the whole way, then what is asked on it.
+//! From a mail in a mailbox to a message in the inbox. In reading order: the whole way, then its parts.
 
 mod mail_intake;
 
+mod attachments;
 mod content;
-mod failing;
-mod hours;
+mod failures;
 mod identity;
 mod notes;
-mod replying;
-mod returned;
-mod saving;
-mod wishes;
+mod quota;
+mod reply_context;
 
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
-pub use identity::code;
+pub use identity::inline_code;
 pub use mail_intake::MailIntake;
+pub use notes::NOTE_AGES;

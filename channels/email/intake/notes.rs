@@ -1,65 +1,89 @@
-//! What is known again after a restart: a channel's notes, read and written as JSON.
+//! The notes of the channel, which survive a restart, as JSON.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::email::ids::{own_message_id, root_hash};
-use crate::email::letter::Letter;
-use crate::email::threads::{Known, Named, Subject, Talk, hash, named_ids};
+use crate::email::mail::ParsedMail;
+use crate::email::message_id::{own_message_id, root_hash};
+use crate::email::subject::BaseSubject;
+use crate::email::threads::{KnownThread, ReferencedId, ThreadState, hash, referenced_ids};
 use crate::inbox::{Inbox, Note, Refusal};
 
 /// Message-ID (its hash) -> the root of its thread.
 pub const MID: &str = "mid";
 /// [`root_hash`] -> the root.
 pub const ROOT: &str = "root";
-/// Root -> the newest mail's `Answering`.
+/// Root -> the `ReplyContext` of the newest mail.
 pub const THREAD: &str = "thread";
-/// Root -> `Talk`.
+/// Root -> `ThreadState`.
 pub const PEOPLE: &str = "people";
-/// Sender and subject (their hash) -> the root of the thread in which they last stood.
+/// Sender and subject (their hash) -> the root of their latest thread.
 pub const SUBJECT: &str = "subject";
-/// Sender -> `Hours`.
+/// Sender -> `HourlyQuota`.
 pub const SENDER: &str = "sender";
-/// Root -> `Hours`.
+/// Root -> `HourlyQuota`.
 pub const HOURLY: &str = "hourly";
-/// Sender -> that he was refused.
+/// Sender -> when the sender was refused.
 pub const REFUSED: &str = "refused";
-/// Sender -> whether he wants no answers.
+/// Sender -> true if the sender has unsubscribed.
 pub const SILENT: &str = "silent";
-/// A mail (the hash of its id in the inbox) that was answered on the spot.
+/// A mail (the hash of its id in the inbox) that was answered directly.
 pub const SPOT: &str = "spot";
-/// A message in the outbox -> that its mail came back.
+/// A message in the outbox whose mail bounced.
 pub const BOUNCED: &str = "bounced";
 /// A mail (the hash of its header) -> how often it failed.
 pub const FAILED: &str = "failed";
 
-/// A subject makes a thread for as long as this, in seconds.
+const DAY: Duration = Duration::from_secs(86_400);
+const THREAD_AGE: Duration = DAY.saturating_mul(400);
+
+/// The kinds of notes and how long each is kept after its last change. Kinds that are missing here are kept for ever:
+/// `since`, `again`, `silent`, `thread` and `people`. A thread's session stays for ever too, and must stay closed to
+/// other people when all other traces of the thread are gone. Known mails are recognized by their rows in the inbox,
+/// which are never deleted.
+pub const NOTE_AGES: &[(&str, Duration)] = &[
+    (MID, THREAD_AGE),
+    (ROOT, THREAD_AGE),
+    (BOUNCED, THREAD_AGE),
+    (SPOT, THREAD_AGE),
+    // One day more than `SUBJECT_AGE`.
+    (SUBJECT, DAY.saturating_mul(31)),
+    // These count by the hour and by the day.
+    (SENDER, DAY.saturating_mul(2)),
+    (HOURLY, DAY.saturating_mul(2)),
+    (REFUSED, DAY.saturating_mul(2)),
+    (FAILED, DAY.saturating_mul(2)),
+];
+
+/// How long a subject identifies a thread, in seconds.
 const SUBJECT_AGE: i64 = 30 * 24 * 3_600;
 
 /// The notes of one channel.
-pub struct Notes {
+pub struct MailNotes {
     pub channel: String,
     pub inbox: Arc<dyn Inbox>,
 }
 
-impl Notes {
+impl MailNotes {
     pub fn write(&self, kind: &'static str, key: impl Into<String>, value: &impl Serialize) -> Note {
-        // Plain data: strings, numbers and lists always are JSON.
+        // Plain data (strings, numbers and lists) always converts to JSON.
         let value = serde_json::json!(value).to_string();
         Note { channel: self.channel.clone(), kind, key: key.into(), value }
     }
 
-    /// What is noted, and since when. What cannot be read is as nothing, and is written anew.
+    /// Returns a note and the time of its last change. A note that cannot be read counts as missing, and is
+    /// overwritten.
     pub async fn read<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<(T, Timestamp)>, Refusal> {
         let note = self.inbox.note(&self.channel, kind, key).await?;
         Ok(note.and_then(|note| Some((serde_json::from_str(&note.value).ok()?, note.at))))
     }
 
-    /// The thread that `id` is known to be of.
-    pub async fn thread_of(&self, id: &str) -> Result<Option<Known>, Refusal> {
+    /// Returns the thread that `id` is known to belong to.
+    pub async fn thread_of(&self, id: &str) -> Result<Option<KnownThread>, Refusal> {
         let mut root: Option<(String, _)> = self.read(MID, &hash(&[id])).await?;
         if let (None, Some(own)) = (&root, own_message_id(id)) {
             root = self.read(ROOT, &own.hash).await?;
@@ -67,22 +91,27 @@ impl Notes {
         if let Some((root, _)) = root {
             return Ok(Some(self.thread(root).await?));
         }
-        // The id leads nowhere any more, and names the thread itself all the same.
-        let talk: Option<(Talk, _)> = self.read(PEOPLE, id).await?;
-        Ok(talk.map(|(talk, _)| Known { root: id.to_owned(), talk }))
+        // The id itself may name the thread, even when it leads nowhere any more.
+        let state: Option<(ThreadState, _)> = self.read(PEOPLE, id).await?;
+        Ok(state.map(|(state, _)| KnownThread { root: id.to_owned(), state }))
     }
 
-    pub async fn named(&self, letter: &Letter) -> Result<Vec<Named>, Refusal> {
-        let mut named = Vec::new();
-        for id in named_ids(letter) {
+    pub async fn referenced(&self, mail: &ParsedMail) -> Result<Vec<ReferencedId>, Refusal> {
+        let mut referenced = Vec::new();
+        for id in referenced_ids(mail) {
             let thread = self.thread_of(&id).await?;
-            named.push(Named { id, thread });
+            referenced.push(ReferencedId { id, thread });
         }
-        Ok(named)
+        Ok(referenced)
     }
 
-    /// The thread in which `sender` last wrote or got mail of this subject.
-    pub async fn by_subject(&self, sender: &str, subject: &Subject, now: Timestamp) -> Result<Option<Known>, Refusal> {
+    /// Returns the latest thread of this subject in which `sender` wrote or got a mail.
+    pub async fn thread_by_subject(
+        &self,
+        sender: &str,
+        subject: &BaseSubject,
+        now: Timestamp,
+    ) -> Result<Option<KnownThread>, Refusal> {
         if !subject.is_reply || subject.core.is_empty() {
             return Ok(None);
         }
@@ -92,25 +121,25 @@ impl Notes {
         }
     }
 
-    /// What a mail `own_id` leaves behind in the thread `root`, so that what answers it finds its way. Ids that are known
-    /// as somebody else's stay as they are.
-    pub async fn of_thread(&self, root: &str, own_id: &str, talk: &Talk) -> Result<Vec<Note>, Refusal> {
-        let mut notes = vec![self.write(ROOT, root_hash(root), &root), self.write(PEOPLE, root, talk)];
+    /// Returns the notes that let replies to the mail `own_id` find the thread `root`. Ids that belong to another
+    /// thread stay unchanged.
+    pub async fn thread_notes(&self, root: &str, own_id: &str, state: &ThreadState) -> Result<Vec<Note>, Refusal> {
+        let mut notes = vec![self.write(ROOT, root_hash(root), &root), self.write(PEOPLE, root, state)];
         for id in [root, own_id] {
             if self.thread_of(id).await?.is_none_or(|known| known.root == root) {
                 notes.push(self.write(MID, hash(&[id]), &root));
             }
         }
-        if !talk.subject.is_empty() {
-            // Most threads are between few; the others have programs that name ids.
-            let people = talk.people.iter().take(5);
-            notes.extend(people.map(|person| self.write(SUBJECT, hash(&[person, &talk.subject]), &root)));
+        if !state.subject.is_empty() {
+            // Most threads have few people; in the others, mail programs write References.
+            let people = state.people.iter().take(5);
+            notes.extend(people.map(|person| self.write(SUBJECT, hash(&[person, &state.subject]), &root)));
         }
         Ok(notes)
     }
 
-    async fn thread(&self, root: String) -> Result<Known, Refusal> {
-        let talk = self.read(PEOPLE, &root).await?.map(|(talk, _)| talk).unwrap_or_default();
-        Ok(Known { root, talk })
+    async fn thread(&self, root: String) -> Result<KnownThread, Refusal> {
+        let state = self.read(PEOPLE, &root).await?.map(|(state, _)| state).unwrap_or_default();
+        Ok(KnownThread { root, state })
     }
 }

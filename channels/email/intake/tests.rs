@@ -8,14 +8,14 @@ use jiff::Timestamp;
 use super::MailIntake;
 use crate::allow::AllowList;
 use crate::conformance::{Answer, ScriptedInbox};
-use crate::email::answering::Answering;
-use crate::email::config::{EmailConfig, Strangers, TrustBy};
+use crate::email::auth::SenderAuthenticator;
+use crate::email::auth::verifier_tests::perplexed;
+use crate::email::config::{EmailConfig, StrangerPolicy, TrustBy};
 use crate::email::files::MailFiles;
-use crate::email::ids::message_id;
-use crate::email::judge::Judge;
-use crate::email::judge::verify_tests::perplexed;
-use crate::email::source::{Intake, RawContent, RawMail, Taken};
-use crate::email::words::Words;
+use crate::email::mail::ReplyContext;
+use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome};
+use crate::email::message_id::message_id;
+use crate::email::texts::NoticeTexts;
 use crate::inbox::{Cursor, Inbox, Refusal};
 use crate::message::{InboundMessage, Trust};
 use crate::trust::TrustLists;
@@ -54,14 +54,20 @@ impl Post {
         change(&mut config);
         let workspace = tempfile::tempdir().unwrap();
         let files = Arc::new(MailFiles::open(workspace.path()).unwrap());
-        let intake =
-            MailIntake::new(&config, TrustLists::default(), "email".to_owned(), inbox.clone(), files, Words::ENGLISH);
-        let intake = intake.with(Judge::new(&config, TrustLists::default()), clock);
+        let intake = MailIntake::new(
+            &config,
+            TrustLists::default(),
+            "email".to_owned(),
+            inbox.clone(),
+            files,
+            NoticeTexts::ENGLISH,
+        );
+        let intake = intake.with(SenderAuthenticator::new(&config, TrustLists::default()), clock);
         Self { inbox, intake, workspace, uid: AtomicI64::new(1) }
     }
 
     /// A mail whose address is proven, with further header lines and a text.
-    pub async fn take(&self, from: &str, lines: &str, text: &str) -> Result<Taken, Refusal> {
+    pub async fn take(&self, from: &str, lines: &str, text: &str) -> Result<IntakeOutcome, Refusal> {
         let domain = from.rsplit_once('@').unwrap().1;
         let proven = format!(
             "Authentication-Results: mx.here; dmarc=pass header.from={domain}\r\nReceived: by mx.here with ESMTP; x\r\n"
@@ -69,14 +75,14 @@ impl Post {
         self.take_raw(&format!("{proven}From: {from}\r\nTo: dao@here.test\r\n{lines}\r\n{text}\r\n")).await
     }
 
-    pub async fn take_raw(&self, raw: &str) -> Result<Taken, Refusal> {
-        self.offer(RawContent::Whole(raw.as_bytes().to_vec())).await
+    pub async fn take_raw(&self, raw: &str) -> Result<IntakeOutcome, Refusal> {
+        self.offer(FetchedContent::Whole(raw.as_bytes().to_vec())).await
     }
 
-    async fn offer(&self, content: RawContent) -> Result<Taken, Refusal> {
+    async fn offer(&self, content: FetchedContent) -> Result<IntakeOutcome, Refusal> {
         let position = format!("1:{}", self.uid.fetch_add(1, Ordering::Relaxed));
         let cursor = Cursor { channel: "email".to_owned(), source: "INBOX".to_owned(), position };
-        self.intake.take(RawMail { cursor, received_at: clock(), content }).await
+        self.intake.take(FetchedMail { cursor, received_at: clock(), content }).await
     }
 
     /// The sessions of the accepted mails, in order.
@@ -99,18 +105,18 @@ async fn three_turns_are_one_thread() {
     let post = Post::new(|_| {});
     let ann = "ann@example.org";
     let first = "Message-ID: <1@example.org>\r\nSubject: Lunch\r\n";
-    assert_eq!(post.take(ann, first, "Hello").await, Ok(Taken::Accepted));
+    assert_eq!(post.take(ann, first, "Hello").await, Ok(IntakeOutcome::Accepted));
     let reply = message_id(uuid::Uuid::now_v7(), Some("<1@example.org>"), "here.test");
     let second = format!(
         "Message-ID: <2@example.org>\r\nSubject: Re: Lunch\r\nIn-Reply-To: {reply}\r\nReferences: <1@example.org> {reply}\r\n"
     );
-    assert_eq!(post.take(ann, &second, "When?").await, Ok(Taken::Accepted));
+    assert_eq!(post.take(ann, &second, "When?").await, Ok(IntakeOutcome::Accepted));
     // Its References are gone, but our own id leads back; the subject is another.
     let third = format!("Message-ID: <3@example.org>\r\nSubject: Dinner\r\nIn-Reply-To: {reply}\r\n");
-    assert_eq!(post.take(ann, &third, "Or so?").await, Ok(Taken::Accepted));
+    assert_eq!(post.take(ann, &third, "Or so?").await, Ok(IntakeOutcome::Accepted));
     // No ids at all: the subject is the last resort.
     let fourth = "Message-ID: <4@example.org>\r\nSubject: AW: Dinner\r\n";
-    assert_eq!(post.take(ann, fourth, "And now?").await, Ok(Taken::Accepted));
+    assert_eq!(post.take(ann, fourth, "And now?").await, Ok(IntakeOutcome::Accepted));
     assert_eq!(post.sessions(), vec!["email:<1@example.org>"; 4]);
     let said: Vec<_> = post.inbox.accepted().into_iter().map(|m| (m.content.clone(), about(&m).join("|"))).collect();
     let expected = [
@@ -124,7 +130,7 @@ async fn three_turns_are_one_thread() {
     let message = &post.inbox.accepted()[1];
     assert_eq!(message.external_id.as_deref(), Some("<2@example.org> ann@example.org"));
     assert_eq!((message.chat_id.as_str(), message.sender.as_str()), ("<1@example.org>", ann));
-    let answering = Answering::of(&message.metadata).unwrap();
+    let answering = ReplyContext::of(&message.metadata).unwrap();
     assert_eq!((answering.message_id.as_str(), &answering.to[..]), ("<2@example.org>", &[ann.to_owned()][..]));
     assert_eq!(answering.references, ["<1@example.org>", &reply]);
     let noted = post.inbox.note("email", "thread", "<1@example.org>").await.unwrap().unwrap();
@@ -172,11 +178,11 @@ async fn the_same_mail_is_one_message() {
     let post = Post::new(|_| {});
     let lines = "Message-ID: <1@x>\r\nSubject: Lunch\r\n";
     for _ in 0..3 {
-        assert_eq!(post.take("ann@example.org", lines, "Hello").await, Ok(Taken::Accepted));
+        assert_eq!(post.take("ann@example.org", lines, "Hello").await, Ok(IntakeOutcome::Accepted));
     }
     assert_eq!(
         post.take("ann@example.org", "Date: Mon, 2 Nov 2026 10:00:00 +0000\r\n", "No id").await,
-        Ok(Taken::Accepted)
+        Ok(IntakeOutcome::Accepted)
     );
     assert_eq!((post.inbox.accepted().len(), post.cursor().await), (2, "1:4".to_owned()));
     let header = |lines: &str, end: &str| {
@@ -185,9 +191,9 @@ async fn the_same_mail_is_one_message() {
         )
     };
     for (header, known) in [
-        (header(lines, "\r\n"), Some(Taken::Accepted)),
-        (header(lines, ""), Some(Taken::Accepted)),
-        (header("Date: Mon, 2 Nov 2026 10:00:00 +0000\r\n", "\r\n"), Some(Taken::Accepted)),
+        (header(lines, "\r\n"), Some(IntakeOutcome::Accepted)),
+        (header(lines, ""), Some(IntakeOutcome::Accepted)),
+        (header("Date: Mon, 2 Nov 2026 10:00:00 +0000\r\n", "\r\n"), Some(IntakeOutcome::Accepted)),
         (header("Message-ID: <2@x>\r\n", "\r\n"), None),
         (String::new(), None),
     ] {
@@ -204,7 +210,7 @@ async fn what_nobody_wants_is_passed_over() {
         "Authentication-Results: mx.here; dmarc=pass header.from=evil.test\r\nReceived: by mx.here with ESMTP; x\r\nFrom: eve@evil.test\r\n\r\nHello",
         "",
     ] {
-        assert_eq!(post.take_raw(raw).await, Ok(Taken::PassedOver), "{raw}");
+        assert_eq!(post.take_raw(raw).await, Ok(IntakeOutcome::Skipped), "{raw}");
     }
     assert!(post.inbox.accepted().is_empty() && post.replies().is_empty() && post.inbox.notices().is_empty());
     assert_eq!((post.inbox.skipped().len(), post.cursor().await), (4, "1:4".to_owned()));
@@ -214,24 +220,24 @@ async fn what_nobody_wants_is_passed_over() {
 async fn who_unsubscribes_is_left_alone_until_he_subscribes() {
     let post = Post::new(|_| {});
     let ann = "ann@example.org";
-    let Words { unsubscribed, subscribed, .. } = Words::ENGLISH;
+    let NoticeTexts { unsubscribed, subscribed, .. } = NoticeTexts::ENGLISH;
     let mut id = 0;
     for (from, subject, text, taken, said) in [
-        (ann, "Lunch", "Hello", Taken::Accepted, None),
-        (ann, "unsubscribe", "", Taken::PassedOver, Some(unsubscribed)),
-        (ann, "unsubscribe", "", Taken::PassedOver, None),
-        (ann, "Re: Lunch", "And?", Taken::PassedOver, None),
-        ("bob@example.org", "Lunch", "Hello", Taken::Accepted, None),
-        (ann, "subscribe", "", Taken::PassedOver, Some(subscribed)),
-        (ann, "Re: Lunch", "And?", Taken::Accepted, None),
+        (ann, "Lunch", "Hello", IntakeOutcome::Accepted, None),
+        (ann, "unsubscribe", "", IntakeOutcome::Skipped, Some(unsubscribed)),
+        (ann, "unsubscribe", "", IntakeOutcome::Skipped, None),
+        (ann, "Re: Lunch", "And?", IntakeOutcome::Skipped, None),
+        ("bob@example.org", "Lunch", "Hello", IntakeOutcome::Accepted, None),
+        (ann, "subscribe", "", IntakeOutcome::Skipped, Some(subscribed)),
+        (ann, "Re: Lunch", "And?", IntakeOutcome::Accepted, None),
         // Nothing to take back: a mail as any other.
-        (ann, "subscribe", "", Taken::Accepted, None),
+        (ann, "subscribe", "", IntakeOutcome::Accepted, None),
     ] {
         id += 1;
         let lines = format!("Message-ID: <{id}@example.org>\r\nSubject: {subject}\r\n");
         assert_eq!(post.take(from, &lines, text).await, Ok(taken), "{subject} {text}");
         assert_eq!(post.replies(), said.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{subject} {text}");
-        if taken == Taken::Accepted || said.is_some() {
+        if taken == IntakeOutcome::Accepted || said.is_some() {
             // It stays as it was marked, or not marked.
             let header = format!("From: {from}\r\nTo: dao@here.test\r\n{lines}\r\n");
             assert_eq!(post.intake.known(header.as_bytes()).await, Ok(Some(taken)), "{subject} {text}");
@@ -241,11 +247,11 @@ async fn who_unsubscribes_is_left_alone_until_he_subscribes() {
 
 #[tokio::test]
 async fn strangers_are_refused_once_a_day() {
-    let post = Post::new(|config| config.strangers = Strangers::Refuse);
-    let refused = Words::ENGLISH.refused.to_owned();
+    let post = Post::new(|config| config.strangers = StrangerPolicy::Refuse);
+    let refused = NoticeTexts::ENGLISH.refused.to_owned();
     post.take("eve@evil.test", "Message-ID: <1@x>\r\nReferences: <0@x>\r\nSubject: Hello\r\n", "secret").await.unwrap();
     assert_eq!(post.replies(), std::slice::from_ref(&refused));
-    assert_eq!(post.take("eve@evil.test", "Message-ID: <2@x>\r\n", "Hello").await, Ok(Taken::PassedOver));
+    assert_eq!(post.take("eve@evil.test", "Message-ID: <2@x>\r\n", "Hello").await, Ok(IntakeOutcome::Skipped));
     post.take("list@evil.test", "Message-ID: <3@x>\r\nPrecedence: list\r\n", "Hello").await.unwrap();
     post.take_raw("From: forged@evil.test\r\nMessage-ID: <4@x>\r\n\r\nHello").await.unwrap();
     assert!(post.replies().is_empty());
@@ -273,21 +279,21 @@ async fn a_flood_ends_in_silence() {
         post.take(from, &lines, "Hello").await.unwrap()
     };
     for (from, n, thread, expected, said) in [
-        ("ann@example.org", 1, "a", Taken::Accepted, 0),
-        ("ann@example.org", 2, "b", Taken::Accepted, 0),
+        ("ann@example.org", 1, "a", IntakeOutcome::Accepted, 0),
+        ("ann@example.org", 2, "b", IntakeOutcome::Accepted, 0),
         // By sender.
-        ("ann@example.org", 3, "c", Taken::PassedOver, 1),
-        ("ann@example.org", 4, "d", Taken::PassedOver, 0),
+        ("ann@example.org", 3, "c", IntakeOutcome::Skipped, 1),
+        ("ann@example.org", 4, "d", IntakeOutcome::Skipped, 0),
         // Others are not meant, until the thread is.
-        ("bob@example.org", 5, "a", Taken::Accepted, 0),
-        ("bob@example.org", 6, "a", Taken::PassedOver, 1),
+        ("bob@example.org", 5, "a", IntakeOutcome::Accepted, 0),
+        ("bob@example.org", 6, "a", IntakeOutcome::Skipped, 1),
     ] {
         assert_eq!(take(from, n, thread).await, expected, "{n}");
         assert_eq!(post.replies().len(), said, "{n}");
     }
     assert_eq!(post.inbox.notices().len(), 2);
     later(3_601);
-    assert_eq!(take("ann@example.org", 7, "e").await, Taken::Accepted);
+    assert_eq!(take("ann@example.org", 7, "e").await, IntakeOutcome::Accepted);
 }
 
 #[tokio::test]
@@ -302,14 +308,14 @@ async fn a_mail_that_fails_three_times_is_passed_over() {
         assert!(matches!(post.take("ann@example.org", lines, "broken").await, Err(Refusal::Invalid(_))));
     }
     assert_eq!((post.cursor().await, post.inbox.notices().len()), (String::new(), 0));
-    assert_eq!(post.take("ann@example.org", lines, "broken").await, Ok(Taken::PassedOver));
+    assert_eq!(post.take("ann@example.org", lines, "broken").await, Ok(IntakeOutcome::Skipped));
     assert_eq!(post.cursor().await, "1:3");
     let notices = post.inbox.notices();
     assert!(
         notices[0].contains("`ann@example.org` with the subject `'Bad'`") && notices[0].contains("cannot be kept"),
         "{notices:?}"
     );
-    assert_eq!(post.take("ann@example.org", "Message-ID: <2@x>\r\n", "good").await, Ok(Taken::Accepted));
+    assert_eq!(post.take("ann@example.org", "Message-ID: <2@x>\r\n", "good").await, Ok(IntakeOutcome::Accepted));
 }
 
 /// What the model is told beside the words.
@@ -332,7 +338,7 @@ async fn what_is_enclosed_lies_in_the_workspace_first() {
     assert!(post.inbox.skipped().is_empty(), "that counts as no failure of the mail");
     std::fs::remove_file(&in_the_way).unwrap();
     let taken = post.take("ann@example.org", &lines, PARTS).await;
-    assert_eq!(taken, Ok(Taken::Accepted), "{:?}", post.inbox.skipped());
+    assert_eq!(taken, Ok(IntakeOutcome::Accepted), "{:?}", post.inbox.skipped());
     let message = &post.inbox.accepted()[0];
     let [file] = &message.attachments[..] else { panic!("{:?}", message.attachments) };
     assert_eq!(std::fs::read_to_string(post.workspace.path().join(&file.path)).unwrap().trim(), "1,2");
@@ -352,7 +358,7 @@ async fn who_cannot_be_checked_is_tried_again_for_a_while() {
     }
     assert_eq!((post.cursor().await, post.inbox.notices().len()), (String::new(), 0));
     later(16 * 60);
-    assert_eq!(post.take("ann@example.org", lines, "Hello").await, Ok(Taken::PassedOver));
+    assert_eq!(post.take("ann@example.org", lines, "Hello").await, Ok(IntakeOutcome::Skipped));
     assert!(post.inbox.notices()[0].contains("ann@example.org") && post.inbox.accepted().is_empty());
 }
 
@@ -371,11 +377,11 @@ async fn a_refusal_for_now_counts_as_no_failure() {
 #[tokio::test]
 async fn what_is_too_large_is_answered_where_the_server_vouches() {
     let header = "Authentication-Results: mx.here; dmarc=pass header.from=example.org\r\nReceived: by mx.here with ESMTP; x\r\nFrom: ann@example.org\r\nSubject: Big\r\nMessage-ID: <1@x>\r\n\r\n";
-    let large = || RawContent::TooLarge { size: 50_000_000, header: header.as_bytes().to_vec() };
-    let another = RawContent::TooLarge { size: 50_000_000, header: header.replace("<1@x>", "<2@x>").into_bytes() };
+    let large = || FetchedContent::TooLarge { size: 50_000_000, header: header.as_bytes().to_vec() };
+    let another = FetchedContent::TooLarge { size: 50_000_000, header: header.replace("<1@x>", "<2@x>").into_bytes() };
     let post = Post::new(|config| config.hourly_limit = 1);
     for said in [1, 0] {
-        assert_eq!(post.offer(large()).await, Ok(Taken::PassedOver));
+        assert_eq!(post.offer(large()).await, Ok(IntakeOutcome::Skipped));
         assert_eq!(post.replies().len(), said);
     }
     assert!(post.inbox.notices().is_empty());
@@ -383,7 +389,7 @@ async fn what_is_too_large_is_answered_where_the_server_vouches() {
     assert!(post.replies()[0].contains("more mails than the 1"), "these are counted, too");
     for trust in [TrustBy::Verify, TrustBy::None] {
         let post = Post::new(|config| config.trust = trust);
-        assert_eq!(post.offer(large()).await, Ok(Taken::PassedOver));
+        assert_eq!(post.offer(large()).await, Ok(IntakeOutcome::Skipped));
         let notices = post.inbox.notices();
         assert!(
             post.replies().is_empty() && notices[0].contains("50 MB") && notices[0].contains("35 MB"),

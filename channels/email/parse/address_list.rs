@@ -6,7 +6,7 @@
 
 use super::encoded_words::{self, encoded_word_len};
 use super::sanitize::{sanitize_line, truncate};
-use crate::email::letter::Mailbox;
+use crate::email::mail::NamedAddress;
 
 /// Longest address in bytes (RFC 5321, section 4.5.3.1): 64 before the `@`, 255 after it.
 const MAX_ADDRESS: usize = 320;
@@ -14,7 +14,7 @@ const MAX_ADDRESS: usize = 320;
 const MAX_NAME: usize = 300;
 
 /// Parses at most `max` mailboxes of a value, including those of groups. Skips entries without a valid address.
-pub fn parse_address_list(value: &str, max: usize) -> Vec<Mailbox> {
+pub fn parse_address_list(value: &str, max: usize) -> Vec<NamedAddress> {
     let mut found = Vec::new();
     let mut entry = AddressEntry::default();
     let mut rest = value;
@@ -82,7 +82,7 @@ struct AddressEntry {
 }
 
 impl AddressEntry {
-    fn finish(self) -> Option<Mailbox> {
+    fn finish(self) -> Option<NamedAddress> {
         let (name, address) = match self.angle {
             Some(address) => (self.phrase, address),
             None => (self.comment, self.spec),
@@ -90,7 +90,7 @@ impl AddressEntry {
         let address = normalize_address(&address)?;
         let mut name = sanitize_line(&encoded_words::decode(&name));
         truncate(&mut name, MAX_NAME);
-        Some(Mailbox { name, address })
+        Some(NamedAddress { name, address })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::limits::ParseLimits;
 use super::mime::MimePart;
 use super::sanitize::{sanitize_line, truncate};
-use crate::email::letter::Enclosed;
+use crate::email::mail::MailAttachment;
 
 /// Smaller images that only the HTML displays count as decoration, in bytes.
 const MAX_LOGO: usize = 10_000;
@@ -15,7 +15,7 @@ const MAX_NAME: usize = 300;
 /// Attachments and remarks of a mail and the mails in it.
 pub struct AttachmentCollector<'l> {
     limits: &'l ParseLimits,
-    files: Vec<Enclosed>,
+    files: Vec<MailAttachment>,
     size: usize,
     remarks: Vec<String>,
 }
@@ -25,7 +25,7 @@ impl<'l> AttachmentCollector<'l> {
         Self { limits, files: Vec::new(), size: 0, remarks: Vec::new() }
     }
 
-    pub fn finish(self) -> (Vec<Enclosed>, Vec<String>) {
+    pub fn finish(self) -> (Vec<MailAttachment>, Vec<String>) {
         (self.files, self.remarks)
     }
 
@@ -71,7 +71,7 @@ impl<'l> AttachmentCollector<'l> {
             let mut bytes = transfer_encoding.decode(part.body, self.limits.file_size);
             bytes.shrink_to_fit();
             self.size += bytes.len();
-            self.files.push(Enclosed { name, media_type, bytes });
+            self.files.push(MailAttachment { name, media_type, bytes });
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::{ParseLimits, parse_mail};
-use crate::email::letter::Letter;
+use crate::email::mail::ParsedMail;
 
 /// Small limits that small mails reach.
 fn limits() -> ParseLimits {
@@ -26,15 +26,15 @@ fn limits() -> ParseLimits {
 }
 
 /// Checks that a letter is within the limits and contains no control characters.
-fn check(letter: &Letter, limits: &ParseLimits) {
+fn check(letter: &ParsedMail, limits: &ParseLimits) {
     let plain = |text: &str| assert!(!text.contains(char::is_control), "{text:?}");
     let lines = |text: &str| assert!(!text.contains(|c: char| c.is_control() && c != '\n' && c != '\t'), "{text:?}");
     lines(&letter.text);
     lines(&letter.cut);
     assert!(letter.text.len() <= limits.text && letter.cut.len() <= limits.text);
-    assert!(letter.enclosed.len() <= limits.files && letter.remarks.len() <= 40);
-    assert!(letter.enclosed.iter().all(|file| file.bytes.len() <= limits.file_size));
-    assert!(letter.enclosed.iter().map(|file| file.bytes.len()).sum::<usize>() <= limits.files_size + 2);
+    assert!(letter.attachments.len() <= limits.files && letter.remarks.len() <= 40);
+    assert!(letter.attachments.iter().all(|file| file.bytes.len() <= limits.file_size));
+    assert!(letter.attachments.iter().map(|file| file.bytes.len()).sum::<usize>() <= limits.files_size + 2);
     assert!(letter.headers.len() <= limits.fields + 20);
     assert!(letter.references.len() <= limits.references && letter.in_reply_to.len() <= limits.references);
     letter.headers.iter().for_each(|(name, value)| {
@@ -55,7 +55,7 @@ fn check(letter: &Letter, limits: &ParseLimits) {
         assert!(id.starts_with('<') && id.ends_with('>') && id.matches(['<', '>']).count() == 2, "{id}");
     });
     plain(&letter.subject);
-    letter.enclosed.iter().for_each(|file| {
+    letter.attachments.iter().for_each(|file| {
         plain(&file.name);
         plain(&file.media_type);
         assert!(!file.name.is_empty());

@@ -9,14 +9,14 @@ use super::header_fields::{HeaderFields, decode_unstructured, parse_message_ids}
 use super::limits::ParseLimits;
 use super::quote::is_reply_subject;
 use super::sanitize::{sanitize_line, truncate};
-use crate::email::letter::{Letter, Mailbox};
+use crate::email::mail::{NamedAddress, ParsedMail};
 
 /// Longest subject in bytes; the rest is cut.
 const MAX_SUBJECT: usize = 1_000;
 
 /// Parses a mail, or a header alone. Any bytes yield a letter within the limits; its remarks say what is left out.
 /// Meanwhile the attachments are in memory twice: raw and decoded.
-pub fn parse_mail(raw: &[u8], limits: &ParseLimits) -> Letter {
+pub fn parse_mail(raw: &[u8], limits: &ParseLimits) -> ParsedMail {
     let mut reader = BodyReader::new(limits);
     let mut tree = reader.tree(raw);
     let fields = tree.parts.first_mut().map(|part| part.fields.clone()).unwrap_or_default();
@@ -34,13 +34,13 @@ pub fn parse_mail(raw: &[u8], limits: &ParseLimits) -> Letter {
     if truncate(&mut letter.cut, limits.text) {
         reader.attachments.remark("The end of the quoted history was left out: it is very long.");
     }
-    (letter.enclosed, letter.remarks) = reader.attachments.finish();
+    (letter.attachments, letter.remarks) = reader.attachments.finish();
     letter
 }
 
-fn parse_header(fields: HeaderFields, limits: &ParseLimits) -> Letter {
+fn parse_header(fields: HeaderFields, limits: &ParseLimits) -> ParsedMail {
     let ids = |name: &str| fields.all(name).flat_map(parse_message_ids).collect::<Vec<_>>();
-    let mailboxes = |name: &str| -> Vec<Mailbox> {
+    let mailboxes = |name: &str| -> Vec<NamedAddress> {
         let mut found: Vec<_> =
             fields.all(name).flat_map(|value| parse_address_list(value, limits.addresses)).collect();
         found.truncate(limits.addresses);
@@ -50,7 +50,7 @@ fn parse_header(fields: HeaderFields, limits: &ParseLimits) -> Letter {
     in_reply_to.truncate(limits.references);
     let mut subject = fields.first("subject").map(decode_unstructured).unwrap_or_default();
     truncate(&mut subject, MAX_SUBJECT);
-    Letter {
+    ParsedMail {
         message_id: message_id(&fields),
         in_reply_to,
         references: keep_ends(ids("references"), limits.references),
@@ -61,7 +61,7 @@ fn parse_header(fields: HeaderFields, limits: &ParseLimits) -> Letter {
         subject,
         date: fields.first("date").and_then(parse_date),
         headers: fields.0,
-        ..Letter::default()
+        ..ParsedMail::default()
     }
 }
 

@@ -1,9 +1,9 @@
 //! Whole mails, as programs write them.
 
 use super::{ParseLimits, parse_mail};
-use crate::email::letter::Letter;
+use crate::email::mail::ParsedMail;
 
-fn letter(raw: &str) -> Letter {
+fn letter(raw: &str) -> ParsedMail {
     parse_mail(raw.as_bytes(), &ParseLimits::default())
 }
 
@@ -20,7 +20,8 @@ fn all_fields_of_a_mail_are_parsed() {
         Subject: =?utf-8?B?UmU6IOS8mg==?=\r\n =?utf-8?B?6K6u?=\r\nDate: Tue, 3 Mar 2026 10:00:00 +0800\r\nMIME-Version: 1.0\r\n\
         Content-Type: text/plain; charset=gbk\r\nContent-Transfer-Encoding: base64\r\n\r\nusO1xKGjCgo+IMjVs8w/Cg==\r\n";
     let found = letter(raw);
-    let mail = |name: &str, address: &str| crate::email::letter::Mailbox { name: name.into(), address: address.into() };
+    let mail =
+        |name: &str, address: &str| crate::email::mail::NamedAddress { name: name.into(), address: address.into() };
     assert_eq!(found.message_id.as_deref(), Some("<3@x.org>"));
     assert_eq!(
         (found.in_reply_to, found.references),
@@ -32,7 +33,7 @@ fn all_fields_of_a_mail_are_parsed() {
     assert_eq!(found.date.unwrap().to_string(), "2026-03-03T02:00:00Z");
     assert_eq!((found.text.as_str(), found.cut.as_str()), ("好的。", "> 日程?"));
     assert_eq!(found.headers[2], ("references".to_owned(), "<1@x.org> <2@x.org>".to_owned()));
-    assert!(!found.is_forward && found.enclosed.is_empty() && found.remarks.is_empty());
+    assert!(!found.is_forward && found.attachments.is_empty() && found.remarks.is_empty());
 }
 
 #[test]
@@ -75,7 +76,7 @@ fn the_text_of_many_mime_structures_is_found() {
     ];
     for (found, expected) in table {
         assert_eq!(found.text, expected, "{found:?}");
-        assert!(found.enclosed.is_empty() && found.remarks.is_empty(), "{found:?}");
+        assert!(found.attachments.is_empty() && found.remarks.is_empty(), "{found:?}");
     }
     let lost = letter("Content-Type: multipart/mixed\r\n\r\nContent-Type: text/plain\r\n\r\nx");
     assert!(lost.text.is_empty() && lost.remarks[0].contains("could not be separated"), "{lost:?}");
@@ -96,8 +97,8 @@ fn attachments_are_collected_within_limits() {
         multipart("related", &["Content-Type: text/html\r\n\r\n<p>Hi <img src=cid:p alt=chart>", logo, &large]);
     let found = letter(&related);
     assert_eq!(found.text, "Hi [image: chart]");
-    let names = |found: &Letter| {
-        found.enclosed.iter().map(|file| (file.name.clone(), file.media_type.clone())).collect::<Vec<_>>()
+    let names = |found: &ParsedMail| {
+        found.attachments.iter().map(|file| (file.name.clone(), file.media_type.clone())).collect::<Vec<_>>()
     };
     let named = |name: &str, kind: &str| (name.to_owned(), kind.to_owned());
     assert_eq!(names(&found), [named("image-1.png", "image/png")]);
@@ -114,8 +115,8 @@ fn attachments_are_collected_within_limits() {
         ],
     ));
     assert_eq!(found.text, "see files");
-    assert_eq!(found.enclosed[0].bytes, b"%PDF");
-    assert_eq!(found.enclosed[2].bytes, b"notes");
+    assert_eq!(found.attachments[0].bytes, b"%PDF");
+    assert_eq!(found.attachments[2].bytes, b"notes");
     let expected = [
         named("会议.pdf", "application/pdf"),
         named("表.csv", "text/csv"),
@@ -172,7 +173,7 @@ fn encrypted_and_signed_parts_are_remarked() {
     for (raw, expected) in table {
         let found = letter(&raw);
         assert!(
-            found.remarks.len() == 1 && found.remarks[0].contains(expected) && found.enclosed.is_empty(),
+            found.remarks.len() == 1 && found.remarks[0].contains(expected) && found.attachments.is_empty(),
             "{found:?}"
         );
     }
@@ -193,13 +194,13 @@ fn mails_in_mails_are_forwards() {
     let found = letter(&format!("From: a@x.org\r\nSubject: Fwd: Bill\r\n{raw}"));
     assert!(found.is_forward);
     assert_eq!(found.text, "What is this?\n\n---------- Forwarded message ----------\nFrom: Eve <e@z.org>\nSubject: Bill\n\nPay me\n\n-- \nEve".replace("-- \n", "--\n"));
-    assert_eq!((found.enclosed.len(), found.enclosed[0].name.as_str()), (1, "bill.pdf"));
+    assert_eq!((found.attachments.len(), found.attachments[0].name.as_str()), (1, "bill.pdf"));
     assert_eq!(found.from[0].address, "a@x.org");
 
     let deep = "Content-Type: message/rfc822\r\n\r\n".repeat(1_000) + "\r\ntext";
     let found = letter(&deep);
     assert!(
-        found.is_forward && found.enclosed.len() == 1 && found.enclosed[0].name == "message-1.eml",
+        found.is_forward && found.attachments.len() == 1 && found.attachments[0].name == "message-1.eml",
         "{}",
         found.text
     );
@@ -216,7 +217,7 @@ fn invitations_are_described() {
     let alternative = alternative.replace("\"b\"", "\"i\"").replace("--b", "--i");
     let found = letter(&multipart("mixed", &[&alternative, &file]));
     assert_eq!(found.text, "Come!\n\nInvitation: Lunch\nWhen: 2026-03-03 (Tuesday) 12:00 (UTC)");
-    assert_eq!(found.enclosed.len(), 1);
+    assert_eq!(found.attachments.len(), 1);
 }
 
 #[test]

@@ -1,0 +1,188 @@
+//! The decision about the sender of a mail.
+
+use jiff::Timestamp;
+
+use super::authserv::{TrustedAuthserv, check_authserv};
+use super::automatic::automatic_reason;
+use super::verifier::{DnsVerifier, SenderProof};
+use crate::email::address::{AddressList, EmailAddress};
+use crate::email::config::{EmailConfig, NAME, StrangerPolicy, TrustBy};
+use crate::email::mail::ParsedMail;
+use crate::email::presets::preset_for_address;
+use crate::message::Trust;
+use crate::trust::{Author, Standing, TrustLists, trust_of};
+
+/// What to do with a mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SenderDecision {
+    /// The sender may talk to the agent.
+    Accept { sender: String, trust: Trust },
+    /// Do nothing; log the reason.
+    Ignore { reason: String },
+    /// Tell the sender, whose address is proven, that the mail is not read.
+    Refuse { sender: String, reason: String },
+    /// The sender cannot be checked now.
+    Defer { sender: String, reason: String },
+}
+
+/// Decides whose mail is accepted. A domain proves its mails, not its people: that Ann wrote a mail of
+/// `ann@example.org` is the statement of `example.org`.
+pub struct SenderAuthenticator {
+    own: Option<EmailAddress>,
+    allowed: AddressList,
+    lists: TrustLists,
+    trust: TrustBy,
+    authserv: TrustedAuthserv,
+    strangers: StrangerPolicy,
+    verifier: DnsVerifier,
+}
+
+impl SenderAuthenticator {
+    /// `lists` name the trusted senders. The owner, too, is accepted only through `allow_from`.
+    pub fn new(config: &EmailConfig, lists: TrustLists) -> Self {
+        let authserv = TrustedAuthserv::of(config);
+        Self {
+            own: EmailAddress::parse(&config.address),
+            allowed: AddressList::new(&config.allow_from),
+            lists,
+            trust: config.trust,
+            strangers: config.strangers,
+            verifier: DnsVerifier::new(authserv.ids.clone()),
+            authserv,
+        }
+    }
+
+    #[cfg(test)]
+    pub fn verified_by(self, verifier: DnsVerifier) -> Self {
+        Self { verifier, ..self }
+    }
+
+    /// Decides about a mail; `raw` is the whole mail. Automatic mail and mail of unknown senders is ignored before any
+    /// query.
+    pub async fn authenticate(&self, raw: &[u8], mail: &ParsedMail, received_at: Timestamp) -> SenderDecision {
+        let (sender, is_allowed) = match self.candidate(mail) {
+            Ok(found) => found,
+            Err(reason) => return SenderDecision::Ignore { reason },
+        };
+        let proof = match self.trust {
+            TrustBy::Authserv => self.prove_by_authserv(mail, &sender),
+            TrustBy::Verify => {
+                let proof = self.verifier.verify(raw, mail, &sender).await;
+                tracing::debug!(%sender, %received_at, ?proof, "a sender was checked");
+                proof
+            }
+            TrustBy::None => return self.decide_unproven(mail, &sender, is_allowed),
+        };
+        self.decide(mail, &sender, is_allowed, proof)
+    }
+
+    /// Decides about a mail by its header. Without a body only the receiving server's results count, because a
+    /// signature covers the body too.
+    pub fn authenticate_header(&self, mail: &ParsedMail) -> SenderDecision {
+        let (sender, is_allowed) = match self.candidate(mail) {
+            Ok(found) => found,
+            Err(reason) => return SenderDecision::Ignore { reason },
+        };
+        match self.trust {
+            TrustBy::Authserv => {
+                let proof = self.prove_by_authserv(mail, &sender);
+                self.decide(mail, &sender, is_allowed, proof)
+            }
+            TrustBy::Verify | TrustBy::None if is_allowed => {
+                let reason = "only the whole mail could prove its sender".to_owned();
+                SenderDecision::Defer { sender: sender.to_string(), reason }
+            }
+            TrustBy::Verify | TrustBy::None => SenderDecision::Ignore { reason: stranger_reason(&sender) },
+        }
+    }
+
+    /// Returns the one address in From, in the form in which it is compared.
+    pub fn sender(mail: &ParsedMail) -> Option<EmailAddress> {
+        match (&mail.from[..], mail.header("from").count()) {
+            ([from], 1) => EmailAddress::parse(&from.address),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the addresses of accepted senders are proven.
+    pub fn proves(&self) -> bool {
+        self.trust != TrustBy::None
+    }
+
+    /// Returns true if the reply to `sender` may go to `other`, which only the mail's Reply-To names. No server proves
+    /// that field: it may have been added to a proven mail. Addresses in `allow_from` may get the reply, and, if the
+    /// sender is proven, addresses of the sender's domain, unless it is a provider's domain, where anybody can have an
+    /// address.
+    pub fn may_answer_to(&self, sender: &EmailAddress, other: &EmailAddress) -> bool {
+        let is_of_one_house = sender.domain() == other.domain() && preset_for_address(sender.as_str()).is_none();
+        self.allowed.names(other) || (self.proves() && is_of_one_house)
+    }
+
+    /// Returns the sender of a mail that a person may have written, and whether the sender is allowed; else why the
+    /// mail is ignored.
+    fn candidate(&self, mail: &ParsedMail) -> Result<(EmailAddress, bool), String> {
+        let sender = Self::sender(mail);
+        if let Some(reason) = automatic_reason(mail, sender.as_ref(), self.own.as_ref()) {
+            return Err(reason);
+        }
+        let Some(sender) = sender else {
+            // RFC 5322, section 3.6.2 permits several addresses, but then the author is unknown.
+            return Err("it has not exactly one From with one usable address".to_owned());
+        };
+        let is_allowed = self.allowed.contains(&sender);
+        if !is_allowed && self.strangers == StrangerPolicy::Ignore {
+            return Err(stranger_reason(&sender));
+        }
+        Ok((sender, is_allowed))
+    }
+
+    fn prove_by_authserv(&self, mail: &ParsedMail, sender: &EmailAddress) -> SenderProof {
+        match check_authserv(&mail.headers, &self.authserv, sender.domain()) {
+            Ok(()) => SenderProof::Proven,
+            Err(reason) => SenderProof::Unproven(reason),
+        }
+    }
+
+    fn decide_unproven(&self, mail: &ParsedMail, sender: &EmailAddress, is_allowed: bool) -> SenderDecision {
+        if is_allowed {
+            return self.accept(mail, sender, self.trust.author());
+        }
+        // The named person may never have written, so nothing is sent to the address.
+        SenderDecision::Ignore { reason: stranger_reason(sender) }
+    }
+
+    fn decide(&self, mail: &ParsedMail, sender: &EmailAddress, is_allowed: bool, proof: SenderProof) -> SenderDecision {
+        match proof {
+            SenderProof::Proven if is_allowed => self.accept(mail, sender, self.trust.author()),
+            SenderProof::Proven => {
+                SenderDecision::Refuse { sender: sender.to_string(), reason: stranger_reason(sender) }
+            }
+            SenderProof::Unknown(reason) if is_allowed => SenderDecision::Defer { sender: sender.to_string(), reason },
+            SenderProof::Unknown(reason) | SenderProof::Unproven(reason) => {
+                SenderDecision::Ignore { reason: format!("{sender} is not proven to be its sender: {reason}") }
+            }
+        }
+    }
+
+    fn accept(&self, mail: &ParsedMail, sender: &EmailAddress, author: Author) -> SenderDecision {
+        // A forwarded mail holds the words of somebody else, whoever forwards it.
+        let author = if mail.is_forward { Author::Unproven } else { author };
+        SenderDecision::Accept { sender: sender.to_string(), trust: trust_of(author, self.standing(sender)) }
+    }
+
+    /// Returns what the configuration says of an address; its lists may hold whole domains.
+    fn standing(&self, sender: &EmailAddress) -> Standing {
+        let lists = self.lists.of(NAME);
+        if lists.owners.iter().filter_map(|owner| EmailAddress::parse(owner)).any(|owner| owner == *sender) {
+            Standing::Owner
+        } else if AddressList::new(&lists.trusted).names(sender) {
+            Standing::Listed
+        } else {
+            Standing::Unlisted
+        }
+    }
+}
+
+fn stranger_reason(sender: &EmailAddress) -> String {
+    format!("{sender} is not in allow_from")
+}

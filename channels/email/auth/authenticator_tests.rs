@@ -1,0 +1,193 @@
+//! Whole mails, and the verdict over each.
+
+use super::authenticator::{SenderAuthenticator, SenderDecision};
+use super::verifier::DnsVerifier;
+use crate::allow::AllowList;
+use crate::email::address::EmailAddress;
+use crate::email::config::{EmailConfig, StrangerPolicy, TrustBy};
+use crate::email::mail::ParsedMail;
+use crate::email::parse::{ParseLimits, parse_mail};
+use crate::message::Trust;
+use crate::trust::{SenderLists, TrustLists};
+
+const PROVEN: &str = "Authentication-Results: mx.here; dmarc=pass header.from=example.org\r\n";
+
+/// What the receiving server writes below its results.
+const RECEIVED: &str =
+    "Received: from mail.example.org ([192.0.2.1]) by mx.here with ESMTP; Mon, 2 Nov 2026 10:00:00 +0000\r\n";
+
+fn list(entries: &[&str]) -> AllowList {
+    AllowList::new(entries.iter().map(|entry| (*entry).to_owned()).collect())
+}
+
+fn config(trust: TrustBy) -> EmailConfig {
+    EmailConfig {
+        address: "dao@here.test".to_owned(),
+        allow_from: list(&["ann@example.org", "bob@example.org", "@friends.test"]),
+        trusted_from: list(&["ann@example.org"]),
+        trust,
+        authserv_id: "MX.here, mx2.here".to_owned(),
+        ..EmailConfig::default()
+    }
+}
+
+fn authenticator_of(config: &EmailConfig, owners: &[&str]) -> SenderAuthenticator {
+    let owners = owners.iter().map(|owner| (*owner).to_owned()).collect();
+    let lists = SenderLists { owners, trusted: config.trusted_from.clone() };
+    SenderAuthenticator::new(config, TrustLists::of_one("email", lists))
+}
+
+fn mail(header: &str) -> (Vec<u8>, ParsedMail) {
+    let raw = format!(
+        "{header}{RECEIVED}To: dao@here.test\r\nSubject: Hello\r\nMessage-ID: <1@example.org>\r\n\r\nHello\r\n"
+    )
+    .into_bytes();
+    let letter = parse_mail(&raw, &ParseLimits::default());
+    (raw, letter)
+}
+
+/// In one word: who is listened to how, or what else becomes of him.
+async fn verdict(authenticator: &SenderAuthenticator, header: &str) -> &'static str {
+    let (raw, letter) = mail(header);
+    match authenticator.authenticate(&raw, &letter, jiff::Timestamp::now()).await {
+        SenderDecision::Accept { trust, .. } => trust.as_str(),
+        SenderDecision::Ignore { .. } => "ignored",
+        SenderDecision::Refuse { .. } => "refused",
+        SenderDecision::Defer { .. } => "later",
+    }
+}
+
+#[tokio::test]
+async fn a_header_decides_who_is_listened_to() {
+    let authenticator = authenticator_of(&config(TrustBy::Authserv), &["owner@friends.test"]);
+    let friend = "Authentication-Results: mx2.here; dkim=pass header.d=friends.test\r\n";
+    let table: &[(&str, &str, &str)] = &[
+        ("trusted", &format!("{PROVEN}From: Ann <Ann@Example.org>\r\n"), "known"),
+        ("allowed", &format!("{PROVEN}From: bob@example.org\r\n"), "untrusted"),
+        ("a domain", &format!("{friend}From: eve@friends.test\r\n"), "untrusted"),
+        ("the owner", &format!("{friend}From: Owner@friends.test\r\n"), "owner"),
+        ("below the domain", &format!("{friend}From: eve@sub.friends.test\r\n"), "ignored"),
+        ("not allowed", &format!("{PROVEN}From: carol@example.org\r\n"), "ignored"),
+        ("spoofed", "From: ann@example.org\r\n", "ignored"),
+        (
+            "a spoofer's word",
+            "Authentication-Results: mx.evil; dmarc=pass header.from=example.org\r\nFrom: ann@example.org\r\n",
+            "ignored",
+        ),
+        (
+            "failed",
+            "Authentication-Results: mx.here; dmarc=fail header.from=example.org\r\nFrom: ann@example.org\r\n",
+            "ignored",
+        ),
+        ("two in From", &format!("{PROVEN}From: ann@example.org, bob@example.org\r\n"), "ignored"),
+        ("two From", &format!("{PROVEN}From: ann@example.org\r\nFrom: ann@example.org\r\n"), "ignored"),
+        ("no From", PROVEN, "ignored"),
+        (
+            "a name that looks like an address",
+            &format!("{PROVEN}From: \"ann@example.org\" <x@evil.test>\r\n"),
+            "ignored",
+        ),
+        ("a list", &format!("{PROVEN}From: ann@example.org\r\nList-Id: <l.example.org>\r\n"), "ignored"),
+        (
+            "a vacation",
+            &format!("{PROVEN}From: ann@example.org\r\nAuto-Submitted: auto-replied (vacation)\r\n"),
+            "ignored",
+        ),
+        ("a bounce", &format!("Return-Path: <>\r\n{PROVEN}From: ann@example.org\r\n"), "ignored"),
+        (
+            "ourselves",
+            "Authentication-Results: mx.here; dmarc=pass header.from=here.test\r\nFrom: dao+x@here.test\r\n",
+            "ignored",
+        ),
+        (
+            "a daoyou",
+            &format!(
+                "{PROVEN}From: ann@example.org\r\nMessage-ID: <daoyou.0192f0c1-2345-7abc-8def-0123456789ab.0123456789abcdef@example.org>\r\n"
+            ),
+            "ignored",
+        ),
+        ("spam", &format!("{PROVEN}From: ann@example.org\r\nX-Spam-Flag: YES\r\n"), "ignored"),
+    ];
+    for (what, header, expected) in table {
+        // The one that a mail has on its own would be the second.
+        let header = header.to_string();
+        let found = if header.contains("Message-ID") {
+            let raw = format!("{header}{RECEIVED}\r\nHello").into_bytes();
+            let letter = parse_mail(&raw, &ParseLimits::default());
+            match authenticator.authenticate(&raw, &letter, jiff::Timestamp::now()).await {
+                SenderDecision::Ignore { .. } => "ignored",
+                _ => "heard",
+            }
+        } else {
+            verdict(&authenticator, &header).await
+        };
+        assert_eq!(found, *expected, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_forward_is_somebody_elses_words() {
+    let authenticator = authenticator_of(&config(TrustBy::Authserv), &[]);
+    let (raw, mut letter) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
+    letter.is_forward = true;
+    let decision = authenticator.authenticate(&raw, &letter, jiff::Timestamp::now()).await;
+    assert_eq!(decision, SenderDecision::Accept { sender: "ann@example.org".to_owned(), trust: Trust::Untrusted });
+}
+
+#[test]
+fn answers_go_to_whom_the_owner_or_the_senders_house_knows() {
+    let proving = authenticator_of(&config(TrustBy::Authserv), &[]);
+    let believing = authenticator_of(&config(TrustBy::None), &[]);
+    for (sender, other, proven, believed) in [
+        ("ann@example.org", "bob@example.org", true, true),
+        ("ann@example.org", "carl@friends.test", true, true),
+        ("ann@example.org", "desk@example.org", true, false),
+        ("ann@example.org", "desk@sub.example.org", false, false),
+        ("ann@example.org", "eve@evil.test", false, false),
+        ("ann@gmail.com", "eve@gmail.com", false, false),
+        ("ann@gmail.com", "bob@example.org", true, true),
+    ] {
+        let [sender, other] = [sender, other].map(|address| EmailAddress::parse(address).unwrap());
+        let may = [&proving, &believing].map(|authenticator| authenticator.may_answer_to(&sender, &other));
+        assert_eq!(may, [proven, believed], "{sender} {other}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_let_in_by_default() {
+    let closed = EmailConfig { allow_from: AllowList::default(), ..config(TrustBy::Authserv) };
+    let no_id = EmailConfig { authserv_id: String::new(), ..config(TrustBy::Authserv) };
+    let believing = config(TrustBy::None);
+    let refusing = |trust| EmailConfig { strangers: StrangerPolicy::Refuse, ..config(trust) };
+    let owner = ["ann@example.org"];
+    let ann = format!("{PROVEN}From: ann@example.org\r\n");
+    let carol = format!("{PROVEN}From: carol@example.org\r\n");
+    for (what, config, header, expected) in [
+        ("closed", &closed, &ann, "ignored"),
+        ("without an id", &no_id, &ann, "ignored"),
+        ("From alone", &believing, &ann, "untrusted"),
+        ("From alone, a stranger", &believing, &carol, "ignored"),
+        ("a stranger is refused", &refusing(TrustBy::Authserv), &carol, "refused"),
+        ("a forged one is not", &refusing(TrustBy::Authserv), &"From: carol@example.org\r\n".to_owned(), "ignored"),
+        ("nor one that is believed", &refusing(TrustBy::None), &carol, "ignored"),
+        ("nor a machine", &refusing(TrustBy::Authserv), &format!("{carol}Precedence: bulk\r\n"), "ignored"),
+    ] {
+        assert_eq!(verdict(&authenticator_of(config, &owner), header).await, expected, "{what}");
+    }
+}
+
+#[test]
+fn of_a_header_alone_only_the_server_can_say() {
+    let (_, letter) = mail(&format!("{PROVEN}From: ann@example.org\r\n"));
+    let (_, stranger) = mail(&format!("{PROVEN}From: carol@example.org\r\n"));
+    for (trust, expected) in [(TrustBy::Authserv, "listen"), (TrustBy::Verify, "later"), (TrustBy::None, "later")] {
+        let authenticator = authenticator_of(&config(trust), &[]).verified_by(DnsVerifier::default());
+        let found = match authenticator.authenticate_header(&letter) {
+            SenderDecision::Accept { .. } => "listen",
+            SenderDecision::Defer { .. } => "later",
+            _ => "else",
+        };
+        assert_eq!(found, expected, "{trust:?}");
+        assert!(matches!(authenticator.authenticate_header(&stranger), SenderDecision::Ignore { .. }), "{trust:?}");
+    }
+}

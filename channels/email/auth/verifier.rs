@@ -1,0 +1,173 @@
+//! The gateway's own check of a sender: DKIM (RFC 6376), SPF (RFC 7208) and DMARC (RFC 7489, RFC 9989).
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use mail_auth::dmarc::verify::DmarcParameters;
+use mail_auth::spf::verify::SpfParameters;
+use mail_auth::{
+    AuthenticatedMessage, DkimOutput, DkimResult, DmarcOutput, DmarcResult, MessageAuthenticator, SpfOutput, SpfResult,
+};
+
+use super::alignment::{aligned, related};
+use super::received::smtp_peer;
+use crate::email::address::{EmailAddress, ascii_domain};
+use crate::email::mail::ParsedMail;
+
+/// The time limit of all queries about one mail.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+/// How many signatures of one mail are checked.
+const MAX_SIGNATURES: usize = 5;
+
+/// What is known about a mail's From.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SenderProof {
+    Proven,
+    /// With the reason.
+    Unproven(String),
+    /// The check failed for now, with the reason; it may succeed later.
+    Unknown(String),
+}
+
+/// Checks senders by DNS.
+#[derive(Default)]
+pub struct DnsVerifier {
+    /// Created when first needed, and again after a failure, because the system's settings may have changed.
+    authenticator: Mutex<Option<MessageAuthenticator>>,
+    /// The names under which the receiving server writes `Received`.
+    servers: Vec<String>,
+}
+
+impl DnsVerifier {
+    pub fn new(servers: Vec<String>) -> Self {
+        Self { authenticator: Mutex::default(), servers }
+    }
+
+    #[cfg(test)]
+    pub fn with(authenticator: MessageAuthenticator, servers: Vec<String>) -> Self {
+        Self { authenticator: Mutex::new(Some(authenticator)), servers }
+    }
+
+    /// Checks whether the domain of `from` authorized the mail. SPF counts only if the header names the client without
+    /// doubt (see [`smtp_peer`]), else DKIM alone.
+    pub async fn verify(&self, raw: &[u8], mail: &ParsedMail, from: &EmailAddress) -> SenderProof {
+        let authenticator = match self.authenticator() {
+            Ok(authenticator) => authenticator,
+            Err(reason) => return SenderProof::Unknown(reason),
+        };
+        let checked = self.query(&authenticator, raw, mail, from);
+        let proof = tokio::time::timeout(TIME_LIMIT, checked).await.unwrap_or_else(|_| {
+            SenderProof::Unknown(format!("no answer about {} within {} s", from.domain(), TIME_LIMIT.as_secs()))
+        });
+        if matches!(proof, SenderProof::Unknown(_)) {
+            *self.authenticator.lock().unwrap_or_else(PoisonError::into_inner) = self.authenticator_after_failure();
+        }
+        proof
+    }
+
+    /// Returns the authenticator to use after a failure.
+    #[cfg(not(test))]
+    fn authenticator_after_failure(&self) -> Option<MessageAuthenticator> {
+        None
+    }
+
+    /// A scripted authenticator stays.
+    #[cfg(test)]
+    fn authenticator_after_failure(&self) -> Option<MessageAuthenticator> {
+        self.authenticator().ok()
+    }
+
+    fn authenticator(&self) -> Result<MessageAuthenticator, String> {
+        let mut cached = self.authenticator.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(authenticator) = &*cached {
+            return Ok(authenticator.clone());
+        }
+        let made = MessageAuthenticator::new_system_conf()
+            .map_err(|error| format!("the system's settings for names cannot be used: {error}"))?;
+        Ok(cached.insert(made).clone())
+    }
+
+    async fn query(
+        &self,
+        dns: &MessageAuthenticator,
+        raw: &[u8],
+        mail: &ParsedMail,
+        from: &EmailAddress,
+    ) -> SenderProof {
+        let Some(mut message) = AuthenticatedMessage::parse(raw) else {
+            return SenderProof::Unproven("its header cannot be read".to_owned());
+        };
+        let domain = from.domain();
+        let [known] = &message.from[..] else {
+            return SenderProof::Unproven("it has not exactly one From".to_owned());
+        };
+        if known.rsplit_once('@').and_then(|(_, domain)| ascii_domain(domain)).as_deref() != Some(domain) {
+            return SenderProof::Unproven("its From can be read in two ways".to_owned());
+        }
+        // Only what can prove something is queried, so that no sender makes the gateway query its server, or wait for
+        // it.
+        message.errors.clear();
+        message
+            .dkim_headers
+            .retain(|signature| ascii_domain(&signature.header.d).is_some_and(|signer| related(&signer, domain)));
+        message.dkim_headers.truncate(MAX_SIGNATURES);
+        let dkim = dns.verify_dkim(&message).await;
+        let (mail_from, spf) = self.spf(dns, mail, domain).await;
+        let dmarc = dns.verify_dmarc(DmarcParameters::new(&message, &dkim, &mail_from, &spf)).await;
+        conclude(domain, &dkim, &mail_from, &spf, &dmarc)
+    }
+
+    /// Returns the domain of the envelope sender and the result of SPF; both empty if SPF could prove nothing.
+    async fn spf(&self, dns: &MessageAuthenticator, mail: &ParsedMail, domain: &str) -> (String, SpfOutput) {
+        let return_path = mail.header("return-path").next().unwrap_or_default();
+        let sender = return_path.trim().trim_start_matches('<').trim_end_matches('>');
+        let proves = EmailAddress::parse(sender).filter(|sender| related(sender.domain(), domain));
+        let (Some(sender), Some(peer)) = (proves, smtp_peer(&mail.headers, &self.servers)) else {
+            return (String::new(), SpfOutput::default());
+        };
+        let server = self.servers.first().map_or("", String::as_str);
+        let asked = SpfParameters::verify_mail_from(peer.ip, &peer.helo, server, sender.as_str());
+        let spf = dns.verify_spf(asked).await;
+        (sender.domain().to_owned(), spf)
+    }
+}
+
+/// Decides by the domain's DMARC record, if it has one, else by [`aligned`].
+fn conclude(
+    domain: &str,
+    dkim: &[DkimOutput<'_>],
+    mail_from: &str,
+    spf: &SpfOutput,
+    dmarc: &DmarcOutput,
+) -> SenderProof {
+    let by_dmarc = [dmarc.dkim_result(), dmarc.spf_result()];
+    if by_dmarc.contains(&&DmarcResult::Pass) {
+        return SenderProof::Proven;
+    }
+    let failed = by_dmarc.iter().any(|result| matches!(result, DmarcResult::TempError(_)));
+    if failed {
+        return SenderProof::Unknown(format!("{domain} could not be asked for its DMARC, DKIM or SPF record"));
+    }
+    if dmarc.dmarc_record().is_some() {
+        return SenderProof::Unproven(format!("DMARC of {domain} failed: {}", summary(dkim, spf)));
+    }
+    let signed = |wanted: fn(&DkimResult) -> bool| {
+        dkim.iter().any(|output| {
+            let signer = output.signature().and_then(|signature| ascii_domain(&signature.d));
+            wanted(output.result()) && signer.is_some_and(|signer| aligned(domain, &signer))
+        })
+    };
+    let sent = aligned(domain, mail_from);
+    if signed(|result| *result == DkimResult::Pass) || (sent && spf.result() == SpfResult::Pass) {
+        return SenderProof::Proven;
+    }
+    if signed(|result| matches!(result, DkimResult::TempError(_))) || (sent && spf.result() == SpfResult::TempError) {
+        return SenderProof::Unknown(format!("{domain} could not be asked for its DKIM or SPF record"));
+    }
+    SenderProof::Unproven(format!("nothing proves that it is from {domain}: {}", summary(dkim, spf)))
+}
+
+fn summary(dkim: &[DkimOutput<'_>], spf: &SpfOutput) -> String {
+    let signed = dkim.first().map_or_else(|| "none".to_owned(), |output| output.result().to_string());
+    format!("DKIM {signed}, SPF {}", spf.result().to_string().to_lowercase())
+}

@@ -1,0 +1,134 @@
+//! Our own check against a name server that follows a script.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use mail_auth::MessageAuthenticator;
+use mail_auth::common::crypto::Ed25519Key;
+use mail_auth::common::headers::HeaderWriter;
+use mail_auth::dkim::DkimSigner;
+use mail_auth::hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
+use mail_auth::hickory_resolver::proto::op::{Message, MessageType, ResponseCode};
+use mail_auth::hickory_resolver::proto::rr::rdata::TXT;
+use mail_auth::hickory_resolver::proto::rr::{RData, Record, RecordType};
+use tokio::net::UdpSocket;
+
+use super::authenticator::SenderAuthenticator;
+use super::verifier::{DnsVerifier, SenderProof};
+use crate::email::address::EmailAddress;
+use crate::email::config::EmailConfig;
+use crate::email::parse::{ParseLimits, parse_mail};
+use crate::trust::TrustLists;
+
+/// RFC 8032, section 7.1, test 1.
+const SEED: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+const KEY: &str = "v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
+const BROKEN: &str = "SERVFAIL";
+
+/// What it is, the mail, what the name server knows, and what comes of it.
+type Row<'a> = (&'a str, &'a [u8], &'a [(&'a str, &'a str)], &'a str);
+
+fn bytes(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
+/// Answers questions for TXT by `records`, all others with NXDOMAIN; what is `BROKEN` fails.
+async fn name_server(records: HashMap<String, String>) -> u16 {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let port = socket.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let mut buffer = [0; 2_048];
+        while let Ok((length, peer)) = socket.recv_from(&mut buffer).await {
+            let mut message = Message::from_vec(&buffer[..length]).unwrap();
+            let query = message.queries[0].clone();
+            let name = query.name().to_lowercase().to_ascii();
+            message.metadata.message_type = MessageType::Response;
+            message.metadata.recursion_available = true;
+            match records.get(name.trim_end_matches('.')).map(String::as_str) {
+                Some(BROKEN) => message.metadata.response_code = ResponseCode::ServFail,
+                Some(text) if query.query_type() == RecordType::TXT => {
+                    let data = RData::TXT(TXT::new(vec![text.to_owned()]));
+                    message.add_answer(Record::from_rdata(query.name().clone(), 60, data));
+                }
+                _ => message.metadata.response_code = ResponseCode::NXDomain,
+            }
+            socket.send_to(&message.to_vec().unwrap(), peer).await.unwrap();
+        }
+    });
+    port
+}
+
+async fn verifier(records: &[(&str, &str)]) -> DnsVerifier {
+    let records = records.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+    let port = name_server(records.collect()).await;
+    let mut connection = ConnectionConfig::udp();
+    connection.port = port;
+    let server = NameServerConfig::new(IpAddr::V4(Ipv4Addr::LOCALHOST), true, vec![connection]);
+    let mut options = ResolverOpts::default();
+    options.attempts = 1;
+    options.timeout = std::time::Duration::from_secs(5);
+    let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
+    DnsVerifier::with(MessageAuthenticator::new(config, options).unwrap(), vec!["mx.here".to_owned()])
+}
+
+/// A authenticator for whom nobody can be asked.
+pub async fn perplexed(config: &EmailConfig) -> SenderAuthenticator {
+    let verifier = verifier(&[("_dmarc.example.org", BROKEN)]).await;
+    SenderAuthenticator::new(config, TrustLists::default()).verified_by(verifier)
+}
+
+fn signed(mail: &str, domain: &str) -> Vec<u8> {
+    let key = Ed25519Key::from_seed_and_public_key(&bytes(SEED), &bytes(PUBLIC)).unwrap();
+    let signer = DkimSigner::from_key(key).domain(domain).selector("s").headers(["From", "To", "Subject"]);
+    let signature = signer.sign(mail.as_bytes()).unwrap();
+    format!("{}{mail}", signature.to_header()).into_bytes()
+}
+
+#[tokio::test]
+async fn a_domain_stands_behind_its_mail() {
+    const MAIL: &str = "From: ann@example.org\r\nTo: dao@here.test\r\nSubject: Hello\r\n\r\nHello\r\n";
+    const WAY: &str = "Return-Path: <ann@example.org>\r\nReceived: from a ([192.0.2.7]) by mx.here with ESMTP\r\n";
+    const STRICT: (&str, &str) = ("_dmarc.example.org", "v=DMARC1; p=reject");
+    let good = signed(MAIL, "example.org");
+    let changed = String::from_utf8(good.clone()).unwrap().replace("\r\n\r\nHello", "\r\n\r\nPay").into_bytes();
+    let by_way = format!("{WAY}{MAIL}").into_bytes();
+    let two = [&b"From: ann@evil.test\r\n"[..], &good].concat();
+    let key = ("s._domainkey.example.org", KEY);
+    let spf = ("example.org", "v=spf1 ip4:192.0.2.7 -all");
+    let table: &[Row<'_>] = &[
+        ("signed", &good, &[key, STRICT], "proven"),
+        ("signed, no DMARC", &good, &[key], "proven"),
+        ("changed", &changed, &[key, STRICT], "not"),
+        ("not signed", MAIL.as_bytes(), &[key, STRICT], "not"),
+        ("no key", &good, &[STRICT], "not"),
+        ("signed by another", &signed(MAIL, "evil.test"), &[("s._domainkey.evil.test", KEY), STRICT], "not"),
+        ("another cannot be asked", &signed(MAIL, "evil.test"), &[("s._domainkey.evil.test", BROKEN)], "not"),
+        ("signed below", &signed(MAIL, "mail.example.org"), &[("s._domainkey.mail.example.org", KEY)], "proven"),
+        (
+            "signed below, strictly",
+            &signed(MAIL, "mail.example.org"),
+            &[("s._domainkey.mail.example.org", KEY), ("_dmarc.example.org", "v=DMARC1; p=none; adkim=s")],
+            "not",
+        ),
+        ("sent by its server", &by_way, &[spf, STRICT], "proven"),
+        ("sent by its server, no DMARC", &by_way, &[spf], "proven"),
+        ("sent by another", &by_way, &[("example.org", "v=spf1 ip4:192.0.2.8 -all"), STRICT], "not"),
+        ("the way is not known", MAIL.as_bytes(), &[spf, STRICT], "not"),
+        ("the key cannot be asked for", &good, &[("s._domainkey.example.org", BROKEN), STRICT], "unknown"),
+        ("the policy cannot be asked for", &good, &[key, ("_dmarc.example.org", BROKEN)], "unknown"),
+        ("the servers cannot be asked for", &by_way, &[("example.org", BROKEN)], "unknown"),
+        ("two From", &two, &[key], "not"),
+    ];
+    let from = EmailAddress::parse("ann@example.org").unwrap();
+    for (what, raw, records, expected) in table {
+        let letter = parse_mail(raw, &ParseLimits::default());
+        let proof = verifier(records).await.verify(raw, &letter, &from).await;
+        let found = match &proof {
+            SenderProof::Proven => "proven",
+            SenderProof::Unproven(_) => "not",
+            SenderProof::Unknown(_) => "unknown",
+        };
+        assert_eq!(found, *expected, "{what}: {proof:?}");
+    }
+}

@@ -1,0 +1,148 @@
+//! The types that pass between the stages: a fetched mail, a parsed mail, and what a reply needs.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::inbox::{Cursor, Refusal};
+
+/// A mail in a mailbox, as fetched.
+#[derive(Clone, Debug)]
+pub struct FetchedMail {
+    /// The position of this mail. When the mail is taken, the mailbox has been read up to here.
+    pub cursor: Cursor,
+    /// When the server received the mail (INTERNALDATE, RFC 3501, section 2.3.3).
+    pub received_at: Timestamp,
+    pub content: FetchedContent,
+}
+
+/// The bytes of a mail.
+#[derive(Clone, Debug)]
+pub enum FetchedContent {
+    Whole(Vec<u8>),
+    /// The header alone: the mail is larger than `max_size`.
+    TooLarge {
+        size: u64,
+        header: Vec<u8>,
+    },
+}
+
+/// What became of a mail. Both the outcome and the cursor are on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IntakeOutcome {
+    /// The mail is in the inbox, now or from an earlier time. It may be marked as read, or moved.
+    Accepted,
+    /// The mail is not for the agent and stays unchanged in its mailbox.
+    Skipped,
+}
+
+/// Takes mails, one after the other.
+#[async_trait]
+pub trait Intake: Send + Sync {
+    /// Decides what becomes of a mail, and stores the outcome together with the mail's cursor.
+    ///
+    /// # Errors
+    /// Nothing was stored: the same mail must be offered again later.
+    async fn take(&self, mail: FetchedMail) -> Result<IntakeOutcome, Refusal>;
+
+    /// Returns what became of the mail with this header, in whichever mailbox it was; `None` for a new mail.
+    async fn known(&self, header: &[u8]) -> Result<Option<IntakeOutcome>, Refusal>;
+}
+
+/// An address with its display name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamedAddress {
+    /// May be empty.
+    pub name: String,
+    /// `local@domain` as written, except that the domain is in lower case.
+    pub address: String,
+}
+
+/// A file that came with a mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MailAttachment {
+    /// The name that the sender gave; not safe as a file name.
+    pub name: String,
+    /// The media type, e.g. `image/png`.
+    pub media_type: String,
+    pub bytes: Vec<u8>,
+}
+
+/// A mail: decoded, bounded, and without active content. Message-IDs keep their angle brackets: `<left@right>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ParsedMail {
+    pub message_id: Option<String>,
+    pub in_reply_to: Vec<String>,
+    /// Oldest first.
+    pub references: Vec<String>,
+    pub from: Vec<NamedAddress>,
+    pub reply_to: Vec<NamedAddress>,
+    pub to: Vec<NamedAddress>,
+    pub cc: Vec<NamedAddress>,
+    pub subject: String,
+    pub date: Option<Timestamp>,
+    /// The header fields of the mail itself, topmost first: the name in lower case, and the value unfolded but not decoded.
+    pub headers: Vec<(String, String)>,
+    /// The text that its author wrote, as Markdown, without signature and quoted history. A quotation that the text asks
+    /// about stays.
+    pub text: String,
+    /// The removed part of the text: quoted history and signature.
+    pub cut: String,
+    /// The mail forwards, or asks about, somebody else's words: [`ParsedMail::text`] holds more than its sender's own words.
+    pub is_forward: bool,
+    pub attachments: Vec<MailAttachment>,
+    /// What could not be read or was left out, one sentence each: "encrypted, unreadable".
+    pub remarks: Vec<String>,
+}
+
+impl ParsedMail {
+    /// Returns the values of a header field, topmost first; `name` is in lower case.
+    pub fn header<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.headers.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What a reply needs to know of the mail that it answers. It travels in the metadata of a message and of its reply. The
+/// newest of each thread is also kept as a note, for messages that are sent into the thread without a mail to answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReplyContext {
+    /// The Message-ID of the mail, with angle brackets; empty if it had none.
+    pub message_id: String,
+    /// The References of the mail, oldest first.
+    pub references: Vec<String>,
+    pub subject: String,
+    /// The recipients of the reply: the permitted addresses of Reply-To, else those of From; each in the form of a header,
+    /// `Name <local@domain>`.
+    pub to: Vec<String>,
+    /// The other recipients of the mail, without the account itself.
+    pub cc: Vec<String>,
+    /// The author, the date and the beginning of the mail, where replies quote.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quote: Option<ReplyQuote>,
+}
+
+/// A short quotation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplyQuote {
+    pub from: String,
+    /// RFC 3339.
+    pub date: String,
+    pub text: String,
+}
+
+impl ReplyContext {
+    /// The key in the metadata of a message.
+    const KEY: &str = "email";
+
+    /// Writes the context into the metadata of a message.
+    pub fn put(&self, metadata: &mut Map<String, Value>) {
+        metadata.insert(Self::KEY.to_owned(), serde_json::json!(self));
+    }
+
+    /// Reads the context from the metadata of a message.
+    pub fn of(metadata: &Map<String, Value>) -> Option<Self> {
+        serde_json::from_value(metadata.get(Self::KEY)?.clone()).ok()
+    }
+}

@@ -1,0 +1,334 @@
+//! Makes a whole mail from a message. The same message always makes the same bytes.
+
+use std::io;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use lettre::Message;
+use lettre::address::Address;
+use lettre::message::header::{ContentDisposition, ContentTransferEncoding, ContentType, HeaderName, HeaderValue};
+use lettre::message::{Body, Mailbox, MultiPart, SinglePart};
+
+use super::address::{self, mailbox};
+use super::{html, markdown, plain, references};
+use crate::email::mail::{ReplyContext, ReplyQuote};
+use crate::email::message_id;
+use crate::email::subject::{new_subject, reply_subject};
+use crate::email::texts::{MailTexts, fill, format_size, one_line};
+use crate::message::{Attachment, OutboundMessage};
+
+/// The largest mail, encoded, in bytes; the large providers take no more.
+pub const MAX_MAIL: u64 = 25_000_000;
+/// The longest text of a mail, in bytes.
+const MAX_TEXT: usize = 1 << 20;
+const MAX_FILES: usize = 50;
+const MAX_QUOTE: usize = 4_000;
+/// The most recipients in each of To and Cc.
+const MAX_RECIPIENTS: usize = 50;
+
+/// Reads an attachment, up to a number of bytes.
+pub type AttachmentLoader<'a> = &'a dyn Fn(&Attachment, u64) -> io::Result<Vec<u8>>;
+
+/// A mail, ready to be sent.
+#[derive(Clone, Debug)]
+pub struct ComposedMail {
+    /// The Message-ID, with angle brackets.
+    pub id: String,
+    pub from: Address,
+    pub to: Vec<Address>,
+    pub cc: Vec<Address>,
+    pub bytes: Vec<u8>,
+    /// Whether the mail has attachments.
+    pub has_files: bool,
+}
+
+/// Composes the mails of one account.
+#[derive(Clone, Debug)]
+pub struct MailComposer {
+    from: Mailbox,
+    reply_all: bool,
+    texts: MailTexts,
+}
+
+/// Whether a mail is a reply within a thread, or begins a thread.
+enum MailTarget<'a> {
+    Thread { root: &'a str, context: &'a ReplyContext },
+    New { to: &'a str },
+}
+
+struct MailBody {
+    plain: String,
+    html: String,
+    first_line: String,
+}
+
+impl MailComposer {
+    /// # Errors
+    ///
+    /// `address` is not an address; one line.
+    pub fn new(address: &str, name: &str, reply_all: bool, texts: MailTexts) -> Result<Self, String> {
+        let name = one_line(name);
+        let from = Mailbox::new((!name.is_empty()).then_some(name), mailbox(address)?.email);
+        Ok(Self { from, reply_all, texts })
+    }
+
+    /// Composes the mail; attachments are added up to a total of `room` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The mail has no recipient; one line.
+    pub fn compose(
+        &self,
+        message: &OutboundMessage,
+        context: Option<&ReplyContext>,
+        load: AttachmentLoader<'_>,
+        room: u64,
+    ) -> Result<ComposedMail, String> {
+        let target = MailTarget::of(message, context)?;
+        let (to, cc) = self.recipients(&target)?;
+        let content = normalize_text(&message.content);
+        let (content, is_cut) = cut_text(&content, MAX_TEXT);
+        let text_room = u64::try_from(content.len()).unwrap_or(u64::MAX).saturating_mul(6).saturating_add(20_000);
+        // Base64 makes four bytes of three, and adds line breaks.
+        let (files, mut remarks) = self.files(&message.attachments, load, room.saturating_sub(text_room) / 7 * 5);
+        if is_cut {
+            remarks.insert(0, self.texts.cut.to_owned());
+        }
+        let text = self.text(content, &remarks, target.quote());
+        let root = match &target {
+            MailTarget::Thread { root, .. } => Some(*root),
+            MailTarget::New { .. } => None,
+        };
+        let id = message_id::message_id(message.id, root, self.from.email.domain());
+        let has_files = !files.is_empty();
+        // The mail builder panics for a date before 1970, which a wrong clock gives.
+        let date = SystemTime::from(message.created_at.max(Timestamp::UNIX_EPOCH));
+        let mut builder = Message::builder().date(date).from(self.from.clone());
+        for recipient in &to {
+            builder = builder.to(recipient.clone());
+        }
+        for recipient in &cc {
+            builder = builder.cc(recipient.clone());
+        }
+        builder = builder.subject(self.subject(&target, message, &text.first_line)).message_id(Some(id.clone()));
+        for (name, value) in self.fields(&target) {
+            builder = builder.raw_header(HeaderValue::new(HeaderName::new_from_ascii_str(name), value));
+        }
+        let made = builder
+            .multipart(body_parts(text, files, message))
+            .map_err(|error| format!("no mail can be made of it: {error}"))?;
+        let addresses = |mailboxes: Vec<Mailbox>| mailboxes.into_iter().map(|mailbox| mailbox.email).collect();
+        Ok(ComposedMail {
+            id,
+            from: self.from.email.clone(),
+            to: addresses(to),
+            cc: addresses(cc),
+            bytes: made.formatted(),
+            has_files,
+        })
+    }
+
+    fn recipients(&self, target: &MailTarget<'_>) -> Result<(Vec<Mailbox>, Vec<Mailbox>), String> {
+        let context = match target {
+            MailTarget::New { to } => return Ok((vec![mailbox(to)?], Vec::new())),
+            MailTarget::Thread { context, .. } => context,
+        };
+        let mut to = Vec::new();
+        let mut wrong = "the mail that it answers names nobody to answer to".to_owned();
+        for text in context.to.iter().take(MAX_RECIPIENTS) {
+            match mailbox(text) {
+                Ok(mailbox) => add(&mut to, mailbox),
+                Err(reason) => wrong = reason,
+            }
+        }
+        if to.is_empty() {
+            return Err(wrong);
+        }
+        let mut cc = Vec::new();
+        if self.reply_all {
+            let others = context.cc.iter().take(MAX_RECIPIENTS).filter_map(|text| mailbox(text).ok());
+            let is_new = |one: &Mailbox| {
+                !to.iter().chain([&self.from]).any(|known| address::is_same_address(&known.email, &one.email))
+            };
+            others.filter(is_new).for_each(|mailbox| add(&mut cc, mailbox));
+        }
+        Ok((to, cc))
+    }
+
+    fn subject(&self, target: &MailTarget<'_>, message: &OutboundMessage, first_line: &str) -> String {
+        match target {
+            MailTarget::Thread { context, .. } => reply_subject(&context.subject, self.texts.no_subject),
+            MailTarget::New { .. } => new_subject(message.context.subject.as_deref(), first_line, self.texts.message),
+        }
+    }
+
+    /// Returns the header fields that name the thread, and that mark the mail as automatic (RFC 3834, section 5).
+    fn fields(&self, target: &MailTarget<'_>) -> Vec<(&'static str, String)> {
+        let mut fields = Vec::new();
+        match target {
+            MailTarget::Thread { context, .. } => {
+                if let Some(id) = references::in_reply_to(context) {
+                    fields.push(("In-Reply-To", id));
+                }
+                if let Some(chain) = references::chain(context) {
+                    fields.push(("References", chain));
+                }
+                fields.push(("Auto-Submitted", "auto-replied".to_owned()));
+            }
+            MailTarget::New { .. } => fields.push(("Auto-Submitted", "auto-generated".to_owned())),
+        }
+        // Exchange reads this field instead: no receipts, no out-of-office replies.
+        fields.push(("X-Auto-Response-Suppress", "All".to_owned()));
+        if let Some(uri) = self.unsubscribe() {
+            fields.push(("List-Unsubscribe", uri));
+        }
+        fields
+    }
+
+    /// Returns the value of List-Unsubscribe (RFC 2369, section 3.2).
+    fn unsubscribe(&self) -> Option<String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '+' | '-');
+        let local = self.from.email.user();
+        local.chars().all(plain).then(|| format!("<mailto:{}?subject=unsubscribe>", self.from.email))
+    }
+
+    fn text(&self, content: &str, remarks: &[String], quote: Option<&ReplyQuote>) -> MailBody {
+        let events = markdown::events(content, self.texts.image);
+        let first_line = markdown::first_line(&events);
+        let mut html = html::render(events.iter().cloned());
+        let mut lines = plain::render(events.into_iter());
+        for remark in remarks {
+            lines.push_unwrapped("", 0);
+            lines.push_wrapped(remark, 0);
+            html.push_str(&html::paragraph(remark));
+        }
+        if let Some(quote) = quote {
+            let head = fill(self.texts.wrote, &[&format_date(&quote.date), &one_line(&quote.from)]);
+            let text: String = normalize_text(&quote.text).chars().take(MAX_QUOTE).collect();
+            plain::quote(&mut lines, &head, &text);
+            html.push_str(&html::quotation(&head, &text));
+        }
+        MailBody { plain: lines.into_text(), html: html::document(&html), first_line }
+    }
+
+    /// Loads the attachments as far as there is room, and returns a remark for each of the others.
+    fn files(
+        &self,
+        attachments: &[Attachment],
+        load: AttachmentLoader<'_>,
+        room: u64,
+    ) -> (Vec<SinglePart>, Vec<String>) {
+        let mut parts = Vec::new();
+        let mut remarks = Vec::new();
+        let mut room = room;
+        for attachment in attachments.iter().take(MAX_FILES) {
+            let name = file_name(&attachment.name);
+            if attachment.size > room {
+                remarks.push(fill(self.texts.too_large, &[&name, &format_size(attachment.size)]));
+                continue;
+            }
+            match load(attachment, room) {
+                Ok(bytes) => {
+                    room = room.saturating_sub(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+                    parts.push(attachment_part(&name, &attachment.media_type, bytes));
+                }
+                Err(error) => {
+                    tracing::warn!(path = attachment.path, %error, "an attachment is missing in a mail");
+                    let is_gone = error.kind() == io::ErrorKind::NotFound;
+                    remarks.push(fill(if is_gone { self.texts.gone } else { self.texts.unreadable }, &[&name]));
+                }
+            }
+        }
+        let left_out = attachments.len().saturating_sub(MAX_FILES);
+        if left_out > 0 {
+            remarks.push(fill(self.texts.too_many, &[&left_out.to_string()]));
+        }
+        (parts, remarks)
+    }
+}
+
+impl<'a> MailTarget<'a> {
+    fn of(message: &'a OutboundMessage, context: Option<&'a ReplyContext>) -> Result<Self, String> {
+        let chat = message.chat_id.as_str();
+        if !(chat.starts_with('<') && chat.ends_with('>')) {
+            return Ok(Self::New { to: chat });
+        }
+        match context {
+            Some(context) => Ok(Self::Thread { root: chat, context }),
+            None => Err(format!("nothing is known of the thread {}, so there is nobody to write to", one_line(chat))),
+        }
+    }
+
+    fn quote(&self) -> Option<&'a ReplyQuote> {
+        match self {
+            Self::Thread { context, .. } => context.quote.as_ref(),
+            Self::New { .. } => None,
+        }
+    }
+}
+
+fn add(mailboxes: &mut Vec<Mailbox>, one: Mailbox) {
+    if !mailboxes.iter().any(|known| address::is_same_address(&known.email, &one.email)) {
+        mailboxes.push(one);
+    }
+}
+
+fn body_parts(text: MailBody, files: Vec<SinglePart>, message: &OutboundMessage) -> MultiPart {
+    // `=_` occurs in no encoded text (RFC 2045, section 6.7), and the id in no other mail.
+    let boundary = |level: &str| format!("=_daoyou.{}.{level}", message.id.simple());
+    let part = |media_type: &str, text: String| {
+        let media_type = ContentType::parse(media_type).unwrap_or(ContentType::TEXT_PLAIN);
+        SinglePart::builder().header(media_type).body(text)
+    };
+    let alternative = MultiPart::alternative()
+        .boundary(boundary("text"))
+        .singlepart(part("text/plain; charset=utf-8; format=flowed; delsp=yes", text.plain))
+        .singlepart(part("text/html; charset=utf-8", text.html));
+    if files.is_empty() {
+        return alternative;
+    }
+    let mixed = MultiPart::mixed().boundary(boundary("all")).multipart(alternative);
+    files.into_iter().fold(mixed, MultiPart::singlepart)
+}
+
+fn attachment_part(name: &str, media_type: &str, bytes: Vec<u8>) -> SinglePart {
+    // Always Base64: the bytes must arrive unchanged, including line ends.
+    let body = Body::new_with_encoding(bytes, ContentTransferEncoding::Base64)
+        .unwrap_or_else(|bytes| Body::dangerous_pre_encoded(bytes, ContentTransferEncoding::Binary));
+    SinglePart::builder().header(attachment_type(media_type)).header(ContentDisposition::attachment(name)).body(body)
+}
+
+/// Returns a media type that may be encoded, unlike `multipart` and `message` (RFC 2045, section 6.4).
+fn attachment_type(media_type: &str) -> ContentType {
+    const MAX: usize = 120;
+    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_container = essence.starts_with("multipart/") || essence.starts_with("message/");
+    let known = (!is_container && essence.len() <= MAX).then(|| ContentType::parse(&essence).ok()).flatten();
+    known.or_else(|| ContentType::parse("application/octet-stream").ok()).unwrap_or(ContentType::TEXT_PLAIN)
+}
+
+fn file_name(name: &str) -> String {
+    const MAX: usize = 150;
+    let name: String = one_line(name).chars().map(|c| if matches!(c, '/' | '\\') { '_' } else { c }).collect();
+    let length = name.chars().count();
+    // The end of a name says what it is.
+    let name: String = name.chars().skip(length.saturating_sub(MAX)).collect();
+    if name.trim_matches(['.', ' ']).is_empty() { "file".to_owned() } else { name }
+}
+
+/// Normalizes line ends to `\n`, and removes other controls.
+fn normalize_text(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect()
+}
+
+fn cut_text(text: &str, max: usize) -> (&str, bool) {
+    (&text[..text.floor_char_boundary(max)], text.len() > max)
+}
+
+fn format_date(date: &str) -> String {
+    match date.parse::<Timestamp>() {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+        Err(_) => one_line(date),
+    }
+}

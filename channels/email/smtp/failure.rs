@@ -1,0 +1,167 @@
+//! Failed deliveries: what went wrong, and what follows.
+
+use std::error::Error as _;
+use std::io;
+
+use lettre::transport::smtp::Error;
+
+use crate::channel::SendError;
+use crate::email::certificate::describe_certificate_error;
+use crate::email::texts::one_line;
+
+/// How much of a server's reply is kept, in characters.
+const MAX_REPLY: usize = 300;
+
+/// The step that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SmtpStage {
+    Connect,
+    Tls,
+    Hello,
+    Login,
+    Sender,
+    Recipient,
+    Data,
+    /// The mail itself, and the reply to it.
+    Content,
+}
+
+/// What follows from a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryOutcome {
+    /// Not delivered; another attempt may succeed.
+    Retry,
+    /// Not delivered; no attempt will succeed.
+    Permanent,
+    /// The server may have taken the mail.
+    Unknown,
+}
+
+/// A failed delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SmtpFailure {
+    pub stage: SmtpStage,
+    pub outcome: DeliveryOutcome,
+    /// One line, with the server's reply; never a secret.
+    pub reason: String,
+    /// The server's reply code, if it gave one.
+    pub code: Option<u16>,
+    /// For a mail that is too large: the number of bytes that would fit.
+    pub room: Option<u64>,
+    /// The server did not answer in time.
+    pub is_silence: bool,
+}
+
+impl SmtpFailure {
+    /// A failure without a reply of the server.
+    pub fn new(stage: SmtpStage, outcome: DeliveryOutcome, reason: impl AsRef<str>) -> Self {
+        let reason: String = one_line(reason.as_ref()).chars().take(MAX_REPLY + 200).collect();
+        Self { stage, outcome, reason, code: None, room: None, is_silence: false }
+    }
+
+    /// A failed connection, or a refusal of the server. `is_data_ended`: the whole mail was written.
+    pub fn of(stage: SmtpStage, error: &Error, is_data_ended: bool) -> Self {
+        let code = error.status().map(u16::from);
+        let outcome = match code {
+            Some(code) => outcome_of(stage, code),
+            None if is_data_ended => DeliveryOutcome::Unknown,
+            None => DeliveryOutcome::Retry,
+        };
+        let text = match code {
+            Some(code) => format!("{code} {}", innermost_cause(error)),
+            None => innermost_cause(error),
+        };
+        // 552: the mail exceeds the limit of the server or of the mailbox (RFC 1870, section 6).
+        let room = (code == Some(552)).then_some(0);
+        Self { code, room, ..Self::new(stage, outcome, format!("{}: {text}", describe_stage(stage))) }
+    }
+
+    pub fn of_io(stage: SmtpStage, error: &io::Error) -> Self {
+        let text = certificate_error(error).unwrap_or_else(|| error.to_string());
+        Self::new(stage, DeliveryOutcome::Retry, format!("{}: {text}", describe_stage(stage)))
+    }
+
+    /// No answer came in time. `is_data_ended`: the whole mail was written.
+    pub fn of_silence(stage: SmtpStage, seconds: f64, is_data_ended: bool) -> Self {
+        let outcome = if is_data_ended { DeliveryOutcome::Unknown } else { DeliveryOutcome::Retry };
+        let stage_text =
+            if stage == SmtpStage::Login { "the server does not answer the login" } else { describe_stage(stage) };
+        Self { is_silence: true, ..Self::new(stage, outcome, format!("{stage_text}: nothing came for {seconds} s")) }
+    }
+
+    /// Returns true if a kept connection may just have ended, which says nothing about the mail.
+    pub fn is_of_connection(&self) -> bool {
+        self.outcome == DeliveryOutcome::Retry && matches!(self.code, None | Some(421))
+    }
+
+    /// Returns true if no mail can be sent: the login was refused, or got no answer.
+    pub fn is_of_every_mail(&self) -> bool {
+        self.is_refused_login() || (self.stage == SmtpStage::Login && self.is_silence)
+    }
+
+    /// Returns true if the login was refused.
+    pub fn is_refused_login(&self) -> bool {
+        self.stage == SmtpStage::Login && self.code.is_some_and(|code| code >= 500)
+    }
+
+    /// Puts the name of the server before the reason.
+    #[must_use]
+    pub fn at(mut self, place: &str) -> Self {
+        self.reason = format!("{place}: {}", self.reason);
+        self
+    }
+}
+
+impl From<SmtpFailure> for SendError {
+    fn from(failure: SmtpFailure) -> Self {
+        let reason = failure.reason;
+        match failure.outcome {
+            DeliveryOutcome::Retry => Self::Retry { after: None, reason },
+            DeliveryOutcome::Permanent => Self::Permanent { reason },
+            DeliveryOutcome::Unknown => Self::Unknown { reason },
+        }
+    }
+}
+
+/// Classifies a reply code. By RFC 5321, section 4.2.1, 4yz may succeed later and 5yz will not. But faults between the
+/// account and its server are for the owner to fix, and no mail is lost for them: a server that refuses the connection,
+/// TLS, the login (530, 534, 535, 538, RFC 4954, section 6).
+fn outcome_of(stage: SmtpStage, code: u16) -> DeliveryOutcome {
+    let is_about_us = matches!(stage, SmtpStage::Connect | SmtpStage::Tls | SmtpStage::Hello | SmtpStage::Login);
+    let is_login = matches!(code, 530 | 534 | 535 | 538);
+    if code < 500 || is_about_us || is_login { DeliveryOutcome::Retry } else { DeliveryOutcome::Permanent }
+}
+
+fn describe_stage(stage: SmtpStage) -> &'static str {
+    match stage {
+        SmtpStage::Connect => "cannot connect",
+        SmtpStage::Tls => "no private connection (TLS)",
+        SmtpStage::Hello => "no session",
+        SmtpStage::Login => "login refused",
+        SmtpStage::Sender => "sender refused",
+        SmtpStage::Recipient => "recipient refused",
+        SmtpStage::Data | SmtpStage::Content => "mail refused",
+    }
+}
+
+/// Returns the innermost cause; the outer ones only name a layer.
+fn innermost_cause(error: &Error) -> String {
+    let mut text = None;
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = Some(cause.to_string());
+        source = cause.source();
+    }
+    let text = one_line(&text.unwrap_or_else(|| error.to_string()));
+    let text = if text == "incomplete response" { "the connection was closed".to_owned() } else { text };
+    text.chars().take(MAX_REPLY).collect()
+}
+
+/// Describes the fault of the server's certificate, if that is the cause.
+fn certificate_error(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    if let Some(rustls::Error::InvalidCertificate(fault)) = cause.downcast_ref::<rustls::Error>() {
+        return Some(describe_certificate_error(fault, "that it was reached by"));
+    }
+    // An IO error hides its inner error from the chain of sources.
+    certificate_error(cause.downcast_ref::<io::Error>()?.get_ref()?)
+}

@@ -1,0 +1,222 @@
+//! Sends messages as mails.
+
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+use super::compose::{ComposedMail, MAX_MAIL, MailComposer};
+use super::connect::SmtpTimeouts;
+use super::failure::{SmtpFailure, SmtpStage};
+use super::pool::{RecipientPolicy, SmtpPool};
+use crate::channel::{Receipt, SendError};
+use crate::email::account::{Account, Login};
+use crate::email::config::{EmailConfig, Tls};
+use crate::email::mail::ReplyContext;
+use crate::email::texts::MailTexts;
+use crate::finding::Finding;
+use crate::message::{Attachment, OutboundMessage};
+use crate::outgoing::OutgoingFiles;
+
+/// How many copies are stored in the folder of sent mail at the same time.
+const MAX_COPIES: usize = 8;
+const NAME: &str = "smtp";
+
+/// Reads an attachment, up to a number of bytes; blocks.
+pub type LoadAttachment = dyn Fn(&Attachment, u64) -> io::Result<Vec<u8>> + Send + Sync;
+
+/// Stores a copy of a sent mail.
+#[async_trait]
+pub trait SentCopy: Send + Sync {
+    /// # Errors
+    ///
+    /// The copy could not be stored; one line.
+    async fn store(&self, mail: Vec<u8>) -> Result<(), String>;
+}
+
+/// A sent mail.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SentMail {
+    pub receipt: Receipt,
+    /// The recipients that the server refused, each with its reply, in one line.
+    pub refused: Vec<String>,
+}
+
+/// Sends messages as mails of one account.
+pub struct Mailer {
+    account: Arc<Account>,
+    composer: MailComposer,
+    pool: Arc<SmtpPool>,
+    load: Arc<LoadAttachment>,
+    sent_copy: Option<Arc<dyn SentCopy>>,
+    copying: Arc<Semaphore>,
+}
+
+impl Mailer {
+    /// # Errors
+    ///
+    /// The account's address is invalid; one line.
+    pub fn new(
+        account: Arc<Account>,
+        config: &EmailConfig,
+        texts: MailTexts,
+        files: OutgoingFiles,
+    ) -> Result<Self, String> {
+        let load = Arc::new(move |file: &Attachment, limit| files.load(file, limit));
+        Self::with_parts(account, config, texts, load, SmtpTimeouts::default())
+    }
+
+    pub(super) fn with_parts(
+        account: Arc<Account>,
+        config: &EmailConfig,
+        texts: MailTexts,
+        load: Arc<LoadAttachment>,
+        limits: SmtpTimeouts,
+    ) -> Result<Self, String> {
+        let composer = MailComposer::new(&account.address, &account.name, config.reply_all, texts)?;
+        let pool = SmtpPool::new(Arc::clone(&account), limits);
+        let copying = Arc::new(Semaphore::new(MAX_COPIES));
+        Ok(Self { account, composer, pool, load, sent_copy: None, copying })
+    }
+
+    /// Stores a copy of each sent mail, if possible.
+    #[must_use]
+    pub fn with_sent_copy(mut self, sent_copy: Arc<dyn SentCopy>) -> Self {
+        self.sent_copy = Some(sent_copy);
+        self
+    }
+
+    /// Sends a message: into the thread that its `chat_id` names in angle brackets, as a reply with `context`, or as a
+    /// mail that begins a thread, to the address in `chat_id`. A notice is not sent: one turn gives one mail.
+    ///
+    /// # Errors
+    ///
+    /// The kind of the error says what follows; its text has the server's reply.
+    pub async fn send(
+        &self,
+        message: &OutboundMessage,
+        context: Option<ReplyContext>,
+        which: RecipientPolicy,
+    ) -> Result<SentMail, SendError> {
+        if message.context.notice.is_some() {
+            return Ok(SentMail::default());
+        }
+        let mail = self.compose(message, context.clone(), MAX_MAIL).await?;
+        let (mail, done) = match self.pool.deliver(&mail, which).await {
+            // The text matters more than the attachments.
+            Err(SmtpFailure { room: Some(room), .. }) if mail.has_files => {
+                let smaller = self.compose(message, context, room).await?;
+                let done = self.pool.deliver(&smaller, which).await;
+                (smaller, done)
+            }
+            done => (mail, done),
+        };
+        let refused = done.map_err(|failure| self.failed(failure))?;
+        for refused in &refused {
+            tracing::warn!(message = %message.id, refused, "a mail was sent, but not to all of its recipients");
+        }
+        let receipt = Receipt { provider_id: Some(mail.id.clone()) };
+        self.store_copy(mail);
+        Ok(SentMail { receipt, refused })
+    }
+
+    /// Lets the next mail log in, although the last login was refused.
+    pub fn release(&self) {
+        self.pool.release();
+    }
+
+    /// A refused login is not the fault of a mail, and holds all mails.
+    fn failed(&self, failure: SmtpFailure) -> SendError {
+        match self.pool.hold_left().filter(|_| failure.is_of_every_mail()) {
+            Some(after) => SendError::Held { after, reason: failure.reason },
+            None => failure.into(),
+        }
+    }
+
+    /// Sends a message as a mail that begins a thread, with a raw header field above all others. No copy is stored.
+    ///
+    /// # Errors
+    ///
+    /// See [`Mailer::send`].
+    pub async fn send_below(&self, field: &str, message: &OutboundMessage) -> Result<Receipt, SendError> {
+        let mut mail = self.compose(message, None, MAX_MAIL).await?;
+        mail.bytes.splice(..0, format!("{field}\r\n").into_bytes());
+        self.pool.deliver(&mail, RecipientPolicy::All).await?;
+        Ok(Receipt { provider_id: Some(mail.id) })
+    }
+
+    /// Tests the connection and the login without sending a mail.
+    pub async fn probe(&self) -> Vec<Finding> {
+        let server = &self.account.smtp;
+        let place = format!("{}:{}", server.host, server.port);
+        vec![match self.pool.probe().await {
+            Ok(size_limit) => {
+                let privacy = match server.tls {
+                    Tls::Implicit => "TLS",
+                    Tls::Starttls => "STARTTLS",
+                    Tls::None => "not encrypted, on this machine",
+                };
+                let login = match &server.login {
+                    Login::None => "without a login".to_owned(),
+                    Login::Password(_) | Login::Token(_) => format!("logged in as {}", server.username),
+                };
+                let size =
+                    size_limit.map(|bytes| format!("; mails up to {} MB", bytes / 1_000_000)).unwrap_or_default();
+                Finding::ok(NAME, format!("{place} ({privacy}), {login}{size}"))
+            }
+            Err(failure) => Finding::fail(NAME, format!("{place}: {}", failure.reason), advice(&failure)),
+        }]
+    }
+
+    async fn compose(
+        &self,
+        message: &OutboundMessage,
+        context: Option<ReplyContext>,
+        room: u64,
+    ) -> Result<ComposedMail, SendError> {
+        let (composer, load, message) = (self.composer.clone(), Arc::clone(&self.load), message.clone());
+        let composing = tokio::task::spawn_blocking(move || composer.compose(&message, context.as_ref(), &*load, room));
+        match composing.await {
+            Ok(made) => made.map_err(|reason| SendError::Permanent { reason }),
+            Err(error) => Err(SendError::Retry { after: None, reason: format!("the mail could not be made: {error}") }),
+        }
+    }
+
+    /// A copy that fails is only logged, because the mail is sent.
+    fn store_copy(&self, mail: ComposedMail) {
+        let Some(sent_copy) = self.sent_copy.clone() else { return };
+        let Ok(permit) = Arc::clone(&self.copying).try_acquire_owned() else {
+            tracing::warn!(mail = mail.id, "no copy of a sent mail is stored: too many copies are waiting");
+            return;
+        };
+        tokio::spawn(async move {
+            if let Err(reason) = sent_copy.store(mail.bytes).await {
+                tracing::warn!(mail = mail.id, reason, "no copy of a sent mail is stored");
+            }
+            drop(permit);
+        });
+    }
+}
+
+fn advice(failure: &SmtpFailure) -> String {
+    match failure.stage {
+        SmtpStage::Connect => {
+            "set smtp_host and smtp_port to the provider's, or start the server; mails wait meanwhile"
+        }
+        SmtpStage::Tls => {
+            "set smtp_tls to what the port speaks (\"implicit\" on 465, \"starttls\" on 587), smtp_host to the name in \
+             the server's certificate, and ca_file to your own CA's certificate"
+        }
+        SmtpStage::Login if failure.is_silence => {
+            "ask the provider: the server can be reached and does not answer; mails wait meanwhile"
+        }
+        SmtpStage::Login => {
+            "set smtp_username and smtp_password (most providers want an app password), or token_command for OAuth 2"
+        }
+        SmtpStage::Hello | SmtpStage::Sender | SmtpStage::Recipient | SmtpStage::Data | SmtpStage::Content => {
+            "ask the server's owner what its words mean"
+        }
+    }
+    .to_owned()
+}

@@ -1,0 +1,318 @@
+//! Delivers mails over a few connections, which are kept for a while. lettre's own pool does not tell a failure before
+//! the end of the data from one behind it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lettre::address::Address;
+use lettre::transport::smtp::commands::{Data, Mail as MailFrom, Noop, Quit, Rcpt};
+use lettre::transport::smtp::extension::{Extension, MailBodyParameter, MailParameter};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::compose::ComposedMail;
+use super::connect::{self, SmtpSession, SmtpTimeouts, run_step};
+use super::failure::{DeliveryOutcome, SmtpFailure, SmtpStage};
+use crate::backoff::Backoff;
+use crate::email::account::Account;
+
+/// The most connections at the same time; providers allow few.
+const MAX_CONNECTIONS: usize = 4;
+/// The most kept connections.
+const MAX_IDLE: usize = 2;
+/// The first pause after a refused login; it doubles with each refusal up to the longest, because providers lock
+/// accounts.
+const FIRST_HOLD: Duration = Duration::from_secs(30);
+const LONGEST_HOLD: Duration = Duration::from_secs(600);
+/// The slowest transmission of a mail, in bytes a second.
+const MIN_SPEED: usize = 8 << 10;
+/// How long a server may take to answer QUIT or NOOP.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Which recipients must be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecipientPolicy {
+    /// All that are not refused for good.
+    All,
+    /// Only those that are accepted now.
+    AcceptedOnly,
+}
+
+/// The connections to the account's SMTP server.
+pub struct SmtpPool {
+    account: Arc<Account>,
+    limits: SmtpTimeouts,
+    permits: Semaphore,
+    idle: std::sync::Mutex<Vec<(SmtpSession, Instant)>>,
+    hold: std::sync::Mutex<Option<LoginHold>>,
+}
+
+/// A pause of all logins, after the server refused one or did not answer it.
+struct LoginHold {
+    until: Instant,
+    backoff: Backoff,
+    failure: SmtpFailure,
+}
+
+impl LoginHold {
+    fn is_active(&self) -> bool {
+        self.until > Instant::now()
+    }
+}
+
+impl SmtpPool {
+    pub fn new(account: Arc<Account>, limits: SmtpTimeouts) -> Arc<Self> {
+        let permits = Semaphore::new(MAX_CONNECTIONS);
+        Arc::new(Self {
+            account,
+            limits,
+            permits,
+            idle: std::sync::Mutex::default(),
+            hold: std::sync::Mutex::default(),
+        })
+    }
+
+    /// Delivers a mail, and returns the recipients that the server refused. The mail is delivered if the server accepts
+    /// any recipient in To; recipients refused for good are only returned. If a recipient may be accepted later,
+    /// nothing is sent, unless `which` permits it, because a mail is sent only once.
+    pub async fn deliver(
+        self: &Arc<Self>,
+        mail: &ComposedMail,
+        which: RecipientPolicy,
+    ) -> Result<Vec<String>, SmtpFailure> {
+        let label = connect::server_label(&self.account.smtp);
+        self.try_deliver(mail, which).await.map_err(|failure| failure.at(&label))
+    }
+
+    /// Connects, logs in and disconnects. Returns the size limit of the server.
+    pub async fn probe(&self) -> Result<Option<u64>, SmtpFailure> {
+        let mut session = self.open().await?;
+        let size_limit = session.size_limit;
+        close(&mut session).await;
+        Ok(size_limit)
+    }
+
+    async fn try_deliver(
+        self: &Arc<Self>,
+        mail: &ComposedMail,
+        which: RecipientPolicy,
+    ) -> Result<Vec<String>, SmtpFailure> {
+        let closed = |_| SmtpFailure::new(SmtpStage::Connect, DeliveryOutcome::Retry, "the gateway is stopping");
+        let _permit = self.permits.acquire().await.map_err(closed)?;
+        if self.hold_left().is_some()
+            && let Some(hold) = &*self.lock_hold()
+        {
+            return Err(hold.failure.clone());
+        }
+        if let Some(session) = self.take_idle().await {
+            match self.send_mail(session, mail, which).await {
+                Err(failure) if failure.is_of_connection() => {
+                    tracing::debug!(reason = failure.reason, "a kept connection had ended");
+                }
+                done => return done,
+            }
+        }
+        let session = self.open().await?;
+        self.send_mail(session, mail, which).await
+    }
+
+    /// Returns how long logins are paused.
+    pub fn hold_left(&self) -> Option<Duration> {
+        let hold = self.lock_hold();
+        hold.as_ref().map(|hold| hold.until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    }
+
+    /// Lets the next mail log in, whatever became of the last login.
+    pub fn release(&self) {
+        if let Some(hold) = &mut *self.lock_hold() {
+            hold.until = Instant::now();
+        }
+    }
+
+    async fn open(&self) -> Result<SmtpSession, SmtpFailure> {
+        let opened = connect::open(&self.account.smtp, &self.account.tls_config(), &self.limits).await;
+        let mut hold = self.lock_hold();
+        match &opened {
+            Ok(_) => *hold = None,
+            // Mails that failed at the same time count as one refusal.
+            Err(failure) if failure.is_of_every_mail() && hold.as_ref().is_some_and(LoginHold::is_active) => {
+                tracing::debug!(reason = failure.reason, "another login failed at the same time");
+            }
+            Err(failure) if failure.is_of_every_mail() => {
+                let before = hold.take().map(|hold| hold.backoff);
+                let mut backoff = before.unwrap_or_else(|| Backoff::new(FIRST_HOLD, LONGEST_HOLD));
+                *hold =
+                    Some(LoginHold { until: Instant::now() + backoff.next_wait(), backoff, failure: failure.clone() });
+            }
+            Err(_) => {}
+        }
+        opened
+    }
+
+    fn lock_hold(&self) -> std::sync::MutexGuard<'_, Option<LoginHold>> {
+        self.hold.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    async fn send_mail(
+        self: &Arc<Self>,
+        mut session: SmtpSession,
+        mail: &ComposedMail,
+        which: RecipientPolicy,
+    ) -> Result<Vec<String>, SmtpFailure> {
+        let done = run_transaction(&mut session, mail, which, &self.limits).await;
+        match &done {
+            Ok(_) => self.return_idle(session),
+            Err(failure) if failure.code.is_some() => close(&mut session).await,
+            // The connection is gone.
+            Err(_) => {}
+        }
+        done
+    }
+
+    /// Takes a kept connection whose server still answers.
+    async fn take_idle(&self) -> Option<SmtpSession> {
+        loop {
+            let (mut session, since) = self.lock().pop()?;
+            if since.elapsed() < self.limits.idle {
+                let asked = tokio::time::timeout(PATIENCE, session.smtp.command(Noop)).await;
+                if matches!(asked, Ok(Ok(_))) {
+                    return Some(session);
+                }
+            }
+        }
+    }
+
+    fn return_idle(self: &Arc<Self>, session: SmtpSession) {
+        let mut idle = self.lock();
+        idle.push((session, Instant::now()));
+        let too_many = if idle.len() > MAX_IDLE { Some(idle.remove(0)) } else { None };
+        drop(idle);
+        let delivery = Arc::downgrade(self);
+        let wait = self.limits.idle;
+        tokio::spawn(async move {
+            if let Some((mut session, _)) = too_many {
+                close(&mut session).await;
+            }
+            tokio::time::sleep(wait).await;
+            if let Some(delivery) = delivery.upgrade() {
+                delivery.close_old().await;
+            }
+        });
+    }
+
+    async fn close_old(&self) {
+        let old: Vec<_> = {
+            let mut idle = self.lock();
+            let (old, young) = idle.drain(..).partition(|(_, since)| since.elapsed() >= self.limits.idle);
+            *idle = young;
+            old
+        };
+        for (mut session, _) in old {
+            close(&mut session).await;
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(SmtpSession, Instant)>> {
+        self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+async fn close(session: &mut SmtpSession) {
+    let said = tokio::time::timeout(PATIENCE, session.smtp.command(Quit)).await;
+    tracing::trace!(is_polite = matches!(said, Ok(Ok(_))), "a connection is closed");
+}
+
+/// Runs one mail transaction (RFC 5321, section 3.3), command by command, so that the failed step is known.
+async fn run_transaction(
+    session: &mut SmtpSession,
+    mail: &ComposedMail,
+    which: RecipientPolicy,
+    limits: &SmtpTimeouts,
+) -> Result<Vec<String>, SmtpFailure> {
+    let parameters = mail_parameters(session, mail)?;
+    let sender = MailFrom::new(Some(mail.from.clone()), parameters);
+    run_step(SmtpStage::Sender, limits.command, &session.data_end, session.smtp.command(sender)).await?;
+    let refused = send_recipients(session, mail, which, limits).await?;
+    let SmtpSession { smtp, data_end, .. } = session;
+    let go_on = run_step(SmtpStage::Data, limits.command, data_end, smtp.command(Data)).await?;
+    if !go_on.has_code(354) {
+        let words = format!("mail refused: {} in reply to DATA", go_on.code());
+        return Err(SmtpFailure::new(SmtpStage::Data, DeliveryOutcome::Retry, words));
+    }
+    let seconds = u64::try_from(mail.bytes.len() / MIN_SPEED).unwrap_or(0);
+    let limit = limits.reply.saturating_add(Duration::from_secs(seconds));
+    // The end of data begins with a line end, and lettre would add an empty line.
+    let content = mail.bytes.strip_suffix(b"\r\n").unwrap_or(&mail.bytes);
+    run_step(SmtpStage::Content, limit, data_end, smtp.message(content)).await?;
+    Ok(refused)
+}
+
+/// Sends the recipients, and returns those that the server refused.
+async fn send_recipients(
+    session: &mut SmtpSession,
+    mail: &ComposedMail,
+    which: RecipientPolicy,
+    limits: &SmtpTimeouts,
+) -> Result<Vec<String>, SmtpFailure> {
+    let SmtpSession { smtp, data_end, .. } = session;
+    let mut refused = Vec::new();
+    let mut verdict: Option<SmtpFailure> = None;
+    let mut taken = 0;
+    for (number, recipient) in mail.to.iter().chain(&mail.cc).enumerate() {
+        let is_main = number < mail.to.len();
+        if !is_main && taken == 0 {
+            break;
+        }
+        let asked = smtp.command(Rcpt::new(recipient.clone(), Vec::new()));
+        match run_step(SmtpStage::Recipient, limits.command, data_end, asked).await {
+            Ok(_) => taken += 1,
+            Err(failure) if failure.is_of_connection() => return Err(failure),
+            // Nothing was delivered yet.
+            Err(failure) if failure.outcome == DeliveryOutcome::Retry && which == RecipientPolicy::All => {
+                return Err(failure);
+            }
+            Err(failure) => {
+                refused.push(format!("{recipient}: {}", failure.reason));
+                // A recipient that may be accepted later decides for all.
+                if is_main && verdict.as_ref().is_none_or(|known| known.outcome == DeliveryOutcome::Permanent) {
+                    verdict = Some(failure);
+                }
+            }
+        }
+    }
+    if taken == 0 {
+        let nobody =
+            || SmtpFailure::new(SmtpStage::Recipient, DeliveryOutcome::Permanent, "the mail has no recipients");
+        return Err(verdict.unwrap_or_else(nobody));
+    }
+    Ok(refused)
+}
+
+/// Returns the parameters of MAIL FROM; fails for a mail that the server cannot take.
+fn mail_parameters(session: &SmtpSession, mail: &ComposedMail) -> Result<Vec<MailParameter>, SmtpFailure> {
+    let mut parameters = Vec::new();
+    if let Some(limit) = session.size_limit {
+        let size = u64::try_from(mail.bytes.len()).unwrap_or(u64::MAX);
+        if size > limit {
+            let reason = format!("mail refused: it has {size} bytes, and the server takes {limit}");
+            return Err(SmtpFailure {
+                room: Some(limit),
+                ..SmtpFailure::new(SmtpStage::Sender, DeliveryOutcome::Permanent, reason)
+            });
+        }
+        parameters.push(MailParameter::Size(mail.bytes.len()));
+    }
+    let is_plain = |address: &Address| AsRef::<str>::as_ref(address).is_ascii();
+    // RFC 6531, section 3.4: only mails that need it request it.
+    if !mail.to.iter().chain(&mail.cc).chain([&mail.from]).all(is_plain) {
+        if !session.smtp.server_info().supports_feature(Extension::SmtpUtfEight) {
+            let reason = "recipient refused: an address beyond ASCII, and the server does not take those (SMTPUTF8)";
+            return Err(SmtpFailure::new(SmtpStage::Recipient, DeliveryOutcome::Permanent, reason));
+        }
+        parameters.push(MailParameter::SmtpUtfEight);
+    }
+    if !mail.bytes.is_ascii() && session.smtp.server_info().supports_feature(Extension::EightBitMime) {
+        parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
+    }
+    Ok(parameters)
+}

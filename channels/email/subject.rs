@@ -1,0 +1,149 @@
+//! Subjects: without the prefixes of replies and forwards, to compare; and those of mails that are sent.
+
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::texts::one_line;
+
+/// Prefixes of replies, in lower case.
+const REPLY: &[&str] = &[
+    "re", "aw", "antw", "antwort", "sv", "vs", "odp", "ynt", "res", "rif", "回复", "回覆", "回復", "答复", "答覆",
+    "返信", "답장", "回信",
+];
+/// Prefixes of forwarded mails, in lower case.
+const FORWARD: &[&str] = &["fw", "fwd", "wg", "tr", "rv", "enc", "vb", "vl", "doorst", "转发", "轉發", "转寄", "轉寄"];
+/// The most prefixes of one subject.
+const MAX_PREFIXES: usize = 20;
+/// The longest subject, in bytes: unbroken it still fits a line (998 octets, RFC 5322, section 2.1.1).
+const MAX_BYTES: usize = 900;
+/// The longest subject that is made of a text's first line, in characters.
+const MAX_LINE: usize = 78;
+
+/// A subject without the prefixes of replies and forwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseSubject {
+    /// In lower case, with single spaces, to compare.
+    pub core: String,
+    pub is_reply: bool,
+}
+
+impl BaseSubject {
+    pub fn of(written: &str) -> Self {
+        let mut rest = written.trim();
+        let mut is_reply = false;
+        for _ in 0..MAX_PREFIXES {
+            let Some((word, behind)) = split_prefix(rest) else { break };
+            is_reply |= REPLY.contains(&word.as_str());
+            rest = behind;
+        }
+        let core = rest.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+        Self { core, is_reply }
+    }
+}
+
+/// Returns the subject of a reply: one `Re: `, however many prefixes there were. `nameless` replaces an empty subject.
+pub fn reply_subject(subject: &str, nameless: &str) -> String {
+    let subject = one_line(subject);
+    let mut rest = subject.as_str();
+    while let Some((_, shorter)) = split_prefix(rest).filter(|(word, _)| REPLY.contains(&word.as_str())) {
+        rest = shorter;
+    }
+    let rest = if rest.is_empty() { nameless } else { rest };
+    cut_bytes(&format!("Re: {rest}"), MAX_BYTES)
+}
+
+/// Returns the subject of a mail that begins a thread: the requested one, else the first line of its text.
+pub fn new_subject(requested: Option<&str>, first_line: &str, nameless: &str) -> String {
+    let requested = one_line(requested.unwrap_or_default());
+    if !requested.is_empty() {
+        return cut_bytes(&requested, MAX_BYTES);
+    }
+    let line = one_line(first_line);
+    if line.is_empty() { nameless.to_owned() } else { cut_bytes(&cut_chars(&line, MAX_LINE), MAX_BYTES) }
+}
+
+/// Splits off the first prefix, in lower case: `Re:`, `RE :`, `Re[2]:`, `AW :`, `回复：`.
+fn split_prefix(subject: &str) -> Option<(String, &str)> {
+    let (before, behind) = subject.split_once([':', '：'])?;
+    let word = before.split(['[', '(', '^']).next().unwrap_or_default().trim().to_lowercase();
+    let counter = before.trim_end().trim_start_matches(|c| !matches!(c, '[' | '(' | '^'));
+    let is_counter = counter.chars().all(|c| c.is_ascii_digit() || matches!(c, '[' | ']' | '(' | ')' | '^'));
+    let is_known = REPLY.contains(&word.as_str()) || FORWARD.contains(&word.as_str());
+    (is_known && is_counter).then(|| (word, behind.trim_start()))
+}
+
+fn cut_chars(text: &str, max: usize) -> String {
+    if text.graphemes(true).count() <= max {
+        return text.to_owned();
+    }
+    let mut short: String = text.graphemes(true).take(max - 1).collect();
+    short.truncate(short.trim_end().len());
+    short + "…"
+}
+
+fn cut_bytes(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let end = text.grapheme_indices(true).map(|(at, _)| at).take_while(|at| at + '…'.len_utf8() <= max).last();
+    format!("{}…", text[..end.unwrap_or(0)].trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_has_one_prefix() {
+        for (subject, expected) in [
+            ("Lunch", "Re: Lunch"),
+            ("Re: Lunch", "Re: Lunch"),
+            ("RE: re : AW: Antw: SV: Lunch", "Re: Lunch"),
+            ("Re[2]: Re(3): Lunch", "Re: Lunch"),
+            ("回复：答复: 午饭", "Re: 午饭"),
+            ("Fwd: Lunch", "Re: Fwd: Lunch"),
+            ("Report: Re: Lunch", "Re: Report: Re: Lunch"),
+            ("Re:", "Re: (none)"),
+            ("", "Re: (none)"),
+            ("Lunch\r\nBcc: eve@example.org", "Re: Lunch Bcc: eve@example.org"),
+            ("tab\there\u{0} \u{202E}x", "Re: tab here x"),
+        ] {
+            assert_eq!(reply_subject(subject, "(none)"), expected);
+        }
+    }
+
+    #[test]
+    fn subjects_are_never_empty_and_are_bounded() {
+        for (asked, first_line, expected) in [
+            (Some("Weekly"), "text", "Weekly".to_owned()),
+            (Some("  "), "the text's line", "the text's line".to_owned()),
+            (None, "", "(none)".to_owned()),
+            (None, &"长".repeat(100), "长".repeat(77) + "…"),
+        ] {
+            assert_eq!(new_subject(asked, first_line, "(none)"), expected);
+        }
+        let endless = reply_subject(&"x".repeat(5_000), "");
+        assert!(endless.len() <= MAX_BYTES && endless.ends_with('…'));
+        assert!(reply_subject(&"长".repeat(2_000), "").len() <= MAX_BYTES);
+    }
+
+    #[test]
+    fn prefixes_are_removed_to_compare() {
+        for (written, core, is_reply) in [
+            ("Lunch", "lunch", false),
+            ("Re: Lunch", "lunch", true),
+            ("RE: re : AW: Lunch  today", "lunch today", true),
+            ("Re[2]: Lunch", "lunch", true),
+            ("回复：午饭", "午饭", true),
+            ("答复: 转发: 午饭", "午饭", true),
+            ("Fwd: Lunch", "lunch", false),
+            ("WG: Lunch", "lunch", false),
+            ("SV: Lunch", "lunch", true),
+            ("Regarding: Lunch", "regarding: lunch", false),
+            ("Re: 12:30", "12:30", true),
+            ("Re:", "", true),
+            ("", "", false),
+        ] {
+            assert_eq!(BaseSubject::of(written), BaseSubject { core: core.to_owned(), is_reply }, "{written}");
+        }
+    }
+}

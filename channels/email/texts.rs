@@ -1,0 +1,213 @@
+//! The fixed texts that the channel itself writes into mails and into notices to the owner.
+
+/// The language of the texts that the channel itself writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MailLanguage {
+    English,
+    Chinese,
+}
+
+/// Notices to senders and to the owner, in one language. `{}` marks the place of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoticeTexts {
+    /// To an unknown sender whose address is proven.
+    pub refused: &'static str,
+    /// To a sender: the limit.
+    pub too_large: &'static str,
+    /// To a sender: mails an hour.
+    pub too_many: &'static str,
+    /// To a sender who unsubscribed.
+    pub unsubscribed: &'static str,
+    /// To a sender who subscribed again.
+    pub subscribed: &'static str,
+    /// To the owner: sender, mails an hour.
+    pub too_many_notice: &'static str,
+    /// To the owner: sender, size, limit.
+    pub too_large_notice: &'static str,
+    /// To the owner: sender, subject, reason.
+    pub failed_notice: &'static str,
+    /// To the owner: sender, reason.
+    pub unchecked_notice: &'static str,
+    /// To the owner: recipient, reason, id of the message.
+    pub bounced_notice: &'static str,
+    /// To the owner: id of the message, recipients with reasons.
+    pub partly_notice: &'static str,
+}
+
+impl NoticeTexts {
+    pub fn of(language: MailLanguage) -> Self {
+        match language {
+            MailLanguage::English => Self::ENGLISH,
+            MailLanguage::Chinese => Self::CHINESE,
+        }
+    }
+
+    pub const ENGLISH: Self = Self {
+        refused: "Thank you for your mail. This address is answered by an assistant that only listens to people its \
+                  owner has named, and you are not among them, so nobody has read your mail. If you think that you should \
+                  be, please ask the owner in another way.",
+        too_large: "Your mail is larger than the {} that I can take, so I have not read it. Please send it in smaller \
+                    parts, or without what is enclosed.",
+        too_many: "You have sent me more mails than the {} that I answer within an hour, so I have not read this one and \
+                   will be silent for a while. Please write again in an hour.",
+        unsubscribed: "You will get no more answers from this address. To be answered again, send a mail with the subject \
+                       \"subscribe\" and nothing else.",
+        subscribed: "Your mails are answered again.",
+        too_many_notice: "More than {1} mails within an hour came from {0}, or into one thread with them. Those beyond \
+                          that are not answered; they lie unread in the mailbox. The limit is \
+                          `channels.email.hourly_limit`.",
+        too_large_notice: "A mail from {} was passed over: it has {} and the limit is {} (`channels.email.max_size`). \
+                           It lies unread in the mailbox. Its sender was told nothing, because only the whole mail could \
+                           prove who that is.",
+        failed_notice: "A mail from {} with the subject {} was passed over after it failed three times. It lies unread \
+                        in the mailbox. The last failure: {}",
+        unchecked_notice: "A mail that says it is from {} was passed over, because whether it is could not be found out: \
+                           {}. It lies unread in the mailbox.",
+        bounced_notice: "A mail to {} was sent and came back, as a report in the mailbox says: {}. It is not sent again \
+                         (message {}).",
+        partly_notice: "Message {} was sent by mail, but not to all of its recipients. Those that the server did not take: \
+                        {}. It is not sent to them again.",
+    };
+
+    pub const CHINESE: Self = Self {
+        refused: "感谢来信。这个地址由助手回复，它只听主人指定的人；您不在其中，所以没有人读过您的邮件。如果您认为应该在内，请用其他方式联系主人。",
+        too_large: "您的邮件超过了我能接收的 {}，所以我没有读。请分成几封较小的邮件，或者去掉附件再发。",
+        too_many: "您在一小时内发来的邮件超过了我会回复的 {} 封，这一封我没有读，接下来一段时间也不会回复。请一小时后再来信。",
+        unsubscribed: "这个地址不会再回复您。想恢复回复，请发一封主题为“订阅”、没有正文的邮件。",
+        subscribed: "您的邮件会重新得到回复。",
+        too_many_notice: "{0} 或同一会话在一小时内来信超过 {1} 封。超出的邮件不会回复，仍以未读状态留在邮箱里。上限是 \
+                          `channels.email.hourly_limit`。",
+        too_large_notice: "来自 {} 的一封邮件被跳过：大小为 {}，上限是 {}（`channels.email.max_size`）。它仍以未读状态留在邮箱里。\
+                           没有通知发件人，因为只有完整的邮件才能证明发件人是谁。",
+        failed_notice: "来自 {}、主题为 {} 的一封邮件失败三次后被跳过，仍以未读状态留在邮箱里。最后一次失败：{}",
+        unchecked_notice: "一封自称来自 {} 的邮件被跳过，因为无法查明是否属实：{}。它仍以未读状态留在邮箱里。",
+        bounced_notice: "发给 {} 的一封邮件已发出但被退回，邮箱里的退信说：{}。不会再次发送（消息 {}）。",
+        partly_notice: "消息 {} 已用邮件发出，但没有送到所有收件人。服务器没有接受的是：{}。不会再向他们发送。",
+    };
+}
+
+/// Texts within a mail that is sent, in one language. `{}` marks the place of a value.
+#[derive(Clone, Copy, Debug)]
+pub struct MailTexts {
+    /// The subject of a reply to a mail without a subject.
+    pub no_subject: &'static str,
+    /// The subject of a mail without a subject and without text.
+    pub message: &'static str,
+    /// Above a quotation: date, author.
+    pub wrote: &'static str,
+    /// A missing attachment: its name.
+    pub gone: &'static str,
+    /// An attachment: its name, its size.
+    pub too_large: &'static str,
+    /// An unreadable attachment: its name.
+    pub unreadable: &'static str,
+    /// The number of attachments left out.
+    pub too_many: &'static str,
+    /// The text was cut.
+    pub cut: &'static str,
+    /// An image without a description.
+    pub image: &'static str,
+}
+
+impl MailTexts {
+    pub fn of(language: MailLanguage) -> Self {
+        match language {
+            MailLanguage::English => Self::ENGLISH,
+            MailLanguage::Chinese => Self::CHINESE,
+        }
+    }
+
+    pub const ENGLISH: Self = Self {
+        no_subject: "(no subject)",
+        message: "A message",
+        wrote: "On {}, {} wrote:",
+        gone: "[{} is not attached: the file is gone.]",
+        too_large: "[{} is not attached: with {} it is too large for a mail.]",
+        unreadable: "[{} is not attached: the file could not be read.]",
+        too_many: "[{} more files are not attached: a mail takes no more of them.]",
+        cut: "[The text was too long for a mail and ends here.]",
+        image: "image",
+    };
+
+    pub const CHINESE: Self = Self {
+        no_subject: "（无主题）",
+        message: "一条消息",
+        wrote: "{}，{} 写道：",
+        gone: "[附件 {} 未能附上：文件已不存在。]",
+        too_large: "[附件 {} 未能附上：大小为 {}，超出邮件限制。]",
+        unreadable: "[附件 {} 未能附上：文件无法读取。]",
+        too_many: "[另有 {} 个文件未能附上：超出一封邮件的附件数量。]",
+        cut: "[正文过长，邮件到此为止。]",
+        image: "图片",
+    };
+}
+
+/// Replaces each `{}` by the next value, and `{0}`, `{1}` by the value at that index.
+pub fn fill(template: &str, values: &[&str]) -> String {
+    let mut filled = String::with_capacity(template.len() + 64);
+    let mut rest = template;
+    let mut next = 0;
+    while let Some((before, behind)) = rest.split_once('{') {
+        let Some((index, behind)) = behind.split_once('}') else { break };
+        filled.push_str(before);
+        let at = index.parse().unwrap_or(next);
+        next += 1;
+        filled.push_str(values.get(at).unwrap_or(&""));
+        rest = behind;
+    }
+    filled + rest
+}
+
+/// Joins `text` to one line: each run of white space and controls becomes one space, so that nothing in it begins another
+/// header field or acts on a terminal.
+pub fn one_line(text: &str) -> String {
+    let visible: String = text.chars().map(|c| if c.is_control() || is_hidden(c) { ' ' } else { c }).collect();
+    visible.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns [`one_line`] of `text`, cut to `limit` characters.
+pub fn one_line_up_to(text: &str, limit: usize) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// Returns true for marks that turn or break lines without being controls: a file named `exe.jpg` must not be shown as
+/// `gpj.exe`.
+fn is_hidden(c: char) -> bool {
+    matches!(c, '\u{2028}' | '\u{2029}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Formats a number of bytes: `1.5 MB`.
+pub fn format_size(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        0..1_000 => return format!("{bytes} B"),
+        1_000..1_000_000 => (1_000, "kB"),
+        _ => (1_000_000, "MB"),
+    };
+    let tenths = bytes / (unit / 10);
+    match tenths % 10 {
+        0 => format!("{} {name}", tenths / 10),
+        rest => format!("{}.{rest} {name}", tenths / 10),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_replaced() {
+        assert_eq!(fill("a {} b {} c", &["1", "{}"]), "a 1 b {} c");
+        assert_eq!(fill("{1} and {0}", &["1", "2"]), "2 and 1");
+        assert_eq!(fill("{} {}", &["1"]), "1 ");
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        let sizes = [0, 999, 1_000, 1_550, 25_000_000, 35_400_000].map(format_size);
+        assert_eq!(sizes, ["0 B", "999 B", "1 kB", "1.5 kB", "25 MB", "35.4 MB"]);
+    }
+}
