@@ -1,95 +1,22 @@
 //! The screen and the keyboard behind a terminal's conversation, each on a thread of its own: both block, and a stopped
 //! screen (Ctrl-S) must not hold up the runtime.
 
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
-use super::helper::Known;
-use super::plain;
-use super::readline::{self, SavedMode};
+use super::prompt_helper::Known;
+use super::readline::{LineEditor, SavedMode};
+use super::screen::Style;
+use super::streams::{Closed, Input, PROMPT, Print, SHOW_CURSOR, Stream, ThreadEnds, print_all, read_lines, spawn};
 use crate::channel::StartError;
 
 /// How many texts may wait to be printed.
 const PRINT_CAPACITY: usize = 64;
-/// Terminals without a cursor that can be moved; the line editor knows the same.
-const DUMB_TERMS: [&str; 3] = ["dumb", "cons25", "emacs"];
-pub(super) const PROMPT: &str = "You> ";
 const HIDE_CURSOR: &str = "\x1b[?25l";
-pub(super) const SHOW_CURSOR: &str = "\x1b[?25h";
-
-/// How things are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
-    /// Turns are shown while they run, at a prompt. Else replies alone are, each when it is complete.
-    pub live: bool,
-    /// Colours and other faces.
-    pub colour: bool,
-    /// The cursor can be moved: a row can be drawn anew.
-    pub cursor: bool,
-    /// How wide the screen is; `None` asks the terminal each time.
-    pub columns: Option<usize>,
-}
-
-impl Style {
-    /// Replies alone, as plain text.
-    pub const PLAIN: Self = Self { live: false, colour: false, cursor: false, columns: None };
-
-    /// What this process was started with.
-    fn of_process() -> Self {
-        let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-        Self::choose(is_terminal, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
-    }
-
-    /// Coloured at a terminal that is not a dumb one, unless `NO_COLOR` (<https://no-color.org>) or `CLICOLOR=0` is set;
-    /// `CLICOLOR_FORCE` (<https://bixense.com/clicolors/>) asks for colours anywhere.
-    fn choose(is_terminal: bool, env: impl Fn(&str) -> Option<String>) -> Self {
-        let is_dumb = env("TERM").is_some_and(|term| DUMB_TERMS.contains(&term.as_str()));
-        let is_on = |name| env(name).map(|value| value != "0");
-        let colour = match (env("NO_COLOR"), is_on("CLICOLOR_FORCE"), is_on("CLICOLOR")) {
-            (Some(_), ..) => false,
-            (_, Some(true), _) => true,
-            (.., Some(false)) => false,
-            _ => is_terminal && !is_dumb,
-        };
-        Self { live: is_terminal, colour, cursor: is_terminal && !is_dumb, columns: None }
-    }
-}
-
-/// What the keyboard, or whatever stands for it, gave.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Input {
-    Line(String),
-    /// Longer than a message may be.
-    TooLong,
-    NotUtf8,
-    /// Ctrl-C at the prompt.
-    Interrupted {
-        /// Nothing had been typed.
-        is_blank: bool,
-    },
-    End,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
-    Out,
-    Err,
-}
-
-/// The printing thread stopped: nobody reads the output any more.
-#[derive(Debug)]
-pub(super) struct Closed;
-
-pub(super) struct Print {
-    pub text: String,
-    pub stream: Stream,
-    pub done: Option<oneshot::Sender<()>>,
-}
 
 /// A screen and a keyboard.
 pub struct Console {
@@ -122,7 +49,9 @@ impl Console {
     pub fn of_process(history: Option<PathBuf>) -> Result<Self, StartError> {
         let style = Style::of_process();
         if style.cursor {
-            return readline::open(history, style);
+            let known = Known::default();
+            let (editor, mode) = LineEditor::open(history, known.clone(), style.colour)?;
+            return Self::of_threads(style, Some(mode), known, |ends| editor.spawn(ends));
         }
         let mut console = Self::of_streams(BufReader::new(io::stdin()), io::stdout(), io::stderr(), style)?;
         if style.live {
@@ -143,12 +72,12 @@ impl Console {
         style: Style,
     ) -> Result<Self, StartError> {
         Self::of_threads(style, None, Known::default(), |ends| {
-            spawn("cli-in", move || plain::read_lines(input, &ends.asks, &ends.inputs))?;
-            spawn("cli-out", move || plain::print_all(output, errors, &ends.prints))
+            spawn("cli-in", move || read_lines(input, &ends.asks, &ends.inputs))?;
+            spawn("cli-out", move || print_all(output, errors, &ends.prints))
         })
     }
 
-    pub(super) fn of_threads(
+    fn of_threads(
         style: Style,
         mode: Option<SavedMode>,
         known: Known,
@@ -220,41 +149,41 @@ impl Console {
     }
 }
 
-/// What the two threads hold of a console.
-pub(super) struct ThreadEnds {
-    pub asks: async_channel::Receiver<()>,
-    pub inputs: async_channel::Sender<Input>,
-    pub prints: async_channel::Receiver<Print>,
-    pub prompting: Arc<AtomicBool>,
+/// Hands SIGINT to a terminal. While a turn runs the terminal's line editor is not there to take Ctrl-C, so it comes as
+/// a signal, which belongs to the process.
+#[derive(Clone, Default)]
+pub struct Interrupt(Arc<InterruptState>);
+
+#[derive(Default)]
+struct InterruptState {
+    /// A turn runs here that nobody has interrupted yet.
+    armed: AtomicBool,
+    raised: Notify,
 }
 
-pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().name(name.to_owned()).spawn(work).map(|_| ())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn colours_are_where_they_are_wanted() {
-        type Env<'a> = &'a [(&'a str, &'a str)];
-        let table: &[(bool, Env<'_>, (bool, bool))] = &[
-            (true, &[("TERM", "xterm")], (true, true)),
-            (true, &[], (true, true)),
-            (true, &[("NO_COLOR", "1")], (false, true)),
-            (true, &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")], (false, true)),
-            (true, &[("TERM", "dumb")], (false, false)),
-            (true, &[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")], (true, false)),
-            (true, &[("CLICOLOR", "0")], (false, true)),
-            (false, &[("TERM", "xterm")], (false, false)),
-            (false, &[("CLICOLOR_FORCE", "1")], (true, false)),
-            (false, &[("CLICOLOR_FORCE", "0")], (false, false)),
-        ];
-        for (is_terminal, env, expected) in table {
-            let find = |name: &str| env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-            let style = Style::choose(*is_terminal, find);
-            assert_eq!((style.colour, style.cursor), *expected, "{is_terminal} {env:?}");
+impl Interrupt {
+    /// To be called for each SIGINT. True: a turn ran here and is being stopped, the signal has done its work. False:
+    /// nothing to stop, or it is being stopped already; the signal means the process.
+    pub fn raise(&self) -> bool {
+        let taken = self.0.armed.swap(false, Ordering::AcqRel);
+        if taken {
+            self.0.raised.notify_one();
         }
+        taken
+    }
+
+    /// A turn begins.
+    pub(super) fn arm(&self) {
+        self.0.armed.store(true, Ordering::Release);
+    }
+
+    /// It ended.
+    pub(super) fn disarm(&self) {
+        self.0.armed.store(false, Ordering::Release);
+    }
+
+    /// Completes when it was raised.
+    pub(super) async fn raised(&self) {
+        self.0.raised.notified().await;
     }
 }

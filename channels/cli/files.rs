@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::words::{Language, Words};
+use super::texts::{Language, Words};
 use crate::clean::clean_line;
 
 /// The largest file, in bytes.

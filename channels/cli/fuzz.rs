@@ -1,9 +1,9 @@
 //! The entry of the fuzz target `terminal_markdown`.
 
 use super::config::Thinking;
-use super::console::Style;
-use super::render::Painter;
-use super::words::Language;
+use super::painter::Painter;
+use super::screen::Style;
+use super::texts::Language;
 use crate::event::TurnEvent;
 
 /// What a piece ends with.

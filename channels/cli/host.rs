@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::hub::{Attachment, Delivery, NAME};
+use super::screens::{Attachment, Delivery, NAME};
 use crate::channel::StartError;
 use crate::event::SessionEvent;
 use crate::message::SessionKey;

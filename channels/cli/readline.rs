@@ -10,9 +10,8 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{ColorMode, CompletionType, Config, Editor, ExternalPrinter};
 
-use super::console::{Console, Input, PROMPT, Print, SHOW_CURSOR, Stream, Style, ThreadEnds, spawn};
-use super::helper::{Known, PromptHelper, joined};
-use super::plain;
+use super::prompt_helper::{Known, PromptHelper, joined};
+use super::streams::{Input, MAX_LINE, PROMPT, Print, SHOW_CURSOR, Stream, ThreadEnds, spawn, write};
 use crate::channel::StartError;
 
 const HISTORY_ENTRIES: usize = 1_000;
@@ -60,7 +59,7 @@ impl SavedMode {
             self.set(&self.found);
         }
         let end = if prompting { format!("{BRACKETED_PASTE_OFF}\r\n") } else { SHOW_CURSOR.to_owned() };
-        let written = plain::write(&mut io::stdout(), &end);
+        let written = write(&mut io::stdout(), &end);
         tracing::debug!(?written, "the terminal was given back");
     }
 
@@ -71,19 +70,37 @@ impl SavedMode {
     }
 }
 
-/// Opens the terminal that this process was started on.
-pub(super) fn open(history: Option<PathBuf>, style: Style) -> Result<Console, StartError> {
-    let fault = |words: String| StartError(format!("the terminal could not be opened: {words}"));
-    let mode = SavedMode::of_terminal().map_err(|error| fault(error.to_string()))?;
-    let known = Known::default();
-    let helper = PromptHelper::new(known.clone(), style.colour);
-    let (editor, printer) = editor(history.as_deref(), helper).map_err(|error| fault(error.to_string()))?;
-    Console::of_threads(style, Some(mode), known, |ends| {
+/// The line editor of the terminal that this process was started on.
+pub(super) struct LineEditor<P> {
+    editor: Line,
+    printer: P,
+    history: Option<PathBuf>,
+}
+
+impl LineEditor<()> {
+    /// Opens the terminal; returns the editor and the mode to restore at the end.
+    pub(super) fn open(
+        history: Option<PathBuf>,
+        known: Known,
+        in_colour: bool,
+    ) -> Result<(LineEditor<impl ExternalPrinter + Send + 'static>, SavedMode), StartError> {
+        let fault = |words: String| StartError(format!("the terminal could not be opened: {words}"));
+        let mode = SavedMode::of_terminal().map_err(|error| fault(error.to_string()))?;
+        let helper = PromptHelper::new(known, in_colour);
+        let (editor, printer) = editor(history.as_deref(), helper).map_err(|error| fault(error.to_string()))?;
+        Ok((LineEditor { editor, printer, history }, mode))
+    }
+}
+
+impl<P: ExternalPrinter + Send + 'static> LineEditor<P> {
+    /// Starts the threads that read and print.
+    pub(super) fn spawn(self, ends: ThreadEnds) -> io::Result<()> {
+        let Self { editor, printer, history } = self;
         let ThreadEnds { asks, inputs, prints, prompting } = ends;
         let standing = Arc::clone(&prompting);
         spawn("cli-in", move || read_lines(editor, history.as_deref(), &prompting, &asks, &inputs))?;
         spawn("cli-out", move || print_all(printer, &standing, &prints))
-    })
+    }
 }
 
 fn editor(
@@ -122,7 +139,7 @@ fn read_lines(
         let read = editor.readline(PROMPT);
         prompting.store(false, Ordering::SeqCst);
         let input = match read {
-            Ok(line) if line.len() > plain::MAX_LINE => Input::TooLong,
+            Ok(line) if line.len() > MAX_LINE => Input::TooLong,
             Ok(line) => {
                 remember(&mut editor, history, &line);
                 Input::Line(joined(&line))
@@ -162,9 +179,9 @@ fn print_all(mut printer: impl ExternalPrinter, prompting: &AtomicBool, prints: 
         let written = if prompting.load(Ordering::SeqCst) && !text.is_empty() {
             printer.print(text).map_err(io::Error::other)
         } else if stream == Stream::Err {
-            plain::write(&mut io::stderr(), &text)
+            write(&mut io::stderr(), &text)
         } else {
-            plain::write(&mut io::stdout(), &text)
+            write(&mut io::stdout(), &text)
         };
         if let Err(error) = written {
             tracing::warn!(%error, "printing to the terminal failed");

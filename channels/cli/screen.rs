@@ -1,10 +1,9 @@
 //! The screen: how wide it is, and the one row on it that may still change.
 
-use std::io;
+use std::io::{self, IsTerminal};
 
 use rustix::termios::tcgetwinsize;
 
-use super::console::Style;
 use super::layout::Row;
 
 /// Where nothing says how wide the screen is.
@@ -14,6 +13,47 @@ const MAX_TEXT_COLUMNS: usize = 110;
 const MIN_COLUMNS: usize = 10;
 
 const CLEAR_BELOW: &str = "\x1b[J";
+
+/// Values of `TERM` without a cursor that can be moved; the line editor has the same list.
+const DUMB_TERMS: [&str; 3] = ["dumb", "cons25", "emacs"];
+
+/// How things are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Turns are shown while they run, at a prompt. Else replies alone are, each when it is complete.
+    pub live: bool,
+    /// Colours and other faces.
+    pub colour: bool,
+    /// The cursor can be moved: a row can be drawn anew.
+    pub cursor: bool,
+    /// How wide the screen is; `None` asks the terminal each time.
+    pub columns: Option<usize>,
+}
+
+impl Style {
+    /// Replies alone, as plain text.
+    pub const PLAIN: Self = Self { live: false, colour: false, cursor: false, columns: None };
+
+    /// What this process was started with.
+    pub(super) fn of_process() -> Self {
+        let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+        Self::choose(is_terminal, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    /// Coloured at a terminal that is not a dumb one, unless `NO_COLOR` (<https://no-color.org>) or `CLICOLOR=0` is set;
+    /// `CLICOLOR_FORCE` (<https://bixense.com/clicolors/>) asks for colours anywhere.
+    fn choose(is_terminal: bool, env: impl Fn(&str) -> Option<String>) -> Self {
+        let is_dumb = env("TERM").is_some_and(|term| DUMB_TERMS.contains(&term.as_str()));
+        let is_on = |name| env(name).map(|value| value != "0");
+        let colour = match (env("NO_COLOR"), is_on("CLICOLOR_FORCE"), is_on("CLICOLOR")) {
+            (Some(_), ..) => false,
+            (_, Some(true), _) => true,
+            (.., Some(false)) => false,
+            _ => is_terminal && !is_dumb,
+        };
+        Self { live: is_terminal, colour, cursor: is_terminal && !is_dumb, columns: None }
+    }
+}
 
 /// Final rows go to the screen once; below them may stand one row that is drawn anew when it changes. The cursor waits at
 /// the start of that row: a terminal that is made narrower may wrap the row, or cut it, and from its start all that
@@ -133,6 +173,28 @@ mod tests {
             feed(&mut terminal, drawn);
             let text = terminal.screen().text().concat();
             assert_eq!(text.trim_end(), "a final rowthe end", "{is_cutting}");
+        }
+    }
+
+    #[test]
+    fn colours_are_where_they_are_wanted() {
+        type Env<'a> = &'a [(&'a str, &'a str)];
+        let table: &[(bool, Env<'_>, (bool, bool))] = &[
+            (true, &[("TERM", "xterm")], (true, true)),
+            (true, &[], (true, true)),
+            (true, &[("NO_COLOR", "1")], (false, true)),
+            (true, &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")], (false, true)),
+            (true, &[("TERM", "dumb")], (false, false)),
+            (true, &[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")], (true, false)),
+            (true, &[("CLICOLOR", "0")], (false, true)),
+            (false, &[("TERM", "xterm")], (false, false)),
+            (false, &[("CLICOLOR_FORCE", "1")], (true, false)),
+            (false, &[("CLICOLOR_FORCE", "0")], (false, false)),
+        ];
+        for (is_terminal, env, expected) in table {
+            let find = |name: &str| env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            let style = Style::choose(*is_terminal, find);
+            assert_eq!((style.colour, style.cursor), *expected, "{is_terminal} {env:?}");
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::layout::{Face, Place, Row, wrap};
 use super::markdown::{Look, render};
-use super::scan::{block_end, steady_end};
+use super::markdown_scan::{block_end, steady_end};
 
 /// A block longer than this is drawn in pieces, in bytes: each delta draws all of the block that is not over.
 const MAX_BLOCK: usize = 16 << 10;

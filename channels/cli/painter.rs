@@ -5,16 +5,14 @@ use std::time::{Duration, Instant};
 
 use unicode_width::UnicodeWidthStr;
 
-use super::brief::{fold, whole_seconds};
-use super::calls::{Calls, line};
 use super::config::Thinking;
-use super::console::Style;
-use super::flow::Flow;
 use super::layout::{Colour, Face, Place, Row, wrap};
 use super::markdown::Look;
-use super::screen::Screen;
+use super::markdown_stream::Flow;
+use super::screen::{Screen, Style};
 use super::spinner::{frame, span};
-use super::words::{Language, Words, fill};
+use super::texts::{Language, Words, fill};
+use super::tool_calls::{Calls, fold, line, whole_seconds};
 use crate::clean::{Cleaner, clean, clean_line};
 use crate::event::TurnEvent;
 use crate::message::{Attachment, JOB_KEY, OutboundMessage, SessionKey};
@@ -525,5 +523,5 @@ impl Painter {
 }
 
 #[cfg(test)]
-#[path = "render_tests.rs"]
+#[path = "painter_tests.rs"]
 mod tests;

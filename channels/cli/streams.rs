@@ -1,11 +1,59 @@
-//! Lines from anything, text to anything.
+//! What the threads of the screen and the keyboard exchange with the conversation; plain lines in, plain text out.
 
 use std::io::{self, BufRead, ErrorKind, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
 
-use super::console::{Input, Print, Stream};
+use tokio::sync::oneshot;
 
+pub(super) const PROMPT: &str = "You> ";
+pub(super) const SHOW_CURSOR: &str = "\x1b[?25h";
 /// The longest line, in bytes.
 pub(super) const MAX_LINE: usize = 1 << 20;
+
+/// What the keyboard, or whatever stands for it, gave.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    Line(String),
+    /// Longer than a message may be.
+    TooLong,
+    NotUtf8,
+    /// Ctrl-C at the prompt.
+    Interrupted {
+        /// Nothing had been typed.
+        is_blank: bool,
+    },
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    Out,
+    Err,
+}
+
+/// The printing thread stopped: nobody reads the output any more.
+#[derive(Debug)]
+pub(super) struct Closed;
+
+pub(super) struct Print {
+    pub text: String,
+    pub stream: Stream,
+    pub done: Option<oneshot::Sender<()>>,
+}
+
+/// What the two threads hold of a console.
+pub(super) struct ThreadEnds {
+    pub asks: async_channel::Receiver<()>,
+    pub inputs: async_channel::Sender<Input>,
+    pub prints: async_channel::Receiver<Print>,
+    pub prompting: Arc<AtomicBool>,
+}
+
+pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.to_owned()).spawn(work).map(|_| ())
+}
 
 /// Reads one line for each time it is asked.
 pub(super) fn read_lines(

@@ -1,31 +1,24 @@
 //! The channel `cli`: every screen that follows one of its chats.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::host::{Conversation, Directory, Following, Host, Names};
+use super::screens::{Attachment, NAME, Outcome, Screens, show};
 use super::terminal::{Front, Left, Terminal};
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
-use crate::event::{EventSource, SessionEvent};
+use crate::event::EventSource;
 use crate::finding::Finding;
 use crate::message::{OutboundMessage, SessionKey};
 
-/// The channel's name.
-pub const NAME: &str = "cli";
 /// Set in a message's metadata by a client that comes for the reply by the message's id.
 const PICKUP: &str = "pickup";
-/// Set in a message's metadata that every screen is to show, whatever it follows.
-pub const FOR_ALL: &str = "all_terminals";
-/// How many messages may wait for one screen.
-const SCREEN_CAPACITY: usize = 64;
-/// How long a screen may take to show a message.
-const SHOW_TIMEOUT: Duration = Duration::from_secs(30);
 /// The waits after which a screen that shows nothing (stopped by Ctrl-S) is asked again.
 const RETRY_SECS: [u64; 5] = [5, 30, 300, 1_800, 7_200];
 
@@ -69,62 +62,6 @@ impl CliChannel {
     }
 }
 
-/// One screen that follows a chat of the channel. Detaches when dropped; what it was given and did not show goes back.
-pub struct Attachment {
-    id: u64,
-    chat_id: String,
-    session: SessionKey,
-    deliveries: async_channel::Receiver<Delivery>,
-    screens: Arc<Screens>,
-}
-
-impl Attachment {
-    /// What this screen is to show. Each is to be answered with [`Delivery::shown`].
-    pub fn deliveries(&self) -> &async_channel::Receiver<Delivery> {
-        &self.deliveries
-    }
-
-    /// Whether `event` belongs on this screen.
-    pub fn follows(&self, event: &SessionEvent) -> bool {
-        event.chat_id == self.chat_id && event.session == self.session
-    }
-}
-
-impl Drop for Attachment {
-    fn drop(&mut self) {
-        self.screens.book().list.retain(|screen| screen.id != self.id);
-        self.deliveries.close();
-        while self.deliveries.try_recv().is_ok() {}
-    }
-}
-
-/// A message for one screen. Dropped unshown it counts as not delivered there.
-pub struct Delivery {
-    message: OutboundMessage,
-    shown: Option<oneshot::Sender<()>>,
-}
-
-impl Delivery {
-    pub fn message(&self) -> &OutboundMessage {
-        &self.message
-    }
-
-    /// The screen shows it.
-    pub fn shown(self) {
-        if let Some(shown) = self.shown {
-            // The sender may have stopped waiting; then nobody needs to know.
-            let _ = shown.send(());
-        }
-    }
-}
-
-impl From<OutboundMessage> for Delivery {
-    /// A delivery that nobody waits for, e.g. one that was answered for when it left the gateway.
-    fn from(message: OutboundMessage) -> Self {
-        Self { message, shown: None }
-    }
-}
-
 /// The gateway of this process, as its own terminal sees it.
 struct OwnHost {
     screens: Arc<Screens>,
@@ -149,85 +86,6 @@ impl Host for OwnHost {
         let attachment = self.screens.attach(&conversation.chat_id, conversation.session.clone());
         let deliveries = attachment.deliveries().clone();
         Ok(Following { deliveries, events: self.events.subscribe(NAME), attachment: Some(attachment) })
-    }
-}
-
-#[derive(Default)]
-struct Screens {
-    book: Mutex<Book>,
-    arrived: watch::Sender<()>,
-}
-
-#[derive(Default)]
-struct Book {
-    list: Vec<Screen>,
-    /// How many screens ever came.
-    arrivals: u64,
-    /// How many had come when somebody was last told that nobody is there.
-    answered_away: u64,
-}
-
-struct Screen {
-    id: u64,
-    chat_id: String,
-    session: SessionKey,
-    sender: async_channel::Sender<Delivery>,
-}
-
-/// What one screen made of a message, the best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Outcome {
-    Shown,
-    /// It has it, and has not shown it in time.
-    Unclear,
-    /// It takes no more.
-    Busy,
-    Gone,
-}
-
-impl Screens {
-    fn attach(self: &Arc<Self>, chat_id: &str, session: Option<SessionKey>) -> Attachment {
-        let (sender, deliveries) = async_channel::bounded(SCREEN_CAPACITY);
-        let session = session.unwrap_or_else(|| SessionKey::of_chat(NAME, chat_id));
-        let mut book = self.book();
-        book.arrivals += 1;
-        let id = book.arrivals;
-        book.list.push(Screen { id, chat_id: chat_id.to_owned(), session: session.clone(), sender });
-        drop(book);
-        self.arrived.send_replace(());
-        Attachment { id, chat_id: chat_id.to_owned(), session, deliveries, screens: Arc::clone(self) }
-    }
-
-    fn book(&self) -> MutexGuard<'_, Book> {
-        // Nothing panics while it holds the lock halfway through a change.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The screens of the message's session; when there is none, all of its chat. What is for all goes to all.
-    fn of(&self, message: &OutboundMessage) -> Vec<async_channel::Sender<Delivery>> {
-        let book = self.book();
-        if message.metadata.get(FOR_ALL).is_some_and(|v| v == true) {
-            return book.list.iter().map(|screen| screen.sender.clone()).collect();
-        }
-        let chat = || book.list.iter().filter(|screen| screen.chat_id == message.chat_id);
-        let session: Vec<_> = chat().filter(|s| s.session == message.session).map(|s| s.sender.clone()).collect();
-        if session.is_empty() { chat().map(|s| s.sender.clone()).collect() } else { session }
-    }
-}
-
-async fn show(screen: async_channel::Sender<Delivery>, message: OutboundMessage) -> Outcome {
-    let (sender, shown) = oneshot::channel();
-    match screen.try_send(Delivery { message, shown: Some(sender) }) {
-        Ok(()) => {}
-        Err(async_channel::TrySendError::Full(_)) => return Outcome::Busy,
-        Err(async_channel::TrySendError::Closed(_)) => return Outcome::Gone,
-    }
-    // Holding the sender would keep what a closed screen left behind.
-    drop(screen);
-    match tokio::time::timeout(SHOW_TIMEOUT, shown).await {
-        Ok(Ok(())) => Outcome::Shown,
-        Ok(Err(_)) => Outcome::Gone,
-        Err(_) => Outcome::Unclear,
     }
 }
 
