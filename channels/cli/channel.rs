@@ -8,9 +8,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 
-use super::host::{Conversation, Directory, Following, Host, Names};
-use super::screens::{Attachment, NAME, Outcome, Screens, show};
-use super::terminal::{Front, Left, Terminal};
+use super::host::{CompletionNames, ConversationFeed, NameDirectory, TerminalConversation, TerminalHost};
+use super::screens::{NAME, ScreenHandle, ScreenHub, ShowOutcome, show};
+use super::terminal::{Terminal, TerminalExit, TerminalSetup};
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::event::EventSource;
@@ -24,15 +24,15 @@ const RETRY_SECS: [u64; 5] = [5, 30, 300, 1_800, 7_200];
 
 /// The channel `cli`. Its screens are the gateway's own terminal, when it has one, and whatever else attaches.
 pub struct CliChannel {
-    screens: Arc<Screens>,
-    front: Mutex<Option<Front>>,
-    left: watch::Sender<Option<Left>>,
+    screens: Arc<ScreenHub>,
+    front: Mutex<Option<TerminalSetup>>,
+    left: watch::Sender<Option<TerminalExit>>,
     retry: RetryTable,
 }
 
 impl CliChannel {
     /// Without a `front` the channel has no terminal of its own. It is used up by the first start.
-    pub fn new(front: Option<Front>) -> Self {
+    pub fn new(front: Option<TerminalSetup>) -> Self {
         Self {
             screens: Arc::default(),
             front: Mutex::new(front),
@@ -43,7 +43,7 @@ impl CliChannel {
 
     /// A new screen on `chat_id`, from now until it is dropped. `session` is that of the messages written there, when
     /// it is not the chat's own.
-    pub fn attach(&self, chat_id: &str, session: Option<SessionKey>) -> Attachment {
+    pub fn attach(&self, chat_id: &str, session: Option<SessionKey>) -> ScreenHandle {
         self.screens.attach(chat_id, session)
     }
 
@@ -53,7 +53,7 @@ impl CliChannel {
     }
 
     /// Completes when whoever sat at the channel's own terminal has left, and how.
-    pub async fn left(&self) -> Left {
+    pub async fn left(&self) -> TerminalExit {
         let mut watched = self.left.subscribe();
         match watched.wait_for(Option::is_some).await.map(|left| *left) {
             Ok(Some(left)) => left,
@@ -63,29 +63,29 @@ impl CliChannel {
 }
 
 /// The gateway of this process, as its own terminal sees it.
-struct OwnHost {
-    screens: Arc<Screens>,
+struct InProcessHost {
+    screens: Arc<ScreenHub>,
     events: Arc<dyn EventSource>,
-    directory: Arc<dyn Directory>,
+    directory: Arc<dyn NameDirectory>,
 }
 
 #[async_trait]
-impl Directory for OwnHost {
-    async fn names(&self) -> Names {
+impl NameDirectory for InProcessHost {
+    async fn names(&self) -> CompletionNames {
         self.directory.names().await
     }
 
-    async fn model(&self, conversation: &Conversation) -> Result<String, String> {
+    async fn model(&self, conversation: &TerminalConversation) -> Result<String, String> {
         self.directory.model(conversation).await
     }
 }
 
 #[async_trait]
-impl Host for OwnHost {
-    async fn follow(&self, conversation: &Conversation) -> Result<Following, StartError> {
+impl TerminalHost for InProcessHost {
+    async fn follow(&self, conversation: &TerminalConversation) -> Result<ConversationFeed, StartError> {
         let attachment = self.screens.attach(&conversation.chat_id, conversation.session.clone());
         let deliveries = attachment.deliveries().clone();
-        Ok(Following { deliveries, events: self.events.subscribe(NAME), attachment: Some(attachment) })
+        Ok(ConversationFeed { deliveries, events: self.events.subscribe(NAME), attachment: Some(attachment) })
     }
 }
 
@@ -111,18 +111,18 @@ impl Channel for CliChannel {
             return Ok(());
         };
         let directory = Arc::clone(&front.directory);
-        let host = OwnHost { screens: Arc::clone(&self.screens), events: context.events, directory };
+        let host = InProcessHost { screens: Arc::clone(&self.screens), events: context.events, directory };
         let following = host.follow(&front.conversation).await?;
         (context.started)();
         let terminal = Terminal::new(front, context.inbox, Arc::new(host), following);
         let left = terminal.run(context.shutdown).await;
         // With its terminal broken nobody sits there any more.
-        self.left.send_replace(Some(*left.as_ref().unwrap_or(&Left::EndOfInput)));
+        self.left.send_replace(Some(*left.as_ref().unwrap_or(&TerminalExit::EndOfInput)));
         left.map(|_| ())
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
-        let mut best = Outcome::Gone;
+        let mut best = ShowOutcome::Gone;
         // Counted before the lookup: a screen that comes after it makes `present` complete at once.
         let arrivals = self.screens.book().arrivals;
         let mut showing: FuturesUnordered<_> =
@@ -130,18 +130,20 @@ impl Channel for CliChannel {
         // One screen is enough; a second one that is slow holds nobody up.
         while let Some(outcome) = showing.next().await {
             best = best.min(outcome);
-            if best == Outcome::Shown {
+            if best == ShowOutcome::Shown {
                 break;
             }
         }
         match best {
-            Outcome::Shown => Ok(Receipt::default()),
-            Outcome::Unclear => Err(SendError::Unknown { reason: "the terminal did not say that it showed it".into() }),
-            Outcome::Busy => {
+            ShowOutcome::Shown => Ok(Receipt::default()),
+            ShowOutcome::Unclear => {
+                Err(SendError::Unknown { reason: "the terminal did not say that it showed it".into() })
+            }
+            ShowOutcome::Busy => {
                 Err(SendError::Retry { after: None, reason: "the terminal takes no more at the moment".into() })
             }
-            Outcome::Gone if message.metadata.get(PICKUP).is_some_and(|v| v == true) => Ok(Receipt::default()),
-            Outcome::Gone => {
+            ShowOutcome::Gone if message.metadata.get(PICKUP).is_some_and(|v| v == true) => Ok(Receipt::default()),
+            ShowOutcome::Gone => {
                 self.screens.book().answered_away = arrivals;
                 Err(SendError::Away)
             }

@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{Notify, oneshot};
 
-use super::prompt_helper::Known;
+use super::prompt_helper::CompletionSource;
 use super::readline::{LineEditor, SavedMode};
-use super::screen::Style;
-use super::streams::{Closed, Input, PROMPT, Print, SHOW_CURSOR, Stream, ThreadEnds, print_all, read_lines, spawn};
+use super::screen::TerminalStyle;
+use super::streams::{
+    ConsoleInput, OutputClosed, OutputStream, PROMPT, PrintJob, SHOW_CURSOR, ThreadEnds, print_all, read_lines, spawn,
+};
 use crate::channel::StartError;
 
 /// How many texts may wait to be printed.
@@ -20,16 +22,16 @@ const HIDE_CURSOR: &str = "\x1b[?25l";
 
 /// A screen and a keyboard.
 pub struct Console {
-    pub(super) style: Style,
-    pub(super) inputs: async_channel::Receiver<Input>,
+    pub(super) style: TerminalStyle,
+    pub(super) inputs: async_channel::Receiver<ConsoleInput>,
     asks: async_channel::Sender<()>,
-    prints: async_channel::Sender<Print>,
+    prints: async_channel::Sender<PrintJob>,
     /// Whether a prompt stands on the screen.
     prompting: Arc<AtomicBool>,
     mode: Option<SavedMode>,
     /// What is printed where the line editor draws no prompt.
     prompt: &'static str,
-    pub(super) known: Known,
+    pub(super) known: CompletionSource,
 }
 
 impl Drop for Console {
@@ -47,9 +49,9 @@ impl Console {
     ///
     /// The terminal or a thread cannot be had.
     pub fn of_process(history: Option<PathBuf>) -> Result<Self, StartError> {
-        let style = Style::of_process();
+        let style = TerminalStyle::of_process();
         if style.cursor {
-            let known = Known::default();
+            let known = CompletionSource::default();
             let (editor, mode) = LineEditor::open(history, known.clone(), style.colour)?;
             return Self::of_threads(style, Some(mode), known, |ends| editor.spawn(ends));
         }
@@ -69,18 +71,18 @@ impl Console {
         input: impl BufRead + Send + 'static,
         output: impl Write + Send + 'static,
         errors: impl Write + Send + 'static,
-        style: Style,
+        style: TerminalStyle,
     ) -> Result<Self, StartError> {
-        Self::of_threads(style, None, Known::default(), |ends| {
+        Self::of_threads(style, None, CompletionSource::default(), |ends| {
             spawn("cli-in", move || read_lines(input, &ends.asks, &ends.inputs))?;
             spawn("cli-out", move || print_all(output, errors, &ends.prints))
         })
     }
 
     fn of_threads(
-        style: Style,
+        style: TerminalStyle,
         mode: Option<SavedMode>,
-        known: Known,
+        known: CompletionSource,
         spawn_both: impl FnOnce(ThreadEnds) -> io::Result<()>,
     ) -> Result<Self, StartError> {
         let (asks, asked) = async_channel::bounded(1);
@@ -93,38 +95,41 @@ impl Console {
     }
 
     /// Asks for one input; everything printed before stands on the screen by then.
-    pub(super) async fn ask(&self) -> Result<(), Closed> {
+    pub(super) async fn ask(&self) -> Result<(), OutputClosed> {
         let mut prompt = self.prompt;
         if let Some(mode) = &self.mode {
             mode.echo();
             prompt = SHOW_CURSOR;
         }
-        self.print_through(prompt.to_owned(), Stream::Out).await?;
+        self.print_through(prompt.to_owned(), OutputStream::Out).await?;
         self.prompting.store(true, Ordering::SeqCst);
-        self.asks.send(()).await.map_err(|_| Closed)
+        self.asks.send(()).await.map_err(|_| OutputClosed)
     }
 
     /// The next input that was asked for.
-    pub(super) async fn input(&self) -> Input {
-        let input = self.inputs.recv().await.unwrap_or(Input::End);
+    pub(super) async fn input(&self) -> ConsoleInput {
+        let input = self.inputs.recv().await.unwrap_or(ConsoleInput::End);
         self.prompting.store(false, Ordering::SeqCst);
         input
     }
 
     /// What is typed while a turn runs does not show: it would stand in the middle of what is drawn. The next prompt
     /// has it.
-    pub(super) async fn hush(&self) -> Result<(), Closed> {
+    pub(super) async fn hush(&self) -> Result<(), OutputClosed> {
         let Some(mode) = &self.mode else { return Ok(()) };
         mode.hush();
         // It waits at the start of the row that changes, where it would only be in the way.
-        self.print(HIDE_CURSOR.to_owned(), Stream::Out).await
+        self.print(HIDE_CURSOR.to_owned(), OutputStream::Out).await
     }
 
-    pub(super) async fn print(&self, text: String, stream: Stream) -> Result<(), Closed> {
+    pub(super) async fn print(&self, text: String, stream: OutputStream) -> Result<(), OutputClosed> {
         if text.is_empty() {
             return Ok(());
         }
-        self.prints.send(Print { text: self.around_prompt(text), stream, done: None }).await.map_err(|_| Closed)
+        self.prints
+            .send(PrintJob { text: self.around_prompt(text), stream, done: None })
+            .await
+            .map_err(|_| OutputClosed)
     }
 
     /// Where no line editor draws its prompt anew below a text that comes while it stands, it is printed again.
@@ -134,11 +139,11 @@ impl Console {
     }
 
     /// Returns when the text, and all before it, is written.
-    pub(super) async fn print_through(&self, text: String, stream: Stream) -> Result<(), Closed> {
+    pub(super) async fn print_through(&self, text: String, stream: OutputStream) -> Result<(), OutputClosed> {
         let (done, written) = oneshot::channel();
         let text = self.around_prompt(text);
-        self.prints.send(Print { text, stream, done: Some(done) }).await.map_err(|_| Closed)?;
-        written.await.map_err(|_| Closed)
+        self.prints.send(PrintJob { text, stream, done: Some(done) }).await.map_err(|_| OutputClosed)?;
+        written.await.map_err(|_| OutputClosed)
     }
 
     /// Leaves the terminal as it was found. The reading thread may be stuck in its read for good.

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::texts::{Language, Words};
+use super::texts::{Language, TerminalTexts};
 use crate::clean::clean_line;
 
 /// The largest file, in bytes.
@@ -16,12 +16,12 @@ const MAX_FILES: usize = 50;
 
 /// The files of a conversation, in the order in which they were added.
 #[derive(Debug, Default)]
-pub struct Files {
-    list: Vec<Added>,
+pub struct ConversationFiles {
+    list: Vec<AddedFile>,
 }
 
 #[derive(Debug)]
-struct Added {
+struct AddedFile {
     /// As it was named.
     name: String,
     /// Where it is.
@@ -79,7 +79,7 @@ impl FileFault {
     }
 }
 
-impl Files {
+impl ConversationFiles {
     /// Reads a file; the path is relative to the working directory, and `~/` is the home. A file that was added before
     /// is read anew.
     ///
@@ -99,7 +99,7 @@ impl Files {
             return Err(FileFault::TooMuch(name));
         }
         self.list.retain(|file| file.path != path);
-        self.list.push(Added { name, path, text, is_sent: false });
+        self.list.push(AddedFile { name, path, text, is_sent: false });
         Ok(())
     }
 
@@ -127,11 +127,11 @@ impl Files {
     }
 
     /// The list, for reading.
-    pub(super) fn lines(&self, words: &Words) -> Vec<String> {
+    pub(super) fn lines(&self, words: &TerminalTexts) -> Vec<String> {
         if self.list.is_empty() {
             return vec![words.no_files.to_owned()];
         }
-        let line = |file: &Added| {
+        let line = |file: &AddedFile| {
             let state = if file.is_sent { words.is_sent } else { words.is_waiting };
             format!("  {}  {}  {state}", clean_line(&file.name), size(file.text.len() as u64))
         };
@@ -238,7 +238,7 @@ mod tests {
         write("large", &vec![b'x'; MAX_FILE as usize + 1]);
         write("fits", &vec![b'x'; MAX_FILE as usize]);
         write("fits too", &vec![b'x'; MAX_FILE as usize - 10]);
-        let mut files = Files::default();
+        let mut files = ConversationFiles::default();
         for (name, words) in [
             ("a.txt", ""),
             ("b.md", ""),
@@ -269,7 +269,7 @@ mod tests {
         );
         files.mark_sent();
         assert_eq!(files.join_to("more"), "more");
-        assert_eq!((files.lines(Words::of(Language::En)).len(), files.count()), (3, 2));
+        assert_eq!((files.lines(TerminalTexts::of(Language::En)).len(), files.count()), (3, 2));
         files.add(&a).unwrap();
         assert!(files.join_to("again").contains("one\ntwo") && !files.join_to("again").contains("````"));
     }

@@ -2,7 +2,7 @@
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Local {
+pub(super) enum LocalCommand {
     /// `/exit`, `/quit`
     Leave,
     Clear,
@@ -15,7 +15,7 @@ pub(super) enum Local {
     Thinking(String),
 }
 
-impl Local {
+impl LocalCommand {
     /// Reads a line; `None` when it is for the gateway.
     pub(super) fn parse(line: &str) -> Option<Self> {
         // Text below a command is a message, which must not be lost.
@@ -44,17 +44,17 @@ mod tests {
     #[test]
     fn a_line_is_done_here_or_sent() {
         for (line, expected) in [
-            ("/exit", Some(Local::Leave)),
-            ("/QUIT now", Some(Local::Leave)),
-            ("/add  a b.txt ", Some(Local::Add("a b.txt".into()))),
+            ("/exit", Some(LocalCommand::Leave)),
+            ("/QUIT now", Some(LocalCommand::Leave)),
+            ("/add  a b.txt ", Some(LocalCommand::Add("a b.txt".into()))),
             ("/session", None),
-            ("/session cli:x", Some(Local::Move("cli:x".into()))),
+            ("/session cli:x", Some(LocalCommand::Move("cli:x".into()))),
             ("/additional", None),
             ("/exit\nis what I typed", None),
             ("/help", None),
             ("exit", None),
         ] {
-            assert_eq!(Local::parse(line), expected, "{line:?}");
+            assert_eq!(LocalCommand::parse(line), expected, "{line:?}");
         }
     }
 }

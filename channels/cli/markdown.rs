@@ -2,7 +2,7 @@
 
 use pulldown_cmark::{Alignment, CodeBlockKind, CowStr, Event, Options, Parser, Tag, TagEnd};
 
-use super::layout::{Colour, Face, Row, wrap};
+use super::layout::{AnsiColour, Face, ScreenRow, wrap};
 use super::table;
 use crate::clean::clean;
 
@@ -12,7 +12,7 @@ const RULE: usize = 30;
 
 /// How Markdown is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct MarkdownStyle {
     /// Columns.
     pub width: usize,
     /// Faces are shown; else the marks stay that stand for them in plain text.
@@ -21,9 +21,9 @@ pub(super) struct Look {
 
 /// Draws one or more whole blocks. `lead` stands before the first row, or above it where that is no running text. What
 /// only defines (the target of a link) makes no rows.
-pub(super) fn render(text: &str, look: Look, lead: &Row) -> Vec<Row> {
+pub(super) fn render(text: &str, look: MarkdownStyle, lead: &ScreenRow) -> Vec<ScreenRow> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut drawing = Drawing::new(look, lead.clone());
+    let mut drawing = MarkdownRenderer::new(look, lead.clone());
     for event in Parser::new_ext(text, options) {
         drawing.event(event);
     }
@@ -34,15 +34,15 @@ pub(super) fn render(text: &str, look: Look, lead: &Row) -> Vec<Row> {
 /// What stands before the rows of a list's item or a quote.
 struct Indent {
     /// Before the first row, until that is drawn.
-    first: Option<Row>,
-    rest: Row,
+    first: Option<ScreenRow>,
+    rest: ScreenRow,
 }
 
-struct Drawing {
-    look: Look,
-    lead: Row,
-    rows: Vec<Row>,
-    text: Row,
+struct MarkdownRenderer {
+    look: MarkdownStyle,
+    lead: ScreenRow,
+    rows: Vec<ScreenRow>,
+    text: ScreenRow,
     indents: Vec<Indent>,
     /// The numbers of the lists that are open; `None` is a bullet.
     lists: Vec<Option<u64>>,
@@ -50,18 +50,18 @@ struct Drawing {
     /// Where the links that are open go, and the text they have.
     links: Vec<(String, String)>,
     code: Option<String>,
-    table: Option<table::Table>,
+    table: Option<table::TableLayout>,
     /// The next block stands right below, as the first one of an item does.
     is_tight: bool,
 }
 
-impl Drawing {
-    fn new(look: Look, lead: Row) -> Self {
+impl MarkdownRenderer {
+    fn new(look: MarkdownStyle, lead: ScreenRow) -> Self {
         Self {
             look,
             lead,
             rows: Vec::new(),
-            text: Row::default(),
+            text: ScreenRow::default(),
             indents: Vec::new(),
             lists: Vec::new(),
             faces: vec![Face::PLAIN],
@@ -82,7 +82,7 @@ impl Drawing {
             },
             Event::Html(text) | Event::InlineHtml(text) => self.say(&text),
             Event::Code(code) => {
-                let face = Face { colour: Some(Colour::Cyan), ..self.face() };
+                let face = Face { colour: Some(AnsiColour::Cyan), ..self.face() };
                 let code = if self.look.in_colour { code } else { CowStr::from(format!("`{code}`")) };
                 self.write(face, &code);
             }
@@ -90,7 +90,7 @@ impl Drawing {
             Event::Rule => {
                 self.gap();
                 let rule = "─".repeat(self.look.width.min(RULE));
-                self.line(&Row::of(Face::DIM, &rule));
+                self.line(&ScreenRow::of(Face::DIM, &rule));
             }
             Event::TaskListMarker(is_done) => self.say(if is_done { "☑ " } else { "☐ " }),
             // Switched off above.
@@ -104,7 +104,7 @@ impl Drawing {
             Tag::Heading { level, .. } => {
                 self.gap();
                 let underline = level as usize == 1;
-                self.faces.push(Face { bold: true, underline, colour: Some(Colour::Cyan), ..self.face() });
+                self.faces.push(Face { bold: true, underline, colour: Some(AnsiColour::Cyan), ..self.face() });
                 if !self.look.in_colour {
                     self.say(&format!("{} ", "#".repeat(level as usize)));
                 }
@@ -112,7 +112,7 @@ impl Drawing {
             Tag::BlockQuote(_) => {
                 self.gap();
                 self.is_tight = true;
-                self.indent(Row::of(Face::DIM, "│ "), Row::of(Face::DIM, "│ "));
+                self.indent(ScreenRow::of(Face::DIM, "│ "), ScreenRow::of(Face::DIM, "│ "));
             }
             Tag::CodeBlock(kind) => {
                 self.gap();
@@ -120,7 +120,7 @@ impl Drawing {
                 if let CodeBlockKind::Fenced(language) = kind
                     && let Some(language) = language.split_whitespace().next()
                 {
-                    self.line(&Row::of(Face::DIM, &format!("  {}", clean(language))));
+                    self.line(&ScreenRow::of(Face::DIM, &format!("  {}", clean(language))));
                 }
                 self.code = Some(String::new());
             }
@@ -134,7 +134,8 @@ impl Drawing {
             Tag::Item => self.start_item(),
             Tag::Table(alignments) => {
                 self.gap();
-                self.table = Some(table::Table::new(alignments.iter().map(|one| *one == Alignment::Right).collect()));
+                self.table =
+                    Some(table::TableLayout::new(alignments.iter().map(|one| *one == Alignment::Right).collect()));
             }
             Tag::TableHead => self.faces.push(Face { bold: true, ..self.face() }),
             Tag::Emphasis => self.mark("*", Face { italic: true, ..self.face() }),
@@ -160,7 +161,7 @@ impl Drawing {
                 self.end_text();
                 // An item without text still has its bullet.
                 if self.indents.last().is_some_and(|indent| indent.first.is_some()) {
-                    self.line(&Row::default());
+                    self.line(&ScreenRow::default());
                 }
                 self.outdent();
                 self.is_tight = true;
@@ -212,8 +213,8 @@ impl Drawing {
             }
             _ => "• ".to_owned(),
         };
-        let rest = Row::of(Face::PLAIN, &" ".repeat(marker.chars().count()));
-        self.indent(Row::of(Face::coloured(Colour::Yellow), &marker), rest);
+        let rest = ScreenRow::of(Face::PLAIN, &" ".repeat(marker.chars().count()));
+        self.indent(ScreenRow::of(Face::coloured(AnsiColour::Yellow), &marker), rest);
         self.is_tight = true;
     }
 
@@ -223,7 +224,7 @@ impl Drawing {
             let mut row = self.prefix();
             row.push(Face::PLAIN, "  ");
             // However long: where the terminal wraps a line, a copy of it is whole.
-            row.push(Face::coloured(Colour::Cyan), line);
+            row.push(Face::coloured(AnsiColour::Cyan), line);
             self.rows.push(row);
         }
     }
@@ -265,9 +266,9 @@ impl Drawing {
         self.faces.last().copied().unwrap_or_default()
     }
 
-    fn indent(&mut self, first: Row, rest: Row) {
+    fn indent(&mut self, first: ScreenRow, rest: ScreenRow) {
         let too_deep = self.room() < rest.width() + MIN_TEXT;
-        let empty = Row::default();
+        let empty = ScreenRow::default();
         self.indents.push(if too_deep && !self.indents.is_empty() {
             Indent { first: Some(empty.clone()), rest: empty }
         } else {
@@ -286,8 +287,8 @@ impl Drawing {
     }
 
     /// What stands before the next row. Each bullet is given out once.
-    fn prefix(&mut self) -> Row {
-        let mut prefix = Row::default();
+    fn prefix(&mut self) -> ScreenRow {
+        let mut prefix = ScreenRow::default();
         for indent in &mut self.indents {
             prefix.extend(&indent.first.take().unwrap_or_else(|| indent.rest.clone()));
         }
@@ -319,7 +320,7 @@ impl Drawing {
     }
 
     /// The lead belongs before running text only.
-    fn prefix_with_lead(&mut self) -> Row {
+    fn prefix_with_lead(&mut self) -> ScreenRow {
         if self.indents.is_empty() {
             return std::mem::take(&mut self.lead);
         }
@@ -335,7 +336,7 @@ impl Drawing {
     }
 
     /// One row as it is.
-    fn line(&mut self, row: &Row) {
+    fn line(&mut self, row: &ScreenRow) {
         self.end_lead();
         let mut line = self.prefix();
         line.extend(row);
@@ -348,7 +349,7 @@ mod tests {
     use super::*;
 
     fn draw(text: &str, width: usize, in_colour: bool) -> Vec<String> {
-        let rows = render(text, Look { width, in_colour }, &Row::default());
+        let rows = render(text, MarkdownStyle { width, in_colour }, &ScreenRow::default());
         rows.iter().map(|row| row.paint(in_colour).trim_end().to_owned()).collect()
     }
 

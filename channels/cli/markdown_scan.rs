@@ -2,7 +2,7 @@
 
 /// The end of the first block of `text`, once nothing that follows can belong to it.
 pub(super) fn block_end(text: &str) -> Option<usize> {
-    let mut block = Block::default();
+    let mut block = MarkdownBlock::default();
     let mut at = 0;
     let mut blank_at = None;
     for line in text.split_inclusive('\n') {
@@ -38,7 +38,7 @@ pub(super) fn block_end(text: &str) -> Option<usize> {
 }
 
 /// An item that goes on behind a blank line: the rest of it is looked at like a block of its own.
-fn block_end_in_list(text: &str, from: usize, mut block: Block) -> Option<usize> {
+fn block_end_in_list(text: &str, from: usize, mut block: MarkdownBlock) -> Option<usize> {
     let mut at = from;
     let mut was_blank = false;
     for line in text[from..].split_inclusive('\n') {
@@ -59,7 +59,7 @@ fn block_end_in_list(text: &str, from: usize, mut block: Block) -> Option<usize>
 }
 
 #[derive(Clone, Copy, Default)]
-struct Block {
+struct MarkdownBlock {
     has_begun: bool,
     is_list: bool,
     is_quote: bool,
@@ -67,7 +67,7 @@ struct Block {
     fence: Option<(char, usize)>,
 }
 
-impl Block {
+impl MarkdownBlock {
     /// Takes a whole line; true when it ends the block.
     fn take(&mut self, line: &str) -> bool {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
@@ -93,7 +93,7 @@ impl Block {
     }
 }
 
-impl Block {
+impl MarkdownBlock {
     /// Whether a line, which may not be whole, cannot go on with this paragraph or quote.
     fn ends_before(&self, line: &str) -> bool {
         // A rule, a fence, a bullet that has only begun may become anything.
@@ -147,7 +147,7 @@ fn fence_of(line: &str) -> Option<(char, usize)> {
 /// that has only begun, or what may be a table.
 pub(super) fn steady_end(text: &str) -> usize {
     let mut fence: Option<(char, usize)> = None;
-    let mut block = Block::default();
+    let mut block = MarkdownBlock::default();
     // Where running text began, up to where it is looked at.
     let (mut from, mut at) = (0, 0);
     for line in text.split_inclusive('\n') {

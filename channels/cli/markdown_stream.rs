@@ -4,8 +4,8 @@
 //! A block (a paragraph, a list's item, a code block) is over at a blank line or where the next begins. Of one that is
 //! not over, the rows before its last one are final as long as no mark such as `**` is open in them.
 
-use super::layout::{Face, Place, Row, wrap};
-use super::markdown::{Look, render};
+use super::layout::{Face, ScreenRow, TextPosition, wrap};
+use super::markdown::{MarkdownStyle, render};
 use super::markdown_scan::{block_end, steady_end};
 
 /// A block longer than this is drawn in pieces, in bytes: each delta draws all of the block that is not over.
@@ -13,36 +13,36 @@ const MAX_BLOCK: usize = 16 << 10;
 
 /// What a piece of text adds to the screen.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct StreamUpdate {
     /// Final rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ScreenRow>,
     /// The row that is being written.
-    pub live: Option<Row>,
+    pub live: Option<ScreenRow>,
 }
 
 /// One answer.
-pub(super) struct Flow {
-    look: Look,
-    lead: Row,
+pub(super) struct MarkdownStream {
+    look: MarkdownStyle,
+    lead: ScreenRow,
     /// The block that is not over.
     block: String,
     /// Its rows that were given out at this width.
-    shown: Vec<Row>,
+    shown: Vec<ScreenRow>,
     /// Where those end that were given out when the screen had another width.
-    before: Place,
+    before: TextPosition,
     /// Something was given out before the block.
     has_begun: bool,
     is_gap_due: bool,
 }
 
-impl Flow {
-    pub(super) fn new(look: Look, lead: Row) -> Self {
+impl MarkdownStream {
+    pub(super) fn new(look: MarkdownStyle, lead: ScreenRow) -> Self {
         Self {
             look,
             lead,
             block: String::new(),
             shown: Vec::new(),
-            before: Place::default(),
+            before: TextPosition::default(),
             has_begun: false,
             is_gap_due: false,
         }
@@ -58,12 +58,12 @@ impl Flow {
     }
 
     /// The rows of the block's text that are to be given out at this width.
-    fn rows(&self, text: &str) -> Vec<Row> {
+    fn rows(&self, text: &str) -> Vec<ScreenRow> {
         self.before.rest_of(render(text, self.look, &self.lead))
     }
 
     /// Takes more text.
-    pub(super) fn push(&mut self, text: &str) -> Step {
+    pub(super) fn push(&mut self, text: &str) -> StreamUpdate {
         self.block.push_str(text);
         let mut rows = Vec::new();
         while let Some(end) = block_end(&self.block) {
@@ -75,7 +75,7 @@ impl Flow {
             self.break_block(&mut rows);
         }
         if self.block.trim().is_empty() {
-            return Step { rows, live: None };
+            return StreamUpdate { rows, live: None };
         }
         self.gap(&mut rows);
         let steady = &self.block[..steady_end(&self.block)];
@@ -91,15 +91,15 @@ impl Flow {
         let all = self.rows(&self.block);
         let hidden = all.len().saturating_sub(self.shown.len() + 1);
         let live = all.last().filter(|_| all.len() > self.shown.len()).map(|last| {
-            let mut row = Row::of(Face::DIM, if hidden > 0 { "… " } else { "" });
+            let mut row = ScreenRow::of(Face::DIM, if hidden > 0 { "… " } else { "" });
             row.extend(last);
             row.cut(self.look.width)
         });
-        Step { rows, live }
+        StreamUpdate { rows, live }
     }
 
     /// The answer is complete.
-    pub(super) fn finish(&mut self) -> Vec<Row> {
+    pub(super) fn finish(&mut self) -> Vec<ScreenRow> {
         let mut rows = Vec::new();
         if self.block.trim().is_empty() {
             self.block.clear();
@@ -109,7 +109,7 @@ impl Flow {
         rows
     }
 
-    fn end_block(&mut self, rows: &mut Vec<Row>) {
+    fn end_block(&mut self, rows: &mut Vec<ScreenRow>) {
         let block = std::mem::take(&mut self.block);
         let shown = std::mem::take(&mut self.shown);
         if block.trim().is_empty() {
@@ -117,26 +117,26 @@ impl Flow {
         }
         self.gap(rows);
         let mut all = self.rows(&block);
-        if all.is_empty() && self.before == Place::default() {
-            all = wrap(&Row::of(Face::PLAIN, block.trim()), &self.lead, &Row::default(), self.look.width);
+        if all.is_empty() && self.before == TextPosition::default() {
+            all = wrap(&ScreenRow::of(Face::PLAIN, block.trim()), &self.lead, &ScreenRow::default(), self.look.width);
         }
         let is_as_shown = all.len() >= shown.len() && all.iter().zip(&shown).all(|(a, b)| a.plain() == b.plain());
         // Twice is better than with a gap, should a row have changed after all.
         rows.extend_from_slice(if is_as_shown { &all[shown.len()..] } else { &all });
-        self.before = Place::default();
-        self.lead = Row::default();
+        self.before = TextPosition::default();
+        self.lead = ScreenRow::default();
         self.has_begun = true;
         self.is_gap_due = true;
     }
 
-    fn gap(&mut self, rows: &mut Vec<Row>) {
+    fn gap(&mut self, rows: &mut Vec<ScreenRow>) {
         if std::mem::take(&mut self.is_gap_due) && self.has_begun {
-            rows.push(Row::default());
+            rows.push(ScreenRow::default());
         }
     }
 
     /// Ends a block that is too long at its last line; code goes on as code.
-    fn break_block(&mut self, rows: &mut Vec<Row>) {
+    fn break_block(&mut self, rows: &mut Vec<ScreenRow>) {
         let at = self.block.rfind('\n').map_or(self.block.len(), |at| at + 1);
         let mut rest = self.block.split_off(at);
         let opening = self.block.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
@@ -157,17 +157,17 @@ mod tests {
 
     use super::*;
 
-    const LOOK: Look = Look { width: 24, in_colour: true };
+    const LOOK: MarkdownStyle = MarkdownStyle { width: 24, in_colour: true };
 
     fn stream(pieces: &[&str]) -> (Vec<String>, Vec<String>) {
-        let mut flow = Flow::new(LOOK, Row::of(Face::PLAIN, "Bot> "));
+        let mut flow = MarkdownStream::new(LOOK, ScreenRow::of(Face::PLAIN, "Bot> "));
         let (mut rows, mut live) = (Vec::new(), Vec::new());
         for piece in pieces {
             let step = flow.push(piece);
-            rows.extend(step.rows.iter().map(Row::plain));
+            rows.extend(step.rows.iter().map(ScreenRow::plain));
             live.push(step.live.map(|row| row.plain()).unwrap_or_default());
         }
-        rows.extend(flow.finish().iter().map(Row::plain));
+        rows.extend(flow.finish().iter().map(ScreenRow::plain));
         (rows, live)
     }
 
@@ -188,43 +188,43 @@ mod tests {
                     ```\nlet a_line = of(code);\n\n\nlet b = 1;\n```\n- an item with some words\n- and another one\n";
         let chars: Vec<char> = text.chars().collect();
         for (step, widths) in [(1, [40, 12, 25]), (3, [24, 23, 24]), (7, [12, 60, 12]), (11, [30, 11, 90])] {
-            let mut flow = Flow::new(LOOK, Row::default());
+            let mut flow = MarkdownStream::new(LOOK, ScreenRow::default());
             let mut rows = Vec::new();
             for (number, piece) in chars.chunks(step).enumerate() {
                 flow.resize(widths[number / 5 % widths.len()]);
                 rows.extend(flow.push(&piece.iter().collect::<String>()).rows);
             }
             rows.extend(flow.finish());
-            let flat = |rows: &[Row]| -> String {
-                let text: String = rows.iter().map(Row::plain).collect();
+            let flat = |rows: &[ScreenRow]| -> String {
+                let text: String = rows.iter().map(ScreenRow::plain).collect();
                 text.replace([' ', '│'], "")
             };
-            let whole = render(text, Look { width: 200, ..LOOK }, &Row::default());
+            let whole = render(text, MarkdownStyle { width: 200, ..LOOK }, &ScreenRow::default());
             assert_eq!(flat(&rows), flat(&whole), "{widths:?}");
         }
     }
 
     #[test]
     fn code_goes_out_line_by_line_and_a_table_at_its_end() {
-        let mut flow = Flow::new(LOOK, Row::default());
+        let mut flow = MarkdownStream::new(LOOK, ScreenRow::default());
         assert_eq!(flow.push("```rust\nlet a = 1;\nlet b").rows.len(), 2);
-        assert_eq!(flow.push(" = 2;\n```\n").rows.iter().map(Row::plain).collect::<Vec<_>>(), ["  let b = 2;"]);
+        assert_eq!(flow.push(" = 2;\n```\n").rows.iter().map(ScreenRow::plain).collect::<Vec<_>>(), ["  let b = 2;"]);
         let step = flow.push("| a | b |\n|---|---|\n| 1 | 2 |\n");
         assert_eq!((step.rows.len(), step.live.is_some()), (1, true), "the gap alone");
-        let rows: Vec<_> = flow.push("\ntext").rows.iter().map(Row::plain).collect();
+        let rows: Vec<_> = flow.push("\ntext").rows.iter().map(ScreenRow::plain).collect();
         assert_eq!(rows, ["a │ b", "──┼──", "1 │ 2", ""]);
     }
 
     #[test]
     fn a_block_without_end_goes_out_in_pieces() {
-        let mut flow = Flow::new(LOOK, Row::default());
+        let mut flow = MarkdownStream::new(LOOK, ScreenRow::default());
         let code: String = (0..4_000).map(|line| format!("line {line}\n")).collect();
         let mut rows = flow.push("```\n").rows;
         for piece in code.as_bytes().chunks(1_000) {
             rows.extend(flow.push(std::str::from_utf8(piece).unwrap()).rows);
         }
         rows.extend(flow.finish());
-        let lines: Vec<_> = rows.iter().map(Row::plain).filter(|row| !row.is_empty()).collect();
+        let lines: Vec<_> = rows.iter().map(ScreenRow::plain).filter(|row| !row.is_empty()).collect();
         assert_eq!(lines, (0..4_000).map(|line| format!("  line {line}")).collect::<Vec<_>>());
     }
 

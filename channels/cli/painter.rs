@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthStr;
 
 use super::config::Thinking;
-use super::layout::{Colour, Face, Place, Row, wrap};
-use super::markdown::Look;
-use super::markdown_stream::Flow;
-use super::screen::{Screen, Style};
+use super::layout::{AnsiColour, Face, ScreenRow, TextPosition, wrap};
+use super::markdown::MarkdownStyle;
+use super::markdown_stream::MarkdownStream;
+use super::screen::{Screen, TerminalStyle};
 use super::spinner::{frame, span};
-use super::texts::{Language, Words, fill};
-use super::tool_calls::{Calls, fold, line, whole_seconds};
+use super::texts::{Language, TerminalTexts, fill};
+use super::tool_calls::{OpenCalls, fold, line, whole_seconds};
 use crate::clean::{Cleaner, clean, clean_line};
 use crate::event::TurnEvent;
 use crate::message::{Attachment, JOB_KEY, OutboundMessage, SessionKey};
@@ -44,14 +44,14 @@ fn with_files(message: &OutboundMessage) -> Cow<'_, str> {
 
 /// Draws one conversation.
 pub(super) struct Painter {
-    style: Style,
-    pub words: &'static Words,
+    style: TerminalStyle,
+    pub words: &'static TerminalTexts,
     screen: Screen,
-    at: At,
+    at: DrawState,
     cleaner: Cleaner,
     /// The answer as streamed since the last tool call.
     streamed: String,
-    flow: Option<Flow>,
+    flow: Option<MarkdownStream>,
     /// What of thoughts is shown.
     pub thinking: Thinking,
     /// All that was thought in this turn, or in the last one.
@@ -59,19 +59,19 @@ pub(super) struct Painter {
     thought_chars: usize,
     /// What is thought at the moment, how far of it is final, and since when.
     thought: String,
-    thought_place: Place,
+    thought_place: TextPosition,
     thinks_since: Option<Instant>,
-    calls: Calls,
+    calls: OpenCalls,
     /// The call whose row was drawn last, with nothing below it yet, where nothing can be drawn over.
     below: Option<String>,
     /// When the turn that runs began.
     began: Option<Instant>,
-    used: Used,
+    used: TurnUsage,
 }
 
 /// What a turn has used so far.
 #[derive(Default)]
-struct Used {
+struct TurnUsage {
     input: u64,
     output: u64,
     cached: u64,
@@ -80,7 +80,7 @@ struct Used {
 
 /// Where the last thing drawn ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
+enum DrawState {
     LineStart,
     Thinking,
     /// In thoughts that are not shown.
@@ -89,12 +89,12 @@ enum At {
 }
 
 impl Painter {
-    pub(super) fn new(style: Style, language: Language, thinking: Thinking) -> Self {
+    pub(super) fn new(style: TerminalStyle, language: Language, thinking: Thinking) -> Self {
         Self {
             style,
-            words: Words::of(language),
+            words: TerminalTexts::of(language),
             screen: Screen::new(style),
-            at: At::LineStart,
+            at: DrawState::LineStart,
             cleaner: Cleaner::default(),
             streamed: String::new(),
             flow: None,
@@ -102,12 +102,12 @@ impl Painter {
             thoughts: String::new(),
             thought_chars: 0,
             thought: String::new(),
-            thought_place: Place::default(),
+            thought_place: TextPosition::default(),
             thinks_since: None,
-            calls: Calls::default(),
+            calls: OpenCalls::default(),
             below: None,
             began: None,
-            used: Used::default(),
+            used: TurnUsage::default(),
         }
     }
 
@@ -145,7 +145,7 @@ impl Painter {
             TurnEvent::Restart => {
                 self.streamed.clear();
                 self.calls.forget_incomplete();
-                self.lines(&[Row::of(Face::DIM, self.words.starts_anew)])
+                self.lines(&[ScreenRow::of(Face::DIM, self.words.starts_anew)])
             }
             TurnEvent::Usage { input_tokens, output_tokens, cached_tokens } => {
                 self.used.input += input_tokens;
@@ -155,9 +155,9 @@ impl Painter {
             }
             TurnEvent::Error { message } => self.failure(message),
             TurnEvent::Done { input_tokens, output_tokens, cost, .. } => {
-                let Used { cached, .. } = self.used;
+                let TurnUsage { cached, .. } = self.used;
                 let (input, output, cost) = (*input_tokens, *output_tokens, cost.clone());
-                self.used = Used { input, output, cached, cost };
+                self.used = TurnUsage { input, output, cached, cost };
                 String::new()
             }
         }
@@ -166,7 +166,7 @@ impl Painter {
     /// Whether something turns on the screen, and [`tick`](Self::tick) is to be called.
     pub(super) fn is_spinning(&self) -> bool {
         // While an answer is being written, its own last row moves.
-        let is_free = self.at == At::LineStart || self.at == At::Folded;
+        let is_free = self.at == DrawState::LineStart || self.at == DrawState::Folded;
         self.style.cursor && is_free && (self.began.is_some() || !self.calls.is_empty())
     }
 
@@ -200,9 +200,9 @@ impl Painter {
         }
         self.below = None;
         let lifted = match self.at {
-            At::LineStart => self.screen.lift(),
-            At::Text if self.flow.is_some() => self.screen.lift(),
-            At::Text | At::Thinking | At::Folded => self.settle(),
+            DrawState::LineStart => self.screen.lift(),
+            DrawState::Text if self.flow.is_some() => self.screen.lift(),
+            DrawState::Text | DrawState::Thinking | DrawState::Folded => self.settle(),
         };
         let job = message.metadata.get(JOB_KEY).and_then(|name| name.as_str());
         let from = clean_line(job.unwrap_or(message.session.as_str()));
@@ -220,12 +220,12 @@ impl Painter {
         let mut ended = self.settle();
         for call in self.calls.take() {
             let after = format!(" {}", self.words.no_result);
-            let row = self.call_row("● ", &call.line, Face::coloured(Colour::Yellow), &after);
+            let row = self.call_row("● ", &call.line, Face::coloured(AnsiColour::Yellow), &after);
             ended += &self.screen.put(&[row], None);
         }
         let used = std::mem::take(&mut self.used);
         if let Some(began) = self.began.filter(|_| used.input + used.output > 0) {
-            let rows = self.wrapped(Face::DIM, &self.usage_line(&used, began.elapsed()), &Row::default());
+            let rows = self.wrapped(Face::DIM, &self.usage_line(&used, began.elapsed()), &ScreenRow::default());
             ended += &self.screen.put(&rows, None);
         }
         self.began = None;
@@ -239,19 +239,20 @@ impl Painter {
 
     /// A line of the program's own: something was refused or failed.
     pub(super) fn fault(&mut self, words: &str) -> String {
-        let rows = self.wrapped(Face::coloured(Colour::Red), &clean(words), &Row::default());
+        let rows = self.wrapped(Face::coloured(AnsiColour::Red), &clean(words), &ScreenRow::default());
         self.lines(&rows)
     }
 
     /// A line of the program's own.
     pub(super) fn hint(&mut self, words: &str) -> String {
-        let rows = self.wrapped(Face::DIM, words, &Row::default());
+        let rows = self.wrapped(Face::DIM, words, &ScreenRow::default());
         self.lines(&rows)
     }
 
     /// Lines of the program's own, which were asked for.
     pub(super) fn say(&mut self, lines: &[String]) -> String {
-        let rows: Vec<Row> = lines.iter().flat_map(|line| self.wrapped(Face::PLAIN, line, &Row::default())).collect();
+        let rows: Vec<ScreenRow> =
+            lines.iter().flat_map(|line| self.wrapped(Face::PLAIN, line, &ScreenRow::default())).collect();
         self.lines(&rows)
     }
 
@@ -267,10 +268,10 @@ impl Painter {
         match self.thinking {
             Thinking::Show => self.think_aloud(delta),
             Thinking::Hide => String::new(),
-            Thinking::Fold if self.at == At::Folded => String::new(),
+            Thinking::Fold if self.at == DrawState::Folded => String::new(),
             Thinking::Fold => {
                 let settled = self.settle();
-                self.at = At::Folded;
+                self.at = DrawState::Folded;
                 self.thinks_since = Some(Instant::now());
                 settled + &self.tick()
             }
@@ -282,13 +283,13 @@ impl Painter {
         if self.thought_chars > MAX_THINKING_CHARS {
             return shown;
         }
-        if self.at != At::Thinking {
+        if self.at != DrawState::Thinking {
             shown = self.settle();
-            self.at = At::Thinking;
+            self.at = DrawState::Thinking;
             self.cleaner = Cleaner::default();
             if self.style.cursor {
                 self.thought = self.words.thinking.to_owned();
-                self.thought_place = Place::default();
+                self.thought_place = TextPosition::default();
             } else {
                 shown += &self.paint(Face::DIM, self.words.thinking);
             }
@@ -304,7 +305,7 @@ impl Painter {
             return shown + &self.paint(Face::DIM, &words);
         }
         self.thought += &words;
-        let mut rows = self.thought_place.rest_of(self.wrapped(Face::DIM, &self.thought, &Row::default()));
+        let mut rows = self.thought_place.rest_of(self.wrapped(Face::DIM, &self.thought, &ScreenRow::default()));
         let live = rows.pop();
         self.thought_place = self.thought_place.and(&rows);
         shown + &self.screen.put(&rows, live)
@@ -312,19 +313,19 @@ impl Painter {
 
     fn text(&mut self, delta: &str) -> String {
         let mut shown = String::new();
-        if self.at != At::Text {
+        if self.at != DrawState::Text {
             // A model begins some answers with line feeds; until there is more, the spinner turns on.
             if delta.trim().is_empty() && self.streamed.is_empty() {
                 return shown;
             }
             shown = self.settle();
-            self.at = At::Text;
+            self.at = DrawState::Text;
             self.cleaner = Cleaner::default();
             // An answer that goes on below something else is the same one.
             let lead = if self.streamed.is_empty() { BOT } else { "" };
             shown += if lead.is_empty() { "" } else { "\n" };
             if self.style.cursor {
-                self.flow = Some(Flow::new(self.look(), Row::of(Face::BOT, lead)));
+                self.flow = Some(MarkdownStream::new(self.look(), ScreenRow::of(Face::BOT, lead)));
             } else {
                 shown += &self.paint(Face::BOT, lead);
             }
@@ -347,7 +348,7 @@ impl Painter {
     fn failure(&mut self, message: &str) -> String {
         let streamed = std::mem::take(&mut self.streamed);
         let rest = message.trim().strip_prefix(streamed.trim()).unwrap_or(message);
-        let rows = self.wrapped(Face::coloured(Colour::Red), clean(rest).trim(), &Row::default());
+        let rows = self.wrapped(Face::coloured(AnsiColour::Red), clean(rest).trim(), &ScreenRow::default());
         self.streamed = message.to_owned();
         self.lines(&rows)
     }
@@ -368,7 +369,7 @@ impl Painter {
         let Some((id, line)) = self.calls.next_to_draw().map(|call| (call.id.clone(), call.line.clone())) else {
             return String::new();
         };
-        let row = self.call_row("● ", &line, Face::coloured(Colour::Yellow), "");
+        let row = self.call_row("● ", &line, Face::coloured(AnsiColour::Yellow), "");
         let drawn = self.lines(&[row]);
         self.below = Some(id);
         drawn
@@ -380,49 +381,49 @@ impl Painter {
         let mut rows = Vec::new();
         if !stands_above {
             let line = call.map_or_else(|| format!("{}()", clean_line(name)), |call| call.line);
-            let dot = Face::coloured(if success { Colour::Green } else { Colour::Red });
+            let dot = Face::coloured(if success { AnsiColour::Green } else { AnsiColour::Red });
             let after = if took.as_secs() > 0 { format!(" {}", span(took)) } else { String::new() };
             rows.push(self.call_row("● ", &line, dot, &after));
         }
-        let face = if success { Face::DIM } else { Face::coloured(Colour::Red) };
+        let face = if success { Face::DIM } else { Face::coloured(AnsiColour::Red) };
         let folded = fold(&clean(content), self.limit(MAX_RESULT_COLUMNS), self.words);
-        rows.extend(folded.iter().map(|line| Row::of(face, line)));
+        rows.extend(folded.iter().map(|line| ScreenRow::of(face, line)));
         let drawn = self.lines(&rows);
         drawn + &if self.style.cursor { self.tick() } else { self.draw_next_call() }
     }
 
     /// A tool call on one row, with what stands behind it.
-    fn call_row(&self, dot: &str, line: &str, face: Face, after: &str) -> Row {
-        let mut row = Row::of(face, dot);
-        row.push(Face::coloured(Colour::Yellow), line);
+    fn call_row(&self, dot: &str, line: &str, face: Face, after: &str) -> ScreenRow {
+        let mut row = ScreenRow::of(face, dot);
+        row.push(Face::coloured(AnsiColour::Yellow), line);
         let mut row = row.cut(self.limit(MAX_RESULT_COLUMNS).saturating_sub(after.width()).max(MIN_CALL));
         row.push(Face::DIM, after);
         row
     }
 
-    fn spinning(&self, began: Instant) -> Row {
+    fn spinning(&self, began: Instant) -> ScreenRow {
         let Some((call, others)) = self.calls.oldest() else {
             let (elapsed, what) = match self.thinks_since {
                 Some(since) => (since.elapsed(), format!("{} ", self.words.is_thinking)),
                 None => (began.elapsed(), String::new()),
             };
-            return Row::of(Face::DIM, &format!("{} {what}{}", frame(elapsed), whole_seconds(elapsed)));
+            return ScreenRow::of(Face::DIM, &format!("{} {what}{}", frame(elapsed), whole_seconds(elapsed)));
         };
         let others = if others > 0 { format!(" +{others}") } else { String::new() };
         let after = format!("{others} {}", whole_seconds(call.began.elapsed()));
         let dot = format!("{} ", frame(began.elapsed()));
-        self.call_row(&dot, &call.line, Face::coloured(Colour::Yellow), after.trim_end())
+        self.call_row(&dot, &call.line, Face::coloured(AnsiColour::Yellow), after.trim_end())
     }
 
     /// What is left of a reply that was streamed.
     fn rest(&mut self, rest: &str) -> String {
-        let is_open = self.at != At::LineStart;
+        let is_open = self.at != DrawState::LineStart;
         if let Some(flow) = &mut self.flow {
             let step = flow.push(rest);
             let pushed = self.screen.put(&step.rows, step.live);
             return pushed + &self.settle();
         }
-        self.at = At::LineStart;
+        self.at = DrawState::LineStart;
         let close = if is_open || !rest.is_empty() { "\n" } else { "" };
         format!("{}{rest}{close}", self.screen.lift())
     }
@@ -431,11 +432,11 @@ impl Painter {
     fn whole(&mut self, content: &str, failed: bool, lead: &str) -> String {
         let text = clean(content);
         let text = text.trim_end();
-        let lead = Row::of(Face::BOT, lead);
+        let lead = ScreenRow::of(Face::BOT, lead);
         let rows = if failed {
-            self.wrapped(Face::coloured(Colour::Red), text, &lead)
+            self.wrapped(Face::coloured(AnsiColour::Red), text, &lead)
         } else if self.style.cursor {
-            let mut flow = Flow::new(self.look(), lead);
+            let mut flow = MarkdownStream::new(self.look(), lead);
             let mut rows = flow.push(text).rows;
             rows.extend(flow.finish());
             rows
@@ -449,7 +450,7 @@ impl Painter {
     fn bare(&mut self, content: &str) -> String {
         let text = clean(content);
         if self.style.colour {
-            let mut flow = Flow::new(self.look(), Row::default());
+            let mut flow = MarkdownStream::new(self.look(), ScreenRow::default());
             let mut rows = flow.push(text.trim_end()).rows;
             rows.extend(flow.finish());
             return self.screen.put(&rows, None);
@@ -458,7 +459,7 @@ impl Painter {
     }
 
     /// Lines of their own, after which the answer starts anew.
-    fn lines(&mut self, rows: &[Row]) -> String {
+    fn lines(&mut self, rows: &[ScreenRow]) -> String {
         let settled = self.settle();
         settled + &self.screen.put(rows, None)
     }
@@ -466,30 +467,30 @@ impl Painter {
     /// Ends the row that is being drawn, so that others can follow.
     fn settle(&mut self) -> String {
         self.below = None;
-        let at = std::mem::replace(&mut self.at, At::LineStart);
+        let at = std::mem::replace(&mut self.at, DrawState::LineStart);
         if let Some(mut flow) = self.flow.take() {
             let rows = flow.finish();
             // A row that was final already stands there as the live one does not any more.
             return self.screen.put(&rows, None);
         }
         match at {
-            At::LineStart => self.screen.lift(),
+            DrawState::LineStart => self.screen.lift(),
             // The last row that was thought stays where it is.
-            At::Thinking if self.style.cursor => self.screen.keep(),
-            At::Folded => {
+            DrawState::Thinking if self.style.cursor => self.screen.keep(),
+            DrawState::Folded => {
                 let took = span(self.thinks_since.take().map(|since| since.elapsed()).unwrap_or_default());
-                let row = Row::of(Face::DIM, &fill(self.words.thought_for, &[&took]));
+                let row = ScreenRow::of(Face::DIM, &fill(self.words.thought_for, &[&took]));
                 self.screen.put(&[row], None)
             }
-            At::Thinking | At::Text => "\n".to_owned(),
+            DrawState::Thinking | DrawState::Text => "\n".to_owned(),
         }
     }
 
-    fn wrapped(&self, face: Face, text: &str, lead: &Row) -> Vec<Row> {
+    fn wrapped(&self, face: Face, text: &str, lead: &ScreenRow) -> Vec<ScreenRow> {
         // Lines of our own name chats, models, folders and files that others named.
         let text = &clean(text);
         if self.style.cursor {
-            return wrap(&Row::of(face, text), lead, &Row::default(), self.screen.width());
+            return wrap(&ScreenRow::of(face, text), lead, &ScreenRow::default(), self.screen.width());
         }
         let mut row = lead.clone();
         row.push(face, text);
@@ -497,7 +498,7 @@ impl Painter {
     }
 
     /// How long a turn took, and what it used.
-    fn usage_line(&self, used: &Used, took: Duration) -> String {
+    fn usage_line(&self, used: &TurnUsage, took: Duration) -> String {
         let numbers = [span(took), thousands(used.input), thousands(used.output)];
         let mut line = fill(self.words.usage, &numbers.each_ref().map(String::as_str));
         if used.cached > 0 {
@@ -509,8 +510,8 @@ impl Painter {
         line
     }
 
-    fn look(&self) -> Look {
-        Look { width: self.screen.width(), in_colour: self.style.colour }
+    fn look(&self) -> MarkdownStyle {
+        MarkdownStyle { width: self.screen.width(), in_colour: self.style.colour }
     }
 
     fn limit(&self, columns: usize) -> usize {

@@ -2,9 +2,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const DUMB: Style = Style { live: true, colour: false, cursor: false, columns: Some(60) };
-const BARE: Style = Style { cursor: true, ..DUMB };
-const FULL: Style = Style { colour: true, ..BARE };
+const DUMB: TerminalStyle = TerminalStyle { live: true, colour: false, cursor: false, columns: Some(60) };
+const BARE: TerminalStyle = TerminalStyle { cursor: true, ..DUMB };
+const FULL: TerminalStyle = TerminalStyle { colour: true, ..BARE };
 
 fn text(delta: &str) -> TurnEvent {
     TurnEvent::Text { delta: delta.into() }
@@ -27,11 +27,11 @@ fn result_of(id: &str, content: &str, success: bool) -> TurnEvent {
     TurnEvent::ToolResult { id: id.into(), name, content: content.into(), success, duration_ms: 0 }
 }
 
-fn painter_of(style: Style) -> Painter {
+fn painter_of(style: TerminalStyle) -> Painter {
     Painter::new(style, Language::En, Thinking::Show)
 }
 
-fn draw(style: Style, events: &[TurnEvent], reply: &str) -> String {
+fn draw(style: TerminalStyle, events: &[TurnEvent], reply: &str) -> String {
     let mut painter = painter_of(style);
     let drawn: String = events.iter().map(|event| painter.event(event)).collect();
     drawn + &painter.reply(reply, false)
@@ -204,12 +204,12 @@ fn results_are_folded_and_thoughts_are_bounded() {
 
 #[test]
 fn nothing_is_wider_than_a_narrow_screen() {
-    let style = Style { columns: Some(20), ..BARE };
+    let style = TerminalStyle { columns: Some(20), ..BARE };
     let wide = "这是一段很长的中文文字，需要换行显示。And a verylongwordthatdoesnotfit 👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀";
     let events = [call(Some(json!({"path": wide}))), result(&format!("{wide}\n{wide}"), false), text(wide)];
     let drawn = draw(style, &events, wide);
     for line in seen(&drawn).lines() {
-        assert!(Row::of(Face::PLAIN, line).width() < 20, "{line:?}");
+        assert!(ScreenRow::of(Face::PLAIN, line).width() < 20, "{line:?}");
     }
 }
 
@@ -249,8 +249,8 @@ fn no_text_commands_the_terminal() {
         let is_ours = |c: char| c == '\n' || style.cursor && c == '\r';
         assert!(!drawn.contains(|c: char| c.is_control() && !is_ours(c)), "{drawn:?}");
     }
-    assert_eq!(draw(Style::PLAIN, &[], "a\x1b[31mb\n\n"), "ab\n");
-    assert_eq!(draw(Style { colour: true, ..Style::PLAIN }, &[], "**a**"), "\x1b[1ma\x1b[0m\n");
+    assert_eq!(draw(TerminalStyle::PLAIN, &[], "a\x1b[31mb\n\n"), "ab\n");
+    assert_eq!(draw(TerminalStyle { colour: true, ..TerminalStyle::PLAIN }, &[], "**a**"), "\x1b[1ma\x1b[0m\n");
 }
 
 #[test]

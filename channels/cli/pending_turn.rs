@@ -21,10 +21,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A turn that this terminal started, until its reply stands on the screen.
-pub(super) struct Turn {
+pub(super) struct PendingTurn {
     pub id: Uuid,
     session: SessionKey,
-    ending: Pin<Box<dyn Future<Output = Result<Option<Reply>, NoEnd>> + Send>>,
+    ending: Pin<Box<dyn Future<Output = Result<Option<Reply>, WaitFailure>> + Send>>,
     /// The reply, once the turn has ended, and when it is overdue.
     ended: Option<(Option<Reply>, Instant)>,
     /// The messages shown since it began.
@@ -32,7 +32,7 @@ pub(super) struct Turn {
 }
 
 /// What happened to a turn.
-pub(super) enum Progress {
+pub(super) enum TurnProgress {
     /// It ended; its reply may still be on its way.
     Ended,
     /// The reply did not arrive by itself.
@@ -44,12 +44,12 @@ pub(super) enum Progress {
 }
 
 /// Why the end of a turn cannot be waited for.
-enum NoEnd {
+enum WaitFailure {
     Away(String),
     Unknown,
 }
 
-impl Turn {
+impl PendingTurn {
     pub(super) fn new(inbox: Arc<dyn Inbox>, acceptance: Acceptance) -> Self {
         let id = acceptance.id();
         let (Acceptance::Accepted { session, .. } | Acceptance::Duplicate { session, .. }) = acceptance;
@@ -77,21 +77,21 @@ impl Turn {
     }
 
     /// Waits for the next thing to happen; may be dropped and called again.
-    pub(super) async fn progress(&mut self) -> Progress {
+    pub(super) async fn progress(&mut self) -> TurnProgress {
         if let Some((reply, overdue)) = &self.ended {
             tokio::time::sleep_until(*overdue).await;
             return match reply {
-                Some(reply) => Progress::Overdue(reply.clone()),
-                None => Progress::Ended,
+                Some(reply) => TurnProgress::Overdue(reply.clone()),
+                None => TurnProgress::Ended,
             };
         }
         match self.ending.as_mut().await {
             Ok(reply) => {
                 self.ended = Some((reply, Instant::now() + GRACE));
-                Progress::Ended
+                TurnProgress::Ended
             }
-            Err(NoEnd::Away(words)) => Progress::Away(words),
-            Err(NoEnd::Unknown) => Progress::Lost("the message is not known any more".to_owned()),
+            Err(WaitFailure::Away(words)) => TurnProgress::Away(words),
+            Err(WaitFailure::Unknown) => TurnProgress::Lost("the message is not known any more".to_owned()),
         }
     }
 
@@ -103,10 +103,10 @@ impl Turn {
     }
 }
 
-async fn ending(inbox: Arc<dyn Inbox>, id: Uuid) -> Result<Option<Reply>, NoEnd> {
+async fn ending(inbox: Arc<dyn Inbox>, id: Uuid) -> Result<Option<Reply>, WaitFailure> {
     loop {
-        let state = inbox.wait(id, LOOK).await.map_err(|refusal| NoEnd::Away(refusal.to_string()))?;
-        let state = state.ok_or(NoEnd::Unknown)?;
+        let state = inbox.wait(id, LOOK).await.map_err(|refusal| WaitFailure::Away(refusal.to_string()))?;
+        let state = state.ok_or(WaitFailure::Unknown)?;
         if matches!(state.status, MessageStatus::Done | MessageStatus::Dead) {
             return Ok(state.reply);
         }

@@ -10,7 +10,7 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Helper};
 use std::borrow::Cow;
 
-use super::host::Names;
+use super::host::CompletionNames;
 use super::layout::Face;
 use crate::clean::is_display_control;
 
@@ -45,16 +45,16 @@ const MAX_OFFERED: usize = 100;
 
 /// What can be completed, kept up to date by the conversation.
 #[derive(Clone, Default)]
-pub(super) struct Known(Arc<Mutex<Lists>>);
+pub(super) struct CompletionSource(Arc<Mutex<CompletionLists>>);
 
 #[derive(Default)]
-struct Lists {
-    names: Names,
+struct CompletionLists {
+    names: CompletionNames,
     files: Vec<String>,
 }
 
-impl Known {
-    pub(super) fn set_names(&self, names: Names) {
+impl CompletionSource {
+    pub(super) fn set_names(&self, names: CompletionNames) {
         self.lock().names = names;
     }
 
@@ -72,7 +72,7 @@ impl Known {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Lists> {
+    fn lock(&self) -> MutexGuard<'_, CompletionLists> {
         // Nothing panics while it holds the lock halfway through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,7 +81,7 @@ impl Known {
 /// The line editor's helper.
 #[derive(Helper)]
 pub(super) struct PromptHelper {
-    known: Known,
+    known: CompletionSource,
     files: FilenameCompleter,
     in_colour: bool,
     /// Whether nothing is typed at the moment.
@@ -89,7 +89,7 @@ pub(super) struct PromptHelper {
 }
 
 impl PromptHelper {
-    pub(super) fn new(known: Known, in_colour: bool) -> Self {
+    pub(super) fn new(known: CompletionSource, in_colour: bool) -> Self {
         Self { known, files: FilenameCompleter::new(), in_colour, is_blank: Arc::new(AtomicBool::new(true)) }
     }
 }
@@ -198,9 +198,9 @@ mod tests {
     use super::*;
 
     fn offers(line: &str) -> (usize, Vec<String>) {
-        let known = Known::default();
+        let known = CompletionSource::default();
         let sessions = ["cli:direct", "cli:work", "webhook:x:\x1b[2J"].map(str::to_owned).to_vec();
-        known.set_names(Names { sessions, models: vec!["openai/gpt".into()] });
+        known.set_names(CompletionNames { sessions, models: vec!["openai/gpt".into()] });
         known.set_files(vec!["a.txt".into()]);
         let helper = PromptHelper::new(known, true);
         let history = DefaultHistory::new();

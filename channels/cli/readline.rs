@@ -10,8 +10,8 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{ColorMode, CompletionType, Config, Editor, ExternalPrinter};
 
-use super::prompt_helper::{Known, PromptHelper, joined};
-use super::streams::{Input, MAX_LINE, PROMPT, Print, SHOW_CURSOR, Stream, ThreadEnds, spawn, write};
+use super::prompt_helper::{CompletionSource, PromptHelper, joined};
+use super::streams::{ConsoleInput, MAX_LINE, OutputStream, PROMPT, PrintJob, SHOW_CURSOR, ThreadEnds, spawn, write};
 use crate::channel::StartError;
 
 const HISTORY_ENTRIES: usize = 1_000;
@@ -81,9 +81,9 @@ impl LineEditor<()> {
     /// Opens the terminal; returns the editor and the mode to restore at the end.
     pub(super) fn open(
         history: Option<PathBuf>,
-        known: Known,
+        known: CompletionSource,
         in_colour: bool,
-    ) -> Result<(LineEditor<impl ExternalPrinter + Send + 'static>, SavedMode), StartError> {
+    ) -> Result<(LineEditor<impl ExternalPrinter + Send + use<>>, SavedMode), StartError> {
         let fault = |words: String| StartError(format!("the terminal could not be opened: {words}"));
         let mode = SavedMode::of_terminal().map_err(|error| fault(error.to_string()))?;
         let helper = PromptHelper::new(known, in_colour);
@@ -106,7 +106,7 @@ impl<P: ExternalPrinter + Send + 'static> LineEditor<P> {
 fn editor(
     history: Option<&Path>,
     helper: PromptHelper,
-) -> rustyline::Result<(Line, impl ExternalPrinter + Send + 'static)> {
+) -> rustyline::Result<(Line, impl ExternalPrinter + Send + use<>)> {
     let config = Config::builder()
         .max_history_size(HISTORY_ENTRIES)?
         .history_ignore_space(true)
@@ -131,7 +131,7 @@ fn read_lines(
     history: Option<&Path>,
     prompting: &AtomicBool,
     asks: &async_channel::Receiver<()>,
-    inputs: &async_channel::Sender<Input>,
+    inputs: &async_channel::Sender<ConsoleInput>,
 ) {
     let is_blank = editor.helper().map(|helper| Arc::clone(&helper.is_blank)).unwrap_or_default();
     while asks.recv_blocking().is_ok() {
@@ -139,16 +139,16 @@ fn read_lines(
         let read = editor.readline(PROMPT);
         prompting.store(false, Ordering::SeqCst);
         let input = match read {
-            Ok(line) if line.len() > MAX_LINE => Input::TooLong,
+            Ok(line) if line.len() > MAX_LINE => ConsoleInput::TooLong,
             Ok(line) => {
                 remember(&mut editor, history, &line);
-                Input::Line(joined(&line))
+                ConsoleInput::Line(joined(&line))
             }
-            Err(ReadlineError::Interrupted) => Input::Interrupted { is_blank: is_blank.load(Ordering::SeqCst) },
-            Err(ReadlineError::Eof) => Input::End,
+            Err(ReadlineError::Interrupted) => ConsoleInput::Interrupted { is_blank: is_blank.load(Ordering::SeqCst) },
+            Err(ReadlineError::Eof) => ConsoleInput::End,
             Err(error) => {
                 tracing::warn!(%error, "reading from the terminal failed");
-                Input::End
+                ConsoleInput::End
             }
         };
         if inputs.send_blocking(input).is_err() {
@@ -174,11 +174,11 @@ fn remember(editor: &mut Line, history: Option<&Path>, line: &str) {
 
 /// While the prompt stands, text goes through the line editor, which draws the prompt anew below it; around a turn it
 /// goes straight to the screen, as the editor loses lines while it is not reading (rustyline#629).
-fn print_all(mut printer: impl ExternalPrinter, prompting: &AtomicBool, prints: &async_channel::Receiver<Print>) {
-    while let Ok(Print { text, stream, done }) = prints.recv_blocking() {
+fn print_all(mut printer: impl ExternalPrinter, prompting: &AtomicBool, prints: &async_channel::Receiver<PrintJob>) {
+    while let Ok(PrintJob { text, stream, done }) = prints.recv_blocking() {
         let written = if prompting.load(Ordering::SeqCst) && !text.is_empty() {
             printer.print(text).map_err(io::Error::other)
-        } else if stream == Stream::Err {
+        } else if stream == OutputStream::Err {
             write(&mut io::stderr(), &text)
         } else {
             write(&mut io::stdout(), &text)

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 
 use rustix::termios::tcgetwinsize;
 
-use super::layout::Row;
+use super::layout::ScreenRow;
 
 /// Where nothing says how wide the screen is.
 const USUAL_COLUMNS: usize = 80;
@@ -19,7 +19,7 @@ const DUMB_TERMS: [&str; 3] = ["dumb", "cons25", "emacs"];
 
 /// How things are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
+pub struct TerminalStyle {
     /// Turns are shown while they run, at a prompt. Else replies alone are, each when it is complete.
     pub live: bool,
     /// Colours and other faces.
@@ -30,7 +30,7 @@ pub struct Style {
     pub columns: Option<usize>,
 }
 
-impl Style {
+impl TerminalStyle {
     /// Replies alone, as plain text.
     pub const PLAIN: Self = Self { live: false, colour: false, cursor: false, columns: None };
 
@@ -59,15 +59,15 @@ impl Style {
 /// the start of that row: a terminal that is made narrower may wrap the row, or cut it, and from its start all that
 /// became of it can be cleared.
 pub(super) struct Screen {
-    style: Style,
-    live: Row,
+    style: TerminalStyle,
+    live: ScreenRow,
     /// How wide the screen was when the live row was drawn, in columns.
     drawn_at: usize,
 }
 
 impl Screen {
-    pub(super) fn new(style: Style) -> Self {
-        Self { style, live: Row::default(), drawn_at: 0 }
+    pub(super) fn new(style: TerminalStyle) -> Self {
+        Self { style, live: ScreenRow::default(), drawn_at: 0 }
     }
 
     /// Columns that text may fill at the moment.
@@ -80,12 +80,12 @@ impl Screen {
     }
 
     /// Prints `rows` above the row that may change, which becomes `live`.
-    pub(super) fn put(&mut self, rows: &[Row], live: Option<Row>) -> String {
+    pub(super) fn put(&mut self, rows: &[ScreenRow], live: Option<ScreenRow>) -> String {
         let mut drawn = String::new();
         for row in rows {
             drawn += &self.over(row);
             drawn.push('\n');
-            self.live = Row::default();
+            self.live = ScreenRow::default();
         }
         // It never reaches the last column, so that the terminal does not wrap it.
         let live = live.unwrap_or_default().cut(self.width());
@@ -110,7 +110,7 @@ impl Screen {
     }
 
     /// Draws `row` where the live one stands. What only grew is written over, so that nothing flickers.
-    fn over(&self, row: &Row) -> String {
+    fn over(&self, row: &ScreenRow) -> String {
         if *row == self.live && self.drawn_at == self.columns() {
             return String::new();
         }
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn a_row_that_grows_is_written_on_and_one_that_changes_is_drawn_anew() {
-        let mut screen = Screen::new(Style { live: true, colour: false, cursor: true, columns: Some(40) });
-        let row = |text: &str| Row::of(Face::PLAIN, text);
+        let mut screen = Screen::new(TerminalStyle { live: true, colour: false, cursor: true, columns: Some(40) });
+        let row = |text: &str| ScreenRow::of(Face::PLAIN, text);
         for (rows, live, drawn) in [
             (&[][..], Some(row("Hel")), "Hel\r"),
             (&[], Some(row("Hello")), "Hello\r"),
@@ -156,11 +156,11 @@ mod tests {
             if is_cutting {
                 terminal.feed("\x1b[?1049h");
             }
-            let mut screen = Screen::new(Style { live: true, colour: false, cursor: true, columns: Some(40) });
+            let mut screen = Screen::new(TerminalStyle { live: true, colour: false, cursor: true, columns: Some(40) });
             let feed = |terminal: &mut avt::Terminal, drawn: String| {
                 terminal.feed(drawn.replace('\n', "\r\n").as_str());
             };
-            let row = |text: &str| Row::of(Face::PLAIN, text);
+            let row = |text: &str| ScreenRow::of(Face::PLAIN, text);
             let drawn = screen.put(&[row("a final row")], Some(row("this row changes while it is looked at")));
             feed(&mut terminal, drawn);
             for columns in [25, 15, 30] {
@@ -193,7 +193,7 @@ mod tests {
         ];
         for (is_terminal, env, expected) in table {
             let find = |name: &str| env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-            let style = Style::choose(*is_terminal, find);
+            let style = TerminalStyle::choose(*is_terminal, find);
             assert_eq!((style.colour, style.cursor), *expected, "{is_terminal} {env:?}");
         }
     }

@@ -18,17 +18,17 @@ const SCREEN_CAPACITY: usize = 64;
 const SHOW_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One screen that follows a chat of the channel. Detaches when dropped; what it was given and did not show goes back.
-pub struct Attachment {
+pub struct ScreenHandle {
     id: u64,
     chat_id: String,
     session: SessionKey,
-    deliveries: async_channel::Receiver<Delivery>,
-    screens: Arc<Screens>,
+    deliveries: async_channel::Receiver<ScreenDelivery>,
+    screens: Arc<ScreenHub>,
 }
 
-impl Attachment {
-    /// What this screen is to show. Each is to be answered with [`Delivery::shown`].
-    pub fn deliveries(&self) -> &async_channel::Receiver<Delivery> {
+impl ScreenHandle {
+    /// What this screen is to show. Each is to be answered with [`ScreenDelivery::shown`].
+    pub fn deliveries(&self) -> &async_channel::Receiver<ScreenDelivery> {
         &self.deliveries
     }
 
@@ -38,7 +38,7 @@ impl Attachment {
     }
 }
 
-impl Drop for Attachment {
+impl Drop for ScreenHandle {
     fn drop(&mut self) {
         self.screens.book().list.retain(|screen| screen.id != self.id);
         self.deliveries.close();
@@ -47,12 +47,12 @@ impl Drop for Attachment {
 }
 
 /// A message for one screen. Dropped unshown it counts as not delivered there.
-pub struct Delivery {
+pub struct ScreenDelivery {
     message: OutboundMessage,
     shown: Option<oneshot::Sender<()>>,
 }
 
-impl Delivery {
+impl ScreenDelivery {
     pub fn message(&self) -> &OutboundMessage {
         &self.message
     }
@@ -66,7 +66,7 @@ impl Delivery {
     }
 }
 
-impl From<OutboundMessage> for Delivery {
+impl From<OutboundMessage> for ScreenDelivery {
     /// A delivery that nobody waits for, e.g. one that was answered for when it left the gateway.
     fn from(message: OutboundMessage) -> Self {
         Self { message, shown: None }
@@ -74,30 +74,30 @@ impl From<OutboundMessage> for Delivery {
 }
 
 #[derive(Default)]
-pub(super) struct Screens {
-    book: Mutex<Book>,
+pub(super) struct ScreenHub {
+    book: Mutex<ScreenRegistry>,
     pub arrived: watch::Sender<()>,
 }
 
 #[derive(Default)]
-pub(super) struct Book {
-    pub list: Vec<Screen>,
+pub(super) struct ScreenRegistry {
+    pub list: Vec<AttachedScreen>,
     /// How many screens ever came.
     pub arrivals: u64,
     /// How many had come when somebody was last told that nobody is there.
     pub answered_away: u64,
 }
 
-pub(super) struct Screen {
+pub(super) struct AttachedScreen {
     id: u64,
     chat_id: String,
     session: SessionKey,
-    sender: async_channel::Sender<Delivery>,
+    sender: async_channel::Sender<ScreenDelivery>,
 }
 
 /// What one screen made of a message, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Outcome {
+pub(super) enum ShowOutcome {
     Shown,
     /// It has it, and has not shown it in time.
     Unclear,
@@ -106,26 +106,26 @@ pub(super) enum Outcome {
     Gone,
 }
 
-impl Screens {
-    pub fn attach(self: &Arc<Self>, chat_id: &str, session: Option<SessionKey>) -> Attachment {
+impl ScreenHub {
+    pub fn attach(self: &Arc<Self>, chat_id: &str, session: Option<SessionKey>) -> ScreenHandle {
         let (sender, deliveries) = async_channel::bounded(SCREEN_CAPACITY);
         let session = session.unwrap_or_else(|| SessionKey::of_chat(NAME, chat_id));
         let mut book = self.book();
         book.arrivals += 1;
         let id = book.arrivals;
-        book.list.push(Screen { id, chat_id: chat_id.to_owned(), session: session.clone(), sender });
+        book.list.push(AttachedScreen { id, chat_id: chat_id.to_owned(), session: session.clone(), sender });
         drop(book);
         self.arrived.send_replace(());
-        Attachment { id, chat_id: chat_id.to_owned(), session, deliveries, screens: Arc::clone(self) }
+        ScreenHandle { id, chat_id: chat_id.to_owned(), session, deliveries, screens: Arc::clone(self) }
     }
 
-    pub fn book(&self) -> MutexGuard<'_, Book> {
+    pub fn book(&self) -> MutexGuard<'_, ScreenRegistry> {
         // Nothing panics while it holds the lock halfway through a change.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The screens of the message's session; when there is none, all of its chat. What is for all goes to all.
-    pub fn of(&self, message: &OutboundMessage) -> Vec<async_channel::Sender<Delivery>> {
+    pub fn of(&self, message: &OutboundMessage) -> Vec<async_channel::Sender<ScreenDelivery>> {
         let book = self.book();
         if message.metadata.get(FOR_ALL).is_some_and(|v| v == true) {
             return book.list.iter().map(|screen| screen.sender.clone()).collect();
@@ -136,18 +136,18 @@ impl Screens {
     }
 }
 
-pub(super) async fn show(screen: async_channel::Sender<Delivery>, message: OutboundMessage) -> Outcome {
+pub(super) async fn show(screen: async_channel::Sender<ScreenDelivery>, message: OutboundMessage) -> ShowOutcome {
     let (sender, shown) = oneshot::channel();
-    match screen.try_send(Delivery { message, shown: Some(sender) }) {
+    match screen.try_send(ScreenDelivery { message, shown: Some(sender) }) {
         Ok(()) => {}
-        Err(async_channel::TrySendError::Full(_)) => return Outcome::Busy,
-        Err(async_channel::TrySendError::Closed(_)) => return Outcome::Gone,
+        Err(async_channel::TrySendError::Full(_)) => return ShowOutcome::Busy,
+        Err(async_channel::TrySendError::Closed(_)) => return ShowOutcome::Gone,
     }
     // Holding the sender would keep what a closed screen left behind.
     drop(screen);
     match tokio::time::timeout(SHOW_TIMEOUT, shown).await {
-        Ok(Ok(())) => Outcome::Shown,
-        Ok(Err(_)) => Outcome::Gone,
-        Err(_) => Outcome::Unclear,
+        Ok(Ok(())) => ShowOutcome::Shown,
+        Ok(Err(_)) => ShowOutcome::Gone,
+        Err(_) => ShowOutcome::Unclear,
     }
 }

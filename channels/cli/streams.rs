@@ -14,7 +14,7 @@ pub(super) const MAX_LINE: usize = 1 << 20;
 
 /// What the keyboard, or whatever stands for it, gave.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Input {
+pub(super) enum ConsoleInput {
     Line(String),
     /// Longer than a message may be.
     TooLong,
@@ -28,26 +28,26 @@ pub(super) enum Input {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
+pub(super) enum OutputStream {
     Out,
     Err,
 }
 
 /// The printing thread stopped: nobody reads the output any more.
 #[derive(Debug)]
-pub(super) struct Closed;
+pub(super) struct OutputClosed;
 
-pub(super) struct Print {
+pub(super) struct PrintJob {
     pub text: String,
-    pub stream: Stream,
+    pub stream: OutputStream,
     pub done: Option<oneshot::Sender<()>>,
 }
 
 /// What the two threads hold of a console.
 pub(super) struct ThreadEnds {
     pub asks: async_channel::Receiver<()>,
-    pub inputs: async_channel::Sender<Input>,
-    pub prints: async_channel::Receiver<Print>,
+    pub inputs: async_channel::Sender<ConsoleInput>,
+    pub prints: async_channel::Receiver<PrintJob>,
     pub prompting: Arc<AtomicBool>,
 }
 
@@ -59,12 +59,12 @@ pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
 pub(super) fn read_lines(
     mut input: impl BufRead,
     asks: &async_channel::Receiver<()>,
-    inputs: &async_channel::Sender<Input>,
+    inputs: &async_channel::Sender<ConsoleInput>,
 ) {
     while asks.recv_blocking().is_ok() {
         let line = read_line(&mut input).unwrap_or_else(|error| {
             tracing::warn!(%error, "reading standard input failed");
-            Input::End
+            ConsoleInput::End
         });
         if inputs.send_blocking(line).is_err() {
             return;
@@ -72,7 +72,7 @@ pub(super) fn read_lines(
     }
 }
 
-fn read_line(input: &mut impl BufRead) -> io::Result<Input> {
+fn read_line(input: &mut impl BufRead) -> io::Result<ConsoleInput> {
     let mut line = Vec::new();
     let (mut too_long, mut any) = (false, false);
     loop {
@@ -100,19 +100,19 @@ fn read_line(input: &mut impl BufRead) -> io::Result<Input> {
         }
     }
     Ok(match String::from_utf8(line) {
-        _ if !any => Input::End,
-        _ if too_long => Input::TooLong,
-        Ok(text) => Input::Line(text),
-        Err(_) => Input::NotUtf8,
+        _ if !any => ConsoleInput::End,
+        _ if too_long => ConsoleInput::TooLong,
+        Ok(text) => ConsoleInput::Line(text),
+        Err(_) => ConsoleInput::NotUtf8,
     })
 }
 
 /// Prints until the conversation is over or nobody reads any more.
-pub(super) fn print_all(mut output: impl Write, mut errors: impl Write, prints: &async_channel::Receiver<Print>) {
+pub(super) fn print_all(mut output: impl Write, mut errors: impl Write, prints: &async_channel::Receiver<PrintJob>) {
     while let Ok(print) = prints.recv_blocking() {
         let written = match print.stream {
-            Stream::Out => write(&mut output, &print.text),
-            Stream::Err => write(&mut errors, &print.text),
+            OutputStream::Out => write(&mut output, &print.text),
+            OutputStream::Err => write(&mut errors, &print.text),
         };
         if let Err(error) = written {
             tracing::warn!(%error, "printing to the terminal failed");
@@ -141,11 +141,11 @@ mod tests {
         bytes.extend(b"\nlast");
         let mut input = io::BufReader::with_capacity(7, bytes.as_slice());
         let mut next = || read_line(&mut input).unwrap();
-        assert_eq!(next(), Input::Line("one\r".into()));
-        assert_eq!(next(), Input::Line(String::new()));
-        assert_eq!(next(), Input::NotUtf8);
-        assert_eq!(next(), Input::TooLong);
-        assert_eq!(next(), Input::Line("last".into()));
-        assert_eq!(next(), Input::End);
+        assert_eq!(next(), ConsoleInput::Line("one\r".into()));
+        assert_eq!(next(), ConsoleInput::Line(String::new()));
+        assert_eq!(next(), ConsoleInput::NotUtf8);
+        assert_eq!(next(), ConsoleInput::TooLong);
+        assert_eq!(next(), ConsoleInput::Line("last".into()));
+        assert_eq!(next(), ConsoleInput::End);
     }
 }

@@ -11,14 +11,14 @@ use uuid::Uuid;
 
 use super::config::Thinking;
 use super::console::{Console, Interrupt};
-use super::files::{Files, unquote};
-use super::host::{Conversation, Directory, Following, Host};
-use super::local_command::Local;
+use super::files::{ConversationFiles, unquote};
+use super::host::{ConversationFeed, NameDirectory, TerminalConversation, TerminalHost};
+use super::local_command::LocalCommand;
 use super::painter::Painter;
-use super::pending_turn::{Progress, Turn};
-use super::screens::{Delivery, FOR_ALL, NAME};
+use super::pending_turn::{PendingTurn, TurnProgress};
+use super::screens::{FOR_ALL, NAME, ScreenDelivery};
 use super::spinner::FRAME;
-use super::streams::{Closed, Input, MAX_LINE, Stream};
+use super::streams::{ConsoleInput, MAX_LINE, OutputClosed, OutputStream};
 use super::texts::{Language, fill};
 use crate::channel::StartError;
 use crate::clean::{clean, clean_line, is_display_control};
@@ -40,24 +40,24 @@ const NEXT_LOOK: Duration = Duration::from_millis(300);
 const NAMES_LIMIT: Duration = Duration::from_secs(10);
 
 /// What a conversation is seen through, and which one it is.
-pub struct Front {
+pub struct TerminalSetup {
     pub console: Console,
     /// What stands above the first prompt; shown at a prompt only.
     pub banner: String,
-    pub conversation: Conversation,
+    pub conversation: TerminalConversation,
     /// What goes with the first message.
-    pub files: Files,
+    pub files: ConversationFiles,
     pub language: Language,
     pub thinking: Thinking,
     /// SIGINT while a turn runs.
     pub interrupt: Interrupt,
     /// Of the gateway in this process; not asked where the terminal's host is another.
-    pub directory: Arc<dyn Directory>,
+    pub directory: Arc<dyn NameDirectory>,
 }
 
 /// Why a conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum TerminalExit {
     /// `/exit`, `/quit`, or Ctrl-C twice.
     Asked,
     /// Ctrl-D, or no more lines; each one was answered.
@@ -69,12 +69,12 @@ pub enum Left {
 /// The conversation. At a prompt it streams each turn as it runs; without one it prints each reply, and reads the next
 /// line when the one before it is answered.
 pub struct Terminal {
-    front: Front,
+    front: TerminalSetup,
     inbox: Arc<dyn Inbox>,
-    host: Arc<dyn Host>,
-    following: Following,
+    host: Arc<dyn TerminalHost>,
+    following: ConversationFeed,
     painter: Painter,
-    turn: Option<Turn>,
+    turn: Option<PendingTurn>,
     /// Messages that wait for a model service, and those behind them: the prompt stays, and their replies are shown when they
     /// come.
     waiting: HashSet<Uuid>,
@@ -85,31 +85,36 @@ pub struct Terminal {
     /// The `/stop` of the last Ctrl-C: its answer says nothing that does not stand on the screen already.
     stop: Option<Uuid>,
     /// Looks for the gateway, which has gone.
-    coming_back: Option<BoxFuture<'static, Result<Following, StartError>>>,
+    coming_back: Option<BoxFuture<'static, Result<ConversationFeed, StartError>>>,
     /// What was written while the gateway was away, and is handed in when it is back.
     unsent: Option<InboundMessage>,
 }
 
-enum Step {
+enum TerminalEvent {
     Shutdown,
     Event(Option<SessionEvent>),
-    Delivery(Option<Delivery>),
-    Turn(Progress),
-    Back(Result<Following, StartError>),
-    Input(Input),
+    ScreenDelivery(Option<ScreenDelivery>),
+    TurnMoved(TurnProgress),
+    Back(Result<ConversationFeed, StartError>),
+    ConsoleInput(ConsoleInput),
     Interrupt,
     Tick,
 }
 
-impl From<Closed> for StartError {
-    fn from(_: Closed) -> Self {
+impl From<OutputClosed> for StartError {
+    fn from(_: OutputClosed) -> Self {
         Self("nobody reads the terminal's output any more".into())
     }
 }
 
 impl Terminal {
     /// `following` is the front's conversation, as `host` follows it.
-    pub fn new(front: Front, inbox: Arc<dyn Inbox>, host: Arc<dyn Host>, following: Following) -> Self {
+    pub fn new(
+        front: TerminalSetup,
+        inbox: Arc<dyn Inbox>,
+        host: Arc<dyn TerminalHost>,
+        following: ConversationFeed,
+    ) -> Self {
         let painter = Painter::new(front.console.style, front.language, front.thinking);
         Self {
             front,
@@ -132,51 +137,51 @@ impl Terminal {
     /// # Errors
     ///
     /// Nobody reads the output, or the messages stopped coming (the gateway is gone).
-    pub async fn run(mut self, shutdown: CancellationToken) -> Result<Left, StartError> {
+    pub async fn run(mut self, shutdown: CancellationToken) -> Result<TerminalExit, StartError> {
         let left = tokio::select! {
             left = self.converse(&shutdown) => left,
             // A conversation stuck in its output is not waited for.
-            () = stuck_after(&shutdown) => Ok(Left::Shutdown),
+            () = stuck_after(&shutdown) => Ok(TerminalExit::Shutdown),
         };
         self.front.interrupt.disarm();
         self.front.console.restore();
         left
     }
 
-    async fn converse(&mut self, shutdown: &CancellationToken) -> Result<Left, StartError> {
+    async fn converse(&mut self, shutdown: &CancellationToken) -> Result<TerminalExit, StartError> {
         if self.front.console.style.live && !self.front.banner.is_empty() {
             let lines: Vec<_> = self.front.banner.trim_end().lines().map(str::to_owned).collect();
             let banner = self.painter.say(&lines);
-            self.front.console.print(banner, Stream::Out).await?;
+            self.front.console.print(banner, OutputStream::Out).await?;
         }
         self.ask().await?;
         loop {
             let left = match self.step(shutdown).await {
-                Step::Shutdown => Some(Left::Shutdown),
-                Step::Event(event) => self.show_event(event).await?,
-                Step::Delivery(Some(delivery)) => self.deliver(delivery).await?,
-                Step::Delivery(None) => self.look_for_gateway().await?,
-                Step::Back(Ok(following)) => self.go_on(following).await?,
-                Step::Back(Err(error)) => return self.give_up(error).await,
-                Step::Turn(progress) => self.advance(progress).await?,
-                Step::Input(input) => self.take(input).await?,
-                Step::Interrupt => self.stop().await?,
-                Step::Tick => {
+                TerminalEvent::Shutdown => Some(TerminalExit::Shutdown),
+                TerminalEvent::Event(event) => self.show_event(event).await?,
+                TerminalEvent::ScreenDelivery(Some(delivery)) => self.deliver(delivery).await?,
+                TerminalEvent::ScreenDelivery(None) => self.look_for_gateway().await?,
+                TerminalEvent::Back(Ok(following)) => self.go_on(following).await?,
+                TerminalEvent::Back(Err(error)) => return self.give_up(error).await,
+                TerminalEvent::TurnMoved(progress) => self.advance(progress).await?,
+                TerminalEvent::ConsoleInput(input) => self.take(input).await?,
+                TerminalEvent::Interrupt => self.stop().await?,
+                TerminalEvent::Tick => {
                     let text = self.painter.tick();
-                    self.front.console.print(text, Stream::Out).await?;
+                    self.front.console.print(text, OutputStream::Out).await?;
                     None
                 }
             };
             if let Some(left) = left {
                 let close = self.painter.leave();
-                self.front.console.print_through(close, Stream::Out).await?;
+                self.front.console.print_through(close, OutputStream::Out).await?;
                 return Ok(left);
             }
         }
     }
 
     /// Events first: what was streamed of a reply stands on the screen before the reply itself is looked at.
-    async fn step(&mut self, shutdown: &CancellationToken) -> Step {
+    async fn step(&mut self, shutdown: &CancellationToken) -> TerminalEvent {
         let turn = &mut self.turn;
         let progress = async {
             match turn {
@@ -203,30 +208,30 @@ impl Terminal {
         let (is_spinning, next_frame) = (self.painter.is_spinning(), Instant::now() + FRAME);
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => Step::Shutdown,
-            event = event => Step::Event(event),
-            delivery = self.following.deliveries.recv(), if !is_away => Step::Delivery(delivery.ok()),
-            back = back => Step::Back(back),
-            progress = progress, if !is_away => Step::Turn(progress),
-            input = self.front.console.input() => Step::Input(input),
-            () = self.front.interrupt.raised() => Step::Interrupt,
-            () = tokio::time::sleep_until(next_frame), if is_spinning => Step::Tick,
+            () = shutdown.cancelled() => TerminalEvent::Shutdown,
+            event = event => TerminalEvent::Event(event),
+            delivery = self.following.deliveries.recv(), if !is_away => TerminalEvent::ScreenDelivery(delivery.ok()),
+            back = back => TerminalEvent::Back(back),
+            progress = progress, if !is_away => TerminalEvent::TurnMoved(progress),
+            input = self.front.console.input() => TerminalEvent::ConsoleInput(input),
+            () = self.front.interrupt.raised() => TerminalEvent::Interrupt,
+            () = tokio::time::sleep_until(next_frame), if is_spinning => TerminalEvent::Tick,
         }
     }
 
-    async fn show_event(&mut self, event: Option<SessionEvent>) -> Result<Option<Left>, Closed> {
+    async fn show_event(&mut self, event: Option<SessionEvent>) -> Result<Option<TerminalExit>, OutputClosed> {
         if let Some(event) = event
             && self.front.console.style.live
             && event.chat_id == self.front.conversation.chat_id
             && self.turn.as_ref().is_some_and(|turn| turn.concerns(&event))
         {
             let text = self.painter.event(&event.event);
-            self.front.console.print(text, Stream::Out).await?;
+            self.front.console.print(text, OutputStream::Out).await?;
         }
         Ok(None)
     }
 
-    async fn deliver(&mut self, delivery: Delivery) -> Result<Option<Left>, Closed> {
+    async fn deliver(&mut self, delivery: ScreenDelivery) -> Result<Option<TerminalExit>, OutputClosed> {
         let message = delivery.message();
         let shown_ahead = self
             .ahead
@@ -245,7 +250,8 @@ impl Terminal {
             };
             // Whoever reads the replies through a pipe wants nothing else there.
             let is_for_the_owner = is_notice || message.metadata.contains_key(FOR_ALL);
-            let stream = if is_for_the_owner && !self.front.console.style.live { Stream::Err } else { Stream::Out };
+            let stream =
+                if is_for_the_owner && !self.front.console.style.live { OutputStream::Err } else { OutputStream::Out };
             self.front.console.print_through(text, stream).await?;
             if let Some(turn) = &mut self.turn {
                 turn.note(message);
@@ -265,17 +271,17 @@ impl Terminal {
         self.finish().await
     }
 
-    async fn advance(&mut self, progress: Progress) -> Result<Option<Left>, Closed> {
+    async fn advance(&mut self, progress: TurnProgress) -> Result<Option<TerminalExit>, OutputClosed> {
         match progress {
-            Progress::Ended => {}
-            Progress::Overdue(Reply { content, error }) => {
+            TurnProgress::Ended => {}
+            TurnProgress::Overdue(Reply { content, error }) => {
                 let text = self.painter.reply(&content, error.is_some());
-                self.front.console.print(text, Stream::Out).await?;
+                self.front.console.print(text, OutputStream::Out).await?;
                 self.ahead = self.turn.take().map(|turn| (turn.id, content));
                 self.rest().await?;
             }
-            Progress::Away(_) if !self.host.patience().is_zero() => return self.look_for_gateway().await,
-            Progress::Away(words) | Progress::Lost(words) => {
+            TurnProgress::Away(_) if !self.host.patience().is_zero() => return self.look_for_gateway().await,
+            TurnProgress::Away(words) | TurnProgress::Lost(words) => {
                 self.complain(&fill(self.painter.words.reply_lost, &[&words])).await?;
                 self.turn = None;
                 self.rest().await?;
@@ -285,23 +291,23 @@ impl Terminal {
     }
 
     /// The gateway has gone: it is looked for while the conversation goes on as far as it can.
-    async fn look_for_gateway(&mut self) -> Result<Option<Left>, Closed> {
+    async fn look_for_gateway(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
         let (host, conversation) = (Arc::clone(&self.host), self.front.conversation.clone());
         if !host.patience().is_zero() && self.unsent.is_none() {
             let hint = self.painter.hint(self.painter.words.gateway_gone);
-            self.front.console.print(hint, Stream::Err).await?;
+            self.front.console.print(hint, OutputStream::Err).await?;
         }
         self.coming_back = Some(Box::pin(come_back(host, conversation)));
         Ok(None)
     }
 
     /// The gateway is back: what waits for it is waited for again, and a turn that it takes up again is drawn anew.
-    async fn go_on(&mut self, following: Following) -> Result<Option<Left>, Closed> {
+    async fn go_on(&mut self, following: ConversationFeed) -> Result<Option<TerminalExit>, OutputClosed> {
         self.coming_back = None;
         self.following = following;
         let words = self.painter.words;
         let hint = self.painter.hint(words.gateway_back);
-        self.front.console.print(hint, Stream::Err).await?;
+        self.front.console.print(hint, OutputStream::Err).await?;
         if let Some(message) = self.unsent.take() {
             if !self.hand_in(message).await? {
                 self.ask().await?;
@@ -314,7 +320,7 @@ impl Terminal {
     }
 
     /// The gateway did not come back: what it has not taken is said, as nobody else knows it.
-    async fn give_up(&mut self, error: StartError) -> Result<Left, StartError> {
+    async fn give_up(&mut self, error: StartError) -> Result<TerminalExit, StartError> {
         if let Some(message) = self.unsent.take() {
             self.complain(&fill(self.painter.words.not_taken, &[&clean_line(&message.content)])).await?;
         }
@@ -322,23 +328,23 @@ impl Terminal {
     }
 
     /// Asks for the next line when the turn is over.
-    async fn finish(&mut self) -> Result<Option<Left>, Closed> {
-        if self.turn.as_ref().is_some_and(Turn::is_over) {
+    async fn finish(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
+        if self.turn.as_ref().is_some_and(PendingTurn::is_over) {
             self.turn = None;
             self.rest().await?;
         }
         Ok(None)
     }
 
-    async fn rest(&mut self) -> Result<(), Closed> {
+    async fn rest(&mut self) -> Result<(), OutputClosed> {
         self.front.interrupt.disarm();
         let end = self.painter.end();
-        self.front.console.print(end, Stream::Out).await?;
+        self.front.console.print(end, OutputStream::Out).await?;
         self.ask().await
     }
 
     /// Asks for the next line, with what can be completed in it brought up to date meanwhile.
-    async fn ask(&mut self) -> Result<(), Closed> {
+    async fn ask(&mut self) -> Result<(), OutputClosed> {
         let known = self.front.console.known.clone();
         known.set_files(self.front.files.names());
         if self.front.console.style.cursor {
@@ -352,24 +358,24 @@ impl Terminal {
         self.front.console.ask().await
     }
 
-    async fn take(&mut self, input: Input) -> Result<Option<Left>, Closed> {
-        let is_interrupt = matches!(input, Input::Interrupted { is_blank: true });
+    async fn take(&mut self, input: ConsoleInput) -> Result<Option<TerminalExit>, OutputClosed> {
+        let is_interrupt = matches!(input, ConsoleInput::Interrupted { is_blank: true });
         let again = std::mem::replace(&mut self.interrupted, is_interrupt);
         let words = self.painter.words;
         match input {
-            Input::End => return Ok(Some(Left::EndOfInput)),
-            Input::Interrupted { is_blank: true } if again => return Ok(Some(Left::Asked)),
-            Input::Interrupted { is_blank: true } => {
+            ConsoleInput::End => return Ok(Some(TerminalExit::EndOfInput)),
+            ConsoleInput::Interrupted { is_blank: true } if again => return Ok(Some(TerminalExit::Asked)),
+            ConsoleInput::Interrupted { is_blank: true } => {
                 let hint = if self.waiting.is_empty() { words.leave_hint } else { words.stays_hint };
                 let hint = self.painter.hint(hint);
-                self.front.console.print(hint, Stream::Out).await?;
+                self.front.console.print(hint, OutputStream::Out).await?;
             }
             // What was typed is thrown away.
-            Input::Interrupted { is_blank: false } => {}
-            Input::TooLong => self.complain(&fill(words.line_too_long, &[&MAX_LINE.to_string()])).await?,
-            Input::NotUtf8 => self.complain(words.line_not_utf8).await?,
-            Input::Line(line) => match Local::parse(line.trim()) {
-                Some(Local::Leave) => return Ok(Some(Left::Asked)),
+            ConsoleInput::Interrupted { is_blank: false } => {}
+            ConsoleInput::TooLong => self.complain(&fill(words.line_too_long, &[&MAX_LINE.to_string()])).await?,
+            ConsoleInput::NotUtf8 => self.complain(words.line_not_utf8).await?,
+            ConsoleInput::Line(line) => match LocalCommand::parse(line.trim()) {
+                Some(LocalCommand::Leave) => return Ok(Some(TerminalExit::Asked)),
                 Some(local) => self.carry_out(local).await?,
                 None if line.trim().is_empty() => {}
                 None => {
@@ -384,28 +390,32 @@ impl Terminal {
     }
 
     /// What is done here, without the gateway.
-    async fn carry_out(&mut self, local: Local) -> Result<(), Closed> {
+    async fn carry_out(&mut self, local: LocalCommand) -> Result<(), OutputClosed> {
         let (words, language) = (self.painter.words, self.front.language);
         let files = &mut self.front.files;
         let said = match local {
-            Local::Leave => return Ok(()),
-            Local::Clear => return self.front.console.print(self.painter.clear().into(), Stream::Out).await,
-            Local::Move(key) => return self.move_to(&key).await,
-            Local::Files => Ok(files.lines(words)),
-            Local::Thinking(mode) if mode.is_empty() => Ok(self.painter.last_thoughts()),
-            Local::Thinking(mode) => match Thinking::parse(&mode) {
+            LocalCommand::Leave => return Ok(()),
+            LocalCommand::Clear => {
+                return self.front.console.print(self.painter.clear().into(), OutputStream::Out).await;
+            }
+            LocalCommand::Move(key) => return self.move_to(&key).await,
+            LocalCommand::Files => Ok(files.lines(words)),
+            LocalCommand::Thinking(mode) if mode.is_empty() => Ok(self.painter.last_thoughts()),
+            LocalCommand::Thinking(mode) => match Thinking::parse(&mode) {
                 Some(thinking) => {
                     self.painter.thinking = thinking;
                     Ok(vec![words.thinking_is[thinking as usize].to_owned()])
                 }
                 None => Err(words.which_thinking.to_owned()),
             },
-            Local::Add(name) | Local::Drop(name) if name.is_empty() => Err(fill(words.which_file, &["/add"])),
-            Local::Add(name) => match files.add(&unquote(&name)) {
+            LocalCommand::Add(name) | LocalCommand::Drop(name) if name.is_empty() => {
+                Err(fill(words.which_file, &["/add"]))
+            }
+            LocalCommand::Add(name) => match files.add(&unquote(&name)) {
                 Ok(()) => Ok(vec![fill(words.added, &[&clean_line(&unquote(&name)), &files.last_size()])]),
                 Err(fault) => Err(fault.text(language)),
             },
-            Local::Drop(name) => {
+            LocalCommand::Drop(name) => {
                 let (name, shown) = (unquote(&name), clean_line(&unquote(&name)));
                 if files.remove(&name) {
                     Ok(vec![fill(words.dropped, &[&shown])])
@@ -417,20 +427,20 @@ impl Terminal {
         match said {
             Ok(lines) => {
                 let text = self.painter.say(&lines);
-                self.front.console.print(text, Stream::Out).await
+                self.front.console.print(text, OutputStream::Out).await
             }
             Err(fault) => self.complain(&fault).await,
         }
     }
 
     /// Goes over to another conversation; what came for this one before is still shown.
-    async fn move_to(&mut self, key: &str) -> Result<(), Closed> {
+    async fn move_to(&mut self, key: &str) -> Result<(), OutputClosed> {
         let words = self.painter.words;
         if key.len() > MAX_KEY || key.contains(|c: char| c.is_whitespace() || is_display_control(c)) {
             return self.complain(&fill(words.wrong_key, &[&clean_line(key)])).await;
         }
         let model = self.front.conversation.model.clone();
-        let conversation = Conversation { model, ..Conversation::of(Some(key)) };
+        let conversation = TerminalConversation { model, ..TerminalConversation::of(Some(key)) };
         let following = match self.host.follow(&conversation).await {
             Ok(following) => following,
             Err(error) => return self.complain(&fill(words.not_moved, &[key, &error.to_string()])).await,
@@ -444,11 +454,11 @@ impl Terminal {
         self.waiting.clear();
         self.front.files.forget_sent();
         let moved = self.painter.hint(&fill(words.moved, &[key]));
-        self.front.console.print(moved, Stream::Out).await
+        self.front.console.print(moved, OutputStream::Out).await
     }
 
     /// Hands a message in. True when there is a turn to wait for.
-    async fn submit(&mut self, text: &str) -> Result<bool, Closed> {
+    async fn submit(&mut self, text: &str) -> Result<bool, OutputClosed> {
         let is_command = text.starts_with('/');
         if text.starts_with("/model ") {
             // Chosen for the session, it holds for what is written here, too.
@@ -464,7 +474,7 @@ impl Terminal {
     }
 
     /// True when there is a turn to wait for, or a gateway that takes the message when it is back.
-    async fn hand_in(&mut self, message: InboundMessage) -> Result<bool, Closed> {
+    async fn hand_in(&mut self, message: InboundMessage) -> Result<bool, OutputClosed> {
         let (is_command, kept) = (message.content.starts_with('/'), message.clone());
         match self.inbox.accept(message, Alongside::default()).await {
             Ok(acceptance) => {
@@ -475,7 +485,7 @@ impl Terminal {
                     self.waiting.insert(acceptance.id());
                     return Ok(false);
                 }
-                self.turn = Some(Turn::new(Arc::clone(&self.inbox), acceptance));
+                self.turn = Some(PendingTurn::new(Arc::clone(&self.inbox), acceptance));
                 if self.front.console.style.live {
                     self.front.console.hush().await?;
                     self.painter.begin();
@@ -486,7 +496,7 @@ impl Terminal {
             Err(refusal) if !self.host.patience().is_zero() && self.is_going(&refusal) => {
                 if self.coming_back.is_none() {
                     let hint = self.painter.hint(self.painter.words.gateway_gone);
-                    self.front.console.print(hint, Stream::Err).await?;
+                    self.front.console.print(hint, OutputStream::Err).await?;
                 }
                 self.unsent = Some(kept);
                 Ok(true)
@@ -505,10 +515,10 @@ impl Terminal {
     }
 
     /// Ctrl-C while a turn runs.
-    async fn stop(&mut self) -> Result<Option<Left>, Closed> {
+    async fn stop(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
         if self.turn.is_some() {
             let hint = self.painter.hint(self.painter.words.stopping);
-            self.front.console.print(hint, Stream::Out).await?;
+            self.front.console.print(hint, OutputStream::Out).await?;
             match self.inbox.accept(self.message(STOP), Alongside::default()).await {
                 Ok(accepted) => self.stop = Some(accepted.id()),
                 Err(refusal) => {
@@ -520,7 +530,7 @@ impl Terminal {
     }
 
     fn message(&self, text: &str) -> InboundMessage {
-        let Conversation { chat_id, session, model } = &self.front.conversation;
+        let TerminalConversation { chat_id, session, model } = &self.front.conversation;
         let mut message = InboundMessage::text(NAME, chat_id, SENDER, trust_of(Author::Owner, Standing::Owner), text);
         message.session.clone_from(session);
         if let Some(model) = model {
@@ -530,15 +540,18 @@ impl Terminal {
     }
 
     /// Where somebody types, all goes to the one screen; else what is no reply is kept apart from the replies.
-    async fn complain(&mut self, words: &str) -> Result<(), Closed> {
+    async fn complain(&mut self, words: &str) -> Result<(), OutputClosed> {
         let text = self.painter.fault(words);
-        let stream = if self.front.console.style.live { Stream::Out } else { Stream::Err };
+        let stream = if self.front.console.style.live { OutputStream::Out } else { OutputStream::Err };
         self.front.console.print(text, stream).await
     }
 }
 
 /// Follows the conversation again as soon as a gateway lets it.
-async fn come_back(host: Arc<dyn Host>, conversation: Conversation) -> Result<Following, StartError> {
+async fn come_back(
+    host: Arc<dyn TerminalHost>,
+    conversation: TerminalConversation,
+) -> Result<ConversationFeed, StartError> {
     let patience = host.patience();
     if patience.is_zero() {
         return Err(StartError("the gateway is gone".into()));

@@ -16,7 +16,7 @@ use crate::event::TurnEvent;
 use crate::inbox::{Refusal, Reply};
 use crate::message::{ErrorInfo, OutboundMessage};
 
-const LIVE: Style = Style { live: true, colour: false, cursor: false, columns: Some(60) };
+const LIVE: TerminalStyle = TerminalStyle { live: true, colour: false, cursor: false, columns: Some(60) };
 const SOON: Duration = Duration::from_secs(10);
 
 /// Somewhere to print to, and to wait for what is printed.
@@ -56,19 +56,19 @@ impl Write for Paper {
 struct NoNames;
 
 #[async_trait]
-impl Directory for NoNames {
-    async fn names(&self) -> Names {
-        Names::default()
+impl NameDirectory for NoNames {
+    async fn names(&self) -> CompletionNames {
+        CompletionNames::default()
     }
 
-    async fn model(&self, _: &Conversation) -> Result<String, String> {
+    async fn model(&self, _: &TerminalConversation) -> Result<String, String> {
         Ok("offline".into())
     }
 }
 
 #[async_trait]
-impl Host for NoNames {
-    async fn follow(&self, _: &Conversation) -> Result<Following, StartError> {
+impl TerminalHost for NoNames {
+    async fn follow(&self, _: &TerminalConversation) -> Result<ConversationFeed, StartError> {
         Err(StartError("it follows one conversation".into()))
     }
 }
@@ -82,16 +82,16 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(style: Style) -> (Self, Front) {
+    fn new(style: TerminalStyle) -> (Self, TerminalSetup) {
         let (reader, keys) = io::pipe().unwrap();
         let (out, err) = (Paper::default(), Paper::default());
         let console = Console::of_streams(BufReader::new(reader), out.clone(), err.clone(), style).unwrap();
         let interrupt = Interrupt::default();
-        let front = Front {
+        let front = TerminalSetup {
             console,
             banner: "daoyou\n".into(),
-            conversation: Conversation::of(None),
-            files: Files::default(),
+            conversation: TerminalConversation::of(None),
+            files: ConversationFiles::default(),
             language: Language::En,
             thinking: Thinking::Fold,
             interrupt: interrupt.clone(),
@@ -163,13 +163,13 @@ impl Subject for CliSubject {
 
 #[tokio::test]
 async fn the_terminal_passes_the_suite() {
-    let (desk, front) = Desk::new(Style::PLAIN);
+    let (desk, front) = Desk::new(TerminalStyle::PLAIN);
     let channel = Arc::new(CliChannel::new(Some(front)));
     conformance::run(&CliSubject { channel, desk, inbox: Mutex::default() }).await;
 }
 
 /// A channel with its own terminal, its replies delivered.
-fn converse(inbox: &Arc<ScriptedInbox>, style: Style) -> (Desk, Arc<CliChannel>, CancellationToken) {
+fn converse(inbox: &Arc<ScriptedInbox>, style: TerminalStyle) -> (Desk, Arc<CliChannel>, CancellationToken) {
     let (desk, front) = Desk::new(style);
     let channel = Arc::new(CliChannel::new(Some(front)));
     let (context, _) = conformance::started(inbox);
@@ -185,7 +185,7 @@ fn converse(inbox: &Arc<ScriptedInbox>, style: Style) -> (Desk, Arc<CliChannel>,
     (desk, channel, shutdown)
 }
 
-async fn left(channel: &CliChannel) -> Left {
+async fn left(channel: &CliChannel) -> TerminalExit {
     tokio::time::timeout(SOON, channel.left()).await.unwrap()
 }
 
@@ -196,11 +196,11 @@ async fn piped_lines_are_answered_one_by_one_up_to_the_last() {
         "full" => Answer::Refuse(Refusal::Draining { retry_after: SOON }),
         text => Answer::Reply(format!("re: {text}\n\nbye")),
     });
-    let (desk, channel, _shutdown) = converse(&inbox, Style::PLAIN);
+    let (desk, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
     desk.types("one\r\n\n  \n/clear\nbad\n".as_bytes());
     desk.types(b"\xff\nfull\nlast");
     desk.ends();
-    assert_eq!(left(&channel).await, Left::EndOfInput);
+    assert_eq!(left(&channel).await, TerminalExit::EndOfInput);
     assert_eq!(desk.out.text(), "re: one\n\nbye\nThe model did not answer.\nre: last\n\nbye\n");
     let errors = desk.err.text();
     assert!(errors.contains("not UTF-8") && errors.contains("Not taken: the gateway is stopping"), "{errors}");
@@ -240,14 +240,14 @@ async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
     desk.out.shows("One file.").await;
     inbox.finish(id, Reply { content: "One file.".into(), error: None });
     desk.types(b"/exit\n");
-    assert_eq!(left(&channel).await, Left::Asked);
+    assert_eq!(left(&channel).await, TerminalExit::Asked);
     assert_eq!(desk.out.text(), "daoyou\n● list_dir(path=\".\")\n  └ a.txt\n\nBot> One file.\n\n");
 }
 
 #[tokio::test]
 async fn files_go_with_the_next_message_and_another_conversation_is_gone_over_to() {
     let inbox = ScriptedInbox::new(|message| Answer::Reply(format!("re: {}", message.content.len())));
-    let (desk, channel, _shutdown) = converse(&inbox, Style::PLAIN);
+    let (desk, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("my notes.txt");
     std::fs::write(&file, "remember the milk\n").unwrap();
@@ -255,7 +255,7 @@ async fn files_go_with_the_next_message_and_another_conversation_is_gone_over_to
     desk.types(format!("/files\n/add {name}\n/add /no/such\n/help\nread it\nand again\n").as_bytes());
     desk.types(format!("/files\n/drop {name}\n/drop {name}\n/session cli:work\nthere\n/add\n").as_bytes());
     desk.ends();
-    assert_eq!(left(&channel).await, Left::EndOfInput);
+    assert_eq!(left(&channel).await, TerminalExit::EndOfInput);
     let accepted = inbox.accepted();
     let sent: Vec<_> = accepted.iter().map(|message| (message.chat_id.as_str(), message.content.as_str())).collect();
     let with_file = format!("read it\n\n[File: {name}, 18 bytes]\n```\nremember the milk\n```");
@@ -296,7 +296,7 @@ async fn an_interrupt_stops_the_turn_and_then_means_the_process() {
     let out = desk.out.shows("(stopped)").await;
     assert!(out.find("(stopping").unwrap() < out.find("I had begun.").unwrap(), "{out}");
     shutdown.cancel();
-    assert_eq!(left(&channel).await, Left::Shutdown);
+    assert_eq!(left(&channel).await, TerminalExit::Shutdown);
     assert!(!desk.out.text().contains("Stopped."), "the answer to /stop says nothing new");
 }
 
@@ -304,9 +304,9 @@ async fn an_interrupt_stops_the_turn_and_then_means_the_process() {
 #[tokio::test]
 async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
     let inbox = ScriptedInbox::new(|message| Answer::Reply(format!("re: {}", message.content)));
-    let (desk, front) = Desk::new(Style::PLAIN);
+    let (desk, front) = Desk::new(TerminalStyle::PLAIN);
     let (deliver, deliveries) = async_channel::bounded(4);
-    let following = Following { deliveries, events: async_channel::bounded(1).1, attachment: None };
+    let following = ConversationFeed { deliveries, events: async_channel::bounded(1).1, attachment: None };
     let terminal = Terminal::new(front, Arc::clone(&inbox) as _, Arc::new(NoNames), following);
     let running = tokio::spawn(terminal.run(CancellationToken::new()));
     desk.types(b"one\n");
@@ -317,7 +317,7 @@ async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
     deliver.send(outbound("cli", "direct", "news").into()).await.unwrap();
     assert_eq!(desk.out.shows("news").await, "re: one\nnews\n");
     desk.ends();
-    assert_eq!(running.await.unwrap().ok(), Some(Left::EndOfInput));
+    assert_eq!(running.await.unwrap().ok(), Some(TerminalExit::EndOfInput));
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ pub enum Language {
 
 /// The words of one language. `{}` stands for what is filled in.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct TerminalTexts {
     pub leave_hint: &'static str,
     pub stays_hint: &'static str,
     pub stopping: &'static str,
@@ -48,7 +48,7 @@ pub(super) struct Words {
     pub gateway_back: &'static str,
 }
 
-impl Words {
+impl TerminalTexts {
     pub(super) fn of(language: Language) -> &'static Self {
         match language {
             Language::En => &EN,
@@ -70,7 +70,7 @@ pub(super) fn fill(template: &str, values: &[&str]) -> String {
     filled
 }
 
-static EN: Words = Words {
+static EN: TerminalTexts = TerminalTexts {
     leave_hint: "(Ctrl-C again, or Ctrl-D, leaves)",
     stays_hint: "(your message stays, and is answered when the service is back; /stop takes it back, /model asks another model; Ctrl-C again, or Ctrl-D, leaves)",
     stopping: "(stopping; Ctrl-C again leaves)",
@@ -110,7 +110,7 @@ static EN: Words = Words {
     gateway_back: "(connected again)",
 };
 
-static ZH: Words = Words {
+static ZH: TerminalTexts = TerminalTexts {
     leave_hint: "（再按一次 Ctrl-C 或按 Ctrl-D 离开）",
     stays_hint: "（消息已保留，服务恢复后会回答；/stop 撤回，/model 改用其他模型；再按一次 Ctrl-C 或按 Ctrl-D 离开）",
     stopping: "（正在停止；再按一次 Ctrl-C 离开）",
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn both_languages_have_the_same_gaps() {
-        let gaps = |words: &Words| {
+        let gaps = |words: &TerminalTexts| {
             let text = format!("{words:?}");
             text.split(", ").map(|one| one.matches("{}").count()).collect::<Vec<_>>()
         };

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::layout::cut;
 use super::spinner::span;
-use super::texts::{Words, fill};
+use super::texts::{TerminalTexts, fill};
 use crate::clean::{clean, clean_line};
 
 /// What is shown of a call's arguments, not what is kept.
@@ -17,7 +17,7 @@ const MAX_RESULT_LINES: usize = 3;
 const LONG_ARGUMENTS: [&str; 5] = ["content", "new_text", "old_text", "patch", "prompt"];
 
 /// One call, on one row however often it is told of.
-pub(super) struct Call {
+pub(super) struct OpenCall {
     pub id: String,
     /// `name(arguments)`; `name(…)` while they arrive.
     pub line: String,
@@ -30,7 +30,7 @@ pub(super) struct Call {
 
 /// The open calls, in the order in which they were first seen.
 #[derive(Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(super) struct OpenCalls(Vec<OpenCall>);
 
 /// `name(arguments)`.
 pub(super) fn line(name: &str, arguments: Option<&Value>) -> String {
@@ -38,7 +38,7 @@ pub(super) fn line(name: &str, arguments: Option<&Value>) -> String {
     format!("{}({})", clean_line(name), brief.as_deref().unwrap_or("…"))
 }
 
-impl Calls {
+impl OpenCalls {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -55,19 +55,19 @@ impl Calls {
             }
             None => {
                 let (id, began) = (id.to_owned(), Instant::now());
-                self.0.push(Call { id, line, began, is_complete, is_drawn: false });
+                self.0.push(OpenCall { id, line, began, is_complete, is_drawn: false });
             }
         }
     }
 
     /// The oldest, which is the one that runs where they run one by one, and how many there are beside it.
-    pub(super) fn oldest(&self) -> Option<(&Call, usize)> {
+    pub(super) fn oldest(&self) -> Option<(&OpenCall, usize)> {
         self.0.first().map(|call| (call, self.0.len() - 1))
     }
 
     /// The call to put on a screen where nothing can be drawn over: one at a time, so that its result mostly comes
     /// right below it.
-    pub(super) fn next_to_draw(&mut self) -> Option<&Call> {
+    pub(super) fn next_to_draw(&mut self) -> Option<&OpenCall> {
         if self.0.iter().any(|call| call.is_drawn) {
             return None;
         }
@@ -77,7 +77,7 @@ impl Calls {
     }
 
     /// A call has its result.
-    pub(super) fn end(&mut self, id: &str) -> Option<Call> {
+    pub(super) fn end(&mut self, id: &str) -> Option<OpenCall> {
         let at = self.0.iter().position(|call| call.id == id)?;
         Some(self.0.remove(at))
     }
@@ -88,7 +88,7 @@ impl Calls {
     }
 
     /// Takes out all that are left.
-    pub(super) fn take(&mut self) -> Vec<Call> {
+    pub(super) fn take(&mut self) -> Vec<OpenCall> {
         std::mem::take(&mut self.0)
     }
 }
@@ -109,7 +109,7 @@ fn brief(arguments: &Value) -> String {
 }
 
 /// The first lines of a result, and how many more there are.
-pub(super) fn fold(text: &str, columns: usize, words: &Words) -> Vec<String> {
+pub(super) fn fold(text: &str, columns: usize, words: &TerminalTexts) -> Vec<String> {
     let room = columns.saturating_sub(4).max(4);
     let mut lines = text.trim().lines();
     let mut folded =
