@@ -1,4 +1,4 @@
-//! The kinds of value that a setting may have beyond TOML's own: durations and sizes as words, and secrets.
+//! Types of configuration values beyond TOML's own: durations, sizes and secrets.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,7 +28,7 @@ impl From<Span> for Duration {
     }
 }
 
-/// Written unit and its milliseconds, the longest first.
+/// Each unit and its milliseconds, the longest first.
 const SPAN_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 impl FromStr for Span {
@@ -104,7 +104,7 @@ impl JsonSchema for Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 
-/// Written unit, its bytes; the larger of a kind first, as [`ByteSize`]'s `Display` picks the first that divides.
+/// Each unit and its bytes; the larger of a kind first, since `Display` of [`ByteSize`] picks the first that divides.
 const SIZE_UNITS: [(&str, u64); 7] = [
     ("GB", 1_000_000_000),
     ("MB", 1_000_000),
@@ -172,14 +172,14 @@ impl Secret {
         Self(SecretString::from(value.into()))
     }
 
-    /// The value itself, for the one place that needs it.
+    /// Returns the value itself, for the code that needs it.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
 }
 
 impl PartialEq for Secret {
-    /// For comparing settings, not for checking what a caller sent: that compares in constant time.
+    /// Compares settings. Input of callers must be compared in constant time instead.
     fn eq(&self, other: &Self) -> bool {
         self.expose() == other.expose()
     }

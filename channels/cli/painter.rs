@@ -16,8 +16,8 @@ use super::tool_calls::{OpenCalls, fold, line, whole_seconds};
 use crate::clean::{Cleaner, clean, clean_line};
 use crate::event::TurnEvent;
 use crate::message::{Attachment, JOB_KEY, OutboundMessage, SessionKey};
-use crate::numbers::thousands;
 use crate::settings::ByteSize;
+use crate::text::thousands;
 
 // What is shown, not what is kept.
 const MAX_THINKING_CHARS: usize = 1_000;

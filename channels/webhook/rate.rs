@@ -19,24 +19,24 @@ const MAX_CLIENTS: usize = 4_096;
 /// The most that a rate may allow.
 const MAX_COUNT: u32 = 1_000_000;
 
-/// So many requests a second, minute or hour, written `"10/s"`, `"60/m"`, `"1000/h"`. They may come all at once; then
-/// each goes through when its share of the time has passed.
+/// A number of requests a second, minute or hour, written `"10/s"`, `"60/m"`, `"1000/h"`. They may all come at once; then
+/// one more is allowed each time its share of the period has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u32,
-    unit: &'static Unit,
+    unit: &'static RateUnit,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Unit {
+struct RateUnit {
     name: &'static str,
     length: Duration,
 }
 
-const UNITS: &[Unit; 3] = &[
-    Unit { name: "s", length: Duration::from_secs(1) },
-    Unit { name: "m", length: Duration::from_secs(60) },
-    Unit { name: "h", length: Duration::from_secs(3_600) },
+const UNITS: &[RateUnit; 3] = &[
+    RateUnit { name: "s", length: Duration::from_secs(1) },
+    RateUnit { name: "m", length: Duration::from_secs(60) },
+    RateUnit { name: "h", length: Duration::from_secs(3_600) },
 ];
 
 impl Rate {

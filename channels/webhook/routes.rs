@@ -1,4 +1,4 @@
-//! The two routes of a webhook: a message in, and what became of it.
+//! The two routes of a webhook: accept a message, and return its state.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,10 +18,11 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::front::{Front, Outcome};
+use super::names::check_name;
 use super::rate::{Rate, WebhookLimits};
+use super::request_parser::{ParsedRequest, RequestParser};
 use super::signing::SignatureCheck;
-use super::wire::{AcceptedBody, RepliedBody, StateBody, check_name};
+use super::wire::{AcceptedBody, RepliedBody, StateBody};
 use crate::body_budget::BodyShare;
 use crate::channel::ChannelContext;
 use crate::client::ClientAddr;
@@ -32,49 +33,43 @@ use crate::settings::ByteSize;
 
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// What is read and thrown away, and for how long, of a body that is refused: a caller that writes all of it before it
-/// reads would else see a broken connection in place of the answer.
+/// How much of a refused body is read and discarded, and for how long: a caller that writes the whole body before it reads
+/// would otherwise see a broken connection instead of the response.
 const MAX_DISCARD: u64 = 64 << 20;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
-/// A body of up to so many bytes is kept in one piece while it arrives, ...
+/// The most bytes of a body that are kept on the heap while it arrives, ...
 const SMALL: usize = 4 << 10;
-/// ... and what is more in pieces of so many bytes.
+/// ... and the size in bytes of each mapped segment for the rest.
 const SEGMENT: usize = 128 << 10;
-/// How long the inbox may take after a wait to say how things stand.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the inbox may take after a wait to return the state.
+const STATE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest `?wait`.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 const DRAINING_RETRY: Duration = Duration::from_secs(5);
 
-/// What both routes need of one webhook, whatever it is mounted on.
-#[derive(Clone)]
-pub struct Parts(Arc<Fixed>);
-
-struct Fixed {
-    front: Front,
+/// One webhook, whatever server it is mounted on.
+pub struct WebhookEndpoint {
+    parser: RequestParser,
     limits: WebhookLimits,
     rate: Option<Rate>,
     max_body: ByteSize,
 }
 
-impl Parts {
-    pub fn new(front: Front, rate: Option<Rate>, max_body: ByteSize) -> Self {
-        Self(Arc::new(Fixed { front, limits: WebhookLimits::new(rate), rate, max_body }))
-    }
-}
-
 /// `POST /webhook/NAME` and `GET /webhook/NAME/messages/ID`.
-pub fn routes(parts: &Parts, context: &ChannelContext) -> Router {
-    let path = format!("/webhook/{}", parts.0.front.name());
-    let door =
-        Door { fixed: Arc::clone(&parts.0), inbox: Arc::clone(&context.inbox), shutdown: context.shutdown.clone() };
+pub fn routes(endpoint: &Arc<WebhookEndpoint>, context: &ChannelContext) -> Router {
+    let path = format!("/webhook/{}", endpoint.parser.name());
+    let state = WebhookState {
+        endpoint: Arc::clone(endpoint),
+        inbox: Arc::clone(&context.inbox),
+        shutdown: context.shutdown.clone(),
+    };
     Router::new()
-        .route(&format!("{path}/messages/{{id}}"), get(look).fallback(async || not_allowed("GET, HEAD")))
+        .route(&format!("{path}/messages/{{id}}"), get(message_state).fallback(async || not_allowed("GET, HEAD")))
         .route(&path, post(receive).fallback(async || not_allowed("POST")))
-        .with_state(Arc::new(door))
+        .with_state(Arc::new(state))
 }
 
-/// A link that is followed, or fetched to be shown beside a chat, fires nothing.
+/// 405: following or previewing a link must not trigger anything.
 fn not_allowed(methods: &'static str) -> Response {
     let message = format!("this address takes {methods} only");
     let mut response = HttpError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).into_response();
@@ -82,14 +77,15 @@ fn not_allowed(methods: &'static str) -> Response {
     response
 }
 
-struct Door {
-    fixed: Arc<Fixed>,
+/// A mounted webhook.
+struct WebhookState {
+    endpoint: Arc<WebhookEndpoint>,
     inbox: Arc<dyn Inbox>,
     shutdown: CancellationToken,
 }
 
-/// How long to wait for the reply, and what is left to check of a request that was let in so far.
-type Admitted = (Duration, Option<SignatureCheck>);
+/// How long to wait for the reply, and the signature check that the body completes.
+type Admission = (Duration, Option<SignatureCheck>);
 
 #[derive(Deserialize)]
 struct WaitQuery {
@@ -97,52 +93,60 @@ struct WaitQuery {
     wait: Option<u64>,
 }
 
-async fn receive(State(door): State<Arc<Door>>, request: Request) -> Result<Response, HttpError> {
+async fn receive(State(webhook): State<Arc<WebhookState>>, request: Request) -> Result<Response, HttpError> {
     let (mut parts, body) = request.into_parts();
     let client = client_of(&parts.extensions);
-    // Held as long as the body is.
+    // Held as long as the body.
     let share = parts.extensions.remove::<BodyShare>();
-    let (wait, check) = match door.admit(&parts, client) {
+    let (wait, check) = match webhook.admit(&parts, client) {
         Ok(admitted) => admitted,
         Err(error) => {
             discard(&parts.headers, body, share);
             return Err(error);
         }
     };
-    if let Some(share) = share.as_ref().filter(|_| door.fixed.front.verifier().proves_by_head()) {
+    if let Some(share) = share.as_ref().filter(|_| webhook.endpoint.parser.verifier().proves_by_head()) {
         share.proven();
     }
-    let body = door.collect(&parts.headers, body, check, client, share.as_ref()).await?;
-    let outcome = door.fixed.front.read(&parts.headers, &parts.uri, &body)?;
+    let body = webhook.collect(&parts.headers, body, check, client, share.as_ref()).await?;
+    let outcome = webhook.endpoint.parser.read(&parts.headers, &parts.uri, &body)?;
     drop((body, share));
     match outcome {
-        Outcome::Answer(answer) => Ok(Json(answer).into_response()),
-        Outcome::Message(message) => {
-            let acceptance = door
+        ParsedRequest::Answer(answer) => Ok(Json(answer).into_response()),
+        ParsedRequest::Message(message) => {
+            let acceptance = webhook
                 .inbox
                 .accept(*message, Alongside::default())
                 .await
                 .map_err(|refusal| HttpError::refused(&refusal))?;
-            door.answer(&acceptance, wait).await
+            webhook.answer(&acceptance, wait).await
         }
     }
 }
 
-async fn look(State(door): State<Arc<Door>>, Path(id): Path<String>, request: Request) -> Result<Response, HttpError> {
+async fn message_state(
+    State(webhook): State<Arc<WebhookState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, HttpError> {
     let client = client_of(request.extensions());
-    let front = &door.fixed.front;
-    let proof = front.verifier().without_body(request.headers(), client);
-    proof.map_err(|words| door.fixed.failed(words, client))?;
+    let parser = &webhook.endpoint.parser;
+    let proof = parser.verifier().without_body(request.headers(), client);
+    proof.map_err(|words| webhook.endpoint.failed(words, client))?;
     check_name("the id", &id)?;
-    let state = door.inbox.state(front.channel(), &id).await.map_err(|refusal| HttpError::refused(&refusal))?;
+    let state = webhook.inbox.state(parser.channel(), &id).await.map_err(|refusal| HttpError::refused(&refusal))?;
     match state {
         Some(state) => Ok(Json(StateBody::from(&state)).into_response()),
         None => Err(HttpError::new(StatusCode::NOT_FOUND, "not_found", "there is no such message on this webhook")),
     }
 }
 
-impl Fixed {
-    /// What a caller is told who has not proven himself: why, or to come back later when that was too often.
+impl WebhookEndpoint {
+    pub fn new(parser: RequestParser, rate: Option<Rate>, max_body: ByteSize) -> Self {
+        Self { parser, limits: WebhookLimits::new(rate), rate, max_body }
+    }
+
+    /// Returns the response to a caller who failed to authenticate: 401 with the reason, or 429 after too many failures.
     fn failed(&self, words: String, client: Option<ClientAddr>) -> HttpError {
         match self.limits.fail(client) {
             Ok(()) => HttpError::unauthorized(words),
@@ -156,35 +160,34 @@ impl Fixed {
     }
 }
 
-impl Door {
-    /// All that can be refused before the body is read.
-    fn admit(&self, parts: &request::Parts, client: Option<ClientAddr>) -> Result<Admitted, HttpError> {
+impl WebhookState {
+    /// Makes all checks that do not need the body.
+    fn admit(&self, parts: &request::Parts, client: Option<ClientAddr>) -> Result<Admission, HttpError> {
         if self.shutdown.is_cancelled() {
             return Err(HttpError::refused(&Refusal::Draining { retry_after: DRAINING_RETRY }));
         }
-        let Fixed { front, limits, max_body, .. } = &*self.fixed;
+        let WebhookEndpoint { parser, limits, max_body, .. } = &*self.endpoint;
         if content_length(&parts.headers).is_some_and(|length| length > max_body.0) {
             return Err(too_large(*max_body));
         }
-        // Checked before failures are counted: whoever proves who sends this is heard, whatever others at the same address
-        // did.
+        // Checked before failures are counted: an authenticated request is accepted, whatever others at the same address did.
         let now = Timestamp::now().as_second();
-        let check = front
+        let check = parser
             .verifier()
             .before_body(&parts.headers, client, now)
-            .map_err(|words| self.fixed.failed(words, client))?;
+            .map_err(|words| self.endpoint.failed(words, client))?;
         let Query(query) = Query::<WaitQuery>::try_from_uri(&parts.uri)
             .map_err(|_| HttpError::unprocessable("\"wait\" is not a whole number of seconds"))?;
         match &check {
             None => limits.take(),
-            // Whether the signature is right is not known yet, so this only looks; it is counted when it is.
+            // The signature is not verified yet, so this does not count; a request counts when its signature is right.
             Some(_) => limits.check(),
         }
-        .map_err(|wait| self.fixed.over_rate(wait))?;
+        .map_err(|wait| self.endpoint.over_rate(wait))?;
         Ok((Duration::from_secs(query.wait.unwrap_or(0)).min(MAX_WAIT), check))
     }
 
-    /// Reads a body, and checks its signature as it arrives.
+    /// Reads a body and checks its signature as it arrives.
     async fn collect(
         &self,
         headers: &HeaderMap,
@@ -193,9 +196,9 @@ impl Door {
         client: Option<ClientAddr>,
         share: Option<&BodyShare>,
     ) -> Result<Vec<u8>, HttpError> {
-        let max_body = self.fixed.max_body;
+        let max_body = self.endpoint.max_body;
         let mut stream = body.into_data_stream();
-        let mut whole = Segments::new(content_length(headers));
+        let mut whole = BodyBuffer::new(content_length(headers));
         let reading = async {
             while let Some(chunk) = stream.next().await {
                 let chunk = chunk.map_err(|error| HttpError::bad_request(format!("the body broke off: {error}")))?;
@@ -224,13 +227,13 @@ impl Door {
             Err(_) => return Err(HttpError::bad_request("the body did not arrive in time")),
         }
         if let Some(check) = check {
-            check.finish().map_err(|words| self.fixed.failed(words, client))?;
-            self.fixed.limits.take().map_err(|wait| self.fixed.over_rate(wait))?;
+            check.finish().map_err(|words| self.endpoint.failed(words, client))?;
+            self.endpoint.limits.take().map_err(|wait| self.endpoint.over_rate(wait))?;
         }
         Ok(whole.join())
     }
 
-    /// Tells the caller what became of the message; from here on it is accepted, whatever else happens.
+    /// Builds the response for an accepted message, with its reply if that comes within `wait`.
     async fn answer(&self, acceptance: &Acceptance, wait: Duration) -> Result<Response, HttpError> {
         let (id, session, status, first_reply) = match acceptance {
             Acceptance::Accepted { id, session } => (*id, session, "accepted", None),
@@ -240,10 +243,10 @@ impl Door {
             _ if wait.is_zero() => (None, status),
             Some(reply) => (Some(reply), status),
             None => match self.wait(id, wait).await {
-                // Whoever waited hears why he did so in vain.
-                Waited::Resting => (None, "waiting"),
-                Waited::Ended(reply) => (Some(reply), status),
-                Waited::Open => (None, status),
+                // The caller learns why there is no reply yet.
+                WaitResult::Waiting => (None, "waiting"),
+                WaitResult::Ended(reply) => (Some(reply), status),
+                WaitResult::Open => (None, status),
             },
         };
         Ok(match reply {
@@ -252,39 +255,41 @@ impl Door {
         })
     }
 
-    /// The reply, when there is one within `limit`. A drain does not cut this short: the turn may end within it, and
-    /// the inbox says when it will not.
-    async fn wait(&self, id: Uuid, limit: Duration) -> Waited {
-        // The inbox keeps the limit, and then says how things stand; here it holds whatever the inbox does.
-        let state = match tokio::time::timeout(limit + LOOK_TIMEOUT, self.inbox.wait(id, limit)).await {
+    /// Waits for the reply, at most `limit`. A drain does not end the wait: the turn may end within it, and the inbox tells
+    /// when it will not.
+    async fn wait(&self, id: Uuid, limit: Duration) -> WaitResult {
+        // The inbox keeps the limit and then returns the state; the timeout holds whatever the inbox does.
+        let state = match tokio::time::timeout(limit + STATE_TIMEOUT, self.inbox.wait(id, limit)).await {
             Ok(Ok(Some(state))) => state,
-            Ok(Ok(None)) | Err(_) => return Waited::Open,
+            Ok(Ok(None)) | Err(_) => return WaitResult::Open,
             Ok(Err(refusal)) => {
                 tracing::warn!(message = %id, error = %refusal, "waiting for a reply failed");
-                return Waited::Open;
+                return WaitResult::Open;
             }
         };
         match state.status {
-            MessageStatus::Done => Waited::Ended(state.reply.unwrap_or(Reply { content: String::new(), error: None })),
-            MessageStatus::Dead => Waited::Ended(state.reply.unwrap_or_else(|| Reply {
+            MessageStatus::Done => {
+                WaitResult::Ended(state.reply.unwrap_or(Reply { content: String::new(), error: None }))
+            }
+            MessageStatus::Dead => WaitResult::Ended(state.reply.unwrap_or_else(|| Reply {
                 content: "This message could not be answered.".into(),
                 error: Some(ErrorInfo { code: "dead".into() }),
             })),
-            MessageStatus::Waiting => Waited::Resting,
-            MessageStatus::Queued | MessageStatus::Running => Waited::Open,
+            MessageStatus::Waiting => WaitResult::Waiting,
+            MessageStatus::Queued | MessageStatus::Running => WaitResult::Open,
         }
     }
 }
 
-/// What became of a message that somebody waited for.
-enum Waited {
+/// The result of waiting for a reply.
+enum WaitResult {
     Ended(Reply),
-    /// It waits itself, for something that is not there.
-    Resting,
+    /// The message itself waits, e.g. for a model service.
+    Waiting,
     Open,
 }
 
-/// Who calls, as the server says; of a server that says nothing, the other end of the connection.
+/// Returns the client that the server found, else the peer of the connection.
 fn client_of(extensions: &Extensions) -> Option<ClientAddr> {
     let connection = || Some(ClientAddr(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip().to_canonical()));
     extensions.get::<ClientAddr>().copied().or_else(connection)
@@ -302,16 +307,16 @@ fn too_large(max_body: ByteSize) -> HttpError {
     HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("the body is larger than {max_body}"))
 }
 
-/// What has arrived of a body. Memory grows with what arrives, whatever was announced. What is more than a small body is
-/// mapped from the system and goes back to it at once: from the heap, pieces of many bodies that end at different times
-/// would never do so.
-struct Segments {
+/// The received part of a body. Memory grows with the received bytes, whatever length was announced. Beyond a small body
+/// it is mapped from the system and returned at once: heap segments of many bodies that end at different times would not
+/// be returned.
+struct BodyBuffer {
     first: Vec<u8>,
     maps: Vec<MmapMut>,
     length: usize,
 }
 
-impl Segments {
+impl BodyBuffer {
     fn new(announced: Option<u64>) -> Self {
         let first = announced.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(SMALL).min(SMALL);
         Self { first: Vec::with_capacity(first), maps: Vec::new(), length: 0 }
@@ -349,8 +354,8 @@ impl Segments {
     }
 }
 
-/// Reads on for a caller that would not see the refusal otherwise. One who asked first (`Expect: 100-continue`), or
-/// announced more than this is worth, gets nothing but the refusal.
+/// Reads the rest of a refused body for a caller that would not see the refusal otherwise, unless the caller asked first
+/// (`Expect: 100-continue`) or announced too much.
 fn discard(headers: &HeaderMap, body: Body, share: Option<BodyShare>) {
     if let Some(share) = share {
         share.discarded();
@@ -388,18 +393,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_body_is_what_arrived(
+        fn a_buffer_returns_all_bytes_that_arrived(
             announced in prop::option::of(0_u64..600_000),
             chunks in prop::collection::vec((any::<u8>(), 0_usize..200_000), 0..6),
         ) {
-            let mut segments = Segments::new(announced);
+            let mut buffer = BodyBuffer::new(announced);
             let mut expected = Vec::new();
             for (byte, count) in chunks {
                 let chunk: Vec<u8> = (0..count).map(|at| byte.wrapping_add((at % 251) as u8)).collect();
-                segments.push(&chunk).unwrap();
+                buffer.push(&chunk).unwrap();
                 expected.extend(chunk);
             }
-            prop_assert!(segments.join() == expected);
+            prop_assert!(buffer.join() == expected);
         }
     }
 }

@@ -6,8 +6,8 @@ use crate::webhook::Verify;
 
 type Pairs<'a> = &'a [(&'static str, &'a str)];
 
-fn front(config: WebhookConfig) -> Front {
-    Front::new("n", &WebhookConfig { secret: Some(Secret::new("s3cret")), ..config }, true).unwrap()
+fn parser(config: WebhookConfig) -> RequestParser {
+    RequestParser::new("n", &WebhookConfig { secret: Some(Secret::new("s3cret")), ..config }, true).unwrap()
 }
 
 fn bearer() -> WebhookConfig {
@@ -26,11 +26,11 @@ fn headers(pairs: Pairs<'_>) -> HeaderMap {
     pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
 }
 
-fn read(front: &Front, pairs: Pairs<'_>, body: &Value) -> Result<InboundMessage, HttpError> {
+fn read(parser: &RequestParser, pairs: Pairs<'_>, body: &Value) -> Result<InboundMessage, HttpError> {
     let uri = Uri::from_static("/webhook/n?wait=1&page=2");
-    match front.read(&headers(pairs), &uri, body.to_string().as_bytes())? {
-        Outcome::Message(message) => Ok(*message),
-        Outcome::Answer(answer) => panic!("{answer}"),
+    match parser.read(&headers(pairs), &uri, body.to_string().as_bytes())? {
+        ParsedRequest::Message(message) => Ok(*message),
+        ParsedRequest::Answer(answer) => panic!("{answer}"),
     }
 }
 
@@ -62,18 +62,18 @@ fn a_message_is_known_by_the_id_that_its_sender_vouches_for() {
         (null_id(), &ids, &json!({"none": ""}), Some("header")),
     ];
     for (config, pairs, body, expected) in table {
-        let message = read(&front(config.clone()), pairs, body).unwrap();
+        let message = read(&parser(config.clone()), pairs, body).unwrap();
         assert_eq!(message.external_id.as_deref(), *expected, "{:?} {pairs:?} {body}", config.verify);
     }
     let long = "x".repeat(300);
-    let error = read(&front(bearer()), &[("webhook-id", &long)], &native).unwrap_err();
+    let error = read(&parser(bearer()), &[("webhook-id", &long)], &native).unwrap_err();
     assert_eq!(error.status, 422);
 }
 
 /// Without an id, the signed time and the body are one: the same bytes again are the same message.
 #[test]
 fn a_replay_without_an_id_is_known_by_its_signed_bytes() {
-    let slack = front(of(Verify::Slack));
+    let slack = parser(of(Verify::Slack));
     let id = |time: &str, content: &str| {
         let body = json!({ "content": content });
         let message = read(&slack, &[("x-slack-request-timestamp", time)], &body).unwrap();
@@ -122,7 +122,7 @@ fn a_session_stays_below_its_webhook_unless_the_settings_say_otherwise() {
         (template(true), json!({"content": "x"}), Err(422)),
     ];
     for (config, body, expected) in table {
-        let got = read(&front(config), &[], &body).map(|message| message.session_key());
+        let got = read(&parser(config), &[], &body).map(|message| message.session_key());
         let got = got.as_ref().map(SessionKey::as_str).map_err(|error| error.status.as_u16());
         assert_eq!(got, expected, "{body}");
     }
@@ -135,15 +135,15 @@ fn only_senders_on_the_list_are_heard() {
         [(None, true), (Some(&["ann"][..]), true), (Some(&["bob"]), false), (Some(&["*"]), true), (Some(&[]), false)]
     {
         let allow_from = list.map(|names| AllowList::new(names.iter().map(|s| (*s).to_owned()).collect()));
-        let outcome = read(&front(WebhookConfig { allow_from, ..bearer() }), &[], &body);
+        let outcome = read(&parser(WebhookConfig { allow_from, ..bearer() }), &[], &body);
         assert_eq!(outcome.map_err(|error| error.status.as_u16()).err(), (!allowed).then_some(403), "{list:?}");
     }
     // The list goes by whom the template names, not by what the body says of itself.
     let allow_from = Some(AllowList::new(vec!["push".into()]));
     let by_event = WebhookConfig { sender: some("{{ headers.x_github_event }}"), allow_from, ..bearer() };
-    let front = front(by_event);
-    assert_eq!(read(&front, &[("x-github-event", "push")], &body).unwrap().sender, "push");
-    assert_eq!(read(&front, &[("x-github-event", "fork")], &body).unwrap_err().status, 403);
+    let parser = parser(by_event);
+    assert_eq!(read(&parser, &[("x-github-event", "push")], &body).unwrap().sender, "push");
+    assert_eq!(read(&parser, &[("x-github-event", "fork")], &body).unwrap_err().status, 403);
 }
 
 /// What a body proves counts only on the kind of webhook that it is for.
@@ -161,16 +161,16 @@ fn trust_goes_by_what_is_proven() {
         (with(Verify::Bearer, &["*"]), &[], &native, "known"),
         (with(Verify::Github, &["ann"]), &event, &issue, "known"),
         (of(Verify::Github), &event, &issue, "untrusted"),
-        // These settings are faults; a front that has them all the same trusts nobody.
+        // These settings are faults; a parser that has them all the same trusts nobody.
         (with(Verify::Github, &["*"]), &event, &issue, "untrusted"),
         (with(Verify::Github, &["ann"]), &event, &native, "untrusted"),
         (WebhookConfig { sender: some("ann"), ..with(Verify::Bearer, &["ann"]) }, &[], &native, "untrusted"),
         (WebhookConfig { content: some("x"), ..with(Verify::Bearer, &["*"]) }, &[], &native, "untrusted"),
     ] {
-        let front = front(config.clone());
-        assert_eq!(read(&front, pairs, body).unwrap().trust.as_str(), expected, "{config:?}");
+        let parser = parser(config.clone());
+        assert_eq!(read(&parser, pairs, body).unwrap().trust.as_str(), expected, "{config:?}");
         let owners = SenderLists { owners: vec!["ann".to_owned()], trusted: AllowList::default() };
-        let owned = front.trusting(TrustLists::of_one("webhook:n", owners));
+        let owned = parser.trusting(TrustLists::of_one("webhook:n", owners));
         let is_native_hook = matches!(config.verify, Verify::Bearer | Verify::Standard);
         let may_be_owner = is_native_hook && config.sender.is_none() && config.content.is_none();
         let expected = if may_be_owner { "owner" } else { "untrusted" };
@@ -189,9 +189,9 @@ fn templates_make_a_message_of_any_json() {
         prompt: some("Be brief."),
         ..bearer()
     };
-    let front = front(config);
+    let parser = parser(config);
     let body = json!({"issue": {"title": "It breaks"}, "repo": "a/b", "user": {"login": "ANN"}, "n": 7, "turn": {"model": "x"}});
-    let message = read(&front, &[], &body).unwrap();
+    let message = read(&parser, &[], &body).unwrap();
     assert_eq!((message.content.as_str(), message.chat_id.as_str()), ("It breaks (2, n)", "a/b"));
     assert_eq!((message.sender.as_str(), message.external_id.as_deref()), ("ann", Some("7")));
     let metadata = json!({"external_id": "7", "turn": {"model": "p/m", "prompt": "Be brief."}});
@@ -211,7 +211,7 @@ fn templates_make_a_message_of_any_json() {
         (json!({"issue": {"title": 1}, "repo": "r".repeat(300)}), "longer than 256"),
     ];
     for (body, words) in table {
-        let error = read(&front, &[], &body).unwrap_err();
+        let error = read(&parser, &[], &body).unwrap_err();
         assert!(error.status == 422 && error.message.contains(words), "{error:?} {words}");
     }
 }
@@ -222,7 +222,7 @@ fn a_body_that_is_no_message_is_refused_with_its_reason() {
     let bodies: &[(&[u8], u16)] =
         &[(b"", 400), (b"{", 400), (b"\xff", 400), (deep.as_bytes(), 400), (b"[]", 422), (b"7", 422)];
     for (body, status) in bodies {
-        let outcome = front(bearer()).read(&HeaderMap::new(), &Uri::from_static("/"), body);
+        let outcome = parser(bearer()).read(&HeaderMap::new(), &Uri::from_static("/"), body);
         assert_eq!(outcome.unwrap_err().status.as_u16(), *status);
     }
 }
@@ -233,7 +233,7 @@ mod any_request {
 
     use super::*;
 
-    fn fronts() -> Vec<Front> {
+    fn parsers() -> Vec<RequestParser> {
         let templates = WebhookConfig {
             content: some("{{ body.a }} {{ headers.x_github_event }}"),
             id: some("{{ body.id }}"),
@@ -245,7 +245,7 @@ mod any_request {
         let secret = Some(Secret::new("whsec_c2VjcmV0"));
         configs
             .into_iter()
-            .map(|config| Front::new("n", &WebhookConfig { secret: secret.clone(), ..config }, true).unwrap())
+            .map(|config| RequestParser::new("n", &WebhookConfig { secret: secret.clone(), ..config }, true).unwrap())
             .collect()
     }
 
@@ -269,16 +269,16 @@ mod any_request {
                     headers.append(HeaderName::from_static(NAMES[name]), value);
                 }
             }
-            for front in fronts() {
+            for parser in parsers() {
                 let uri = Uri::from_static("/webhook/n?a=%ff&b");
-                prop_assert!(front.take(&headers, &uri, &body, None, 0).is_err(), "nothing was proven");
-                match front.read(&headers, &uri, &body) {
-                    Ok(Outcome::Message(message)) => {
+                prop_assert!(parser.take(&headers, &uri, &body, None, 0).is_err(), "nothing was proven");
+                match parser.read(&headers, &uri, &body) {
+                    Ok(ParsedRequest::Message(message)) => {
                         prop_assert!(message.chat_id.chars().count() <= 256 && message.sender.chars().count() <= 256);
                         prop_assert!(message.external_id.is_none_or(|id| !id.is_empty() && id.chars().count() <= 256));
                         prop_assert!(message.session.is_none_or(|key| key.as_str().starts_with("webhook:n:")));
                     }
-                    Ok(Outcome::Answer(answer)) => prop_assert!(answer.is_object()),
+                    Ok(ParsedRequest::Answer(answer)) => prop_assert!(answer.is_object()),
                     Err(error) => prop_assert!(matches!(error.status.as_u16(), 400 | 403 | 422), "{error:?}"),
                 }
             }

@@ -1,17 +1,18 @@
-//! What a request goes through between its bytes and the inbox: who sends it, what it says, what message that is. No
-//! socket and no clock inside.
+//! Turns a webhook request into a message: authenticates the sender, reads the body, applies templates. It uses neither
+//! sockets nor a clock.
 
 use axum::extract::Query;
 use axum::http::{HeaderMap, Uri};
 use serde_json::Value;
 
 use super::body;
-use super::config::{WebhookConfig, key_path};
-use super::services::{Draft, Service, github_delivery};
+use super::config::WebhookConfig;
+use super::names::{check_name, fixed_session, key_path};
+use super::services::{EventService, MessageDraft, github_delivery};
 use super::signing::fingerprint;
-use super::template::{self, Template};
-use super::verify::{HEADER_ID, Scheme, Verifier};
-use super::wire::{EXTERNAL_ID, check_name, native};
+use super::template::{self, RequestTemplate, is_template};
+use super::verify::{HEADER_ID, SignatureScheme, Verifier};
+use super::wire::{EXTERNAL_ID, parse_native};
 use crate::allow::AllowList;
 use crate::client::ClientAddr;
 use crate::http_error::HttpError;
@@ -20,58 +21,58 @@ use crate::trust::{Author, SenderLists, TrustLists, trust_of};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// The front of one webhook.
-pub struct Front {
+/// Turns the requests of one webhook into messages.
+pub struct RequestParser {
     name: String,
     channel: String,
     verifier: Verifier,
-    service: Option<Service>,
+    service: Option<EventService>,
     allow_from: Option<AllowList>,
-    /// What a message to this webhook can prove of its author at most.
+    /// The most that a message to this webhook can prove of its author.
     author: Author,
     lists: TrustLists,
-    templates: Templates,
+    templates: RequestTemplates,
     session: Option<SessionRule>,
     any_session: bool,
     turn: TurnSettings,
 }
 
-/// What a request comes to.
+/// The result of parsing a request.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum ParsedRequest {
     /// A message for the inbox.
     Message(Box<InboundMessage>),
-    /// No message: a 200 with this body.
+    /// No message: the response is 200 with this body.
     Answer(Value),
 }
 
 #[derive(Default)]
-struct Templates {
-    content: Option<Template>,
-    chat_id: Option<Template>,
-    sender: Option<Template>,
-    id: Option<Template>,
+struct RequestTemplates {
+    content: Option<RequestTemplate>,
+    chat_id: Option<RequestTemplate>,
+    sender: Option<RequestTemplate>,
+    id: Option<RequestTemplate>,
 }
 
-/// What `session` in the settings says.
+/// The `session` of the settings.
 enum SessionRule {
     Fixed(SessionKey),
-    Template(Box<Template>),
+    Template(Box<RequestTemplate>),
 }
 
-impl Front {
+impl RequestParser {
     /// Checks the settings of `[channels.webhook.NAME]`.
     ///
     /// # Errors
-    /// What is wrong, with the key.
+    /// A sentence that names the key at fault.
     pub fn new(name: &str, config: &WebhookConfig, listens_on_loopback: bool) -> Result<Self, String> {
         let verifier = Verifier::new(config, listens_on_loopback)?;
         let channel = format!("webhook:{name}");
         let compile = |key: &str, source: &Option<String>| {
-            let compiled = source.as_ref().map(|source| Template::new(&key_path(name, key), source));
+            let compiled = source.as_ref().map(|source| RequestTemplate::new(&key_path(name, key), source));
             compiled.transpose().map_err(|wrong| format!("`{key}`: {wrong}"))
         };
-        let templates = Templates {
+        let templates = RequestTemplates {
             content: compile("content", &config.content)?,
             chat_id: compile("chat_id", &config.chat_id)?,
             sender: compile("sender", &config.sender)?,
@@ -90,7 +91,7 @@ impl Front {
             name: name.to_owned(),
             author: config.author().unwrap_or_default(),
             lists: TrustLists::of_one(&channel, own_lists),
-            service: Service::of(verifier.scheme()),
+            service: EventService::of(verifier.scheme()),
             channel,
             verifier,
             allow_from: config.allow_from.clone(),
@@ -101,8 +102,7 @@ impl Front {
         })
     }
 
-    /// Takes `lists` in the place of the webhook's own `trusted_from`: they hold the owner's identities, too, and change with
-    /// a reload.
+    /// Replaces the webhook's own `trusted_from` by `lists`, which include the owner's identities and change with a reload.
     pub fn trusting(self, lists: TrustLists) -> Self {
         Self { lists, ..self }
     }
@@ -119,7 +119,7 @@ impl Front {
         &self.verifier
     }
 
-    /// A whole request at once: all that [`Verifier`] checks and [`read`](Self::read) reads; `now` in Unix seconds.
+    /// Authenticates and parses a whole request; `now` in Unix seconds.
     pub fn take(
         &self,
         headers: &HeaderMap,
@@ -127,7 +127,7 @@ impl Front {
         body: &[u8],
         client: Option<ClientAddr>,
         now: i64,
-    ) -> Result<Outcome, HttpError> {
+    ) -> Result<ParsedRequest, HttpError> {
         let check = self.verifier.before_body(headers, client, now).map_err(HttpError::unauthorized)?;
         if let Some(mut check) = check {
             check.update(body);
@@ -136,43 +136,43 @@ impl Front {
         self.read(headers, uri, body)
     }
 
-    /// The message in a request that has proven who sends it.
-    pub fn read(&self, headers: &HeaderMap, uri: &Uri, body: &[u8]) -> Result<Outcome, HttpError> {
+    /// Parses an authenticated request.
+    pub fn read(&self, headers: &HeaderMap, uri: &Uri, body: &[u8]) -> Result<ParsedRequest, HttpError> {
         let unpacked = match self.service {
-            Some(Service::Github) => body::without_form(headers, body)?,
+            Some(EventService::Github) => body::without_form(headers, body)?,
             _ => body.into(),
         };
         let text = body::text(&unpacked)?;
         let value = body::json(text)?;
         if let Some(answer) = self.service.and_then(|service| service.answer(headers, &value)) {
-            return Ok(Outcome::Answer(answer));
+            return Ok(ParsedRequest::Answer(answer));
         }
-        // No event of these services has such a field, so a sender that speaks our own form is understood, too.
+        // No event of these services has such a field, so bodies in the native form are accepted, too.
         let is_native = value.get("content").is_some_and(Value::is_string);
         let draft = match self.service {
             Some(service) if !is_native || self.templates.content.is_some() => {
                 let noise = if self.templates.content.is_none() { service.answer_to_noise(&value) } else { None };
                 if let Some(answer) = noise {
-                    return Ok(Outcome::Answer(answer));
+                    return Ok(ParsedRequest::Answer(answer));
                 }
                 service.draft(headers, &value, text)
             }
-            _ if self.templates.content.is_some() => Draft::default(),
-            _ => native(&value)?,
+            _ if self.templates.content.is_some() => MessageDraft::default(),
+            _ => parse_native(&value)?,
         };
         let (draft, id, session) = self.fill_in(draft, headers, uri, &value)?;
-        self.message(draft, id, session, headers, body).map(|message| Outcome::Message(Box::new(message)))
+        self.message(draft, id, session, headers, body).map(|message| ParsedRequest::Message(Box::new(message)))
     }
 
-    /// Lays what the templates say over the draft; answers it with the id and the session that they give.
+    /// Applies the templates to the draft; returns it with the id and the session that they produce.
     fn fill_in(
         &self,
-        mut draft: Draft,
+        mut draft: MessageDraft,
         headers: &HeaderMap,
         uri: &Uri,
         body: &Value,
-    ) -> Result<(Draft, Option<String>, Option<String>), HttpError> {
-        let Templates { content, chat_id, sender, id } = &self.templates;
+    ) -> Result<(MessageDraft, Option<String>, Option<String>), HttpError> {
+        let RequestTemplates { content, chat_id, sender, id } = &self.templates;
         let session = match &self.session {
             Some(SessionRule::Template(template)) => Some(template.as_ref()),
             _ => None,
@@ -190,11 +190,11 @@ impl Front {
             }
             draft.content = Some(text);
         }
-        let name = |template: Option<&Template>| -> Result<Option<String>, HttpError> {
+        let name = |template: Option<&RequestTemplate>| -> Result<Option<String>, HttpError> {
             let Some(template) = template else { return Ok(None) };
             let text = template.render(&request)?;
             let text = text.trim();
-            // Nothing is what stands there for a field that this event does not have.
+            // The text is empty for a field that this event does not have.
             if text.is_empty() {
                 return Ok(None);
             }
@@ -208,7 +208,7 @@ impl Front {
 
     fn message(
         &self,
-        draft: Draft,
+        draft: MessageDraft,
         own_id: Option<String>,
         own_session: Option<String>,
         headers: &HeaderMap,
@@ -242,16 +242,16 @@ impl Front {
         Ok(InboundMessage { external_id, session, ..message })
     }
 
-    /// The id that the sender gave; where the body is signed, headers that are not signed give none, as whoever sends a
-    /// request again could change them. GitHub signs no id at all: there its delivery is all that can be known.
+    /// Returns the id that the sender assigned. If the body is signed, unsigned headers do not count, since a replayed request
+    /// could change them. GitHub signs no id; there the delivery id is the best available.
     fn given_id(&self, headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String>, HttpError> {
         let in_headers = || -> Result<Option<String>, HttpError> {
             Ok(header_id(headers, HEADER_ID)?.or(header_id(headers, IDEMPOTENCY_KEY)?))
         };
         Ok(match self.verifier.scheme() {
-            Some(Scheme::Stripe | Scheme::Slack) => in_body,
-            Some(Scheme::Standard) => header_id(headers, HEADER_ID)?,
-            Some(Scheme::Github) => match github_delivery(headers) {
+            Some(SignatureScheme::Stripe | SignatureScheme::Slack) => in_body,
+            Some(SignatureScheme::Standard) => header_id(headers, HEADER_ID)?,
+            Some(SignatureScheme::Github) => match github_delivery(headers) {
                 Some(id) => {
                     check_name("x-github-delivery", &id)?;
                     Some(id)
@@ -262,22 +262,22 @@ impl Front {
         })
     }
 
-    /// What stands for an id where none is given and the time is signed: the same bytes at the same time are the same
-    /// request, sent again.
+    /// Returns an id for a request without one if its time is signed: the same bytes at the same time are the same request,
+    /// sent again.
     fn fingerprint(&self, headers: &HeaderMap, body: &[u8]) -> Option<String> {
         let time = self.verifier.signed_time(headers);
         (!time.is_empty()).then(|| fingerprint(&[time.as_bytes(), b".", body]))
     }
 
-    /// How far the sender of a message is trusted, if `author` is what its body proves. A body in our own form on a service's
-    /// webhook proves nothing, nor does one of a service where none is set.
+    /// Returns how far the sender is trusted; `author` is what the body proves. A native body on a service's webhook proves
+    /// nothing, nor does a service's body on another webhook.
     fn trust(&self, author: Author, sender: &str) -> Trust {
         let author = if author == self.author { author } else { Author::Unproven };
         trust_of(author, self.lists.of(&self.channel).standing(sender))
     }
 
-    /// A session below this webhook's own; a bare name is put there. Others only where the settings allow it, and only for
-    /// senders who are trusted: the model is given what was said in a session.
+    /// Returns the session for a key: a plain name is put below this webhook's own sessions. Other sessions need `any_session`
+    /// and a trusted sender, since the model is given the conversation of the session.
     fn session(&self, key: &str, trust: Trust) -> Result<SessionKey, HttpError> {
         let own = format!("{}:", self.channel);
         let is_own = match key.strip_prefix(&own) {
@@ -295,22 +295,7 @@ impl Front {
     }
 }
 
-/// Whether a setting is a template rather than a plain text.
-pub fn is_template(text: &str) -> bool {
-    ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
-}
-
-/// The session that a plain name or a whole key stands for.
-pub fn fixed_session(channel: &str, key: &str) -> Result<SessionKey, HttpError> {
-    check_name("the session", key)?;
-    match key.split_once(':') {
-        None => Ok(format!("{channel}:{key}").into()),
-        Some((channel, rest)) if !channel.trim().is_empty() && !rest.trim().is_empty() => Ok(key.into()),
-        Some(_) => Err(HttpError::unprocessable(format!("{key:?} is no key of a session"))),
-    }
-}
-
-/// The id in a header; an empty one is none.
+/// Returns the id in a header; an empty one counts as absent.
 fn header_id(headers: &HeaderMap, name: &str) -> Result<Option<String>, HttpError> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let text = value.to_str().map_err(|_| HttpError::unprocessable(format!("{name} is not plain text")))?.trim();
@@ -322,5 +307,5 @@ fn header_id(headers: &HeaderMap, name: &str) -> Result<Option<String>, HttpErro
 }
 
 #[cfg(test)]
-#[path = "front_tests.rs"]
+#[path = "request_parser_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Text helpers that all channels share.
 
 /// `1234567` as `1,234,567`.
 pub fn thousands(number: u64) -> String {
@@ -11,6 +11,11 @@ pub fn thousands(number: u64) -> String {
         grouped.push(digit);
     }
     grouped
+}
+
+/// Returns `bytes` in hexadecimal, in lower case.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Delivers what one channel has to deliver.
+//! Delivers the messages of one channel.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,73 +10,88 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::delivery::{Hold, Next, deliver, millis};
+use super::delivery::{NextStep, SendingHealth, deliver, millis};
 use super::queue::ChatQueues;
 use crate::bus::{ChannelHealth, MessageBus};
 use crate::metrics::DeliveryOutcome;
 use crate::store::outbox::{self, Pending};
 use crate::store::{Commit, StoreError, now_ms};
 
-/// Messages of one channel that are out at once, each of another chat.
-const OUT_LIMIT: usize = 32;
+/// The most messages of one channel in flight, each of another chat.
+const MAX_IN_FLIGHT: usize = 32;
 
-/// Rows taken up at a time.
+/// Rows read at a time.
 const BATCH: u32 = 1_000;
 
-/// The longest sleep, and how often the clock is looked at.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// The longest sleep, and how often the clock is checked for jumps.
+const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
-/// The queue of one channel, and the task that works it off.
-pub struct Courier {
+/// The queue of one channel, and the task that delivers it.
+pub struct DeliveryWorker {
     channel: Arc<dyn Channel>,
     bus: Arc<MessageBus>,
-    look: Arc<Notify>,
+    waker: Arc<Notify>,
     queues: ChatQueues,
-    taken_up_to: i64,
-    /// How often somebody was there again.
+    /// The `seq` of the last row that was read.
+    read_up_to: i64,
+    /// How often the other side has come back.
     presences: u64,
-    out: JoinSet<Try>,
-    hold: Arc<Hold>,
-    /// Something waits for its next try, or did a moment ago.
+    in_flight: JoinSet<FinishedAttempt>,
+    sending: Arc<SendingHealth>,
+    /// A message waits for its next attempt, or did a moment ago.
     has_failed: bool,
 }
 
-/// A message that was out.
-struct Try {
+/// A message that was in flight.
+struct FinishedAttempt {
     pending: Pending,
-    next: Next,
-    /// [`Courier::presences`] when it went out.
+    next: NextStep,
+    /// [`DeliveryWorker::presences`] when it was sent.
     presences: u64,
 }
 
-impl Courier {
-    /// A courier that looks at the outbox whenever `look` is notified.
-    pub fn new(channel: Arc<dyn Channel>, bus: Arc<MessageBus>, look: Arc<Notify>, health: Arc<ChannelHealth>) -> Self {
-        let (queues, hold) = (ChatQueues::default(), Arc::new(Hold::new(health)));
-        Self { channel, bus, look, queues, taken_up_to: 0, presences: 0, out: JoinSet::new(), hold, has_failed: false }
+impl DeliveryWorker {
+    /// The worker reads the outbox whenever `waker` is notified.
+    pub fn new(
+        channel: Arc<dyn Channel>,
+        bus: Arc<MessageBus>,
+        waker: Arc<Notify>,
+        health: Arc<ChannelHealth>,
+    ) -> Self {
+        Self {
+            channel,
+            bus,
+            waker,
+            queues: ChatQueues::default(),
+            read_up_to: 0,
+            presences: 0,
+            in_flight: JoinSet::new(),
+            sending: Arc::new(SendingHealth::new(health)),
+            has_failed: false,
+        }
     }
 
     /// Delivers until `flush`, then what is due at that moment, and ends.
     pub async fn run(mut self, flush: CancellationToken) {
         let channel = self.channel.clone();
         let mut present = channel.present();
-        // The clock may have jumped back since the last look.
-        let mut clock = tokio::time::interval(LOOK_AGAIN);
+        // The clock may have jumped back since the last check.
+        let mut clock = tokio::time::interval(CLOCK_CHECK);
         loop {
-            if let Err(error) = self.take_up().await {
+            if let Err(error) = self.read_outbox().await {
                 tracing::error!(channel = self.channel.name(), %error, "the outbox could not be read");
                 if flush.is_cancelled() {
                     return;
                 }
             }
             self.send_due();
-            if flush.is_cancelled() && self.out.is_empty() {
+            if flush.is_cancelled() && self.in_flight.is_empty() {
                 return;
             }
             let wait = self.until_next();
             tokio::select! {
-                () = self.look.notified() => if self.has_failed { self.hasten() },
-                Some(ended) = self.out.join_next() => self.after(ended),
+                () = self.waker.notified() => if self.has_failed { self.hasten() },
+                Some(ended) = self.in_flight.join_next() => self.finish(ended),
                 () = tokio::time::sleep(wait) => {}
                 _ = clock.tick() => {
                     self.queues.bound(now_ms() + millis(self.longest_wait()));
@@ -92,15 +107,15 @@ impl Courier {
         }
     }
 
-    async fn take_up(&mut self) -> Result<(), StoreError> {
+    async fn read_outbox(&mut self) -> Result<(), StoreError> {
         loop {
-            let (channel, after) = (self.channel.name().to_owned(), self.taken_up_to);
+            let (channel, after) = (self.channel.name().to_owned(), self.read_up_to);
             let store = self.bus.store();
             let rows = store.read_here(|connection| outbox::pending_after(connection, &channel, after, BATCH))?;
             let count = rows.len();
             for row in rows {
                 self.has_failed |= row.next_at > now_ms();
-                self.taken_up_to = row.seq;
+                self.read_up_to = row.seq;
                 self.queues.push(row);
             }
             if count < usize::try_from(BATCH).unwrap_or(usize::MAX) {
@@ -109,7 +124,7 @@ impl Courier {
         }
     }
 
-    /// Takes what somebody wants to have tried at once.
+    /// Makes the messages due that the owner wants delivered at once.
     fn hasten(&mut self) {
         let name = self.channel.name().to_owned();
         match self.bus.store().read_here(|connection| outbox::hastened(connection, &name)) {
@@ -124,49 +139,51 @@ impl Courier {
 
     fn send_due(&mut self) {
         let now = now_ms();
-        while self.out.len() < OUT_LIMIT
+        while self.in_flight.len() < MAX_IN_FLIGHT
             && let Some(pending) = self.queues.take_due(now)
         {
             let (channel, bus, presences) = (self.channel.clone(), self.bus.clone(), self.presences);
-            let hold = self.hold.clone();
-            self.out.spawn(async move {
-                let next = try_once(channel.as_ref(), &bus, &hold, &pending).await.unwrap_or_else(|error| {
+            let sending = self.sending.clone();
+            self.in_flight.spawn(async move {
+                let next = attempt(channel.as_ref(), &bus, &sending, &pending).await.unwrap_or_else(|error| {
                     tracing::error!(channel = channel.name(), id = %pending.id, %error, "a delivery could not be recorded");
-                    Next::Retry { tries: pending.tries, at: now_ms() + 1_000 }
+                    NextStep::Retry { tries: pending.tries, at: now_ms() + 1_000 }
                 });
-                if matches!(next, Next::Ended) {
+                if matches!(next, NextStep::Ended) {
                     bus.outbound_ended(channel.name());
                 }
-                Try { pending, next, presences }
+                FinishedAttempt { pending, next, presences }
             });
         }
     }
 
-    fn after(&mut self, ended: Result<Try, tokio::task::JoinError>) {
-        let Try { pending, next, presences } = match ended {
+    fn finish(&mut self, ended: Result<FinishedAttempt, tokio::task::JoinError>) {
+        let FinishedAttempt { pending, next, presences } = match ended {
             Ok(ended) => ended,
-            // The row stays `sending` and is looked at as `unknown` by the next start.
+            // The row stays `sending`; the next start recovers it as `unknown`.
             Err(error) => {
                 tracing::error!(channel = self.channel.name(), %error, "a delivery panicked");
                 return;
             }
         };
         match next {
-            Next::Ended | Next::Dropped => self.queues.finished(&pending.chat_id),
-            Next::Retry { tries, at } => {
+            NextStep::Ended | NextStep::Dropped => self.queues.finished(&pending.chat_id),
+            NextStep::Retry { tries, at } => {
                 self.has_failed = true;
                 self.queues.retry(Pending { tries, next_at: at, ..pending });
             }
-            // Whoever came while this was on its way back has not seen it.
-            Next::Away if presences != self.presences => self.queues.retry(pending),
-            Next::Away => self.queues.away(pending),
+            // A screen that came in the meantime has not seen the message.
+            NextStep::Away if presences != self.presences => self.queues.retry(pending),
+            NextStep::Away => self.queues.away(pending),
         }
     }
 
     fn until_next(&self) -> Duration {
-        let Some(at) = self.queues.next_at().filter(|_| self.out.len() < OUT_LIMIT) else { return LOOK_AGAIN };
+        let Some(at) = self.queues.next_at().filter(|_| self.in_flight.len() < MAX_IN_FLIGHT) else {
+            return CLOCK_CHECK;
+        };
         let wait = u64::try_from(at - now_ms()).unwrap_or(0);
-        Duration::from_millis(wait).min(LOOK_AGAIN)
+        Duration::from_millis(wait).min(CLOCK_CHECK)
     }
 
     fn longest_wait(&self) -> Duration {
@@ -174,9 +191,14 @@ impl Courier {
     }
 }
 
-/// A delivery whose channel panics may have arrived or not; the chat goes on.
-async fn try_once(channel: &dyn Channel, bus: &MessageBus, hold: &Hold, pending: &Pending) -> Result<Next, StoreError> {
-    let delivered = AssertUnwindSafe(deliver(channel, bus, hold, pending)).catch_unwind().await;
+/// Makes one attempt. After a panic of the channel the message may have arrived or not; the chat goes on.
+async fn attempt(
+    channel: &dyn Channel,
+    bus: &MessageBus,
+    sending: &SendingHealth,
+    pending: &Pending,
+) -> Result<NextStep, StoreError> {
+    let delivered = AssertUnwindSafe(deliver(channel, bus, sending, pending)).catch_unwind().await;
     if let Ok(next) = delivered {
         return next;
     }
@@ -187,7 +209,7 @@ async fn try_once(channel: &dyn Channel, bus: &MessageBus, hold: &Hold, pending:
     };
     bus.store().write(Commit::Synced, ended).await?;
     bus.metrics().messages.channel(channel.name()).delivered(DeliveryOutcome::Unknown, 1);
-    Ok(Next::Ended)
+    Ok(NextStep::Ended)
 }
 
 #[cfg(test)]
@@ -207,7 +229,7 @@ mod tests {
     use crate::bus::{OutboundBody, OutboundDraft};
     use crate::store::{Connection, Store};
 
-    /// Nobody is there for the first message; somebody comes right after that was seen, and before it is written.
+    /// A channel that is away for the first message, and comes back after that was seen and before it is written.
     struct LateScreen {
         store: Store,
         retry: RetryTable,
@@ -257,7 +279,7 @@ mod tests {
 
         async fn present(&self) {
             if self.presences.fetch_add(1, Ordering::SeqCst) > 0 {
-                // Asked again: the courier has noticed.
+                // Called again: the worker has noticed.
                 self.noticed.try_send(()).ok();
                 return std::future::pending().await;
             }
@@ -266,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_comes_while_a_message_is_on_its_way_back_is_shown_it() {
+    async fn a_channel_that_comes_back_while_its_absence_is_recorded_gets_the_message() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
         let bus = bus(store.clone(), 1);
@@ -292,8 +314,9 @@ mod tests {
             until_noticed: std::sync::Mutex::new(Some(until_noticed)),
         });
         let flush = CancellationToken::new();
-        let courier = Courier::new(channel.clone(), bus, Arc::new(Notify::new()), Arc::default()).run(flush.clone());
-        let courier = tokio::spawn(courier);
+        let worker =
+            DeliveryWorker::new(channel.clone(), bus, Arc::new(Notify::new()), Arc::default()).run(flush.clone());
+        let worker = tokio::spawn(worker);
         let sent = async {
             loop {
                 let row = store.read(move |connection| outbox::find(connection, id)).await.unwrap().unwrap();
@@ -306,6 +329,6 @@ mod tests {
         let tries = tokio::time::timeout(Duration::from_secs(10), sent).await.expect("it is shown");
         assert_eq!((tries, channel.sends.load(Ordering::SeqCst)), (1, 2));
         flush.cancel();
-        courier.await.unwrap();
+        worker.await.unwrap();
     }
 }
