@@ -94,7 +94,7 @@ async fn a_panic_is_a_failure_as_any_other() {
         sent,
     });
     let health = Arc::new(ChannelHealth::default());
-    let inbox = ScriptedInbox::new(|_| Answer::SendingHealth);
+    let inbox = ScriptedInbox::new(|_| Answer::Hold);
     let shutdown = CancellationToken::new();
     let context =
         ChannelContext { inbox: inbox.clone(), events: inbox, shutdown: shutdown.clone(), started: Arc::new(|| {}) };
