@@ -1,4 +1,4 @@
-//! The channel `cli`: every screen that follows one of its chats.
+//! The channel `cli`, which delivers to every screen that follows one of its chats.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,32 +17,32 @@ use crate::event::EventSource;
 use crate::finding::Finding;
 use crate::message::{OutboundMessage, SessionKey};
 
-/// Set in a message's metadata by a client that comes for the reply by the message's id.
+/// Set in the metadata of a message whose client fetches the reply by the message's id.
 const PICKUP: &str = "pickup";
-/// The waits after which a screen that shows nothing (stopped by Ctrl-S) is asked again.
+/// The waits between attempts for a screen that shows nothing (stopped by Ctrl-S).
 const RETRY_SECS: [u64; 5] = [5, 30, 300, 1_800, 7_200];
 
-/// The channel `cli`. Its screens are the gateway's own terminal, when it has one, and whatever else attaches.
+/// The channel `cli`. Its screens are the gateway's own terminal, if it has one, and all attached clients.
 pub struct CliChannel {
     screens: Arc<ScreenHub>,
-    front: Mutex<Option<TerminalSetup>>,
+    setup: Mutex<Option<TerminalSetup>>,
     left: watch::Sender<Option<TerminalExit>>,
     retry: RetryTable,
 }
 
 impl CliChannel {
-    /// Without a `front` the channel has no terminal of its own. It is used up by the first start.
-    pub fn new(front: Option<TerminalSetup>) -> Self {
+    /// Without a `setup` the channel has no terminal of its own. The first start consumes it.
+    pub fn new(setup: Option<TerminalSetup>) -> Self {
         Self {
             screens: Arc::default(),
-            front: Mutex::new(front),
+            setup: Mutex::new(setup),
             left: watch::Sender::new(None),
             retry: RetryTable::new(RETRY_SECS.map(Duration::from_secs).to_vec()),
         }
     }
 
-    /// A new screen on `chat_id`, from now until it is dropped. `session` is that of the messages written there, when
-    /// it is not the chat's own.
+    /// Attaches a screen to `chat_id` until it is dropped. `session` is that of the messages written there, if it is not the
+    /// chat's own.
     pub fn attach(&self, chat_id: &str, session: Option<SessionKey>) -> ScreenHandle {
         self.screens.attach(chat_id, session)
     }
@@ -52,7 +52,7 @@ impl CliChannel {
         !self.screens.book().list.is_empty()
     }
 
-    /// Completes when whoever sat at the channel's own terminal has left, and how.
+    /// Completes when the user has left the channel's own terminal; returns how.
     pub async fn left(&self) -> TerminalExit {
         let mut watched = self.left.subscribe();
         match watched.wait_for(Option::is_some).await.map(|left| *left) {
@@ -62,7 +62,7 @@ impl CliChannel {
     }
 }
 
-/// The gateway of this process, as its own terminal sees it.
+/// The gateway of this process.
 struct InProcessHost {
     screens: Arc<ScreenHub>,
     events: Arc<dyn EventSource>,
@@ -104,30 +104,30 @@ impl Channel for CliChannel {
     }
 
     async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
-        let front = self.front.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(front) = front else {
+        let setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(setup) = setup else {
             (context.started)();
             context.shutdown.cancelled().await;
             return Ok(());
         };
-        let directory = Arc::clone(&front.directory);
+        let directory = Arc::clone(&setup.directory);
         let host = InProcessHost { screens: Arc::clone(&self.screens), events: context.events, directory };
-        let following = host.follow(&front.conversation).await?;
+        let following = host.follow(&setup.conversation).await?;
         (context.started)();
-        let terminal = Terminal::new(front, context.inbox, Arc::new(host), following);
+        let terminal = Terminal::new(setup, context.inbox, Arc::new(host), following);
         let left = terminal.run(context.shutdown).await;
-        // With its terminal broken nobody sits there any more.
+        // A broken terminal counts as left.
         self.left.send_replace(Some(*left.as_ref().unwrap_or(&TerminalExit::EndOfInput)));
         left.map(|_| ())
     }
 
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
         let mut best = ShowOutcome::Gone;
-        // Counted before the lookup: a screen that comes after it makes `present` complete at once.
+        // Read before the lookup: a screen that attaches later makes `present` complete at once.
         let arrivals = self.screens.book().arrivals;
         let mut showing: FuturesUnordered<_> =
             self.screens.of(message).into_iter().map(|screen| show(screen, message.clone())).collect();
-        // One screen is enough; a second one that is slow holds nobody up.
+        // One screen is enough; a second slow one must not delay the delivery.
         while let Some(outcome) = showing.next().await {
             best = best.min(outcome);
             if best == ShowOutcome::Shown {
@@ -156,7 +156,7 @@ impl Channel for CliChannel {
             {
                 let mut book = self.screens.book();
                 if book.arrivals > book.answered_away {
-                    // Each arrival counts once, so that a caller in a loop does not spin.
+                    // Each arrival counts once, so that a looping caller does not spin.
                     book.answered_away = book.arrivals;
                     return;
                 }

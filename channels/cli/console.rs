@@ -1,5 +1,5 @@
-//! The screen and the keyboard behind a terminal's conversation, each on a thread of its own: both block, and a stopped
-//! screen (Ctrl-S) must not hold up the runtime.
+//! The screen and the keyboard of a terminal, each on its own thread: both block, and a stopped screen (Ctrl-S) must not
+//! block the runtime.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::streams::{
 };
 use crate::channel::StartError;
 
-/// How many texts may wait to be printed.
+/// The most texts that wait to be printed.
 const PRINT_CAPACITY: usize = 64;
 const HIDE_CURSOR: &str = "\x1b[?25l";
 
@@ -26,28 +26,28 @@ pub struct Console {
     pub(super) inputs: async_channel::Receiver<ConsoleInput>,
     asks: async_channel::Sender<()>,
     prints: async_channel::Sender<PrintJob>,
-    /// Whether a prompt stands on the screen.
+    /// A prompt is on the screen.
     prompting: Arc<AtomicBool>,
     mode: Option<SavedMode>,
-    /// What is printed where the line editor draws no prompt.
+    /// The prompt to print if no line editor draws one.
     prompt: &'static str,
     pub(super) known: CompletionSource,
 }
 
 impl Drop for Console {
-    /// The terminal is given back even when the conversation ends by a panic.
+    /// Restores the terminal even after a panic of the conversation.
     fn drop(&mut self) {
         self.restore();
     }
 }
 
 impl Console {
-    /// What this process was started with: a line editor when standard input and output are a terminal, else plain
-    /// lines. `history` is the file that keeps what was typed.
+    /// Opens the standard streams: with a line editor if input and output are a terminal, else with plain lines. `history`
+    /// is the file of typed lines.
     ///
     /// # Errors
     ///
-    /// The terminal or a thread cannot be had.
+    /// The terminal or a thread cannot be opened.
     pub fn of_process(history: Option<PathBuf>) -> Result<Self, StartError> {
         let style = TerminalStyle::of_process();
         if style.cursor {
@@ -66,7 +66,7 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// A thread cannot be had.
+    /// A thread cannot be started.
     pub fn of_streams(
         input: impl BufRead + Send + 'static,
         output: impl Write + Send + 'static,
@@ -94,7 +94,7 @@ impl Console {
         Ok(Self { style, inputs, asks, prints, prompting, mode, prompt: "", known })
     }
 
-    /// Asks for one input; everything printed before stands on the screen by then.
+    /// Asks for one input, after everything printed before is on the screen.
     pub(super) async fn ask(&self) -> Result<(), OutputClosed> {
         let mut prompt = self.prompt;
         if let Some(mode) = &self.mode {
@@ -106,19 +106,18 @@ impl Console {
         self.asks.send(()).await.map_err(|_| OutputClosed)
     }
 
-    /// The next input that was asked for.
+    /// Returns the next input.
     pub(super) async fn input(&self) -> ConsoleInput {
         let input = self.inputs.recv().await.unwrap_or(ConsoleInput::End);
         self.prompting.store(false, Ordering::SeqCst);
         input
     }
 
-    /// What is typed while a turn runs does not show: it would stand in the middle of what is drawn. The next prompt
-    /// has it.
+    /// Hides what is typed while a turn runs, since it would appear inside the output. The next prompt shows it.
     pub(super) async fn hush(&self) -> Result<(), OutputClosed> {
         let Some(mode) = &self.mode else { return Ok(()) };
         mode.hush();
-        // It waits at the start of the row that changes, where it would only be in the way.
+        // The cursor rests at the start of the changing row, where it would only distract.
         self.print(HIDE_CURSOR.to_owned(), OutputStream::Out).await
     }
 
@@ -132,13 +131,13 @@ impl Console {
             .map_err(|_| OutputClosed)
     }
 
-    /// Where no line editor draws its prompt anew below a text that comes while it stands, it is printed again.
+    /// Repeats the prompt after a text that is printed below it, unless a line editor does so.
     fn around_prompt(&self, text: String) -> String {
         let stands = !self.prompt.is_empty() && self.prompting.load(Ordering::SeqCst);
         if stands && !text.is_empty() { format!("\n{text}{}", self.prompt) } else { text }
     }
 
-    /// Returns when the text, and all before it, is written.
+    /// Prints a text; returns when it and everything before it is written.
     pub(super) async fn print_through(&self, text: String, stream: OutputStream) -> Result<(), OutputClosed> {
         let (done, written) = oneshot::channel();
         let text = self.around_prompt(text);
@@ -146,7 +145,7 @@ impl Console {
         written.await.map_err(|_| OutputClosed)
     }
 
-    /// Leaves the terminal as it was found. The reading thread may be stuck in its read for good.
+    /// Restores the terminal. The reading thread may stay blocked in its read.
     pub(super) fn restore(&self) {
         if let Some(mode) = &self.mode {
             mode.restore(self.prompting.load(Ordering::SeqCst));
@@ -154,21 +153,21 @@ impl Console {
     }
 }
 
-/// Hands SIGINT to a terminal. While a turn runs the terminal's line editor is not there to take Ctrl-C, so it comes as
-/// a signal, which belongs to the process.
+/// Forwards SIGINT to a terminal. While a turn runs, the line editor does not read Ctrl-C, so it arrives as a signal of the
+/// process.
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<InterruptState>);
 
 #[derive(Default)]
 struct InterruptState {
-    /// A turn runs here that nobody has interrupted yet.
+    /// A turn runs here and was not interrupted yet.
     armed: AtomicBool,
     raised: Notify,
 }
 
 impl Interrupt {
-    /// To be called for each SIGINT. True: a turn ran here and is being stopped, the signal has done its work. False:
-    /// nothing to stop, or it is being stopped already; the signal means the process.
+    /// Handles a SIGINT. Returns true if it stops a turn here, and false if there is none, or it is being stopped already:
+    /// then the signal is for the process.
     pub fn raise(&self) -> bool {
         let taken = self.0.armed.swap(false, Ordering::AcqRel);
         if taken {
@@ -177,17 +176,17 @@ impl Interrupt {
         taken
     }
 
-    /// A turn begins.
+    /// Marks the start of a turn.
     pub(super) fn arm(&self) {
         self.0.armed.store(true, Ordering::Release);
     }
 
-    /// It ended.
+    /// Marks the end of a turn.
     pub(super) fn disarm(&self) {
         self.0.armed.store(false, Ordering::Release);
     }
 
-    /// Completes when it was raised.
+    /// Completes when a SIGINT stops the turn.
     pub(super) async fn raised(&self) {
         self.0.raised.notified().await;
     }

@@ -1,9 +1,9 @@
-//! Text in rows that fit a screen: faces, widths, wrapping.
+//! Styled text in rows that fit a screen: faces, widths, wrapping.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// What may not stand at the start of a row: it belongs to the character before it.
+/// Characters that must not start a row: they belong to the character before them.
 const CLOSING: &str = "，。！？、；：）》」』”’】〉…,.!?;:)]}%";
 
 /// A colour of the terminal's own palette.
@@ -15,7 +15,7 @@ pub(super) enum AnsiColour {
     Cyan = 36,
 }
 
-/// How text is drawn where colours are wanted.
+/// The appearance of text where colours are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Face {
     pub bold: bool,
@@ -36,7 +36,7 @@ impl Face {
         Self { colour: Some(colour), ..Self::PLAIN }
     }
 
-    /// `text` with the sequences of this face around it (ECMA-48, SGR).
+    /// Returns `text` with the escape sequences of this face around it (ECMA-48, SGR).
     pub(super) fn paint(self, text: &str) -> String {
         let flags = [(self.bold, 1), (self.dim, 2), (self.italic, 3), (self.underline, 4), (self.strike, 9)];
         let codes = flags.into_iter().filter_map(|(is_set, code)| is_set.then_some(code));
@@ -92,7 +92,7 @@ impl ScreenRow {
         self.0.iter().map(|span| span.text.width()).sum()
     }
 
-    /// The text alone.
+    /// Returns the text without faces.
     pub(super) fn plain(&self) -> String {
         self.0.iter().map(|span| span.text.as_str()).collect()
     }
@@ -104,7 +104,7 @@ impl ScreenRow {
         self.0.iter().map(|span| span.face.paint(&span.text)).collect()
     }
 
-    /// Returns the row without its first `count` letters and the space behind them.
+    /// Returns the row without its first `count` letters and the space after them.
     fn without(&self, mut count: usize) -> Self {
         let mut rest = Self::default();
         for span in &self.0 {
@@ -122,7 +122,7 @@ impl ScreenRow {
         rest
     }
 
-    /// At most `columns` wide; what is left out is marked.
+    /// Returns the row cut to `columns`; an ellipsis marks the cut.
     pub(super) fn cut(&self, columns: usize) -> Self {
         if self.width() <= columns {
             return self.clone();
@@ -143,17 +143,17 @@ impl ScreenRow {
     }
 }
 
-/// How far some rows reach into their text, in a measure that is the same at every width.
+/// The position that some rows reach in their text, in a measure that does not depend on the width.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TextPosition {
-    /// Characters without spaces and bars of quotes: those stand where rows begin.
+    /// Characters without spaces and quote bars, which depend on where rows begin.
     letters: usize,
-    /// Blank rows behind them.
+    /// Blank rows after them.
     blanks: usize,
 }
 
 impl TextPosition {
-    /// Returns the end of `rows`, which begin here.
+    /// Returns the position at the end of `rows`, which begin here.
     pub(super) fn and(self, rows: &[ScreenRow]) -> Self {
         if rows.is_empty() {
             return self;
@@ -163,7 +163,7 @@ impl TextPosition {
         Self { letters, blanks }
     }
 
-    /// Returns what of `rows`, the same text at any width, is behind this place.
+    /// Returns the part of `rows`, the same text at any width, after this position.
     pub(super) fn rest_of(self, rows: Vec<ScreenRow>) -> Vec<ScreenRow> {
         let Self { letters: mut left, mut blanks } = self;
         let mut rest = Vec::new();
@@ -193,14 +193,14 @@ fn letters_of(row: &ScreenRow) -> usize {
     row.0.iter().map(|span| span.text.chars().filter(|c| is_letter(*c)).count()).sum()
 }
 
-/// `text` on one line, at most `columns` wide.
+/// Returns `text` on one line, cut to `columns`.
 pub(super) fn cut(text: &str, columns: usize) -> String {
     ScreenRow::of(Face::PLAIN, &text.replace(['\n', '\t'], " ")).cut(columns).plain()
 }
 
-/// Breaks `text` into rows of at most `width` columns, at spaces and between wide characters. `first` stands before the
-/// first row and `rest` before the others; a line feed begins a new row. Rows before the last do not change when text
-/// is added.
+/// Breaks `text` into rows of at most `width` columns, at spaces and between wide characters. `first` is the prefix of the
+/// first row and `rest` that of the others; a line feed starts a new row. Rows before the last do not change when text is
+/// added. Own code, as `textwrap` keeps no faces, breaks before closing CJK punctuation and may move earlier breaks.
 pub(super) fn wrap(text: &ScreenRow, first: &ScreenRow, rest: &ScreenRow, width: usize) -> Vec<ScreenRow> {
     let mut wrapping = LineWrapper {
         rows: Vec::new(),
@@ -226,11 +226,11 @@ struct LineWrapper<'a> {
     rows: Vec<ScreenRow>,
     row: ScreenRow,
     used: usize,
-    /// The row holds nothing but its prefix.
+    /// The row holds only its prefix.
     is_fresh: bool,
     rest: &'a ScreenRow,
     width: usize,
-    /// Spaces that stand before the word, if it stays on this row.
+    /// The spaces before the word, if it stays on this row.
     space: ScreenRow,
     word: Vec<(Face, String, usize)>,
 }

@@ -1,6 +1,6 @@
-//! The slash commands that the terminal itself carries out; the others are the gateway's.
+//! The slash commands of the terminal itself; the gateway handles all others.
 
-/// One of them.
+/// A slash command of the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LocalCommand {
     /// `/exit`, `/quit`
@@ -16,9 +16,9 @@ pub(super) enum LocalCommand {
 }
 
 impl LocalCommand {
-    /// Reads a line; `None` when it is for the gateway.
+    /// Parses a line; returns `None` if it is for the gateway.
     pub(super) fn parse(line: &str) -> Option<Self> {
-        // Text below a command is a message, which must not be lost.
+        // A command followed by more lines is a message, which must not be lost.
         if line.contains('\n') {
             return None;
         }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_done_here_or_sent() {
+    fn a_line_is_a_command_of_the_terminal_or_is_sent() {
         for (line, expected) in [
             ("/exit", Some(LocalCommand::Leave)),
             ("/QUIT now", Some(LocalCommand::Leave)),

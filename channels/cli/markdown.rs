@@ -1,4 +1,4 @@
-//! Markdown (CommonMark, with tables, strikethrough and task lists) as rows of a screen.
+//! Renders Markdown (CommonMark with tables, strikethrough and task lists) as rows of a screen.
 
 use pulldown_cmark::{Alignment, CodeBlockKind, CowStr, Event, Options, Parser, Tag, TagEnd};
 
@@ -6,21 +6,21 @@ use super::layout::{AnsiColour, Face, ScreenRow, wrap};
 use super::table;
 use crate::clean::clean;
 
-/// How much room text keeps beside its bullets and quote bars; deeper nesting is drawn flat.
+/// The width that text keeps beside bullets and quote bars; deeper nesting is drawn flat.
 const MIN_TEXT: usize = 12;
 const RULE: usize = 30;
 
-/// How Markdown is drawn.
+/// How Markdown is rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MarkdownStyle {
     /// Columns.
     pub width: usize,
-    /// Faces are shown; else the marks stay that stand for them in plain text.
+    /// Shows faces; else the Markdown marks stay.
     pub in_colour: bool,
 }
 
-/// Draws one or more whole blocks. `lead` stands before the first row, or above it where that is no running text. What
-/// only defines (the target of a link) makes no rows.
+/// Renders one or more whole blocks. `lead` is put before the first row, or above it if the block is not running text.
+/// Definitions (of a link's target) make no rows.
 pub(super) fn render(text: &str, look: MarkdownStyle, lead: &ScreenRow) -> Vec<ScreenRow> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut drawing = MarkdownRenderer::new(look, lead.clone());
@@ -31,9 +31,9 @@ pub(super) fn render(text: &str, look: MarkdownStyle, lead: &ScreenRow) -> Vec<S
     drawing.rows
 }
 
-/// What stands before the rows of a list's item or a quote.
+/// The prefixes of the rows of a list item or a quote.
 struct Indent {
-    /// Before the first row, until that is drawn.
+    /// The prefix of the first row, until that is drawn.
     first: Option<ScreenRow>,
     rest: ScreenRow,
 }
@@ -47,11 +47,11 @@ struct MarkdownRenderer {
     /// The numbers of the lists that are open; `None` is a bullet.
     lists: Vec<Option<u64>>,
     faces: Vec<Face>,
-    /// Where the links that are open go, and the text they have.
+    /// The targets of the open links, and their text so far.
     links: Vec<(String, String)>,
     code: Option<String>,
     table: Option<table::TableLayout>,
-    /// The next block stands right below, as the first one of an item does.
+    /// The next block follows without a gap, like the first one of an item.
     is_tight: bool,
 }
 
@@ -93,7 +93,7 @@ impl MarkdownRenderer {
                 self.line(&ScreenRow::of(Face::DIM, &rule));
             }
             Event::TaskListMarker(is_done) => self.say(if is_done { "☑ " } else { "☐ " }),
-            // Switched off above.
+            // Not enabled above.
             Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => self.say(&text),
         }
     }
@@ -223,7 +223,7 @@ impl MarkdownRenderer {
         for line in clean(&code).replace('\t', "    ").lines() {
             let mut row = self.prefix();
             row.push(Face::PLAIN, "  ");
-            // However long: where the terminal wraps a line, a copy of it is whole.
+            // Long lines stay whole: the terminal wraps them, and copying them keeps the line.
             row.push(Face::coloured(AnsiColour::Cyan), line);
             self.rows.push(row);
         }
@@ -253,7 +253,7 @@ impl MarkdownRenderer {
         self.write(self.face(), text);
     }
 
-    /// Entities such as `&#27;` become characters here, so that what was cleaned before has to be cleaned again.
+    /// Cleans the text again, since entities such as `&#27;` have become characters.
     fn write(&mut self, face: Face, text: &str) {
         let text = clean(text);
         for (_, words) in &mut self.links {
@@ -286,7 +286,7 @@ impl MarkdownRenderer {
         self.look.width.saturating_sub(indent)
     }
 
-    /// What stands before the next row. Each bullet is given out once.
+    /// Returns the prefix of the next row. Each bullet is used once.
     fn prefix(&mut self) -> ScreenRow {
         let mut prefix = ScreenRow::default();
         for indent in &mut self.indents {
@@ -295,7 +295,7 @@ impl MarkdownRenderer {
         prefix
     }
 
-    /// A row of space between blocks.
+    /// Adds an empty row between blocks.
     fn gap(&mut self) {
         self.end_text();
         if !self.is_tight && !self.rows.is_empty() {
@@ -305,7 +305,7 @@ impl MarkdownRenderer {
         self.is_tight = false;
     }
 
-    /// The text so far, as rows.
+    /// Wraps the text so far into rows.
     fn end_text(&mut self) {
         if self.text.is_empty() || self.table.is_some() {
             return;
@@ -319,7 +319,7 @@ impl MarkdownRenderer {
         self.rows.extend(wrap(&text, &first, &rest, self.look.width));
     }
 
-    /// The lead belongs before running text only.
+    /// Returns the prefix of a text's first row, with the lead if it is running text.
     fn prefix_with_lead(&mut self) -> ScreenRow {
         if self.indents.is_empty() {
             return std::mem::take(&mut self.lead);
@@ -335,7 +335,7 @@ impl MarkdownRenderer {
         }
     }
 
-    /// One row as it is.
+    /// Adds one row without wrapping.
     fn line(&mut self, row: &ScreenRow) {
         self.end_lead();
         let mut line = self.prefix();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn faces_stand_for_the_marks_in_colour() {
+    fn faces_replace_the_marks_in_colour() {
         let table: &[(&str, &str)] = &[
             ("**b** *i* ~~s~~ `c`", "\x1b[1mb\x1b[0m \x1b[3mi\x1b[0m \x1b[9ms\x1b[0m \x1b[36mc\x1b[0m"),
             ("## Head", "\x1b[1;36mHead\x1b[0m"),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn no_entity_and_no_link_commands_the_terminal() {
+    fn entities_and_links_cannot_control_the_terminal() {
         for text in [
             "&#27;[2Jx &#x9b;31m",
             "[a](http://x&#27;]0;t&#7;)",

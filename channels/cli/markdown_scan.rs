@@ -1,6 +1,7 @@
-//! Where Markdown that is still being written has come to rest.
+//! Finds the part of streamed Markdown that later text cannot change. pulldown-cmark parses whole texts and does not tell
+//! which of its blocks and marks are final.
 
-/// The end of the first block of `text`, once nothing that follows can belong to it.
+/// Returns the end of the first block of `text` once no later text can belong to it.
 pub(super) fn block_end(text: &str) -> Option<usize> {
     let mut block = MarkdownBlock::default();
     let mut at = 0;
@@ -15,7 +16,7 @@ pub(super) fn block_end(text: &str) -> Option<usize> {
                 blank_at = Some(at + line.len());
             }
         } else if let Some(blank_at) = blank_at {
-            // Behind a blank line an item goes on where it is indented.
+            // After a blank line an item continues only if it is indented.
             let is_indented = line.starts_with("  ") || line.starts_with('\t');
             if !is_indented {
                 return Some(blank_at);
@@ -37,7 +38,7 @@ pub(super) fn block_end(text: &str) -> Option<usize> {
     None
 }
 
-/// An item that goes on behind a blank line: the rest of it is looked at like a block of its own.
+/// Finds the end of an item that continues after a blank line.
 fn block_end_in_list(text: &str, from: usize, mut block: MarkdownBlock) -> Option<usize> {
     let mut at = from;
     let mut was_blank = false;
@@ -63,12 +64,12 @@ struct MarkdownBlock {
     has_begun: bool,
     is_list: bool,
     is_quote: bool,
-    /// The character and length of the fence of code that is open.
+    /// The character and length of the open code fence.
     fence: Option<(char, usize)>,
 }
 
 impl MarkdownBlock {
-    /// Takes a whole line; true when it ends the block.
+    /// Adds a whole line; returns true if it ends the block.
     fn take(&mut self, line: &str) -> bool {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         let trimmed = line.trim();
@@ -94,9 +95,9 @@ impl MarkdownBlock {
 }
 
 impl MarkdownBlock {
-    /// Whether a line, which may not be whole, cannot go on with this paragraph or quote.
+    /// Returns true if a line, which may be incomplete, cannot continue this paragraph or quote.
     fn ends_before(&self, line: &str) -> bool {
-        // A rule, a fence, a bullet that has only begun may become anything.
+        // An incomplete rule, fence or bullet may become anything.
         let is_clear = line.ends_with('\n') || line.contains(char::is_alphabetic);
         let begins = is_heading(line) || is_item(line) || (is_quote(line) && !self.is_quote);
         let begins_whole = is_rule(line) || fence_of(line.trim()).is_some();
@@ -108,7 +109,7 @@ fn is_quote(line: &str) -> bool {
     line.trim_start().starts_with('>')
 }
 
-/// Whether no mark that was opened before can be closed in this line or behind it: an item or a heading begins.
+/// Returns true if this line starts an item or a heading, so that marks opened before it stay open.
 fn begins_text(line: &str) -> bool {
     let line = line.trim_start_matches([' ', '>']);
     is_heading(line) || is_item(line)
@@ -119,7 +120,7 @@ fn is_heading(line: &str) -> bool {
     (1..=6).contains(&hashes) && line[hashes..].starts_with([' ', '\n'])
 }
 
-/// A rule, or the underline of a heading, which models write as a rule.
+/// Returns true for a rule, or the underline of a heading, which models use as a rule.
 fn is_rule(line: &str) -> bool {
     let marks = line.trim();
     marks.len() >= 3 && ["-", "=", "*", "_"].iter().any(|mark| marks.replace(mark, "").is_empty())
@@ -143,16 +144,16 @@ fn fence_of(line: &str) -> Option<(char, usize)> {
     is_fence.then_some((c, length))
 }
 
-/// Up to where a block that is not over reads the same whatever follows: before the first mark that is open, a line
-/// that has only begun, or what may be a table.
-pub(super) fn steady_end(text: &str) -> usize {
+/// Returns the end of the part of an open block that no later text can change: it ends before the first open mark, an
+/// incomplete line, or a possible table.
+pub(super) fn final_end(text: &str) -> usize {
     let mut fence: Option<(char, usize)> = None;
     let mut block = MarkdownBlock::default();
-    // Where running text began, up to where it is looked at.
+    // The start of running text, and the position of the scan.
     let (mut from, mut at) = (0, 0);
     for line in text.split_inclusive('\n') {
         let is_whole = line.ends_with('\n');
-        // A bullet, a rule, a fence that has only begun: nobody knows yet.
+        // An incomplete bullet, rule or fence.
         let is_unclear = !is_whole && (fence.is_some() || !line.contains(char::is_alphabetic));
         if is_unclear || (fence.is_none() && line.contains('|')) {
             break;
@@ -172,7 +173,7 @@ pub(super) fn steady_end(text: &str) -> usize {
             (Some((c, length)), Some((d, long))) if c == d && long >= length => (fence, from) = (None, at),
             (Some(_), _) => from = at,
             (None, Some(_)) => {
-                let steady = from + steady_inline(&text[from..at - line.len()]);
+                let steady = from + final_inline(&text[from..at - line.len()]);
                 if steady < at - line.len() {
                     return steady;
                 }
@@ -181,11 +182,11 @@ pub(super) fn steady_end(text: &str) -> usize {
             (None, None) => {}
         }
     }
-    from + steady_inline(&text[from..at])
+    from + final_inline(&text[from..at])
 }
 
-/// Up to where running text has no mark open.
-fn steady_inline(text: &str) -> usize {
+/// Returns the end of the part of running text without an open mark.
+fn final_inline(text: &str) -> usize {
     let chars: Vec<(usize, char)> = text.char_indices().collect();
     let mut i = 0;
     let mut marks: Vec<(char, usize)> = Vec::new();
@@ -247,7 +248,7 @@ fn mark(marks: &mut Vec<(char, usize)>, this: (char, usize), before: Option<char
     }
 }
 
-/// Behind the run of backticks that closes one of `length`.
+/// Returns the position after the run of backticks that closes one of `length`.
 fn closing_run(chars: &[(usize, char)], from: usize, length: usize) -> Option<usize> {
     let mut i = from;
     while i < chars.len() {
@@ -260,7 +261,7 @@ fn closing_run(chars: &[(usize, char)], from: usize, length: usize) -> Option<us
     None
 }
 
-/// Behind `[…]` or `[…](…)`.
+/// Returns the position after `[…]` or `[…](…)`.
 fn link_end(chars: &[(usize, char)], from: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let mut i = from;
@@ -342,7 +343,7 @@ mod tests {
             ("text\n- item", "text\n"),
         ];
         for (text, expected) in table {
-            assert_eq!(&text[..steady_end(text)], *expected, "{text:?}");
+            assert_eq!(&text[..final_end(text)], *expected, "{text:?}");
         }
     }
 }

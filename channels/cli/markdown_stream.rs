@@ -1,17 +1,17 @@
-//! Markdown that arrives in pieces. Each row is given out once, when nothing that may still come can change it; what
-//! stands behind the last such row is shown as it is at the moment.
+//! Renders Markdown that arrives in pieces. Each row is emitted once, when later text cannot change it; the row after the
+//! last such row is shown as it is at the moment.
 //!
-//! A block (a paragraph, a list's item, a code block) is over at a blank line or where the next begins. Of one that is
-//! not over, the rows before its last one are final as long as no mark such as `**` is open in them.
+//! A block (a paragraph, a list item, a code block) ends at a blank line or where the next begins. In an open block the
+//! rows before the last one are final as long as no mark such as `**` is open in them.
 
 use super::layout::{Face, ScreenRow, TextPosition, wrap};
 use super::markdown::{MarkdownStyle, render};
-use super::markdown_scan::{block_end, steady_end};
+use super::markdown_scan::{block_end, final_end};
 
-/// A block longer than this is drawn in pieces, in bytes: each delta draws all of the block that is not over.
+/// A longer block is rendered in pieces, in bytes: each delta renders the whole open block.
 const MAX_BLOCK: usize = 16 << 10;
 
-/// What a piece of text adds to the screen.
+/// The rows that a piece of text adds to the screen.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamUpdate {
     /// Final rows.
@@ -20,17 +20,17 @@ pub(super) struct StreamUpdate {
     pub live: Option<ScreenRow>,
 }
 
-/// One answer.
+/// The renderer of one answer.
 pub(super) struct MarkdownStream {
     look: MarkdownStyle,
     lead: ScreenRow,
-    /// The block that is not over.
+    /// The open block.
     block: String,
-    /// Its rows that were given out at this width.
+    /// Its rows that were emitted at this width.
     shown: Vec<ScreenRow>,
-    /// Where those end that were given out when the screen had another width.
+    /// The end of the rows that were emitted at another width.
     before: TextPosition,
-    /// Something was given out before the block.
+    /// Rows were emitted before the block.
     has_begun: bool,
     is_gap_due: bool,
 }
@@ -48,7 +48,7 @@ impl MarkdownStream {
         }
     }
 
-    /// The screen is `width` columns wide now: what follows is laid out for it, what was given out stays as it is.
+    /// Changes the width for later rows; emitted rows stay.
     pub(super) fn resize(&mut self, width: usize) {
         if width == self.look.width {
             return;
@@ -57,12 +57,12 @@ impl MarkdownStream {
         self.look.width = width;
     }
 
-    /// The rows of the block's text that are to be given out at this width.
+    /// Returns the rows of the block's text that are to be emitted at this width.
     fn rows(&self, text: &str) -> Vec<ScreenRow> {
         self.before.rest_of(render(text, self.look, &self.lead))
     }
 
-    /// Takes more text.
+    /// Adds text.
     pub(super) fn push(&mut self, text: &str) -> StreamUpdate {
         self.block.push_str(text);
         let mut rows = Vec::new();
@@ -78,15 +78,15 @@ impl MarkdownStream {
             return StreamUpdate { rows, live: None };
         }
         self.gap(&mut rows);
-        let steady = &self.block[..steady_end(&self.block)];
-        let is_whole_line = steady.ends_with('\n');
-        let mut steady = self.rows(steady);
+        let fixed = &self.block[..final_end(&self.block)];
+        let is_whole_line = fixed.ends_with('\n');
+        let mut fixed = self.rows(fixed);
         if !is_whole_line {
-            steady.pop();
+            fixed.pop();
         }
-        if steady.len() > self.shown.len() && steady.starts_with(&self.shown) {
-            rows.extend_from_slice(&steady[self.shown.len()..]);
-            self.shown = steady;
+        if fixed.len() > self.shown.len() && fixed.starts_with(&self.shown) {
+            rows.extend_from_slice(&fixed[self.shown.len()..]);
+            self.shown = fixed;
         }
         let all = self.rows(&self.block);
         let hidden = all.len().saturating_sub(self.shown.len() + 1);
@@ -98,7 +98,7 @@ impl MarkdownStream {
         StreamUpdate { rows, live }
     }
 
-    /// The answer is complete.
+    /// Ends the answer; returns its remaining rows.
     pub(super) fn finish(&mut self) -> Vec<ScreenRow> {
         let mut rows = Vec::new();
         if self.block.trim().is_empty() {
@@ -121,7 +121,7 @@ impl MarkdownStream {
             all = wrap(&ScreenRow::of(Face::PLAIN, block.trim()), &self.lead, &ScreenRow::default(), self.look.width);
         }
         let is_as_shown = all.len() >= shown.len() && all.iter().zip(&shown).all(|(a, b)| a.plain() == b.plain());
-        // Twice is better than with a gap, should a row have changed after all.
+        // Repeating rows is better than losing some, should an emitted row have changed.
         rows.extend_from_slice(if is_as_shown { &all[shown.len()..] } else { &all });
         self.before = TextPosition::default();
         self.lead = ScreenRow::default();

@@ -1,4 +1,4 @@
-//! What a turn looks like on a screen: events and messages in, text to print out.
+//! Renders a turn on a screen: takes events and messages, returns text to print.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -19,20 +19,20 @@ use crate::message::{Attachment, JOB_KEY, OutboundMessage, SessionKey};
 use crate::settings::ByteSize;
 use crate::text::thousands;
 
-// What is shown, not what is kept.
+/// The most characters of thoughts that are shown.
 const MAX_THINKING_CHARS: usize = 1_000;
-/// How much of a turn's thoughts is remembered for `/thinking`, in bytes.
+/// The most bytes of a turn's thoughts that are kept for `/thinking`.
 const MAX_THOUGHTS: usize = 256 << 10;
 const MAX_RESULT_COLUMNS: usize = 160;
-/// How much streamed text is remembered, in bytes, to know a reply that stands on the screen already.
+/// The most bytes of streamed text that are kept to recognise a reply that is on the screen already.
 const MAX_STREAMED: usize = 4 << 20;
 
-/// What of a call is shown however narrow the screen is, in columns.
+/// The columns of a call that are shown on any screen.
 const MIN_CALL: usize = 8;
 
 const BOT: &str = "Bot> ";
 
-/// What a message says, and below it the files that go along: where they lie, as they lie on this machine.
+/// Returns the text of a message followed by the paths of its files, which are on this machine.
 fn with_files(message: &OutboundMessage) -> Cow<'_, str> {
     if message.attachments.is_empty() {
         return Cow::Borrowed(&message.content);
@@ -42,7 +42,7 @@ fn with_files(message: &OutboundMessage) -> Cow<'_, str> {
     Cow::Owned(format!("{}\n\n{}", message.content.trim_end(), lines.join("\n")))
 }
 
-/// Draws one conversation.
+/// Renders one conversation.
 pub(super) struct Painter {
     style: TerminalStyle,
     pub words: &'static TerminalTexts,
@@ -52,24 +52,24 @@ pub(super) struct Painter {
     /// The answer as streamed since the last tool call.
     streamed: String,
     flow: Option<MarkdownStream>,
-    /// What of thoughts is shown.
+    /// How thoughts are shown.
     pub thinking: Thinking,
-    /// All that was thought in this turn, or in the last one.
+    /// All thoughts of this turn, or of the last one.
     thoughts: String,
     thought_chars: usize,
-    /// What is thought at the moment, how far of it is final, and since when.
+    /// The current thought, the end of its final part, and its start.
     thought: String,
     thought_place: TextPosition,
     thinks_since: Option<Instant>,
     calls: OpenCalls,
-    /// The call whose row was drawn last, with nothing below it yet, where nothing can be drawn over.
+    /// The call in the last printed row, on a screen without cursor movement.
     below: Option<String>,
-    /// When the turn that runs began.
+    /// The start of the running turn.
     began: Option<Instant>,
     used: TurnUsage,
 }
 
-/// What a turn has used so far.
+/// The usage of a turn so far.
 #[derive(Default)]
 struct TurnUsage {
     input: u64,
@@ -78,12 +78,12 @@ struct TurnUsage {
     cost: Option<String>,
 }
 
-/// Where the last thing drawn ended.
+/// What the last output was, and so where the cursor is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DrawState {
     LineStart,
     Thinking,
-    /// In thoughts that are not shown.
+    /// In folded thoughts.
     Folded,
     Text,
 }
@@ -111,26 +111,26 @@ impl Painter {
         }
     }
 
-    /// A turn begins.
+    /// Starts a turn.
     pub(super) fn begin(&mut self) {
         self.began = Some(Instant::now());
         self.thoughts.clear();
     }
 
-    /// What was thought in the last turn, for reading.
+    /// Returns the thoughts of the last turn for display.
     pub(super) fn last_thoughts(&self) -> Vec<String> {
         let thoughts = clean(&self.thoughts);
         let lines: Vec<String> = thoughts.trim().lines().map(str::to_owned).collect();
         if lines.is_empty() { vec![self.words.no_thoughts.to_owned()] } else { lines }
     }
 
-    /// The turn is taken up again by another gateway, which streams its answer anew.
+    /// Forgets the streamed part of a turn that a restarted gateway continues, since it streams the answer again.
     pub(super) fn forget_streamed(&mut self) {
         self.streamed.clear();
         self.calls.take();
     }
 
-    /// Draws an event of the turn that runs.
+    /// Renders an event of the running turn.
     pub(super) fn event(&mut self, event: &TurnEvent) -> String {
         match event {
             TurnEvent::Started => String::new(),
@@ -163,21 +163,21 @@ impl Painter {
         }
     }
 
-    /// Whether something turns on the screen, and [`tick`](Self::tick) is to be called.
+    /// Returns true if the spinner is shown, so that [`tick`](Self::tick) must be called.
     pub(super) fn is_spinning(&self) -> bool {
-        // While an answer is being written, its own last row moves.
+        // While an answer is streamed, its last row changes instead.
         let is_free = self.at == DrawState::LineStart || self.at == DrawState::Folded;
         self.style.cursor && is_free && (self.began.is_some() || !self.calls.is_empty())
     }
 
-    /// Draws what turns while a tool runs or the model is silent.
+    /// Renders the next frame of the spinner.
     pub(super) fn tick(&mut self) -> String {
         let Some(began) = self.began.filter(|_| self.is_spinning()) else { return String::new() };
         let row = self.spinning(began);
         self.screen.put(&[], Some(row))
     }
 
-    /// Draws the reply to the turn that runs; of one that was streamed, what is not on the screen yet.
+    /// Renders the reply of the running turn; of a streamed one, the part that is not on the screen yet.
     pub(super) fn reply(&mut self, content: &str, failed: bool) -> String {
         if !self.style.live {
             return self.bare(content);
@@ -192,7 +192,7 @@ impl Painter {
         settled + &self.whole(content, failed, BOT)
     }
 
-    /// Draws a message that is no answer to what was written here; what is being drawn goes on below it.
+    /// Renders a message that answers nothing written here; the current output continues below it.
     pub(super) fn message(&mut self, message: &OutboundMessage, here: &SessionKey) -> String {
         let content = with_files(message);
         if !self.style.live {
@@ -210,12 +210,12 @@ impl Painter {
         lifted + &self.whole(&content, message.error.is_some(), &lead)
     }
 
-    /// The conversation is over, perhaps in the middle of a turn.
+    /// Ends the conversation, perhaps in the middle of a turn.
     pub(super) fn leave(&mut self) -> String {
         self.settle()
     }
 
-    /// The turn is over.
+    /// Ends the turn.
     pub(super) fn end(&mut self) -> String {
         let mut ended = self.settle();
         for call in self.calls.take() {
@@ -237,26 +237,26 @@ impl Painter {
         ended
     }
 
-    /// A line of the program's own: something was refused or failed.
+    /// Renders an error of the terminal itself.
     pub(super) fn fault(&mut self, words: &str) -> String {
         let rows = self.wrapped(Face::coloured(AnsiColour::Red), &clean(words), &ScreenRow::default());
         self.lines(&rows)
     }
 
-    /// A line of the program's own.
+    /// Renders a hint of the terminal itself.
     pub(super) fn hint(&mut self, words: &str) -> String {
         let rows = self.wrapped(Face::DIM, words, &ScreenRow::default());
         self.lines(&rows)
     }
 
-    /// Lines of the program's own, which were asked for.
+    /// Renders the result of a terminal command.
     pub(super) fn say(&mut self, lines: &[String]) -> String {
         let rows: Vec<ScreenRow> =
             lines.iter().flat_map(|line| self.wrapped(Face::PLAIN, line, &ScreenRow::default())).collect();
         self.lines(&rows)
     }
 
-    /// Empties the screen, where there is one.
+    /// Clears the screen if the cursor can be moved.
     pub(super) fn clear(&self) -> &'static str {
         if self.style.cursor { "\x1b[2J\x1b[3J\x1b[H" } else { "" }
     }
@@ -314,14 +314,14 @@ impl Painter {
     fn text(&mut self, delta: &str) -> String {
         let mut shown = String::new();
         if self.at != DrawState::Text {
-            // A model begins some answers with line feeds; until there is more, the spinner turns on.
+            // Some answers begin with line feeds; the spinner stays until there is more.
             if delta.trim().is_empty() && self.streamed.is_empty() {
                 return shown;
             }
             shown = self.settle();
             self.at = DrawState::Text;
             self.cleaner = Cleaner::default();
-            // An answer that goes on below something else is the same one.
+            // An answer that continues below other output is the same one.
             let lead = if self.streamed.is_empty() { BOT } else { "" };
             shown += if lead.is_empty() { "" } else { "\n" };
             if self.style.cursor {
@@ -344,7 +344,7 @@ impl Painter {
         }
     }
 
-    /// What went wrong; of what was streamed before it, which it may begin with, nothing again.
+    /// Renders a failure, without the streamed text that it may begin with.
     fn failure(&mut self, message: &str) -> String {
         let streamed = std::mem::take(&mut self.streamed);
         let rest = message.trim().strip_prefix(streamed.trim()).unwrap_or(message);
@@ -364,7 +364,7 @@ impl Painter {
         settled + &self.tick()
     }
 
-    /// Where nothing can be drawn over, a call's row is drawn once its arguments are there.
+    /// Prints the row of a complete call, on a screen without cursor movement.
     fn draw_next_call(&mut self) -> String {
         let Some((id, line)) = self.calls.next_to_draw().map(|call| (call.id.clone(), call.line.clone())) else {
             return String::new();
@@ -392,7 +392,7 @@ impl Painter {
         drawn + &if self.style.cursor { self.tick() } else { self.draw_next_call() }
     }
 
-    /// A tool call on one row, with what stands behind it.
+    /// Returns the row of a tool call followed by `after`.
     fn call_row(&self, dot: &str, line: &str, face: Face, after: &str) -> ScreenRow {
         let mut row = ScreenRow::of(face, dot);
         row.push(Face::coloured(AnsiColour::Yellow), line);
@@ -415,7 +415,7 @@ impl Painter {
         self.call_row(&dot, &call.line, Face::coloured(AnsiColour::Yellow), after.trim_end())
     }
 
-    /// What is left of a reply that was streamed.
+    /// Renders the rest of a streamed reply.
     fn rest(&mut self, rest: &str) -> String {
         let is_open = self.at != DrawState::LineStart;
         if let Some(flow) = &mut self.flow {
@@ -428,7 +428,7 @@ impl Painter {
         format!("{}{rest}{close}", self.screen.lift())
     }
 
-    /// A whole message, on lines of its own.
+    /// Renders a whole message on its own lines.
     fn whole(&mut self, content: &str, failed: bool, lead: &str) -> String {
         let text = clean(content);
         let text = text.trim_end();
@@ -446,7 +446,7 @@ impl Painter {
         format!("\n{}", self.screen.put(&rows, None))
     }
 
-    /// A reply alone, where nobody types.
+    /// Renders a reply alone, for output without a prompt.
     fn bare(&mut self, content: &str) -> String {
         let text = clean(content);
         if self.style.colour {
@@ -458,24 +458,24 @@ impl Painter {
         format!("{}\n", text.trim_end())
     }
 
-    /// Lines of their own, after which the answer starts anew.
+    /// Prints rows on their own, after which the answer continues.
     fn lines(&mut self, rows: &[ScreenRow]) -> String {
         let settled = self.settle();
         settled + &self.screen.put(rows, None)
     }
 
-    /// Ends the row that is being drawn, so that others can follow.
+    /// Ends the current row, so that others can follow.
     fn settle(&mut self) -> String {
         self.below = None;
         let at = std::mem::replace(&mut self.at, DrawState::LineStart);
         if let Some(mut flow) = self.flow.take() {
             let rows = flow.finish();
-            // A row that was final already stands there as the live one does not any more.
+            // Final rows are on the screen; `put` removes the live one.
             return self.screen.put(&rows, None);
         }
         match at {
             DrawState::LineStart => self.screen.lift(),
-            // The last row that was thought stays where it is.
+            // The last row of the thought stays.
             DrawState::Thinking if self.style.cursor => self.screen.keep(),
             DrawState::Folded => {
                 let took = span(self.thinks_since.take().map(|since| since.elapsed()).unwrap_or_default());
@@ -487,7 +487,7 @@ impl Painter {
     }
 
     fn wrapped(&self, face: Face, text: &str, lead: &ScreenRow) -> Vec<ScreenRow> {
-        // Lines of our own name chats, models, folders and files that others named.
+        // The terminal's own lines contain names from outside.
         let text = &clean(text);
         if self.style.cursor {
             return wrap(&ScreenRow::of(face, text), lead, &ScreenRow::default(), self.screen.width());
@@ -497,7 +497,7 @@ impl Painter {
         vec![row]
     }
 
-    /// How long a turn took, and what it used.
+    /// Returns the duration and the usage of a turn.
     fn usage_line(&self, used: &TurnUsage, took: Duration) -> String {
         let numbers = [span(took), thousands(used.input), thousands(used.output)];
         let mut line = fill(self.words.usage, &numbers.each_ref().map(String::as_str));

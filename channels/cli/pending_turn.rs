@@ -1,4 +1,4 @@
-//! The message that a terminal waits for.
+//! A message whose reply a terminal waits for.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -13,33 +13,33 @@ use crate::event::SessionEvent;
 use crate::inbox::{Acceptance, Inbox, MessageStatus, Reply};
 use crate::message::{OutboundMessage, SessionKey};
 
-/// How long one look at the message's state may take before the next.
-const LOOK: Duration = Duration::from_secs(60);
-/// What lies between two looks when the first came back early.
+/// How long one wait for the message's state lasts.
+const STATE_WAIT: Duration = Duration::from_secs(60);
+/// The pause before the next wait if the last one ended early.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long after a turn's end its reply may take to arrive, before it is taken from the message's state.
+/// How long a reply may take to arrive after the end of its turn, before it is taken from the message's state.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A turn that this terminal started, until its reply stands on the screen.
+/// A turn that this terminal started, until its reply is on the screen.
 pub(super) struct PendingTurn {
     pub id: Uuid,
     session: SessionKey,
     ending: Pin<Box<dyn Future<Output = Result<Option<Reply>, WaitFailure>> + Send>>,
-    /// The reply, once the turn has ended, and when it is overdue.
+    /// The reply of the ended turn, and when it is overdue.
     ended: Option<(Option<Reply>, Instant)>,
-    /// The messages shown since it began.
+    /// The messages shown since the start.
     shown: HashSet<String>,
 }
 
-/// What happened to a turn.
+/// The progress of a turn.
 pub(super) enum TurnProgress {
-    /// It ended; its reply may still be on its way.
+    /// It ended; its reply may still arrive.
     Ended,
-    /// The reply did not arrive by itself.
+    /// The reply was not delivered in time.
     Overdue(Reply),
-    /// The gateway does not say what becomes of it, and may be gone.
+    /// The gateway does not answer, and may be gone.
     Away(String),
-    /// Nobody knows what became of it.
+    /// The message is unknown.
     Lost(String),
 }
 
@@ -60,14 +60,14 @@ impl PendingTurn {
         event.session == self.session
     }
 
-    /// A message was shown.
+    /// Records that a message was shown.
     pub(super) fn note(&mut self, message: &OutboundMessage) {
         if message.session == self.session {
             self.shown.insert(message.content.clone());
         }
     }
 
-    /// Whether the turn has ended and its reply, if it had one, stands on the screen.
+    /// Returns true if the turn has ended and its reply, if any, is on the screen.
     pub(super) fn is_over(&self) -> bool {
         match &self.ended {
             Some((Some(reply), _)) => reply.content.trim().is_empty() || self.shown.contains(&reply.content),
@@ -76,7 +76,7 @@ impl PendingTurn {
         }
     }
 
-    /// Waits for the next thing to happen; may be dropped and called again.
+    /// Waits for the next progress; cancel-safe.
     pub(super) async fn progress(&mut self) -> TurnProgress {
         if let Some((reply, overdue)) = &self.ended {
             tokio::time::sleep_until(*overdue).await;
@@ -95,7 +95,7 @@ impl PendingTurn {
         }
     }
 
-    /// Waits on, through a gateway that has come back.
+    /// Continues to wait through a gateway that has come back.
     pub(super) fn wait_on(&mut self, inbox: Arc<dyn Inbox>) {
         if self.ended.is_none() {
             self.ending = Box::pin(ending(inbox, self.id));
@@ -105,7 +105,7 @@ impl PendingTurn {
 
 async fn ending(inbox: Arc<dyn Inbox>, id: Uuid) -> Result<Option<Reply>, WaitFailure> {
     loop {
-        let state = inbox.wait(id, LOOK).await.map_err(|refusal| WaitFailure::Away(refusal.to_string()))?;
+        let state = inbox.wait(id, STATE_WAIT).await.map_err(|refusal| WaitFailure::Away(refusal.to_string()))?;
         let state = state.ok_or(WaitFailure::Unknown)?;
         if matches!(state.status, MessageStatus::Done | MessageStatus::Dead) {
             return Ok(state.reply);

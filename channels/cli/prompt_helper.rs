@@ -1,4 +1,4 @@
-//! What the line editor knows of what is typed: completion, hints, and when a message is complete.
+//! The line editor's helper: completion, hints, and whether a message is complete.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use super::host::CompletionNames;
 use super::layout::Face;
 use crate::clean::is_display_control;
 
-/// The commands, and what may follow them.
+/// The commands and their arguments.
 const COMMANDS: [(&str, &str); 22] = [
     ("/help", ""),
     ("/new", ""),
@@ -40,10 +40,10 @@ const COMMANDS: [(&str, &str); 22] = [
     ("/quit", ""),
 ];
 
-/// How many completions are offered at most.
+/// The most completions that are offered.
 const MAX_OFFERED: usize = 100;
 
-/// What can be completed, kept up to date by the conversation.
+/// The names to complete, which the conversation keeps up to date.
 #[derive(Clone, Default)]
 pub(super) struct CompletionSource(Arc<Mutex<CompletionLists>>);
 
@@ -73,7 +73,7 @@ impl CompletionSource {
     }
 
     fn lock(&self) -> MutexGuard<'_, CompletionLists> {
-        // Nothing panics while it holds the lock halfway through a change.
+        // No holder panics in the middle of a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -84,7 +84,7 @@ pub(super) struct PromptHelper {
     known: CompletionSource,
     files: FilenameCompleter,
     in_colour: bool,
-    /// Whether nothing is typed at the moment.
+    /// The line is empty at the moment.
     pub is_blank: Arc<AtomicBool>,
 }
 
@@ -119,17 +119,17 @@ fn commands(typed: &str) -> Vec<Pair> {
     offered.map(pair).collect()
 }
 
-/// Names come from outside, too: what would command the terminal is not offered.
+/// Completes names. They come from outside, too: those with control characters are not offered.
 fn words(known: Vec<String>, typed: &str) -> Vec<Pair> {
     let fits = |name: &String| name.starts_with(typed) && !name.contains(is_display_control);
     let pair = |name: String| Pair { display: name.clone(), replacement: name };
     known.into_iter().filter(fits).take(MAX_OFFERED).map(pair).collect()
 }
 
-/// What may follow the command that is being typed.
+/// A hint of the rest of the command that is being typed.
 pub(super) struct CommandHint {
     shown: String,
-    /// How much of it the right arrow takes over.
+    /// The length of the part that the right arrow inserts.
     taken: usize,
 }
 
@@ -148,7 +148,7 @@ impl Hinter for PromptHelper {
 
     fn hint(&self, line: &str, pos: usize, _: &Context<'_>) -> Option<CommandHint> {
         self.is_blank.store(line.is_empty(), Ordering::SeqCst);
-        // Without colours it could not be told from what is typed.
+        // Without colours the hint would look like typed text.
         if !self.in_colour || pos < line.len() { None } else { command_hint(line) }
     }
 }
@@ -176,7 +176,7 @@ impl Validator for PromptHelper {
     }
 }
 
-/// Whether more lines belong to the message: its last line ends with a backslash, or a fence of code is open.
+/// Returns true if the message continues: its last line ends with a backslash, or a code fence is open.
 pub(super) fn goes_on(input: &str) -> bool {
     if input.starts_with('/') {
         return false;
@@ -186,7 +186,7 @@ pub(super) fn goes_on(input: &str) -> bool {
     is_open || slashes % 2 == 1
 }
 
-/// The message that was typed: the backslashes at its lines' ends only said that there is more.
+/// Returns the typed message without the backslashes that continued its lines.
 pub(super) fn joined(input: &str) -> String {
     if input.starts_with('/') { input.to_owned() } else { input.replace("\\\n", "\n") }
 }

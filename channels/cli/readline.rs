@@ -21,7 +21,7 @@ const BRACKETED_PASTE_OFF: &str = "\x1b[?2004l";
 
 type Line = Editor<PromptHelper, FileHistory>;
 
-/// How the terminal was set when it was found.
+/// The terminal's mode at the start.
 pub(super) struct SavedMode {
     found: Termios,
     is_hushed: AtomicBool,
@@ -34,7 +34,7 @@ impl SavedMode {
         Ok(Self { found, is_hushed: AtomicBool::new(false), is_restored: AtomicBool::new(false) })
     }
 
-    /// Shows nothing of what is typed; Ctrl-C and the like do what they do.
+    /// Turns echo off; Ctrl-C and other control keys still work.
     pub(super) fn hush(&self) {
         let mut hushed = self.found.clone();
         hushed.local_modes.remove(LocalModes::ECHO);
@@ -42,14 +42,14 @@ impl SavedMode {
         self.set(&hushed);
     }
 
-    /// Ends [`hush`](Self::hush).
+    /// Turns echo on again.
     pub(super) fn echo(&self) {
         if self.is_hushed.swap(false, Ordering::SeqCst) {
             self.set(&self.found);
         }
     }
 
-    /// Once, and best effort: the terminal may be gone.
+    /// Restores the mode once, as far as possible: the terminal may be gone.
     pub(super) fn restore(&self, prompting: bool) {
         if self.is_restored.swap(true, Ordering::SeqCst) {
             return;
@@ -60,7 +60,7 @@ impl SavedMode {
         }
         let end = if prompting { format!("{BRACKETED_PASTE_OFF}\r\n") } else { SHOW_CURSOR.to_owned() };
         let written = write(&mut io::stdout(), &end);
-        tracing::debug!(?written, "the terminal was given back");
+        tracing::debug!(?written, "the terminal was restored");
     }
 
     fn set(&self, mode: &Termios) {
@@ -157,7 +157,7 @@ fn read_lines(
     }
 }
 
-/// Keeps a line for the arrow keys, here and in the file, which the line editor makes readable by its owner alone.
+/// Adds a line to the history and its file, which the line editor makes readable by its owner alone.
 fn remember(editor: &mut Line, history: Option<&Path>, line: &str) {
     if line.trim().is_empty() || line.len() > MAX_HISTORY_ENTRY {
         return;
@@ -172,8 +172,8 @@ fn remember(editor: &mut Line, history: Option<&Path>, line: &str) {
     }
 }
 
-/// While the prompt stands, text goes through the line editor, which draws the prompt anew below it; around a turn it
-/// goes straight to the screen, as the editor loses lines while it is not reading (rustyline#629).
+/// Prints texts: through the line editor while the prompt is shown, since it redraws the prompt below them, else directly,
+/// since the editor loses lines while it is not reading (rustyline#629).
 fn print_all(mut printer: impl ExternalPrinter, prompting: &AtomicBool, prints: &async_channel::Receiver<PrintJob>) {
     while let Ok(PrintJob { text, stream, done }) = prints.recv_blocking() {
         let written = if prompting.load(Ordering::SeqCst) && !text.is_empty() {
@@ -188,7 +188,7 @@ fn print_all(mut printer: impl ExternalPrinter, prompting: &AtomicBool, prints: 
             return;
         }
         if let Some(done) = done {
-            // Whoever waited may have gone.
+            // The caller may be gone.
             let _ = done.send(());
         }
     }

@@ -1,4 +1,4 @@
-//! The screen: how wide it is, and the one row on it that may still change.
+//! The screen: its style, its width, and the one row that may still change.
 
 use std::io::{self, IsTerminal};
 
@@ -6,7 +6,7 @@ use rustix::termios::tcgetwinsize;
 
 use super::layout::ScreenRow;
 
-/// Where nothing says how wide the screen is.
+/// The width of a screen that does not report one.
 const USUAL_COLUMNS: usize = 80;
 /// Longer rows are hard to read.
 const MAX_TEXT_COLUMNS: usize = 110;
@@ -17,16 +17,16 @@ const CLEAR_BELOW: &str = "\x1b[J";
 /// Values of `TERM` without a cursor that can be moved; the line editor has the same list.
 const DUMB_TERMS: [&str; 3] = ["dumb", "cons25", "emacs"];
 
-/// How things are shown.
+/// How output is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalStyle {
-    /// Turns are shown while they run, at a prompt. Else replies alone are, each when it is complete.
+    /// Shows turns while they run, at a prompt; else only complete replies.
     pub live: bool,
-    /// Colours and other faces.
+    /// Uses colours and other faces.
     pub colour: bool,
     /// The cursor can be moved: a row can be drawn anew.
     pub cursor: bool,
-    /// How wide the screen is; `None` asks the terminal each time.
+    /// The width of the screen; `None` asks the terminal each time.
     pub columns: Option<usize>,
 }
 
@@ -34,7 +34,7 @@ impl TerminalStyle {
     /// Replies alone, as plain text.
     pub const PLAIN: Self = Self { live: false, colour: false, cursor: false, columns: None };
 
-    /// What this process was started with.
+    /// Returns the style for the standard streams of this process.
     pub(super) fn of_process() -> Self {
         let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
         Self::choose(is_terminal, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
@@ -55,13 +55,12 @@ impl TerminalStyle {
     }
 }
 
-/// Final rows go to the screen once; below them may stand one row that is drawn anew when it changes. The cursor waits at
-/// the start of that row: a terminal that is made narrower may wrap the row, or cut it, and from its start all that
-/// became of it can be cleared.
+/// Prints final rows once; below them one live row may be redrawn when it changes. The cursor rests at the start of the live
+/// row: a terminal that is made narrower may wrap or cut the row, and from its start all of it can be cleared.
 pub(super) struct Screen {
     style: TerminalStyle,
     live: ScreenRow,
-    /// How wide the screen was when the live row was drawn, in columns.
+    /// The width of the screen when the live row was drawn, in columns.
     drawn_at: usize,
 }
 
@@ -70,7 +69,7 @@ impl Screen {
         Self { style, live: ScreenRow::default(), drawn_at: 0 }
     }
 
-    /// Columns that text may fill at the moment.
+    /// Returns the columns that text may fill now.
     pub(super) fn width(&self) -> usize {
         (self.columns().saturating_sub(1)).clamp(MIN_COLUMNS, MAX_TEXT_COLUMNS)
     }
@@ -79,7 +78,7 @@ impl Screen {
         self.style.columns.unwrap_or_else(columns)
     }
 
-    /// Prints `rows` above the row that may change, which becomes `live`.
+    /// Prints `rows` as final and draws `live` as the new live row.
     pub(super) fn put(&mut self, rows: &[ScreenRow], live: Option<ScreenRow>) -> String {
         let mut drawn = String::new();
         for row in rows {
@@ -87,7 +86,7 @@ impl Screen {
             drawn.push('\n');
             self.live = ScreenRow::default();
         }
-        // It never reaches the last column, so that the terminal does not wrap it.
+        // The live row never reaches the last column, so that the terminal does not wrap it.
         let live = live.unwrap_or_default().cut(self.width());
         drawn += &self.over(&live);
         if !live.is_empty() && !drawn.is_empty() {
@@ -98,18 +97,18 @@ impl Screen {
         drawn
     }
 
-    /// The changing row is final as it stands.
+    /// Makes the live row final.
     pub(super) fn keep(&mut self) -> String {
         let row = std::mem::take(&mut self.live);
         if row.is_empty() { String::new() } else { format!("{CLEAR_BELOW}{}\n", row.paint(self.style.colour)) }
     }
 
-    /// Takes the changing row off the screen.
+    /// Removes the live row from the screen.
     pub(super) fn lift(&mut self) -> String {
         self.put(&[], None)
     }
 
-    /// Draws `row` where the live one stands. What only grew is written over, so that nothing flickers.
+    /// Draws `row` over the live one. A row that only grew is overwritten, so that it does not flicker.
     fn over(&self, row: &ScreenRow) -> String {
         if *row == self.live && self.drawn_at == self.columns() {
             return String::new();

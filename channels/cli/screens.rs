@@ -10,14 +10,14 @@ use crate::message::{OutboundMessage, SessionKey};
 
 /// The channel's name.
 pub const NAME: &str = "cli";
-/// Set in a message's metadata that every screen is to show, whatever it follows.
+/// Set in the metadata of a message that every screen shows, whatever it follows.
 pub const FOR_ALL: &str = "all_terminals";
-/// How many messages may wait for one screen.
+/// The most messages that wait for one screen.
 const SCREEN_CAPACITY: usize = 64;
-/// How long a screen may take to show a message.
+/// The time within which a screen must show a message.
 const SHOW_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One screen that follows a chat of the channel. Detaches when dropped; what it was given and did not show goes back.
+/// A screen that follows a chat of the channel. It detaches when dropped; messages that it did not show go back.
 pub struct ScreenHandle {
     id: u64,
     chat_id: String,
@@ -27,12 +27,12 @@ pub struct ScreenHandle {
 }
 
 impl ScreenHandle {
-    /// What this screen is to show. Each is to be answered with [`ScreenDelivery::shown`].
+    /// Returns the queue of messages for this screen. Each must be confirmed with [`ScreenDelivery::shown`].
     pub fn deliveries(&self) -> &async_channel::Receiver<ScreenDelivery> {
         &self.deliveries
     }
 
-    /// Whether `event` belongs on this screen.
+    /// Returns true if `event` belongs to this screen's conversation.
     pub fn follows(&self, event: &SessionEvent) -> bool {
         event.chat_id == self.chat_id && event.session == self.session
     }
@@ -46,7 +46,7 @@ impl Drop for ScreenHandle {
     }
 }
 
-/// A message for one screen. Dropped unshown it counts as not delivered there.
+/// A message for one screen. It counts as not delivered there if it is dropped.
 pub struct ScreenDelivery {
     message: OutboundMessage,
     shown: Option<oneshot::Sender<()>>,
@@ -57,17 +57,17 @@ impl ScreenDelivery {
         &self.message
     }
 
-    /// The screen shows it.
+    /// Confirms that the screen shows the message.
     pub fn shown(self) {
         if let Some(shown) = self.shown {
-            // The sender may have stopped waiting; then nobody needs to know.
+            // The sender may have stopped waiting.
             let _ = shown.send(());
         }
     }
 }
 
 impl From<OutboundMessage> for ScreenDelivery {
-    /// A delivery that nobody waits for, e.g. one that was answered for when it left the gateway.
+    /// Creates a delivery without confirmation, e.g. one that was confirmed when it left the gateway.
     fn from(message: OutboundMessage) -> Self {
         Self { message, shown: None }
     }
@@ -82,9 +82,9 @@ pub(super) struct ScreenHub {
 #[derive(Default)]
 pub(super) struct ScreenRegistry {
     pub list: Vec<AttachedScreen>,
-    /// How many screens ever came.
+    /// The number of screens that ever attached.
     pub arrivals: u64,
-    /// How many had come when somebody was last told that nobody is there.
+    /// The value of `arrivals` when a delivery last ended with `Away`.
     pub answered_away: u64,
 }
 
@@ -95,13 +95,13 @@ pub(super) struct AttachedScreen {
     sender: async_channel::Sender<ScreenDelivery>,
 }
 
-/// What one screen made of a message, the best first.
+/// The outcome of a message on one screen, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ShowOutcome {
     Shown,
-    /// It has it, and has not shown it in time.
+    /// The screen has the message and did not show it in time.
     Unclear,
-    /// It takes no more.
+    /// The screen's queue is full.
     Busy,
     Gone,
 }
@@ -120,11 +120,11 @@ impl ScreenHub {
     }
 
     pub fn book(&self) -> MutexGuard<'_, ScreenRegistry> {
-        // Nothing panics while it holds the lock halfway through a change.
+        // No holder panics in the middle of a change.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The screens of the message's session; when there is none, all of its chat. What is for all goes to all.
+    /// Returns the screens of the message's session, else all of its chat. A message for all goes to all.
     pub fn of(&self, message: &OutboundMessage) -> Vec<async_channel::Sender<ScreenDelivery>> {
         let book = self.book();
         if message.metadata.get(FOR_ALL).is_some_and(|v| v == true) {
@@ -143,7 +143,7 @@ pub(super) async fn show(screen: async_channel::Sender<ScreenDelivery>, message:
         Err(async_channel::TrySendError::Full(_)) => return ShowOutcome::Busy,
         Err(async_channel::TrySendError::Closed(_)) => return ShowOutcome::Gone,
     }
-    // Holding the sender would keep what a closed screen left behind.
+    // Holding the sender would keep the messages of a closed screen.
     drop(screen);
     match tokio::time::timeout(SHOW_TIMEOUT, shown).await {
         Ok(Ok(())) => ShowOutcome::Shown,

@@ -1,4 +1,4 @@
-//! What the threads of the screen and the keyboard exchange with the conversation; plain lines in, plain text out.
+//! The types that the threads of screen and keyboard exchange with the conversation, and plain input and output.
 
 use std::io::{self, BufRead, ErrorKind, Write};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ pub(super) const SHOW_CURSOR: &str = "\x1b[?25h";
 /// The longest line, in bytes.
 pub(super) const MAX_LINE: usize = 1 << 20;
 
-/// What the keyboard, or whatever stands for it, gave.
+/// One input from the keyboard, or the stream in its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ConsoleInput {
     Line(String),
-    /// Longer than a message may be.
+    /// A line longer than a message may be.
     TooLong,
     NotUtf8,
     /// Ctrl-C at the prompt.
@@ -33,7 +33,7 @@ pub(super) enum OutputStream {
     Err,
 }
 
-/// The printing thread stopped: nobody reads the output any more.
+/// The error of a printing thread that stopped: nobody reads the output any more.
 #[derive(Debug)]
 pub(super) struct OutputClosed;
 
@@ -43,7 +43,7 @@ pub(super) struct PrintJob {
     pub done: Option<oneshot::Sender<()>>,
 }
 
-/// What the two threads hold of a console.
+/// The ends of a console's queues that its two threads hold.
 pub(super) struct ThreadEnds {
     pub asks: async_channel::Receiver<()>,
     pub inputs: async_channel::Sender<ConsoleInput>,
@@ -55,7 +55,7 @@ pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
     thread::Builder::new().name(name.to_owned()).spawn(work).map(|_| ())
 }
 
-/// Reads one line for each time it is asked.
+/// Reads one line for each request.
 pub(super) fn read_lines(
     mut input: impl BufRead,
     asks: &async_channel::Receiver<()>,
@@ -107,7 +107,7 @@ fn read_line(input: &mut impl BufRead) -> io::Result<ConsoleInput> {
     })
 }
 
-/// Prints until the conversation is over or nobody reads any more.
+/// Prints until the conversation ends or the output is closed.
 pub(super) fn print_all(mut output: impl Write, mut errors: impl Write, prints: &async_channel::Receiver<PrintJob>) {
     while let Ok(print) = prints.recv_blocking() {
         let written = match print.stream {
@@ -119,7 +119,7 @@ pub(super) fn print_all(mut output: impl Write, mut errors: impl Write, prints: 
             return;
         }
         if let Some(done) = print.done {
-            // Whoever waited may have gone.
+            // The caller may be gone.
             let _ = done.send(());
         }
     }

@@ -1,12 +1,12 @@
-//! Tables in columns, or where the screen is too narrow, one line a cell.
+//! Draws tables in columns, or with one line for each cell on a narrow screen.
 
 use super::layout::{Face, ScreenRow, wrap};
 
 const BAR: &str = " │ ";
-/// Narrower columns cannot be read.
+/// The narrowest readable column.
 const MIN_COLUMN: usize = 5;
 
-/// A table while it is read. The first row is its head.
+/// A table while it is parsed. The first row is its head.
 pub(super) struct TableLayout {
     is_right: Vec<bool>,
     rows: Vec<Vec<ScreenRow>>,
@@ -14,7 +14,7 @@ pub(super) struct TableLayout {
 }
 
 impl TableLayout {
-    /// `is_right` says of each column whether its cells stand at the right.
+    /// `is_right` tells for each column whether its cells are aligned right.
     pub(super) fn new(is_right: Vec<bool>) -> Self {
         Self { is_right, rows: Vec::new(), row: Vec::new() }
     }
@@ -27,7 +27,7 @@ impl TableLayout {
         self.rows.push(std::mem::take(&mut self.row));
     }
 
-    /// The rows of the screen, at most `room` columns wide where that can be.
+    /// Returns the rows of the screen, at most `room` columns wide where possible.
     pub(super) fn draw(&self, room: usize) -> Vec<ScreenRow> {
         let columns = self.is_right.len();
         let bars = BAR.chars().count() * columns.saturating_sub(1);
@@ -80,7 +80,7 @@ impl TableLayout {
         drawn
     }
 
-    /// `head: cell`, a row after the other.
+    /// Draws `head: cell` on a line each.
     fn in_lines(&self, room: usize) -> Vec<ScreenRow> {
         let Some((head, body)) = self.rows.split_first() else { return Vec::new() };
         let mut drawn = Vec::new();
@@ -102,8 +102,8 @@ impl TableLayout {
     }
 }
 
-/// The widths of columns that want `wanted` and together have `room`: narrow ones get what they want, the wide ones
-/// share the rest. `None` when there is too little for all.
+/// Distributes `room` among columns that need `wanted`: narrow ones get their width, wide ones share the rest. Returns
+/// `None` if there is too little room.
 fn fit(wanted: &[usize], room: usize) -> Option<Vec<usize>> {
     let mut widths = wanted.to_vec();
     while widths.iter().sum::<usize>() > room {

@@ -1,4 +1,4 @@
-//! A conversation at a terminal: the gateway's own, and that of `daoyou chat`.
+//! A conversation at a terminal: the gateway's own one, or that of `daoyou chat`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,29 +29,29 @@ use crate::message::{InboundMessage, MODEL_KEY, NOTICE_KEY};
 use crate::settings::Span;
 use crate::trust::{Author, Standing, trust_of};
 
-/// Whoever sits at the terminal.
+/// The sender of messages typed at the terminal.
 const SENDER: &str = "owner";
 const STOP: &str = "/stop";
-/// The longest session key that can be gone over to, in bytes.
+/// The longest session key of `/session`, in bytes.
 const MAX_KEY: usize = 512;
-/// What lies between two looks for a gateway that has gone.
-const NEXT_LOOK: Duration = Duration::from_millis(300);
-/// How long the names that can be completed may take to come.
-const NAMES_LIMIT: Duration = Duration::from_secs(10);
+/// The pause between attempts to reconnect to a gateway.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(300);
+/// How long fetching the names for completion may take.
+const NAMES_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a conversation is seen through, and which one it is.
+/// The inputs of a [`Terminal`].
 pub struct TerminalSetup {
     pub console: Console,
-    /// What stands above the first prompt; shown at a prompt only.
+    /// The text above the first prompt; shown at a prompt only.
     pub banner: String,
     pub conversation: TerminalConversation,
-    /// What goes with the first message.
+    /// The files that go with the first message.
     pub files: ConversationFiles,
     pub language: Language,
     pub thinking: Thinking,
     /// SIGINT while a turn runs.
     pub interrupt: Interrupt,
-    /// Of the gateway in this process; not asked where the terminal's host is another.
+    /// The names of the gateway in this process; unused if the terminal's host is another.
     pub directory: Arc<dyn NameDirectory>,
 }
 
@@ -62,31 +62,30 @@ pub enum TerminalExit {
     Asked,
     /// Ctrl-D, or no more lines; each one was answered.
     EndOfInput,
-    /// It was told to stop.
+    /// The gateway stops.
     Shutdown,
 }
 
-/// The conversation. At a prompt it streams each turn as it runs; without one it prints each reply, and reads the next
-/// line when the one before it is answered.
+/// A conversation. At a prompt it streams each turn; without one it prints each reply, and reads the next line after it.
 pub struct Terminal {
-    front: TerminalSetup,
+    setup: TerminalSetup,
     inbox: Arc<dyn Inbox>,
     host: Arc<dyn TerminalHost>,
     following: ConversationFeed,
     painter: Painter,
     turn: Option<PendingTurn>,
-    /// Messages that wait for a model service, and those behind them: the prompt stays, and their replies are shown when they
-    /// come.
+    /// Messages that wait for a model service, and those behind them: the prompt stays, and their replies are shown on
+    /// arrival.
     waiting: HashSet<Uuid>,
     /// A message whose reply was shown before it was delivered.
     ahead: Option<(Uuid, String)>,
-    /// Ctrl-C came, and nothing since.
+    /// The last input was Ctrl-C.
     interrupted: bool,
-    /// The `/stop` of the last Ctrl-C: its answer says nothing that does not stand on the screen already.
+    /// The `/stop` of the last Ctrl-C; its answer is not shown, as the screen tells it already.
     stop: Option<Uuid>,
-    /// Looks for the gateway, which has gone.
-    coming_back: Option<BoxFuture<'static, Result<ConversationFeed, StartError>>>,
-    /// What was written while the gateway was away, and is handed in when it is back.
+    /// Reconnects to the gateway after it has stopped.
+    reconnecting: Option<BoxFuture<'static, Result<ConversationFeed, StartError>>>,
+    /// The message that was typed while the gateway was away, sent when it is back.
     unsent: Option<InboundMessage>,
 }
 
@@ -108,16 +107,16 @@ impl From<OutputClosed> for StartError {
 }
 
 impl Terminal {
-    /// `following` is the front's conversation, as `host` follows it.
+    /// `following` is the conversation of `setup`, as `host` follows it.
     pub fn new(
-        front: TerminalSetup,
+        setup: TerminalSetup,
         inbox: Arc<dyn Inbox>,
         host: Arc<dyn TerminalHost>,
         following: ConversationFeed,
     ) -> Self {
-        let painter = Painter::new(front.console.style, front.language, front.thinking);
+        let painter = Painter::new(setup.console.style, setup.language, setup.thinking);
         Self {
-            front,
+            setup,
             inbox,
             host,
             following,
@@ -127,32 +126,32 @@ impl Terminal {
             ahead: None,
             interrupted: false,
             stop: None,
-            coming_back: None,
+            reconnecting: None,
             unsent: None,
         }
     }
 
-    /// Runs the conversation until its end or `shutdown`; leaves the terminal as it was found.
+    /// Runs the conversation until its end or `shutdown`, and restores the terminal.
     ///
     /// # Errors
     ///
-    /// Nobody reads the output, or the messages stopped coming (the gateway is gone).
+    /// Nobody reads the output, or the gateway is gone.
     pub async fn run(mut self, shutdown: CancellationToken) -> Result<TerminalExit, StartError> {
         let left = tokio::select! {
             left = self.converse(&shutdown) => left,
-            // A conversation stuck in its output is not waited for.
+            // The shutdown does not wait for a conversation that is blocked in its output.
             () = stuck_after(&shutdown) => Ok(TerminalExit::Shutdown),
         };
-        self.front.interrupt.disarm();
-        self.front.console.restore();
+        self.setup.interrupt.disarm();
+        self.setup.console.restore();
         left
     }
 
     async fn converse(&mut self, shutdown: &CancellationToken) -> Result<TerminalExit, StartError> {
-        if self.front.console.style.live && !self.front.banner.is_empty() {
-            let lines: Vec<_> = self.front.banner.trim_end().lines().map(str::to_owned).collect();
+        if self.setup.console.style.live && !self.setup.banner.is_empty() {
+            let lines: Vec<_> = self.setup.banner.trim_end().lines().map(str::to_owned).collect();
             let banner = self.painter.say(&lines);
-            self.front.console.print(banner, OutputStream::Out).await?;
+            self.setup.console.print(banner, OutputStream::Out).await?;
         }
         self.ask().await?;
         loop {
@@ -160,27 +159,28 @@ impl Terminal {
                 TerminalEvent::Shutdown => Some(TerminalExit::Shutdown),
                 TerminalEvent::Event(event) => self.show_event(event).await?,
                 TerminalEvent::ScreenDelivery(Some(delivery)) => self.deliver(delivery).await?,
-                TerminalEvent::ScreenDelivery(None) => self.look_for_gateway().await?,
-                TerminalEvent::Back(Ok(following)) => self.go_on(following).await?,
+                TerminalEvent::ScreenDelivery(None) => self.reconnect().await?,
+                TerminalEvent::Back(Ok(following)) => self.resume(following).await?,
                 TerminalEvent::Back(Err(error)) => return self.give_up(error).await,
                 TerminalEvent::TurnMoved(progress) => self.advance(progress).await?,
-                TerminalEvent::ConsoleInput(input) => self.take(input).await?,
+                TerminalEvent::ConsoleInput(input) => self.handle_input(input).await?,
                 TerminalEvent::Interrupt => self.stop().await?,
                 TerminalEvent::Tick => {
                     let text = self.painter.tick();
-                    self.front.console.print(text, OutputStream::Out).await?;
+                    self.setup.console.print(text, OutputStream::Out).await?;
                     None
                 }
             };
             if let Some(left) = left {
                 let close = self.painter.leave();
-                self.front.console.print_through(close, OutputStream::Out).await?;
+                self.setup.console.print_through(close, OutputStream::Out).await?;
                 return Ok(left);
             }
         }
     }
 
-    /// Events first: what was streamed of a reply stands on the screen before the reply itself is looked at.
+    /// Waits for the next event. Events of turns come first, so that streamed text is on the screen before its reply is
+    /// handled.
     async fn step(&mut self, shutdown: &CancellationToken) -> TerminalEvent {
         let turn = &mut self.turn;
         let progress = async {
@@ -193,14 +193,14 @@ impl Terminal {
         let event = async {
             match events.recv().await {
                 Ok(event) => Some(event),
-                // Nothing will be streamed any more; the replies still come.
+                // Streaming has ended; replies still arrive.
                 Err(_) => std::future::pending().await,
             }
         };
-        let is_away = self.coming_back.is_some();
-        let coming_back = &mut self.coming_back;
+        let is_away = self.reconnecting.is_some();
+        let reconnecting = &mut self.reconnecting;
         let back = async {
-            match coming_back {
+            match reconnecting {
                 Some(back) => back.await,
                 None => std::future::pending().await,
             }
@@ -213,20 +213,20 @@ impl Terminal {
             delivery = self.following.deliveries.recv(), if !is_away => TerminalEvent::ScreenDelivery(delivery.ok()),
             back = back => TerminalEvent::Back(back),
             progress = progress, if !is_away => TerminalEvent::TurnMoved(progress),
-            input = self.front.console.input() => TerminalEvent::ConsoleInput(input),
-            () = self.front.interrupt.raised() => TerminalEvent::Interrupt,
+            input = self.setup.console.input() => TerminalEvent::ConsoleInput(input),
+            () = self.setup.interrupt.raised() => TerminalEvent::Interrupt,
             () = tokio::time::sleep_until(next_frame), if is_spinning => TerminalEvent::Tick,
         }
     }
 
     async fn show_event(&mut self, event: Option<SessionEvent>) -> Result<Option<TerminalExit>, OutputClosed> {
         if let Some(event) = event
-            && self.front.console.style.live
-            && event.chat_id == self.front.conversation.chat_id
+            && self.setup.console.style.live
+            && event.chat_id == self.setup.conversation.chat_id
             && self.turn.as_ref().is_some_and(|turn| turn.concerns(&event))
         {
             let text = self.painter.event(&event.event);
-            self.front.console.print(text, OutputStream::Out).await?;
+            self.setup.console.print(text, OutputStream::Out).await?;
         }
         Ok(None)
     }
@@ -246,13 +246,13 @@ impl Terminal {
             } else if is_reply {
                 self.painter.reply(&message.content, message.error.is_some())
             } else {
-                self.painter.message(message, &self.front.conversation.key())
+                self.painter.message(message, &self.setup.conversation.key())
             };
-            // Whoever reads the replies through a pipe wants nothing else there.
+            // A pipe gets replies alone.
             let is_for_the_owner = is_notice || message.metadata.contains_key(FOR_ALL);
             let stream =
-                if is_for_the_owner && !self.front.console.style.live { OutputStream::Err } else { OutputStream::Out };
-            self.front.console.print_through(text, stream).await?;
+                if is_for_the_owner && !self.setup.console.style.live { OutputStream::Err } else { OutputStream::Out };
+            self.setup.console.print_through(text, stream).await?;
             if let Some(turn) = &mut self.turn {
                 turn.note(message);
             }
@@ -262,11 +262,11 @@ impl Terminal {
         }
         let waits = message.metadata.get(NOTICE_KEY).is_some_and(|notice| notice == "waiting");
         let waits =
-            waits && self.front.console.style.live && self.turn.as_ref().map(|turn| turn.id) == Some(message.turn);
+            waits && self.setup.console.style.live && self.turn.as_ref().map(|turn| turn.id) == Some(message.turn);
         delivery.shown();
         if waits && let Some(turn) = self.turn.take() {
             self.waiting.insert(turn.id);
-            self.rest().await?;
+            self.end_turn().await?;
         }
         self.finish().await
     }
@@ -276,40 +276,41 @@ impl Terminal {
             TurnProgress::Ended => {}
             TurnProgress::Overdue(Reply { content, error }) => {
                 let text = self.painter.reply(&content, error.is_some());
-                self.front.console.print(text, OutputStream::Out).await?;
+                self.setup.console.print(text, OutputStream::Out).await?;
                 self.ahead = self.turn.take().map(|turn| (turn.id, content));
-                self.rest().await?;
+                self.end_turn().await?;
             }
-            TurnProgress::Away(_) if !self.host.patience().is_zero() => return self.look_for_gateway().await,
+            TurnProgress::Away(_) if !self.host.patience().is_zero() => return self.reconnect().await,
             TurnProgress::Away(words) | TurnProgress::Lost(words) => {
-                self.complain(&fill(self.painter.words.reply_lost, &[&words])).await?;
+                self.show_fault(&fill(self.painter.words.reply_lost, &[&words])).await?;
                 self.turn = None;
-                self.rest().await?;
+                self.end_turn().await?;
             }
         }
         self.finish().await
     }
 
-    /// The gateway has gone: it is looked for while the conversation goes on as far as it can.
-    async fn look_for_gateway(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
-        let (host, conversation) = (Arc::clone(&self.host), self.front.conversation.clone());
+    /// Reconnects to the gateway in the background while the conversation continues as far as possible.
+    async fn reconnect(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
+        let (host, conversation) = (Arc::clone(&self.host), self.setup.conversation.clone());
         if !host.patience().is_zero() && self.unsent.is_none() {
             let hint = self.painter.hint(self.painter.words.gateway_gone);
-            self.front.console.print(hint, OutputStream::Err).await?;
+            self.setup.console.print(hint, OutputStream::Err).await?;
         }
-        self.coming_back = Some(Box::pin(come_back(host, conversation)));
+        self.reconnecting = Some(Box::pin(follow_again(host, conversation)));
         Ok(None)
     }
 
-    /// The gateway is back: what waits for it is waited for again, and a turn that it takes up again is drawn anew.
-    async fn go_on(&mut self, following: ConversationFeed) -> Result<Option<TerminalExit>, OutputClosed> {
-        self.coming_back = None;
+    /// Continues after the gateway is back: sends the unsent message, or waits for the running turn again, which is streamed
+    /// anew.
+    async fn resume(&mut self, following: ConversationFeed) -> Result<Option<TerminalExit>, OutputClosed> {
+        self.reconnecting = None;
         self.following = following;
         let words = self.painter.words;
         let hint = self.painter.hint(words.gateway_back);
-        self.front.console.print(hint, OutputStream::Err).await?;
+        self.setup.console.print(hint, OutputStream::Err).await?;
         if let Some(message) = self.unsent.take() {
-            if !self.hand_in(message).await? {
+            if !self.send_message(message).await? {
                 self.ask().await?;
             }
         } else if let Some(turn) = &mut self.turn {
@@ -319,46 +320,47 @@ impl Terminal {
         Ok(None)
     }
 
-    /// The gateway did not come back: what it has not taken is said, as nobody else knows it.
+    /// Ends the conversation when the gateway does not come back; reports the message that it did not accept.
     async fn give_up(&mut self, error: StartError) -> Result<TerminalExit, StartError> {
         if let Some(message) = self.unsent.take() {
-            self.complain(&fill(self.painter.words.not_taken, &[&clean_line(&message.content)])).await?;
+            self.show_fault(&fill(self.painter.words.not_taken, &[&clean_line(&message.content)])).await?;
         }
         Err(error)
     }
 
-    /// Asks for the next line when the turn is over.
+    /// Ends the turn if it is over.
     async fn finish(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
         if self.turn.as_ref().is_some_and(PendingTurn::is_over) {
             self.turn = None;
-            self.rest().await?;
+            self.end_turn().await?;
         }
         Ok(None)
     }
 
-    async fn rest(&mut self) -> Result<(), OutputClosed> {
-        self.front.interrupt.disarm();
+    /// Ends the output of a turn and asks for the next line.
+    async fn end_turn(&mut self) -> Result<(), OutputClosed> {
+        self.setup.interrupt.disarm();
         let end = self.painter.end();
-        self.front.console.print(end, OutputStream::Out).await?;
+        self.setup.console.print(end, OutputStream::Out).await?;
         self.ask().await
     }
 
-    /// Asks for the next line, with what can be completed in it brought up to date meanwhile.
+    /// Asks for the next line, and refreshes the names for completion in the background.
     async fn ask(&mut self) -> Result<(), OutputClosed> {
-        let known = self.front.console.known.clone();
-        known.set_files(self.front.files.names());
-        if self.front.console.style.cursor {
+        let known = self.setup.console.known.clone();
+        known.set_files(self.setup.files.names());
+        if self.setup.console.style.cursor {
             let host = Arc::clone(&self.host);
             tokio::spawn(async move {
-                if let Ok(names) = tokio::time::timeout(NAMES_LIMIT, host.names()).await {
+                if let Ok(names) = tokio::time::timeout(NAMES_TIMEOUT, host.names()).await {
                     known.set_names(names);
                 }
             });
         }
-        self.front.console.ask().await
+        self.setup.console.ask().await
     }
 
-    async fn take(&mut self, input: ConsoleInput) -> Result<Option<TerminalExit>, OutputClosed> {
+    async fn handle_input(&mut self, input: ConsoleInput) -> Result<Option<TerminalExit>, OutputClosed> {
         let is_interrupt = matches!(input, ConsoleInput::Interrupted { is_blank: true });
         let again = std::mem::replace(&mut self.interrupted, is_interrupt);
         let words = self.painter.words;
@@ -368,15 +370,15 @@ impl Terminal {
             ConsoleInput::Interrupted { is_blank: true } => {
                 let hint = if self.waiting.is_empty() { words.leave_hint } else { words.stays_hint };
                 let hint = self.painter.hint(hint);
-                self.front.console.print(hint, OutputStream::Out).await?;
+                self.setup.console.print(hint, OutputStream::Out).await?;
             }
-            // What was typed is thrown away.
+            // The typed text is discarded.
             ConsoleInput::Interrupted { is_blank: false } => {}
-            ConsoleInput::TooLong => self.complain(&fill(words.line_too_long, &[&MAX_LINE.to_string()])).await?,
-            ConsoleInput::NotUtf8 => self.complain(words.line_not_utf8).await?,
+            ConsoleInput::TooLong => self.show_fault(&fill(words.line_too_long, &[&MAX_LINE.to_string()])).await?,
+            ConsoleInput::NotUtf8 => self.show_fault(words.line_not_utf8).await?,
             ConsoleInput::Line(line) => match LocalCommand::parse(line.trim()) {
                 Some(LocalCommand::Leave) => return Ok(Some(TerminalExit::Asked)),
-                Some(local) => self.carry_out(local).await?,
+                Some(local) => self.run_local(local).await?,
                 None if line.trim().is_empty() => {}
                 None => {
                     if self.submit(line.trim()).await? {
@@ -389,14 +391,14 @@ impl Terminal {
         Ok(None)
     }
 
-    /// What is done here, without the gateway.
-    async fn carry_out(&mut self, local: LocalCommand) -> Result<(), OutputClosed> {
-        let (words, language) = (self.painter.words, self.front.language);
-        let files = &mut self.front.files;
+    /// Runs a command of the terminal itself.
+    async fn run_local(&mut self, local: LocalCommand) -> Result<(), OutputClosed> {
+        let (words, language) = (self.painter.words, self.setup.language);
+        let files = &mut self.setup.files;
         let said = match local {
             LocalCommand::Leave => return Ok(()),
             LocalCommand::Clear => {
-                return self.front.console.print(self.painter.clear().into(), OutputStream::Out).await;
+                return self.setup.console.print(self.painter.clear().into(), OutputStream::Out).await;
             }
             LocalCommand::Move(key) => return self.move_to(&key).await,
             LocalCommand::Files => Ok(files.lines(words)),
@@ -427,102 +429,102 @@ impl Terminal {
         match said {
             Ok(lines) => {
                 let text = self.painter.say(&lines);
-                self.front.console.print(text, OutputStream::Out).await
+                self.setup.console.print(text, OutputStream::Out).await
             }
-            Err(fault) => self.complain(&fault).await,
+            Err(fault) => self.show_fault(&fault).await,
         }
     }
 
-    /// Goes over to another conversation; what came for this one before is still shown.
+    /// Switches to another conversation, after showing the messages that have arrived for this one.
     async fn move_to(&mut self, key: &str) -> Result<(), OutputClosed> {
         let words = self.painter.words;
         if key.len() > MAX_KEY || key.contains(|c: char| c.is_whitespace() || is_display_control(c)) {
-            return self.complain(&fill(words.wrong_key, &[&clean_line(key)])).await;
+            return self.show_fault(&fill(words.wrong_key, &[&clean_line(key)])).await;
         }
-        let model = self.front.conversation.model.clone();
+        let model = self.setup.conversation.model.clone();
         let conversation = TerminalConversation { model, ..TerminalConversation::of(Some(key)) };
         let following = match self.host.follow(&conversation).await {
             Ok(following) => following,
-            Err(error) => return self.complain(&fill(words.not_moved, &[key, &error.to_string()])).await,
+            Err(error) => return self.show_fault(&fill(words.not_moved, &[key, &error.to_string()])).await,
         };
         while let Ok(delivery) = self.following.deliveries.try_recv() {
             self.deliver(delivery).await?;
         }
         self.following = following;
-        self.front.conversation = conversation;
-        // What waits for its model there is answered there.
+        self.setup.conversation = conversation;
+        // Waiting messages are answered in their own conversation.
         self.waiting.clear();
-        self.front.files.forget_sent();
+        self.setup.files.forget_sent();
         let moved = self.painter.hint(&fill(words.moved, &[key]));
-        self.front.console.print(moved, OutputStream::Out).await
+        self.setup.console.print(moved, OutputStream::Out).await
     }
 
-    /// Hands a message in. True when there is a turn to wait for.
+    /// Sends a message. Returns true if there is a turn to wait for.
     async fn submit(&mut self, text: &str) -> Result<bool, OutputClosed> {
         let is_command = text.starts_with('/');
         if text.starts_with("/model ") {
-            // Chosen for the session, it holds for what is written here, too.
-            self.front.conversation.model = None;
+            // The session's choice replaces the model of this conversation.
+            self.setup.conversation.model = None;
         }
-        let content = if is_command { text.to_owned() } else { self.front.files.join_to(text) };
+        let content = if is_command { text.to_owned() } else { self.setup.files.join_to(text) };
         let mut message = self.message(&content);
         if !self.host.patience().is_zero() {
-            // By it the gateway knows a message that it took just before it went.
+            // It identifies a message that the gateway accepted just before it stopped.
             message.external_id = Some(new_id().to_string());
         }
-        self.hand_in(message).await
+        self.send_message(message).await
     }
 
-    /// True when there is a turn to wait for, or a gateway that takes the message when it is back.
-    async fn hand_in(&mut self, message: InboundMessage) -> Result<bool, OutputClosed> {
+    /// Returns true if there is a turn to wait for, or the message will be sent when the gateway is back.
+    async fn send_message(&mut self, message: InboundMessage) -> Result<bool, OutputClosed> {
         let (is_command, kept) = (message.content.starts_with('/'), message.clone());
         match self.inbox.accept(message, Alongside::default()).await {
             Ok(acceptance) => {
                 if !is_command {
-                    self.front.files.mark_sent();
+                    self.setup.files.mark_sent();
                 }
                 if !self.waiting.is_empty() {
                     self.waiting.insert(acceptance.id());
                     return Ok(false);
                 }
                 self.turn = Some(PendingTurn::new(Arc::clone(&self.inbox), acceptance));
-                if self.front.console.style.live {
-                    self.front.console.hush().await?;
+                if self.setup.console.style.live {
+                    self.setup.console.hush().await?;
                     self.painter.begin();
-                    self.front.interrupt.arm();
+                    self.setup.interrupt.arm();
                 }
                 Ok(true)
             }
-            Err(refusal) if !self.host.patience().is_zero() && self.is_going(&refusal) => {
-                if self.coming_back.is_none() {
+            Err(refusal) if !self.host.patience().is_zero() && self.is_gateway_leaving(&refusal) => {
+                if self.reconnecting.is_none() {
                     let hint = self.painter.hint(self.painter.words.gateway_gone);
-                    self.front.console.print(hint, OutputStream::Err).await?;
+                    self.setup.console.print(hint, OutputStream::Err).await?;
                 }
                 self.unsent = Some(kept);
                 Ok(true)
             }
             Err(refusal) => {
-                self.complain(&fill(self.painter.words.not_taken, &[&refusal.to_string()])).await?;
+                self.show_fault(&fill(self.painter.words.not_taken, &[&refusal.to_string()])).await?;
                 Ok(false)
             }
         }
     }
 
-    /// Whether a message was refused because the gateway stops, or has gone.
-    fn is_going(&self, refusal: &Refusal) -> bool {
-        let is_gone = self.coming_back.is_some() || self.following.deliveries.is_closed();
+    /// Returns true if a message was refused because the gateway stops or is gone.
+    fn is_gateway_leaving(&self, refusal: &Refusal) -> bool {
+        let is_gone = self.reconnecting.is_some() || self.following.deliveries.is_closed();
         is_gone || matches!(refusal, Refusal::Draining { .. })
     }
 
-    /// Ctrl-C while a turn runs.
+    /// Stops the running turn, after Ctrl-C.
     async fn stop(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
         if self.turn.is_some() {
             let hint = self.painter.hint(self.painter.words.stopping);
-            self.front.console.print(hint, OutputStream::Out).await?;
+            self.setup.console.print(hint, OutputStream::Out).await?;
             match self.inbox.accept(self.message(STOP), Alongside::default()).await {
                 Ok(accepted) => self.stop = Some(accepted.id()),
                 Err(refusal) => {
-                    self.complain(&fill(self.painter.words.not_stopped, &[&refusal.to_string()])).await?;
+                    self.show_fault(&fill(self.painter.words.not_stopped, &[&refusal.to_string()])).await?;
                 }
             }
         }
@@ -530,7 +532,7 @@ impl Terminal {
     }
 
     fn message(&self, text: &str) -> InboundMessage {
-        let TerminalConversation { chat_id, session, model } = &self.front.conversation;
+        let TerminalConversation { chat_id, session, model } = &self.setup.conversation;
         let mut message = InboundMessage::text(NAME, chat_id, SENDER, trust_of(Author::Owner, Standing::Owner), text);
         message.session.clone_from(session);
         if let Some(model) = model {
@@ -539,16 +541,16 @@ impl Terminal {
         message
     }
 
-    /// Where somebody types, all goes to the one screen; else what is no reply is kept apart from the replies.
-    async fn complain(&mut self, words: &str) -> Result<(), OutputClosed> {
+    /// Shows an error: on the screen at a prompt, else on standard error, apart from the replies.
+    async fn show_fault(&mut self, words: &str) -> Result<(), OutputClosed> {
         let text = self.painter.fault(words);
-        let stream = if self.front.console.style.live { OutputStream::Out } else { OutputStream::Err };
-        self.front.console.print(text, stream).await
+        let stream = if self.setup.console.style.live { OutputStream::Out } else { OutputStream::Err };
+        self.setup.console.print(text, stream).await
     }
 }
 
-/// Follows the conversation again as soon as a gateway lets it.
-async fn come_back(
+/// Follows the conversation again as soon as the gateway accepts it.
+async fn follow_again(
     host: Arc<dyn TerminalHost>,
     conversation: TerminalConversation,
 ) -> Result<ConversationFeed, StartError> {
@@ -558,7 +560,7 @@ async fn come_back(
     }
     let followed = async {
         loop {
-            tokio::time::sleep(NEXT_LOOK).await;
+            tokio::time::sleep(RECONNECT_PAUSE).await;
             match host.follow(&conversation).await {
                 Ok(following) => return following,
                 Err(error) => tracing::debug!(%error, "the gateway is not back yet"),
@@ -569,7 +571,7 @@ async fn come_back(
     waited.map_err(|_| StartError(format!("the gateway has gone and did not come back within {}", Span(patience))))
 }
 
-/// Completes a while after `shutdown`.
+/// Completes one second after `shutdown`.
 async fn stuck_after(shutdown: &CancellationToken) {
     shutdown.cancelled().await;
     tokio::time::sleep(Duration::from_secs(1)).await;

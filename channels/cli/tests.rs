@@ -87,7 +87,7 @@ impl Desk {
         let (out, err) = (Paper::default(), Paper::default());
         let console = Console::of_streams(BufReader::new(reader), out.clone(), err.clone(), style).unwrap();
         let interrupt = Interrupt::default();
-        let front = TerminalSetup {
+        let setup = TerminalSetup {
             console,
             banner: "daoyou\n".into(),
             conversation: TerminalConversation::of(None),
@@ -97,7 +97,7 @@ impl Desk {
             interrupt: interrupt.clone(),
             directory: Arc::new(NoNames),
         };
-        (Self { keys: Mutex::new(Some(keys)), out, err, interrupt }, front)
+        (Self { keys: Mutex::new(Some(keys)), out, err, interrupt }, setup)
     }
 
     fn types(&self, text: &[u8]) {
@@ -163,15 +163,15 @@ impl Subject for CliSubject {
 
 #[tokio::test]
 async fn the_terminal_passes_the_suite() {
-    let (desk, front) = Desk::new(TerminalStyle::PLAIN);
-    let channel = Arc::new(CliChannel::new(Some(front)));
+    let (desk, setup) = Desk::new(TerminalStyle::PLAIN);
+    let channel = Arc::new(CliChannel::new(Some(setup)));
     conformance::run(&CliSubject { channel, desk, inbox: Mutex::default() }).await;
 }
 
 /// A channel with its own terminal, its replies delivered.
 fn converse(inbox: &Arc<ScriptedInbox>, style: TerminalStyle) -> (Desk, Arc<CliChannel>, CancellationToken) {
-    let (desk, front) = Desk::new(style);
-    let channel = Arc::new(CliChannel::new(Some(front)));
+    let (desk, setup) = Desk::new(style);
+    let channel = Arc::new(CliChannel::new(Some(setup)));
     let (context, _) = conformance::started(inbox);
     let shutdown = context.shutdown.clone();
     let running = Arc::clone(&channel);
@@ -304,10 +304,10 @@ async fn an_interrupt_stops_the_turn_and_then_means_the_process() {
 #[tokio::test]
 async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
     let inbox = ScriptedInbox::new(|message| Answer::Reply(format!("re: {}", message.content)));
-    let (desk, front) = Desk::new(TerminalStyle::PLAIN);
+    let (desk, setup) = Desk::new(TerminalStyle::PLAIN);
     let (deliver, deliveries) = async_channel::bounded(4);
     let following = ConversationFeed { deliveries, events: async_channel::bounded(1).1, attachment: None };
-    let terminal = Terminal::new(front, Arc::clone(&inbox) as _, Arc::new(NoNames), following);
+    let terminal = Terminal::new(setup, Arc::clone(&inbox) as _, Arc::new(NoNames), following);
     let running = tokio::spawn(terminal.run(CancellationToken::new()));
     desk.types(b"one\n");
     desk.out.shows("re: one").await;

@@ -1,6 +1,6 @@
-//! What the terminal itself says, in the configured language.
+//! The terminal's own texts in the configured language.
 
-/// `agent.locale`, as the terminal knows it.
+/// A language of `agent.locale`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Language {
     #[default]
@@ -8,7 +8,7 @@ pub enum Language {
     Zh,
 }
 
-/// The words of one language. `{}` stands for what is filled in.
+/// The texts of one language. `{}` is a placeholder.
 #[derive(Debug)]
 pub(super) struct TerminalTexts {
     pub leave_hint: &'static str,
@@ -21,7 +21,7 @@ pub(super) struct TerminalTexts {
     pub line_not_utf8: &'static str,
     pub starts_anew: &'static str,
     pub thinking: &'static str,
-    /// Beside the spinner.
+    /// Shown beside the spinner.
     pub is_thinking: &'static str,
     pub thought_for: &'static str,
     pub no_thoughts: &'static str,
@@ -57,7 +57,7 @@ impl TerminalTexts {
     }
 }
 
-/// Puts `values` where `{}` stands, in order.
+/// Replaces each `{}` by the next of `values`.
 pub(super) fn fill(template: &str, values: &[&str]) -> String {
     let mut values = values.iter();
     let mut filled = String::new();
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_languages_have_the_same_gaps() {
+    fn both_languages_have_the_same_placeholders() {
         let gaps = |words: &TerminalTexts| {
             let text = format!("{words:?}");
             text.split(", ").map(|one| one.matches("{}").count()).collect::<Vec<_>>()

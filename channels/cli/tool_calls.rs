@@ -1,4 +1,4 @@
-//! The tool calls of a turn that have no result yet.
+//! The open tool calls of a turn, and short forms of arguments and results.
 
 use std::time::{Duration, Instant};
 
@@ -9,30 +9,30 @@ use super::spinner::span;
 use super::texts::{TerminalTexts, fill};
 use crate::clean::{clean, clean_line};
 
-/// What is shown of a call's arguments, not what is kept.
+/// The most columns of a call's arguments that are shown.
 const MAX_ARGUMENT_COLUMNS: usize = 100;
-/// What is shown of a result, not what is kept.
+/// The most lines of a result that are shown.
 const MAX_RESULT_LINES: usize = 3;
-/// Arguments that hold whole texts; they come last.
+/// Arguments that hold whole texts; they are shown last.
 const LONG_ARGUMENTS: [&str; 5] = ["content", "new_text", "old_text", "patch", "prompt"];
 
-/// One call, on one row however often it is told of.
+/// One call, shown on one row however often it is reported.
 pub(super) struct OpenCall {
     pub id: String,
     /// `name(arguments)`; `name(…)` while they arrive.
     pub line: String,
     pub began: Instant,
-    /// Its arguments are all there.
+    /// Its arguments are complete.
     is_complete: bool,
-    /// It stands on a screen where nothing can be drawn over.
+    /// It was printed on a screen without cursor movement.
     is_drawn: bool,
 }
 
-/// The open calls, in the order in which they were first seen.
+/// The open calls, in the order of their first report.
 #[derive(Default)]
 pub(super) struct OpenCalls(Vec<OpenCall>);
 
-/// `name(arguments)`.
+/// Formats a call as `name(arguments)`.
 pub(super) fn line(name: &str, arguments: Option<&Value>) -> String {
     let brief = arguments.map(|arguments| cut(&clean(&brief(arguments)), MAX_ARGUMENT_COLUMNS));
     format!("{}({})", clean_line(name), brief.as_deref().unwrap_or("…"))
@@ -43,11 +43,11 @@ impl OpenCalls {
         self.0.is_empty()
     }
 
-    /// A call is told of for the first time, or again.
+    /// Records a report of a call, the first or a later one.
     pub(super) fn note(&mut self, id: &str, line: String, is_complete: bool) {
         match self.0.iter_mut().find(|call| call.id == id) {
             Some(call) if call.is_complete && !is_complete => {}
-            // Told of again: it begins to run now.
+            // A report of a complete call: it starts now.
             Some(call) if call.is_complete => call.began = Instant::now(),
             Some(call) => {
                 call.line = line;
@@ -60,12 +60,12 @@ impl OpenCalls {
         }
     }
 
-    /// The oldest, which is the one that runs where they run one by one, and how many there are beside it.
+    /// Returns the oldest call, which is the running one if they run one by one, and the number of others.
     pub(super) fn oldest(&self) -> Option<(&OpenCall, usize)> {
         self.0.first().map(|call| (call, self.0.len() - 1))
     }
 
-    /// The call to put on a screen where nothing can be drawn over: one at a time, so that its result mostly comes
+    /// Returns the next call to print on a screen without cursor movement: one at a time, so that its result mostly follows
     /// right below it.
     pub(super) fn next_to_draw(&mut self) -> Option<&OpenCall> {
         if self.0.iter().any(|call| call.is_drawn) {
@@ -76,39 +76,39 @@ impl OpenCalls {
         Some(call)
     }
 
-    /// A call has its result.
+    /// Removes a call that has its result.
     pub(super) fn end(&mut self, id: &str) -> Option<OpenCall> {
         let at = self.0.iter().position(|call| call.id == id)?;
         Some(self.0.remove(at))
     }
 
-    /// The response under way is void: calls whose arguments were still to come will not be made.
+    /// Removes incomplete calls after their response was restarted.
     pub(super) fn forget_incomplete(&mut self) {
         self.0.retain(|call| call.is_complete);
     }
 
-    /// Takes out all that are left.
+    /// Removes and returns all calls.
     pub(super) fn take(&mut self) -> Vec<OpenCall> {
         std::mem::take(&mut self.0)
     }
 }
 
-/// Arguments as `key=value, …`.
+/// Formats arguments as `key=value, …`.
 fn brief(arguments: &Value) -> String {
     match arguments {
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields.iter().collect();
-            // What a call works on says more than the text that it writes there, which may fill the row.
+            // The path says more than the text, which may fill the row.
             fields.sort_by_key(|(key, _)| (key.as_str() != "path", LONG_ARGUMENTS.contains(&key.as_str())));
             fields.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ")
         }
-        // No JSON: as the model wrote it.
+        // Not JSON: the text that the model wrote.
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
 }
 
-/// The first lines of a result, and how many more there are.
+/// Returns the first lines of a result, and the number of further lines.
 pub(super) fn fold(text: &str, columns: usize, words: &TerminalTexts) -> Vec<String> {
     let room = columns.saturating_sub(4).max(4);
     let mut lines = text.trim().lines();
@@ -123,7 +123,7 @@ pub(super) fn fold(text: &str, columns: usize, words: &TerminalTexts) -> Vec<Str
     folded
 }
 
-/// Nothing in the first second: what is quick needs no clock.
+/// Formats whole seconds; returns nothing in the first second.
 pub(super) fn whole_seconds(elapsed: Duration) -> String {
     if elapsed.as_secs() == 0 { String::new() } else { span(Duration::from_secs(elapsed.as_secs())).replace(".0", "") }
 }

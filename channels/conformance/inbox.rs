@@ -1,4 +1,4 @@
-//! An inbox that follows a script.
+//! An inbox in memory that follows a script.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,31 +14,31 @@ use crate::inbox::{
 };
 use crate::message::{ErrorInfo, InboundMessage, OutboundMessage};
 
-/// What becomes of one message.
+/// How the inbox answers one message.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// It is answered at once.
+    /// Reply at once.
     Reply(String),
-    /// Its turn fails at once.
+    /// Fail the turn at once.
     Fail(ErrorInfo, String),
-    /// It is taken, and answered by [`ScriptedInbox::finish`].
+    /// Accept it; [`ScriptedInbox::finish`] answers it.
     Hold,
     Refuse(Refusal),
 }
 
-/// What the inbox said to one hand-over.
+/// The result of one hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Accepted,
     Duplicate,
     Refused,
-    /// The channel itself passed it over.
+    /// The channel itself skipped it.
     Skipped,
 }
 
 type Script = Box<dyn Fn(&InboundMessage) -> Answer + Send + Sync>;
 
-/// Keeps messages in memory, as the real inbox does on disk, and answers them by a script.
+/// An inbox that stores messages in memory and answers them by a script.
 pub struct ScriptedInbox {
     script: Script,
     book: Mutex<Book>,
@@ -76,17 +76,17 @@ impl ScriptedInbox {
         })
     }
 
-    /// The accepted messages, in order.
+    /// Returns the accepted messages in order.
     pub fn accepted(&self) -> Vec<InboundMessage> {
         self.book().messages.iter().map(|(_, message)| message.clone()).collect()
     }
 
-    /// The id of the `index`-th accepted message.
+    /// Returns the id of the `index`-th accepted message.
     pub fn id(&self, index: usize) -> Option<Uuid> {
         self.book().messages.get(index).map(|(state, _)| state.id)
     }
 
-    /// Completes when `count` messages were accepted.
+    /// Waits until `count` messages were accepted.
     pub async fn reached(&self, count: usize) {
         let mut changed = self.changed.subscribe();
         while self.book().messages.len() < count {
@@ -96,12 +96,12 @@ impl ScriptedInbox {
         }
     }
 
-    /// What was said to each hand-over, in order.
+    /// Returns the results of all hand-overs in order.
     pub fn verdicts(&self) -> Vec<Verdict> {
         self.book().verdicts.clone()
     }
 
-    /// What was said to the hand-over after `count` of them, once there is one.
+    /// Waits for the result of the hand-over after the first `count`.
     pub async fn verdict_after(&self, count: usize) -> Verdict {
         let mut changed = self.changed.subscribe();
         loop {
@@ -143,12 +143,12 @@ impl ScriptedInbox {
         self.changed.send_replace(());
     }
 
-    /// The replies, as they are to be delivered.
+    /// Returns the queue of replies to deliver.
     pub fn outbound(&self) -> async_channel::Receiver<OutboundMessage> {
         self.outbox.1.clone()
     }
 
-    /// Shows `event` of the turn of the message `id` to whoever listens.
+    /// Sends `event` of the turn of the message `id` to all subscribers.
     pub fn emit(&self, id: Uuid, event: TurnEvent) {
         let book = self.book();
         let Some((state, message)) = book.messages.iter().find(|(state, _)| state.id == id) else { return };
@@ -160,34 +160,34 @@ impl ScriptedInbox {
             event,
         };
         for (_, listener) in book.listeners.iter().filter(|(channel, _)| *channel == message.channel) {
-            // One that falls behind, or is gone, loses events.
+            // A slow or closed subscriber loses events.
             let _ = listener.try_send(event.clone());
         }
     }
 
-    /// As if the message `id` of `channel` had been delivered.
+    /// Records the message `id` of `channel` as delivered.
     pub fn mark_sent(&self, channel: &str, id: Uuid, message: SentMessage) {
         self.book().sent.push((channel.to_owned(), id, message));
     }
 
-    /// Forgets the notes of these kinds, as time does.
+    /// Deletes the notes of these kinds, as expiry does.
     pub fn forget_notes(&self, kinds: &[&str]) {
         self.book().notes.retain(|(note, _)| !kinds.contains(&note.kind));
     }
 
-    /// The newest value of a note; empty where there is none.
+    /// Returns the newest value of a note; empty if there is none.
     pub fn note_of(&self, channel: &str, kind: &str, key: &str) -> String {
         let book = self.book();
         let found = book.notes.iter().rev().find(|(n, _)| n.channel == channel && n.kind == kind && n.key == key);
         found.map(|(note, _)| note.value.clone()).unwrap_or_default()
     }
 
-    /// What the owner was told.
+    /// Returns the notices to the owner.
     pub fn notices(&self) -> Vec<String> {
         self.book().notices.clone()
     }
 
-    /// Why something was passed over, each time.
+    /// Returns the reasons of all skipped messages.
     pub fn skipped(&self) -> Vec<String> {
         self.book().skipped.clone()
     }
@@ -297,7 +297,7 @@ impl Inbox for ScriptedInbox {
                 }
             }
         };
-        // At the limit the state says how far it has come.
+        // At the limit the state tells the progress.
         let _ = tokio::time::timeout(limit, ended).await;
         Ok(self.find(|state, _| state.id == id))
     }

@@ -1,4 +1,4 @@
-//! What every channel must pass, and the inbox that its tests stand on.
+//! The conformance suite of all channels, and the scripted inbox that it uses.
 
 mod inbox;
 mod suite;

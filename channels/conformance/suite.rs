@@ -1,4 +1,4 @@
-//! The suite. Each check panics with what it found: it is called from tests alone.
+//! The conformance suite. Checks panic on failure: only tests call them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,61 +14,61 @@ use crate::channel::{Channel, ChannelContext, SendError, StartError};
 use crate::inbox::Refusal;
 use crate::message::{OutboundMessage, SessionKey};
 
-/// Nothing here takes longer when it works.
+/// The limit of each operation.
 const SOON: Duration = Duration::from_secs(10);
-/// How fast a channel stops receiving.
+/// The time within which a channel must stop receiving.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
-/// What the scripted inbox refuses.
+/// The text that the scripted inbox refuses.
 const REFUSED: &str = "no room for this";
 const MEGABYTE: usize = 1_000_000;
 
-/// What somebody who wrote to the channel learnt.
+/// The result that a sender sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     Taken,
     Refused,
-    /// Nobody was there.
+    /// The channel did not answer.
     Nothing,
 }
 
-/// How the other side meets a delivery.
+/// How the other side reacts to a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherSide {
     Takes,
     RefusesForNow,
     RefusesForGood,
-    /// Takes it, and says nothing.
+    /// Accepts it without an answer.
     BreaksOff,
-    /// Is not there, and comes back by itself.
+    /// Is away, and comes back by itself.
     Away,
 }
 
-/// A channel under test, and the world on its other side.
+/// A channel under test with its other side.
 #[async_trait]
 pub trait Subject: Send + Sync {
     fn channel(&self) -> Arc<dyn Channel>;
 
-    /// Brings up what the channel is reached through; called once, before it starts. `inbox` is that of the context.
+    /// Opens what the channel is reached through; called once before it starts. `inbox` is that of the context.
     async fn open(&self, context: &ChannelContext, inbox: &Arc<ScriptedInbox>);
 
-    /// Writes to the channel as somebody it listens to; with `id` where senders name their messages.
+    /// Writes to the channel as an allowed sender; with `id` if senders assign ids.
     async fn write(&self, text: &str, id: Option<&str>) -> Told;
 
-    /// Writes as somebody it does not listen to; `None` where only one can write.
+    /// Writes as a sender who is not allowed; `None` if only one can write.
     async fn write_as_stranger(&self, text: &str) -> Option<Told>;
 
-    /// Whether senders name their messages.
+    /// Returns true if senders assign ids.
     fn has_ids(&self) -> bool;
 
-    /// What a message of this id is kept under.
+    /// Returns the external id that is stored for an id.
     fn kept_id(&self, id: &str) -> String {
         id.to_owned()
     }
 
-    /// Makes the other side meet the next deliveries so, and names the chat to send to; `None` where it cannot be.
+    /// Sets how the other side reacts to the next deliveries, and returns the chat to send to; `None` if it cannot react so.
     async fn meet(&self, side: OtherSide) -> Option<String>;
 
-    /// The texts that the other side has received.
+    /// Returns the texts that the other side has received.
     async fn received(&self) -> Vec<String>;
 }
 
@@ -76,7 +76,7 @@ pub trait Subject: Send + Sync {
 ///
 /// # Panics
 ///
-/// When the channel fails one.
+/// The channel fails a check.
 pub async fn run(subject: &dyn Subject) {
     let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
         REFUSED => Answer::Refuse(Refusal::Draining { retry_after: Duration::from_secs(5) }),
@@ -104,7 +104,7 @@ pub async fn run(subject: &dyn Subject) {
     delivering.abort();
 }
 
-/// A context on `inbox`, and what is notified when the channel has started.
+/// Returns a context on `inbox`, and a notification of the channel's start.
 pub fn started(inbox: &Arc<ScriptedInbox>) -> (ChannelContext, Arc<Notify>) {
     let notify = Arc::new(Notify::new());
     let started = Arc::clone(&notify);
@@ -117,7 +117,7 @@ pub fn started(inbox: &Arc<ScriptedInbox>) -> (ChannelContext, Arc<Notify>) {
     (context, notify)
 }
 
-/// A message that answers nothing.
+/// Creates a message that is not a reply.
 pub fn outbound(channel: &str, chat_id: &str, content: impl Into<String>) -> OutboundMessage {
     OutboundMessage {
         id: crate::new_id(),
@@ -145,7 +145,7 @@ fn spawn_start(channel: &Arc<dyn Channel>, context: &ChannelContext) -> JoinHand
     tokio::spawn(async move { channel.start(context).await })
 }
 
-/// Plays the channel manager: what is answered is sent.
+/// Sends the replies, like the channel manager.
 fn deliver_replies(channel: &Arc<dyn Channel>, inbox: &Arc<ScriptedInbox>) -> JoinHandle<()> {
     let (channel, replies) = (Arc::clone(channel), inbox.outbound());
     tokio::spawn(async move {
