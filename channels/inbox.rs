@@ -31,7 +31,7 @@ pub struct Note {
 
 /// A note as it was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptNote {
+pub struct StoredNote {
     pub value: String,
     /// When it was last written.
     pub at: Timestamp,
@@ -39,14 +39,14 @@ pub struct KeptNote {
 
 /// Records that are stored in the same commit as a message that a channel accepts or skips.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Alongside {
+pub struct AcceptExtras {
     pub cursor: Option<Cursor>,
     pub notes: Vec<Note>,
     /// A notice to the owner in Markdown. It goes where `owner.notify` says, else to the log alone.
     pub notice: Option<String>,
 }
 
-impl From<Cursor> for Alongside {
+impl From<Cursor> for AcceptExtras {
     fn from(cursor: Cursor) -> Self {
         Self { cursor: Some(cursor), ..Self::default() }
     }
@@ -137,18 +137,22 @@ pub struct SentMessage {
 #[async_trait]
 pub trait Inbox: Send + Sync {
     /// Accepts `message`, with `alongside` in the same commit, also for a duplicate.
-    async fn accept(&self, message: InboundMessage, alongside: Alongside) -> Result<Acceptance, Refusal>;
+    async fn accept(&self, message: InboundMessage, alongside: AcceptExtras) -> Result<Acceptance, Refusal>;
 
     /// Accepts `message` and answers it without a turn and a model: one commit holds the message, its reply and
     /// `alongside`.
-    async fn answer(&self, message: InboundMessage, reply: String, alongside: Alongside)
-    -> Result<Acceptance, Refusal>;
+    async fn answer(
+        &self,
+        message: InboundMessage,
+        reply: String,
+        alongside: AcceptExtras,
+    ) -> Result<Acceptance, Refusal>;
 
     /// Stores `alongside` without a message; if that moves a cursor, `reason` is stored with the position.
-    async fn skip(&self, alongside: Alongside, reason: &str) -> Result<(), Refusal>;
+    async fn skip(&self, alongside: AcceptExtras, reason: &str) -> Result<(), Refusal>;
 
     /// Returns the newest note of `kind` and `key`.
-    async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<KeptNote>, Refusal>;
+    async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<StoredNote>, Refusal>;
 
     /// Finds a delivered message of `channel` by its id in the outbox; `None` also while it is not delivered.
     async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal>;

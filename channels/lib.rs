@@ -40,7 +40,7 @@ pub use finding::{Finding, Verdict};
 pub use http_error::HttpError;
 pub use ids::new_id;
 pub use inbox::{
-    Acceptance, Alongside, Cursor, Inbox, KeptNote, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage,
+    AcceptExtras, Acceptance, Cursor, Inbox, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage, StoredNote,
 };
 pub use message::{
     Attachment, ErrorInfo, InboundMessage, OutboundMessage, SessionKey, Trust, TurnBounds, TurnSettings,

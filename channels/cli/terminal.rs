@@ -24,7 +24,7 @@ use crate::channel::StartError;
 use crate::clean::{clean, clean_line, is_display_control};
 use crate::event::SessionEvent;
 use crate::ids::new_id;
-use crate::inbox::{Alongside, Inbox, Refusal, Reply};
+use crate::inbox::{AcceptExtras, Inbox, Refusal, Reply};
 use crate::message::{InboundMessage, MODEL_KEY, NOTICE_KEY};
 use crate::settings::Span;
 use crate::trust::{Author, Standing, trust_of};
@@ -478,7 +478,7 @@ impl Terminal {
     /// Returns true if there is a turn to wait for, or the message will be sent when the gateway is back.
     async fn send_message(&mut self, message: InboundMessage) -> Result<bool, OutputClosed> {
         let (is_command, kept) = (message.content.starts_with('/'), message.clone());
-        match self.inbox.accept(message, Alongside::default()).await {
+        match self.inbox.accept(message, AcceptExtras::default()).await {
             Ok(acceptance) => {
                 if !is_command {
                     self.setup.files.mark_sent();
@@ -521,7 +521,7 @@ impl Terminal {
         if self.turn.is_some() {
             let hint = self.painter.hint(self.painter.words.stopping);
             self.setup.console.print(hint, OutputStream::Out).await?;
-            match self.inbox.accept(self.message(STOP), Alongside::default()).await {
+            match self.inbox.accept(self.message(STOP), AcceptExtras::default()).await {
                 Ok(accepted) => self.stop = Some(accepted.id()),
                 Err(refusal) => {
                     self.show_fault(&fill(self.painter.words.not_stopped, &[&refusal.to_string()])).await?;

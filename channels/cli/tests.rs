@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::channel::{Channel, ChannelContext, SendError, StartError};
-use crate::conformance::{self, Answer, OtherSide, ScriptedInbox, Subject, Told, outbound};
+use crate::conformance::{self, ChannelSubject, PeerBehaviour, ScriptedAnswer, ScriptedInbox, WriteOutcome, outbound};
 use crate::event::TurnEvent;
 use crate::inbox::{Refusal, Reply};
 use crate::message::{ErrorInfo, OutboundMessage};
@@ -118,7 +118,7 @@ struct CliSubject {
 }
 
 #[async_trait]
-impl Subject for CliSubject {
+impl ChannelSubject for CliSubject {
     fn channel(&self) -> Arc<dyn Channel> {
         Arc::clone(&self.channel) as _
     }
@@ -127,20 +127,20 @@ impl Subject for CliSubject {
         *self.inbox.lock().unwrap() = Some(context.clone());
     }
 
-    async fn write(&self, text: &str, _id: Option<&str>) -> Told {
+    async fn write(&self, text: &str, _id: Option<&str>) -> WriteOutcome {
         let stopped = self.inbox.lock().unwrap().as_ref().is_some_and(|context| context.shutdown.is_cancelled());
         let (answer, refused) = (format!("re: {text}\n"), self.desk.err.text().matches("Not taken").count());
         self.desk.types(format!("{text}\n").as_bytes());
         if stopped {
-            return Told::Nothing;
+            return WriteOutcome::Nothing;
         }
         tokio::select! {
-            _ = self.desk.out.shows(&answer) => Told::Taken,
-            _ = self.desk.err.shows_times("Not taken", refused + 1) => Told::Refused,
+            _ = self.desk.out.shows(&answer) => WriteOutcome::Taken,
+            _ = self.desk.err.shows_times("Not taken", refused + 1) => WriteOutcome::Refused,
         }
     }
 
-    async fn write_as_stranger(&self, _text: &str) -> Option<Told> {
+    async fn write_as_stranger(&self, _text: &str) -> Option<WriteOutcome> {
         None
     }
 
@@ -148,10 +148,10 @@ impl Subject for CliSubject {
         false
     }
 
-    async fn meet(&self, side: OtherSide) -> Option<String> {
+    async fn meet(&self, side: PeerBehaviour) -> Option<String> {
         match side {
-            OtherSide::Takes => Some("direct".into()),
-            OtherSide::Away => Some("elsewhere".into()),
+            PeerBehaviour::Takes => Some("direct".into()),
+            PeerBehaviour::Away => Some("elsewhere".into()),
             _ => None,
         }
     }
@@ -192,9 +192,9 @@ async fn left(channel: &CliChannel) -> TerminalExit {
 #[tokio::test]
 async fn piped_lines_are_answered_one_by_one_up_to_the_last() {
     let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
-        "bad" => Answer::Fail(ErrorInfo { code: "llm_timeout".into() }, "The model did not answer.".into()),
-        "full" => Answer::Refuse(Refusal::Draining { retry_after: SOON }),
-        text => Answer::Reply(format!("re: {text}\n\nbye")),
+        "bad" => ScriptedAnswer::Fail(ErrorInfo { code: "llm_timeout".into() }, "The model did not answer.".into()),
+        "full" => ScriptedAnswer::Refuse(Refusal::Draining { retry_after: SOON }),
+        text => ScriptedAnswer::Reply(format!("re: {text}\n\nbye")),
     });
     let (desk, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
     desk.types("one\r\n\n  \n/clear\nbad\n".as_bytes());
@@ -210,7 +210,7 @@ async fn piped_lines_are_answered_one_by_one_up_to_the_last() {
 
 #[tokio::test]
 async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
-    let inbox = ScriptedInbox::new(|_| Answer::Hold);
+    let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
     let (desk, channel, _shutdown) = converse(&inbox, LIVE);
     desk.types(b"hi\n");
     inbox.reached(1).await;
@@ -246,7 +246,7 @@ async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
 
 #[tokio::test]
 async fn files_go_with_the_next_message_and_another_conversation_is_gone_over_to() {
-    let inbox = ScriptedInbox::new(|message| Answer::Reply(format!("re: {}", message.content.len())));
+    let inbox = ScriptedInbox::new(|message| ScriptedAnswer::Reply(format!("re: {}", message.content.len())));
     let (desk, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("my notes.txt");
@@ -278,8 +278,8 @@ async fn files_go_with_the_next_message_and_another_conversation_is_gone_over_to
 #[tokio::test]
 async fn an_interrupt_stops_the_turn_and_then_means_the_process() {
     let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
-        "/stop" => Answer::Reply("Stopped.".into()),
-        _ => Answer::Hold,
+        "/stop" => ScriptedAnswer::Reply("Stopped.".into()),
+        _ => ScriptedAnswer::Hold,
     });
     let (desk, channel, shutdown) = converse(&inbox, LIVE);
     assert!(!desk.interrupt.raise(), "no turn runs");
@@ -303,7 +303,7 @@ async fn an_interrupt_stops_the_turn_and_then_means_the_process() {
 // Takes the two seconds that a reply may be late: the clock cannot be paused beside real threads.
 #[tokio::test]
 async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
-    let inbox = ScriptedInbox::new(|message| Answer::Reply(format!("re: {}", message.content)));
+    let inbox = ScriptedInbox::new(|message| ScriptedAnswer::Reply(format!("re: {}", message.content)));
     let (desk, setup) = Desk::new(TerminalStyle::PLAIN);
     let (deliver, deliveries) = async_channel::bounded(4);
     let following = ConversationFeed { deliveries, events: async_channel::bounded(1).1, attachment: None };

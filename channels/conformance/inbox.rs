@@ -10,13 +10,13 @@ use uuid::Uuid;
 
 use crate::event::{EventSource, SessionEvent, TurnEvent};
 use crate::inbox::{
-    Acceptance, Alongside, Cursor, Inbox, KeptNote, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage,
+    AcceptExtras, Acceptance, Cursor, Inbox, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage, StoredNote,
 };
 use crate::message::{ErrorInfo, InboundMessage, OutboundMessage};
 
 /// How the inbox answers one message.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum ScriptedAnswer {
     /// Reply at once.
     Reply(String),
     /// Fail the turn at once.
@@ -28,7 +28,7 @@ pub enum Answer {
 
 /// The result of one hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum InboxVerdict {
     Accepted,
     Duplicate,
     Refused,
@@ -36,7 +36,7 @@ pub enum Verdict {
     Skipped,
 }
 
-type Script = Box<dyn Fn(&InboundMessage) -> Answer + Send + Sync>;
+type Script = Box<dyn Fn(&InboundMessage) -> ScriptedAnswer + Send + Sync>;
 
 /// An inbox that stores messages in memory and answers them by a script.
 pub struct ScriptedInbox {
@@ -53,13 +53,13 @@ struct Book {
     notes: Vec<(Note, Timestamp)>,
     notices: Vec<String>,
     skipped: Vec<String>,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<InboxVerdict>,
     sent: Vec<(String, Uuid, SentMessage)>,
     listeners: Vec<(String, async_channel::Sender<SessionEvent>)>,
 }
 
 impl Book {
-    fn keep(&mut self, alongside: Alongside) {
+    fn keep(&mut self, alongside: AcceptExtras) {
         self.cursors.extend(alongside.cursor);
         self.notes.extend(alongside.notes.into_iter().map(|note| (note, Timestamp::now())));
         self.notices.extend(alongside.notice);
@@ -67,7 +67,7 @@ impl Book {
 }
 
 impl ScriptedInbox {
-    pub fn new(script: impl Fn(&InboundMessage) -> Answer + Send + Sync + 'static) -> Arc<Self> {
+    pub fn new(script: impl Fn(&InboundMessage) -> ScriptedAnswer + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             script: Box::new(script),
             book: Mutex::default(),
@@ -97,12 +97,12 @@ impl ScriptedInbox {
     }
 
     /// Returns the results of all hand-overs in order.
-    pub fn verdicts(&self) -> Vec<Verdict> {
+    pub fn verdicts(&self) -> Vec<InboxVerdict> {
         self.book().verdicts.clone()
     }
 
     /// Waits for the result of the hand-over after the first `count`.
-    pub async fn verdict_after(&self, count: usize) -> Verdict {
+    pub async fn verdict_after(&self, count: usize) -> InboxVerdict {
         let mut changed = self.changed.subscribe();
         loop {
             if let Some(verdict) = self.book().verdicts.get(count) {
@@ -113,7 +113,7 @@ impl ScriptedInbox {
         }
     }
 
-    fn say(&self, verdict: Verdict) {
+    fn say(&self, verdict: InboxVerdict) {
         self.book().verdicts.push(verdict);
         self.changed.send_replace(());
     }
@@ -203,7 +203,7 @@ impl ScriptedInbox {
 
 #[async_trait]
 impl Inbox for ScriptedInbox {
-    async fn accept(&self, message: InboundMessage, alongside: Alongside) -> Result<Acceptance, Refusal> {
+    async fn accept(&self, message: InboundMessage, alongside: AcceptExtras) -> Result<Acceptance, Refusal> {
         let known = self.find(|_, first| {
             message.external_id.is_some()
                 && first.channel == message.channel
@@ -211,12 +211,12 @@ impl Inbox for ScriptedInbox {
         });
         if let Some(MessageState { id, session, reply, .. }) = known {
             self.book().keep(alongside);
-            self.say(Verdict::Duplicate);
+            self.say(InboxVerdict::Duplicate);
             return Ok(Acceptance::Duplicate { id, session, reply });
         }
         let answer = (self.script)(&message);
-        if let Answer::Refuse(refusal) = answer {
-            self.say(Verdict::Refused);
+        if let ScriptedAnswer::Refuse(refusal) = answer {
+            self.say(InboxVerdict::Refused);
             return Err(refusal);
         }
         let (id, session) = (crate::new_id(), message.session_key());
@@ -227,11 +227,11 @@ impl Inbox for ScriptedInbox {
             book.messages.push((state, message));
             book.keep(alongside);
         }
-        self.say(Verdict::Accepted);
+        self.say(InboxVerdict::Accepted);
         match answer {
-            Answer::Reply(content) => self.finish(id, Reply { content, error: None }),
-            Answer::Fail(error, content) => self.finish(id, Reply { content, error: Some(error) }),
-            Answer::Hold | Answer::Refuse(_) => {}
+            ScriptedAnswer::Reply(content) => self.finish(id, Reply { content, error: None }),
+            ScriptedAnswer::Fail(error, content) => self.finish(id, Reply { content, error: Some(error) }),
+            ScriptedAnswer::Hold | ScriptedAnswer::Refuse(_) => {}
         }
         Ok(Acceptance::Accepted { id, session })
     }
@@ -240,10 +240,10 @@ impl Inbox for ScriptedInbox {
         &self,
         message: InboundMessage,
         reply: String,
-        alongside: Alongside,
+        alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        let answered = ScriptedInbox::new(move |_| Answer::Reply(reply.clone()));
-        let acceptance = answered.accept(message, Alongside::default()).await?;
+        let answered = ScriptedInbox::new(move |_| ScriptedAnswer::Reply(reply.clone()));
+        let acceptance = answered.accept(message, AcceptExtras::default()).await?;
         let replies = answered.outbound();
         let mut book = self.book();
         book.messages.append(&mut answered.book().messages);
@@ -257,19 +257,19 @@ impl Inbox for ScriptedInbox {
         Ok(acceptance)
     }
 
-    async fn skip(&self, alongside: Alongside, reason: &str) -> Result<(), Refusal> {
+    async fn skip(&self, alongside: AcceptExtras, reason: &str) -> Result<(), Refusal> {
         let mut book = self.book();
         book.skipped.push(reason.to_owned());
         book.keep(alongside);
         drop(book);
-        self.say(Verdict::Skipped);
+        self.say(InboxVerdict::Skipped);
         Ok(())
     }
 
-    async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<KeptNote>, Refusal> {
+    async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<StoredNote>, Refusal> {
         let book = self.book();
         let found = book.notes.iter().rev().find(|(n, _)| n.channel == channel && n.kind == kind && n.key == key);
-        Ok(found.map(|(note, at)| KeptNote { value: note.value.clone(), at: *at }))
+        Ok(found.map(|(note, at)| StoredNote { value: note.value.clone(), at: *at }))
     }
 
     async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal> {

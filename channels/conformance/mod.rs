@@ -3,5 +3,5 @@
 mod inbox;
 mod suite;
 
-pub use inbox::{Answer, ScriptedInbox, Verdict};
-pub use suite::{OtherSide, Subject, Told, outbound, run, started};
+pub use inbox::{InboxVerdict, ScriptedAnswer, ScriptedInbox};
+pub use suite::{ChannelSubject, PeerBehaviour, WriteOutcome, outbound, run, started};

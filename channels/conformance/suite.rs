@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::inbox::{Answer, ScriptedInbox};
+use super::inbox::{ScriptedAnswer, ScriptedInbox};
 use crate::channel::{Channel, ChannelContext, SendError, StartError};
 use crate::inbox::Refusal;
 use crate::message::{OutboundMessage, SessionKey};
@@ -24,7 +24,7 @@ const MEGABYTE: usize = 1_000_000;
 
 /// The result that a sender sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum WriteOutcome {
     Taken,
     Refused,
     /// The channel did not answer.
@@ -33,7 +33,7 @@ pub enum Told {
 
 /// How the other side reacts to a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OtherSide {
+pub enum PeerBehaviour {
     Takes,
     RefusesForNow,
     RefusesForGood,
@@ -45,17 +45,17 @@ pub enum OtherSide {
 
 /// A channel under test with its other side.
 #[async_trait]
-pub trait Subject: Send + Sync {
+pub trait ChannelSubject: Send + Sync {
     fn channel(&self) -> Arc<dyn Channel>;
 
     /// Opens what the channel is reached through; called once before it starts. `inbox` is that of the context.
     async fn open(&self, context: &ChannelContext, inbox: &Arc<ScriptedInbox>);
 
     /// Writes to the channel as an allowed sender; with `id` if senders assign ids.
-    async fn write(&self, text: &str, id: Option<&str>) -> Told;
+    async fn write(&self, text: &str, id: Option<&str>) -> WriteOutcome;
 
     /// Writes as a sender who is not allowed; `None` if only one can write.
-    async fn write_as_stranger(&self, text: &str) -> Option<Told>;
+    async fn write_as_stranger(&self, text: &str) -> Option<WriteOutcome>;
 
     /// Returns true if senders assign ids.
     fn has_ids(&self) -> bool;
@@ -66,7 +66,7 @@ pub trait Subject: Send + Sync {
     }
 
     /// Sets how the other side reacts to the next deliveries, and returns the chat to send to; `None` if it cannot react so.
-    async fn meet(&self, side: OtherSide) -> Option<String>;
+    async fn meet(&self, side: PeerBehaviour) -> Option<String>;
 
     /// Returns the texts that the other side has received.
     async fn received(&self) -> Vec<String>;
@@ -77,10 +77,10 @@ pub trait Subject: Send + Sync {
 /// # Panics
 ///
 /// The channel fails a check.
-pub async fn run(subject: &dyn Subject) {
+pub async fn run(subject: &dyn ChannelSubject) {
     let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
-        REFUSED => Answer::Refuse(Refusal::Draining { retry_after: Duration::from_secs(5) }),
-        text => Answer::Reply(format!("re: {text}")),
+        REFUSED => ScriptedAnswer::Refuse(Refusal::Draining { retry_after: Duration::from_secs(5) }),
+        text => ScriptedAnswer::Reply(format!("re: {text}")),
     });
     let channel = subject.channel();
     check_name(channel.name());
@@ -99,7 +99,7 @@ pub async fn run(subject: &dyn Subject) {
     assert!(matches!(stopped, Ok(Ok(Ok(())))), "start returns soon after shutdown: {stopped:?}");
     let before = inbox.accepted().len();
     let told = subject.write("too late", None).await;
-    assert_ne!(told, Told::Taken, "nothing is taken after shutdown");
+    assert_ne!(told, WriteOutcome::Taken, "nothing is taken after shutdown");
     assert_eq!(inbox.accepted().len(), before, "nothing is accepted after shutdown");
     delivering.abort();
 }
@@ -156,9 +156,9 @@ fn deliver_replies(channel: &Arc<dyn Channel>, inbox: &Arc<ScriptedInbox>) -> Jo
     })
 }
 
-async fn check_receiving(subject: &dyn Subject, inbox: &ScriptedInbox) {
+async fn check_receiving(subject: &dyn ChannelSubject, inbox: &ScriptedInbox) {
     let id = subject.has_ids().then_some("first-1");
-    assert_eq!(soon("a message is taken", subject.write("hello", id)).await, Told::Taken);
+    assert_eq!(soon("a message is taken", subject.write("hello", id)).await, WriteOutcome::Taken);
     soon("it reaches the inbox", inbox.reached(1)).await;
     let accepted = inbox.accepted();
     let first = &accepted[0];
@@ -170,20 +170,20 @@ async fn check_receiving(subject: &dyn Subject, inbox: &ScriptedInbox) {
     assert!(first.session_key().as_str().starts_with(&name), "the session is below the channel");
 
     if subject.has_ids() {
-        assert_eq!(soon("a second copy is taken", subject.write("hello", id)).await, Told::Taken);
+        assert_eq!(soon("a second copy is taken", subject.write("hello", id)).await, WriteOutcome::Taken);
         assert_eq!(inbox.accepted().len(), 1, "a second copy is no second message");
     }
-    assert_eq!(soon("a refusal is told", subject.write(REFUSED, None)).await, Told::Refused);
+    assert_eq!(soon("a refusal is told", subject.write(REFUSED, None)).await, WriteOutcome::Refused);
     if let Some(told) = soon("a stranger is told", subject.write_as_stranger("let me in")).await {
-        assert_eq!(told, Told::Refused, "a stranger is refused");
+        assert_eq!(told, WriteOutcome::Refused, "a stranger is refused");
     }
     assert_eq!(inbox.accepted().len(), 1, "what is refused does not reach the inbox");
-    assert_eq!(soon("the next one is taken", subject.write("again", None)).await, Told::Taken);
+    assert_eq!(soon("the next one is taken", subject.write("again", None)).await, WriteOutcome::Taken);
     soon("it reaches the inbox", inbox.reached(2)).await;
 }
 
-async fn check_sending(subject: &dyn Subject, channel: &Arc<dyn Channel>) {
-    use OtherSide::{Away, BreaksOff, RefusesForGood, RefusesForNow, Takes};
+async fn check_sending(subject: &dyn ChannelSubject, channel: &Arc<dyn Channel>) {
+    use PeerBehaviour::{Away, BreaksOff, RefusesForGood, RefusesForNow, Takes};
     for side in [Takes, RefusesForNow, RefusesForGood, BreaksOff, Away, Takes] {
         let Some(chat) = subject.meet(side).await else { continue };
         let text = format!("for one who: {side:?}");

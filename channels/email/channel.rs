@@ -24,7 +24,7 @@ use super::words::{Words, fill};
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::finding::Finding;
-use crate::inbox::{Alongside, Inbox};
+use crate::inbox::{AcceptExtras, Inbox};
 use crate::message::OutboundMessage;
 use crate::outgoing::OutgoingFiles;
 use crate::trust::TrustLists;
@@ -117,7 +117,7 @@ impl EmailChannel {
         if let Some(inbox) = self.inbox.get().filter(|_| !refused.is_empty()) {
             let said = refused.iter().map(|refused| code(refused)).collect::<Vec<_>>().join(", ");
             let notice = Some(fill(self.words().partly_notice, &[&message.id.to_string(), &said]));
-            let told = inbox.skip(Alongside { notice, ..Alongside::default() }, "a mail was sent in part").await;
+            let told = inbox.skip(AcceptExtras { notice, ..AcceptExtras::default() }, "a mail was sent in part").await;
             if let Err(refusal) = told {
                 // The mail is out and must not go out again for that; the log has said who did not get it.
                 tracing::error!(message = %message.id, "the owner could not be told of left out recipients: {refusal}");

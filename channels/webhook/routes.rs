@@ -27,7 +27,7 @@ use crate::body_budget::BodyShare;
 use crate::channel::ChannelContext;
 use crate::client::ClientAddr;
 use crate::http_error::HttpError;
-use crate::inbox::{Acceptance, Alongside, Inbox, MessageStatus, Refusal, Reply};
+use crate::inbox::{AcceptExtras, Acceptance, Inbox, MessageStatus, Refusal, Reply};
 use crate::message::ErrorInfo;
 use crate::settings::ByteSize;
 
@@ -116,7 +116,7 @@ async fn receive(State(webhook): State<Arc<WebhookState>>, request: Request) -> 
         ParsedRequest::Message(message) => {
             let acceptance = webhook
                 .inbox
-                .accept(*message, Alongside::default())
+                .accept(*message, AcceptExtras::default())
                 .await
                 .map_err(|refusal| HttpError::refused(&refusal))?;
             webhook.answer(&acceptance, wait).await

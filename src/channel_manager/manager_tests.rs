@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use daoyou_channels::backoff::RetryTable;
-use daoyou_channels::conformance::{Answer, ScriptedInbox};
+use daoyou_channels::conformance::{ScriptedAnswer, ScriptedInbox};
 use daoyou_channels::{Capabilities, OutboundMessage, Receipt, Resend, SendError, SessionKey};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -94,7 +94,7 @@ async fn a_panic_is_a_failure_as_any_other() {
         sent,
     });
     let health = Arc::new(ChannelHealth::default());
-    let inbox = ScriptedInbox::new(|_| Answer::Hold);
+    let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
     let shutdown = CancellationToken::new();
     let context =
         ChannelContext { inbox: inbox.clone(), events: inbox, shutdown: shutdown.clone(), started: Arc::new(|| {}) };

@@ -8,7 +8,7 @@ use async_channel::Sender;
 use async_trait::async_trait;
 use daoyou_channels::cli::{TerminalConversation, ScreenDelivery, NameDirectory, ConversationFeed, TerminalHost, CompletionNames};
 use daoyou_channels::{
-    Acceptance, Alongside, Cursor, InboundMessage, Inbox, KeptNote, MessageState, Refusal, SentMessage, SessionEvent,
+    Acceptance, AcceptExtras, Cursor, InboundMessage, Inbox, StoredNote, MessageState, Refusal, SentMessage, SessionEvent,
     StartError,
 };
 use futures_util::StreamExt;
@@ -176,7 +176,7 @@ async fn forward_frames(
 
 #[async_trait]
 impl Inbox for ControlClient {
-    async fn accept(&self, message: InboundMessage, _: Alongside) -> Result<Acceptance, Refusal> {
+    async fn accept(&self, message: InboundMessage, _: AcceptExtras) -> Result<Acceptance, Refusal> {
         let request = self.http.post(format!("{BASE}/api/messages")).json(&message);
         let response = request.send().await.map_err(|error| unreachable(&error))?;
         let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
@@ -191,15 +191,15 @@ impl Inbox for ControlClient {
         }
     }
 
-    async fn answer(&self, _: InboundMessage, _: String, _: Alongside) -> Result<Acceptance, Refusal> {
+    async fn answer(&self, _: InboundMessage, _: String, _: AcceptExtras) -> Result<Acceptance, Refusal> {
         Err(Refusal::Invalid("a terminal answers nobody itself".to_owned()))
     }
 
-    async fn skip(&self, _: Alongside, _: &str) -> Result<(), Refusal> {
+    async fn skip(&self, _: AcceptExtras, _: &str) -> Result<(), Refusal> {
         Err(Refusal::Invalid("a terminal has no cursor".to_owned()))
     }
 
-    async fn note(&self, _: &str, _: &str, _: &str) -> Result<Option<KeptNote>, Refusal> {
+    async fn note(&self, _: &str, _: &str, _: &str) -> Result<Option<StoredNote>, Refusal> {
         Ok(None)
     }
 

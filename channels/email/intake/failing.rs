@@ -10,7 +10,7 @@ use super::mail_intake::{Arrived, MailIntake};
 use super::notes::FAILED;
 use crate::email::source::Taken;
 use crate::email::words::fill;
-use crate::inbox::{Alongside, Refusal};
+use crate::inbox::{AcceptExtras, Refusal};
 
 /// A mail that fails as often as this is passed over.
 const MAX_FAILURES: u32 = 3;
@@ -63,7 +63,7 @@ impl MailIntake {
         let position = &arrived.cursor.position;
         if !is_last {
             tracing::warn!(position, reason, tries = failures.count, "a mail could not be taken and is tried again");
-            self.inbox().skip(Alongside { notes, ..Alongside::default() }, &reason).await?;
+            self.inbox().skip(AcceptExtras { notes, ..AcceptExtras::default() }, &reason).await?;
             return Err(match unchecked {
                 Some(_) => Refusal::Store { reason, retry_after: CHECK_AGAIN },
                 None => Refusal::Invalid(reason),
@@ -77,7 +77,7 @@ impl MailIntake {
                 fill(self.words.failed_notice, &[&code(&from), &code(&subject), &reason])
             }
         };
-        let alongside = Alongside { cursor: Some(arrived.cursor.clone()), notes, notice: Some(notice) };
+        let alongside = AcceptExtras { cursor: Some(arrived.cursor.clone()), notes, notice: Some(notice) };
         self.inbox().skip(alongside, &reason).await?;
         Ok(Taken::PassedOver)
     }

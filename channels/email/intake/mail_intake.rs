@@ -26,7 +26,7 @@ use crate::email::parse::{ParseLimits, parse_mail};
 use crate::email::source::{Intake, RawContent, RawMail, Taken};
 use crate::email::threads::{Named, Place, Subject, hash, place};
 use crate::email::words::{Words, fill};
-use crate::inbox::{Alongside, Cursor, Inbox, Note, Refusal};
+use crate::inbox::{AcceptExtras, Cursor, Inbox, Note, Refusal};
 use crate::message::{InboundMessage, SessionKey, Trust, TurnSettings};
 use crate::trust::TrustLists;
 
@@ -148,7 +148,7 @@ impl MailIntake {
                     return self.too_many(arrived, &letter, identity, (place.root, trust)).await;
                 };
                 let told = fill(self.words.too_large, &[&limit]);
-                let alongside = Alongside { notes, ..Alongside::default() };
+                let alongside = AcceptExtras { notes, ..AcceptExtras::default() };
                 self.answer(arrived, &letter, identity, (place.root, trust), told, alongside).await
             }
             Verdict::Later { sender, .. } => {
@@ -201,7 +201,7 @@ impl MailIntake {
         message.attachments.clone_from(&saved.attachments);
         answering.put(&mut message.metadata);
         let cursor = Some(arrived.cursor.clone());
-        self.inbox().accept(message, Alongside { cursor, notes, notice: None }).await?;
+        self.inbox().accept(message, AcceptExtras { cursor, notes, notice: None }).await?;
         Ok(Taken::Accepted)
     }
 
@@ -219,7 +219,7 @@ impl MailIntake {
         tracing::info!(sender = identity.sender, is_silent, "a sender subscribes or unsubscribes");
         notes.push(self.notes.write(SILENT, &identity.sender, &is_silent));
         let told = if is_silent { self.words.unsubscribed } else { self.words.subscribed }.to_owned();
-        self.answer(arrived, letter, identity, place, told, Alongside { notes, ..Alongside::default() }).await
+        self.answer(arrived, letter, identity, place, told, AcceptExtras { notes, ..AcceptExtras::default() }).await
     }
 
     /// One more mail of `sender` in the thread `root`: what is to be noted of it, unless the limit is reached.
@@ -259,7 +259,7 @@ impl MailIntake {
         tracing::warn!(sender, limit, "too many mails within an hour: the sender is told, and then left alone");
         let notice = Some(fill(self.words.too_many_notice, &[&code(&sender), &limit]));
         let told = fill(self.words.too_many, &[&limit]);
-        let alongside = Alongside { cursor: None, notes, notice };
+        let alongside = AcceptExtras { cursor: None, notes, notice };
         self.answer(arrived, letter, identity, (root, trust), told, alongside).await
     }
 
@@ -292,7 +292,7 @@ impl MailIntake {
         ];
         // A stranger's mail begins a thread of its own, whatever it names.
         let place = place(&identity.sender, &self.own_named(&identity).await?, &[], None);
-        let alongside = Alongside { cursor: None, notes, notice: None };
+        let alongside = AcceptExtras { cursor: None, notes, notice: None };
         let told = self.words.refused.to_owned();
         self.answer(arrived, letter, identity, (place.root, Trust::Untrusted), told, alongside).await
     }
@@ -305,7 +305,7 @@ impl MailIntake {
         identity: Identity,
         (root, trust): (String, Trust),
         reply: String,
-        mut alongside: Alongside,
+        mut alongside: AcceptExtras,
     ) -> Result<Taken, Trouble> {
         alongside.notes.push(self.notes.write(SPOT, hash(&[&identity.external_id]), &true));
         let mut message = self.message(arrived, identity, &root, trust, subject_alone(letter));
@@ -393,7 +393,7 @@ impl MailIntake {
         notice: Option<String>,
     ) -> Result<Taken, Trouble> {
         let cursor = Some(arrived.cursor.clone());
-        self.inbox().skip(Alongside { cursor, notes, notice }, reason).await?;
+        self.inbox().skip(AcceptExtras { cursor, notes, notice }, reason).await?;
         Ok(Taken::PassedOver)
     }
 }
