@@ -102,7 +102,7 @@ pub struct Attachment {
     /// Size in bytes.
     pub size: u64,
     /// The SHA-256 of the bytes in hexadecimal, for a file that goes with a message: a copy is sent
-    /// ([`OutgoingFiles`](crate::outgoing::OutgoingFiles)). Empty for a file that came with a message.
+    /// (`OutgoingFiles`). Empty for a file that came with a message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
 }

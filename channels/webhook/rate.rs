@@ -1,16 +1,13 @@
 //! How many requests a webhook takes: a rate as it is written, and the limiters that keep it.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
 use crate::client::ClientAddr;
 use crate::rate_limit::{Quota, RateLimiter};
+use crate::settings::string_setting;
 
 /// Failed requests of one client that are answered with the reason; those beyond it get 429.
 const FAILURES: Rate = Rate { count: 600, unit: &UNITS[1] };
@@ -70,31 +67,7 @@ impl fmt::Display for Rate {
     }
 }
 
-impl Serialize for Rate {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Rate {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for Rate {
-    fn schema_name() -> Cow<'static, str> {
-        "Rate".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "rate" })
-    }
-}
+string_setting!(Rate, "rate");
 
 /// The limits of one webhook. Requests that fail to authenticate are counted apart, for each client, so that they never
 /// use up what others may send.
