@@ -11,7 +11,7 @@ pub struct TemplateTag {
 
 impl TemplateTag {
     /// Returns the names and numbers in the code.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.code.split(|c: char| !is_of_word(c)).filter(|word| !word.is_empty())
     }
 
@@ -140,12 +140,12 @@ mod tests {
             ("{{ '道\\", "{ ''"),
             ("{", ""),
         ] {
-            let mark = |tag: &Tag| if tag.is_statement { '%' } else { '{' };
+            let mark = |tag: &TemplateTag| if tag.is_statement { '%' } else { '{' };
             let found: String = tags(source).iter().map(|tag| format!("{}{}", mark(tag), tag.code)).collect();
             assert_eq!(found, expected, "{source}");
         }
-        let words = tags("{% for a in range(9) recursive %}");
-        assert_eq!(words[0].words().collect::<Vec<_>>(), ["for", "a", "in", "range", "9", "recursive"]);
+        let tags = tags("{% for a in range(9) recursive %}");
+        assert_eq!(tags[0].names().collect::<Vec<_>>(), ["for", "a", "in", "range", "9", "recursive"]);
     }
 
     #[test]

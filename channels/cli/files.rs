@@ -127,15 +127,15 @@ impl ConversationFiles {
     }
 
     /// Returns the list for display.
-    pub(super) fn lines(&self, words: &TerminalTexts) -> Vec<String> {
+    pub(super) fn lines(&self, texts: &TerminalTexts) -> Vec<String> {
         if self.list.is_empty() {
-            return vec![words.no_files.to_owned()];
+            return vec![texts.no_files.to_owned()];
         }
         let line = |file: &AddedFile| {
-            let state = if file.is_sent { words.is_sent } else { words.is_waiting };
+            let state = if file.is_sent { texts.is_sent } else { texts.is_waiting };
             format!("  {}  {}  {state}", clean_line(&file.name), size(file.text.len() as u64))
         };
-        std::iter::once(words.files.to_owned()).chain(self.list.iter().map(line)).collect()
+        std::iter::once(texts.files.to_owned()).chain(self.list.iter().map(line)).collect()
     }
 
     /// Returns `text` followed by the waiting files.

@@ -21,9 +21,9 @@ pub(super) struct MarkdownStyle {
 
 /// Renders one or more whole blocks. `lead` is put before the first row, or above it if the block is not running text.
 /// Definitions (of a link's target) make no rows.
-pub(super) fn render(text: &str, look: MarkdownStyle, lead: &ScreenRow) -> Vec<ScreenRow> {
+pub(super) fn render(text: &str, style: MarkdownStyle, lead: &ScreenRow) -> Vec<ScreenRow> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut drawing = MarkdownRenderer::new(look, lead.clone());
+    let mut drawing = MarkdownRenderer::new(style, lead.clone());
     for event in Parser::new_ext(text, options) {
         drawing.event(event);
     }
@@ -39,7 +39,7 @@ struct Indent {
 }
 
 struct MarkdownRenderer {
-    look: MarkdownStyle,
+    style: MarkdownStyle,
     lead: ScreenRow,
     rows: Vec<ScreenRow>,
     text: ScreenRow,
@@ -56,9 +56,9 @@ struct MarkdownRenderer {
 }
 
 impl MarkdownRenderer {
-    fn new(look: MarkdownStyle, lead: ScreenRow) -> Self {
+    fn new(style: MarkdownStyle, lead: ScreenRow) -> Self {
         Self {
-            look,
+            style,
             lead,
             rows: Vec::new(),
             text: ScreenRow::default(),
@@ -83,13 +83,13 @@ impl MarkdownRenderer {
             Event::Html(text) | Event::InlineHtml(text) => self.say(&text),
             Event::Code(code) => {
                 let face = Face { colour: Some(AnsiColour::Cyan), ..self.face() };
-                let code = if self.look.in_colour { code } else { CowStr::from(format!("`{code}`")) };
+                let code = if self.style.in_colour { code } else { CowStr::from(format!("`{code}`")) };
                 self.write(face, &code);
             }
             Event::SoftBreak | Event::HardBreak => self.say("\n"),
             Event::Rule => {
                 self.gap();
-                let rule = "─".repeat(self.look.width.min(RULE));
+                let rule = "─".repeat(self.style.width.min(RULE));
                 self.line(&ScreenRow::of(Face::DIM, &rule));
             }
             Event::TaskListMarker(is_done) => self.say(if is_done { "☑ " } else { "☐ " }),
@@ -105,7 +105,7 @@ impl MarkdownRenderer {
                 self.gap();
                 let underline = level as usize == 1;
                 self.faces.push(Face { bold: true, underline, colour: Some(AnsiColour::Cyan), ..self.face() });
-                if !self.look.in_colour {
+                if !self.style.in_colour {
                     self.say(&format!("{} ", "#".repeat(level as usize)));
                 }
             }
@@ -237,13 +237,13 @@ impl MarkdownRenderer {
 
     fn mark(&mut self, mark: &str, face: Face) {
         self.faces.push(face);
-        if !self.look.in_colour {
+        if !self.style.in_colour {
             self.say(mark);
         }
     }
 
     fn unmark(&mut self, mark: &str) {
-        if !self.look.in_colour {
+        if !self.style.in_colour {
             self.say(mark);
         }
         self.faces.pop();
@@ -256,8 +256,8 @@ impl MarkdownRenderer {
     /// Cleans the text again, since entities such as `&#27;` have become characters.
     fn write(&mut self, face: Face, text: &str) {
         let text = clean(text);
-        for (_, words) in &mut self.links {
-            words.push_str(&text);
+        for (_, label) in &mut self.links {
+            label.push_str(&text);
         }
         self.text.push(face, &text);
     }
@@ -283,7 +283,7 @@ impl MarkdownRenderer {
 
     fn room(&self) -> usize {
         let indent: usize = self.indents.iter().map(|indent| indent.rest.width()).sum();
-        self.look.width.saturating_sub(indent)
+        self.style.width.saturating_sub(indent)
     }
 
     /// Returns the prefix of the next row. Each bullet is used once.
@@ -316,7 +316,7 @@ impl MarkdownRenderer {
         if first.is_empty() {
             first = rest.clone();
         }
-        self.rows.extend(wrap(&text, &first, &rest, self.look.width));
+        self.rows.extend(wrap(&text, &first, &rest, self.style.width));
     }
 
     /// Returns the prefix of a text's first row, with the lead if it is running text.

@@ -22,7 +22,7 @@ pub(super) struct StreamUpdate {
 
 /// The renderer of one answer.
 pub(super) struct MarkdownStream {
-    look: MarkdownStyle,
+    style: MarkdownStyle,
     lead: ScreenRow,
     /// The open block.
     block: String,
@@ -36,9 +36,9 @@ pub(super) struct MarkdownStream {
 }
 
 impl MarkdownStream {
-    pub(super) fn new(look: MarkdownStyle, lead: ScreenRow) -> Self {
+    pub(super) fn new(style: MarkdownStyle, lead: ScreenRow) -> Self {
         Self {
-            look,
+            style,
             lead,
             block: String::new(),
             shown: Vec::new(),
@@ -50,16 +50,16 @@ impl MarkdownStream {
 
     /// Changes the width for later rows; emitted rows stay.
     pub(super) fn resize(&mut self, width: usize) {
-        if width == self.look.width {
+        if width == self.style.width {
             return;
         }
         self.before = self.before.and(&std::mem::take(&mut self.shown));
-        self.look.width = width;
+        self.style.width = width;
     }
 
     /// Returns the rows of the block's text that are to be emitted at this width.
     fn rows(&self, text: &str) -> Vec<ScreenRow> {
-        self.before.rest_of(render(text, self.look, &self.lead))
+        self.before.rest_of(render(text, self.style, &self.lead))
     }
 
     /// Adds text.
@@ -93,7 +93,7 @@ impl MarkdownStream {
         let live = all.last().filter(|_| all.len() > self.shown.len()).map(|last| {
             let mut row = ScreenRow::of(Face::DIM, if hidden > 0 { "… " } else { "" });
             row.extend(last);
-            row.cut(self.look.width)
+            row.cut(self.style.width)
         });
         StreamUpdate { rows, live }
     }
@@ -118,7 +118,7 @@ impl MarkdownStream {
         self.gap(rows);
         let mut all = self.rows(&block);
         if all.is_empty() && self.before == TextPosition::default() {
-            all = wrap(&ScreenRow::of(Face::PLAIN, block.trim()), &self.lead, &ScreenRow::default(), self.look.width);
+            all = wrap(&ScreenRow::of(Face::PLAIN, block.trim()), &self.lead, &ScreenRow::default(), self.style.width);
         }
         let is_as_shown = all.len() >= shown.len() && all.iter().zip(&shown).all(|(a, b)| a.plain() == b.plain());
         // Repeating rows is better than losing some, should an emitted row have changed.

@@ -45,7 +45,7 @@ fn with_files(message: &OutboundMessage) -> Cow<'_, str> {
 /// Renders one conversation.
 pub(super) struct Painter {
     style: TerminalStyle,
-    pub words: &'static TerminalTexts,
+    pub texts: &'static TerminalTexts,
     screen: Screen,
     at: DrawState,
     cleaner: Cleaner,
@@ -92,7 +92,7 @@ impl Painter {
     pub(super) fn new(style: TerminalStyle, language: Language, thinking: Thinking) -> Self {
         Self {
             style,
-            words: TerminalTexts::of(language),
+            texts: TerminalTexts::of(language),
             screen: Screen::new(style),
             at: DrawState::LineStart,
             cleaner: Cleaner::default(),
@@ -121,7 +121,7 @@ impl Painter {
     pub(super) fn last_thoughts(&self) -> Vec<String> {
         let thoughts = clean(&self.thoughts);
         let lines: Vec<String> = thoughts.trim().lines().map(str::to_owned).collect();
-        if lines.is_empty() { vec![self.words.no_thoughts.to_owned()] } else { lines }
+        if lines.is_empty() { vec![self.texts.no_thoughts.to_owned()] } else { lines }
     }
 
     /// Forgets the streamed part of a turn that a restarted gateway continues, since it streams the answer again.
@@ -145,7 +145,7 @@ impl Painter {
             TurnEvent::Restart => {
                 self.streamed.clear();
                 self.calls.forget_incomplete();
-                self.lines(&[ScreenRow::of(Face::DIM, self.words.starts_anew)])
+                self.lines(&[ScreenRow::of(Face::DIM, self.texts.starts_anew)])
             }
             TurnEvent::Usage { input_tokens, output_tokens, cached_tokens } => {
                 self.used.input += input_tokens;
@@ -219,7 +219,7 @@ impl Painter {
     pub(super) fn end(&mut self) -> String {
         let mut ended = self.settle();
         for call in self.calls.take() {
-            let after = format!(" {}", self.words.no_result);
+            let after = format!(" {}", self.texts.no_result);
             let row = self.call_row("● ", &call.line, Face::coloured(AnsiColour::Yellow), &after);
             ended += &self.screen.put(&[row], None);
         }
@@ -238,14 +238,14 @@ impl Painter {
     }
 
     /// Renders an error of the terminal itself.
-    pub(super) fn fault(&mut self, words: &str) -> String {
-        let rows = self.wrapped(Face::coloured(AnsiColour::Red), &clean(words), &ScreenRow::default());
+    pub(super) fn fault(&mut self, message: &str) -> String {
+        let rows = self.wrapped(Face::coloured(AnsiColour::Red), &clean(message), &ScreenRow::default());
         self.lines(&rows)
     }
 
     /// Renders a hint of the terminal itself.
-    pub(super) fn hint(&mut self, words: &str) -> String {
-        let rows = self.wrapped(Face::DIM, words, &ScreenRow::default());
+    pub(super) fn hint(&mut self, message: &str) -> String {
+        let rows = self.wrapped(Face::DIM, message, &ScreenRow::default());
         self.lines(&rows)
     }
 
@@ -288,23 +288,23 @@ impl Painter {
             self.at = DrawState::Thinking;
             self.cleaner = Cleaner::default();
             if self.style.cursor {
-                self.thought = self.words.thinking.to_owned();
+                self.thought = self.texts.thinking.to_owned();
                 self.thought_place = TextPosition::default();
             } else {
-                shown += &self.paint(Face::DIM, self.words.thinking);
+                shown += &self.paint(Face::DIM, self.texts.thinking);
             }
         }
         let left = MAX_THINKING_CHARS - self.thought_chars;
         let text = self.cleaner.clean(delta);
-        let mut words: String = text.chars().take(left).collect();
+        let mut visible: String = text.chars().take(left).collect();
         self.thought_chars += text.chars().count();
         if self.thought_chars > MAX_THINKING_CHARS {
-            words.push('…');
+            visible.push('…');
         }
         if !self.style.cursor {
-            return shown + &self.paint(Face::DIM, &words);
+            return shown + &self.paint(Face::DIM, &visible);
         }
-        self.thought += &words;
+        self.thought += &visible;
         let mut rows = self.thought_place.rest_of(self.wrapped(Face::DIM, &self.thought, &ScreenRow::default()));
         let live = rows.pop();
         self.thought_place = self.thought_place.and(&rows);
@@ -325,7 +325,7 @@ impl Painter {
             let lead = if self.streamed.is_empty() { BOT } else { "" };
             shown += if lead.is_empty() { "" } else { "\n" };
             if self.style.cursor {
-                self.flow = Some(MarkdownStream::new(self.look(), ScreenRow::of(Face::BOT, lead)));
+                self.flow = Some(MarkdownStream::new(self.markdown_style(), ScreenRow::of(Face::BOT, lead)));
             } else {
                 shown += &self.paint(Face::BOT, lead);
             }
@@ -386,7 +386,7 @@ impl Painter {
             rows.push(self.call_row("● ", &line, dot, &after));
         }
         let face = if success { Face::DIM } else { Face::coloured(AnsiColour::Red) };
-        let folded = fold(&clean(content), self.limit(MAX_RESULT_COLUMNS), self.words);
+        let folded = fold(&clean(content), self.limit(MAX_RESULT_COLUMNS), self.texts);
         rows.extend(folded.iter().map(|line| ScreenRow::of(face, line)));
         let drawn = self.lines(&rows);
         drawn + &if self.style.cursor { self.tick() } else { self.draw_next_call() }
@@ -404,7 +404,7 @@ impl Painter {
     fn spinning(&self, began: Instant) -> ScreenRow {
         let Some((call, others)) = self.calls.oldest() else {
             let (elapsed, what) = match self.thinks_since {
-                Some(since) => (since.elapsed(), format!("{} ", self.words.is_thinking)),
+                Some(since) => (since.elapsed(), format!("{} ", self.texts.is_thinking)),
                 None => (began.elapsed(), String::new()),
             };
             return ScreenRow::of(Face::DIM, &format!("{} {what}{}", frame(elapsed), whole_seconds(elapsed)));
@@ -436,7 +436,7 @@ impl Painter {
         let rows = if failed {
             self.wrapped(Face::coloured(AnsiColour::Red), text, &lead)
         } else if self.style.cursor {
-            let mut flow = MarkdownStream::new(self.look(), lead);
+            let mut flow = MarkdownStream::new(self.markdown_style(), lead);
             let mut rows = flow.push(text).rows;
             rows.extend(flow.finish());
             rows
@@ -450,7 +450,7 @@ impl Painter {
     fn bare(&mut self, content: &str) -> String {
         let text = clean(content);
         if self.style.colour {
-            let mut flow = MarkdownStream::new(self.look(), ScreenRow::default());
+            let mut flow = MarkdownStream::new(self.markdown_style(), ScreenRow::default());
             let mut rows = flow.push(text.trim_end()).rows;
             rows.extend(flow.finish());
             return self.screen.put(&rows, None);
@@ -479,7 +479,7 @@ impl Painter {
             DrawState::Thinking if self.style.cursor => self.screen.keep(),
             DrawState::Folded => {
                 let took = span(self.thinks_since.take().map(|since| since.elapsed()).unwrap_or_default());
-                let row = ScreenRow::of(Face::DIM, &fill(self.words.thought_for, &[&took]));
+                let row = ScreenRow::of(Face::DIM, &fill(self.texts.thought_for, &[&took]));
                 self.screen.put(&[row], None)
             }
             DrawState::Thinking | DrawState::Text => "\n".to_owned(),
@@ -500,9 +500,9 @@ impl Painter {
     /// Returns the duration and the usage of a turn.
     fn usage_line(&self, used: &TurnUsage, took: Duration) -> String {
         let numbers = [span(took), thousands(used.input), thousands(used.output)];
-        let mut line = fill(self.words.usage, &numbers.each_ref().map(String::as_str));
+        let mut line = fill(self.texts.usage, &numbers.each_ref().map(String::as_str));
         if used.cached > 0 {
-            line += &format!(" · {}", fill(self.words.cached, &[&thousands(used.cached)]));
+            line += &format!(" · {}", fill(self.texts.cached, &[&thousands(used.cached)]));
         }
         if let Some(cost) = &used.cost {
             line += &format!(" · {}", clean_line(cost));
@@ -510,7 +510,7 @@ impl Painter {
         line
     }
 
-    fn look(&self) -> MarkdownStyle {
+    fn markdown_style(&self) -> MarkdownStyle {
         MarkdownStyle { width: self.screen.width(), in_colour: self.style.colour }
     }
 

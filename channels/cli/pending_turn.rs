@@ -90,7 +90,7 @@ impl PendingTurn {
                 self.ended = Some((reply, Instant::now() + GRACE));
                 TurnProgress::Ended
             }
-            Err(WaitFailure::Away(words)) => TurnProgress::Away(words),
+            Err(WaitFailure::Away(reason)) => TurnProgress::Away(reason),
             Err(WaitFailure::Unknown) => TurnProgress::Lost("the message is not known any more".to_owned()),
         }
     }

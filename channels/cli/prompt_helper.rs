@@ -105,7 +105,9 @@ impl Completer for PromptHelper {
         match typed.split_once(' ') {
             None => Ok((0, commands(typed))),
             Some(("/add", _)) => self.files.complete_path(line, pos),
-            Some((command, argument)) => Ok((pos - argument.len(), words(self.known.of_command(command), argument))),
+            Some((command, argument)) => {
+                Ok((pos - argument.len(), matching_names(self.known.of_command(command), argument)))
+            }
         }
     }
 }
@@ -120,7 +122,7 @@ fn commands(typed: &str) -> Vec<Pair> {
 }
 
 /// Completes names. They come from outside, too: those with control characters are not offered.
-fn words(known: Vec<String>, typed: &str) -> Vec<Pair> {
+fn matching_names(known: Vec<String>, typed: &str) -> Vec<Pair> {
     let fits = |name: &String| name.starts_with(typed) && !name.contains(is_display_control);
     let pair = |name: String| Pair { display: name.clone(), replacement: name };
     known.into_iter().filter(fits).take(MAX_OFFERED).map(pair).collect()

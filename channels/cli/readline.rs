@@ -84,7 +84,7 @@ impl LineEditor<()> {
         known: CompletionSource,
         in_colour: bool,
     ) -> Result<(LineEditor<impl ExternalPrinter + Send + use<>>, SavedMode), StartError> {
-        let fault = |words: String| StartError(format!("the terminal could not be opened: {words}"));
+        let fault = |reason: String| StartError(format!("the terminal could not be opened: {reason}"));
         let mode = SavedMode::of_terminal().map_err(|error| fault(error.to_string()))?;
         let helper = PromptHelper::new(known, in_colour);
         let (editor, printer) = editor(history.as_deref(), helper).map_err(|error| fault(error.to_string()))?;

@@ -121,8 +121,9 @@ impl Screen {
 
 fn columns() -> usize {
     let screen = tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_col)).unwrap_or(0);
-    let said = || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|said| *said > 0);
-    if screen > 0 { screen } else { said().unwrap_or(USUAL_COLUMNS) }
+    let from_env =
+        || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+    if screen > 0 { screen } else { from_env().unwrap_or(USUAL_COLUMNS) }
 }
 
 #[cfg(test)]

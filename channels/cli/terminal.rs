@@ -281,8 +281,8 @@ impl Terminal {
                 self.end_turn().await?;
             }
             TurnProgress::Away(_) if !self.host.patience().is_zero() => return self.reconnect().await,
-            TurnProgress::Away(words) | TurnProgress::Lost(words) => {
-                self.show_fault(&fill(self.painter.words.reply_lost, &[&words])).await?;
+            TurnProgress::Away(reason) | TurnProgress::Lost(reason) => {
+                self.show_fault(&fill(self.painter.texts.reply_lost, &[&reason])).await?;
                 self.turn = None;
                 self.end_turn().await?;
             }
@@ -294,7 +294,7 @@ impl Terminal {
     async fn reconnect(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
         let (host, conversation) = (Arc::clone(&self.host), self.setup.conversation.clone());
         if !host.patience().is_zero() && self.unsent.is_none() {
-            let hint = self.painter.hint(self.painter.words.gateway_gone);
+            let hint = self.painter.hint(self.painter.texts.gateway_gone);
             self.setup.console.print(hint, OutputStream::Err).await?;
         }
         self.reconnecting = Some(Box::pin(follow_again(host, conversation)));
@@ -306,8 +306,8 @@ impl Terminal {
     async fn resume(&mut self, following: ConversationFeed) -> Result<Option<TerminalExit>, OutputClosed> {
         self.reconnecting = None;
         self.following = following;
-        let words = self.painter.words;
-        let hint = self.painter.hint(words.gateway_back);
+        let texts = self.painter.texts;
+        let hint = self.painter.hint(texts.gateway_back);
         self.setup.console.print(hint, OutputStream::Err).await?;
         if let Some(message) = self.unsent.take() {
             if !self.send_message(message).await? {
@@ -323,7 +323,7 @@ impl Terminal {
     /// Ends the conversation when the gateway does not come back; reports the message that it did not accept.
     async fn give_up(&mut self, error: StartError) -> Result<TerminalExit, StartError> {
         if let Some(message) = self.unsent.take() {
-            self.show_fault(&fill(self.painter.words.not_taken, &[&clean_line(&message.content)])).await?;
+            self.show_fault(&fill(self.painter.texts.not_taken, &[&clean_line(&message.content)])).await?;
         }
         Err(error)
     }
@@ -363,19 +363,19 @@ impl Terminal {
     async fn handle_input(&mut self, input: ConsoleInput) -> Result<Option<TerminalExit>, OutputClosed> {
         let is_interrupt = matches!(input, ConsoleInput::Interrupted { is_blank: true });
         let again = std::mem::replace(&mut self.interrupted, is_interrupt);
-        let words = self.painter.words;
+        let texts = self.painter.texts;
         match input {
             ConsoleInput::End => return Ok(Some(TerminalExit::EndOfInput)),
             ConsoleInput::Interrupted { is_blank: true } if again => return Ok(Some(TerminalExit::Asked)),
             ConsoleInput::Interrupted { is_blank: true } => {
-                let hint = if self.waiting.is_empty() { words.leave_hint } else { words.stays_hint };
+                let hint = if self.waiting.is_empty() { texts.leave_hint } else { texts.stays_hint };
                 let hint = self.painter.hint(hint);
                 self.setup.console.print(hint, OutputStream::Out).await?;
             }
             // The typed text is discarded.
             ConsoleInput::Interrupted { is_blank: false } => {}
-            ConsoleInput::TooLong => self.show_fault(&fill(words.line_too_long, &[&MAX_LINE.to_string()])).await?,
-            ConsoleInput::NotUtf8 => self.show_fault(words.line_not_utf8).await?,
+            ConsoleInput::TooLong => self.show_fault(&fill(texts.line_too_long, &[&MAX_LINE.to_string()])).await?,
+            ConsoleInput::NotUtf8 => self.show_fault(texts.line_not_utf8).await?,
             ConsoleInput::Line(line) => match LocalCommand::parse(line.trim()) {
                 Some(LocalCommand::Leave) => return Ok(Some(TerminalExit::Asked)),
                 Some(local) => self.run_local(local).await?,
@@ -393,40 +393,40 @@ impl Terminal {
 
     /// Runs a command of the terminal itself.
     async fn run_local(&mut self, local: LocalCommand) -> Result<(), OutputClosed> {
-        let (words, language) = (self.painter.words, self.setup.language);
+        let (texts, language) = (self.painter.texts, self.setup.language);
         let files = &mut self.setup.files;
-        let said = match local {
+        let result = match local {
             LocalCommand::Leave => return Ok(()),
             LocalCommand::Clear => {
                 return self.setup.console.print(self.painter.clear().into(), OutputStream::Out).await;
             }
             LocalCommand::Move(key) => return self.move_to(&key).await,
-            LocalCommand::Files => Ok(files.lines(words)),
+            LocalCommand::Files => Ok(files.lines(texts)),
             LocalCommand::Thinking(mode) if mode.is_empty() => Ok(self.painter.last_thoughts()),
             LocalCommand::Thinking(mode) => match Thinking::parse(&mode) {
                 Some(thinking) => {
                     self.painter.thinking = thinking;
-                    Ok(vec![words.thinking_is[thinking as usize].to_owned()])
+                    Ok(vec![texts.thinking_is[thinking as usize].to_owned()])
                 }
-                None => Err(words.which_thinking.to_owned()),
+                None => Err(texts.which_thinking.to_owned()),
             },
             LocalCommand::Add(name) | LocalCommand::Drop(name) if name.is_empty() => {
-                Err(fill(words.which_file, &["/add"]))
+                Err(fill(texts.which_file, &["/add"]))
             }
             LocalCommand::Add(name) => match files.add(&unquote(&name)) {
-                Ok(()) => Ok(vec![fill(words.added, &[&clean_line(&unquote(&name)), &files.last_size()])]),
+                Ok(()) => Ok(vec![fill(texts.added, &[&clean_line(&unquote(&name)), &files.last_size()])]),
                 Err(fault) => Err(fault.text(language)),
             },
             LocalCommand::Drop(name) => {
                 let (name, shown) = (unquote(&name), clean_line(&unquote(&name)));
                 if files.remove(&name) {
-                    Ok(vec![fill(words.dropped, &[&shown])])
+                    Ok(vec![fill(texts.dropped, &[&shown])])
                 } else {
-                    Err(fill(words.not_added, &[&shown]))
+                    Err(fill(texts.not_added, &[&shown]))
                 }
             }
         };
-        match said {
+        match result {
             Ok(lines) => {
                 let text = self.painter.say(&lines);
                 self.setup.console.print(text, OutputStream::Out).await
@@ -437,15 +437,15 @@ impl Terminal {
 
     /// Switches to another conversation, after showing the messages that have arrived for this one.
     async fn move_to(&mut self, key: &str) -> Result<(), OutputClosed> {
-        let words = self.painter.words;
+        let texts = self.painter.texts;
         if key.len() > MAX_KEY || key.contains(|c: char| c.is_whitespace() || is_display_control(c)) {
-            return self.show_fault(&fill(words.wrong_key, &[&clean_line(key)])).await;
+            return self.show_fault(&fill(texts.wrong_key, &[&clean_line(key)])).await;
         }
         let model = self.setup.conversation.model.clone();
         let conversation = TerminalConversation { model, ..TerminalConversation::of(Some(key)) };
         let following = match self.host.follow(&conversation).await {
             Ok(following) => following,
-            Err(error) => return self.show_fault(&fill(words.not_moved, &[key, &error.to_string()])).await,
+            Err(error) => return self.show_fault(&fill(texts.not_moved, &[key, &error.to_string()])).await,
         };
         while let Ok(delivery) = self.following.deliveries.try_recv() {
             self.deliver(delivery).await?;
@@ -455,7 +455,7 @@ impl Terminal {
         // Waiting messages are answered in their own conversation.
         self.waiting.clear();
         self.setup.files.forget_sent();
-        let moved = self.painter.hint(&fill(words.moved, &[key]));
+        let moved = self.painter.hint(&fill(texts.moved, &[key]));
         self.setup.console.print(moved, OutputStream::Out).await
     }
 
@@ -497,14 +497,14 @@ impl Terminal {
             }
             Err(refusal) if !self.host.patience().is_zero() && self.is_gateway_leaving(&refusal) => {
                 if self.reconnecting.is_none() {
-                    let hint = self.painter.hint(self.painter.words.gateway_gone);
+                    let hint = self.painter.hint(self.painter.texts.gateway_gone);
                     self.setup.console.print(hint, OutputStream::Err).await?;
                 }
                 self.unsent = Some(kept);
                 Ok(true)
             }
             Err(refusal) => {
-                self.show_fault(&fill(self.painter.words.not_taken, &[&refusal.to_string()])).await?;
+                self.show_fault(&fill(self.painter.texts.not_taken, &[&refusal.to_string()])).await?;
                 Ok(false)
             }
         }
@@ -519,12 +519,12 @@ impl Terminal {
     /// Stops the running turn, after Ctrl-C.
     async fn stop(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
         if self.turn.is_some() {
-            let hint = self.painter.hint(self.painter.words.stopping);
+            let hint = self.painter.hint(self.painter.texts.stopping);
             self.setup.console.print(hint, OutputStream::Out).await?;
             match self.inbox.accept(self.message(STOP), AcceptExtras::default()).await {
                 Ok(accepted) => self.stop = Some(accepted.id()),
                 Err(refusal) => {
-                    self.show_fault(&fill(self.painter.words.not_stopped, &[&refusal.to_string()])).await?;
+                    self.show_fault(&fill(self.painter.texts.not_stopped, &[&refusal.to_string()])).await?;
                 }
             }
         }
@@ -542,8 +542,8 @@ impl Terminal {
     }
 
     /// Shows an error: on the screen at a prompt, else on standard error, apart from the replies.
-    async fn show_fault(&mut self, words: &str) -> Result<(), OutputClosed> {
-        let text = self.painter.fault(words);
+    async fn show_fault(&mut self, message: &str) -> Result<(), OutputClosed> {
+        let text = self.painter.fault(message);
         let stream = if self.setup.console.style.live { OutputStream::Out } else { OutputStream::Err };
         self.setup.console.print(text, stream).await
     }

@@ -109,16 +109,16 @@ fn brief(arguments: &Value) -> String {
 }
 
 /// Returns the first lines of a result, and the number of further lines.
-pub(super) fn fold(text: &str, columns: usize, words: &TerminalTexts) -> Vec<String> {
+pub(super) fn fold(text: &str, columns: usize, texts: &TerminalTexts) -> Vec<String> {
     let room = columns.saturating_sub(4).max(4);
     let mut lines = text.trim().lines();
     let mut folded =
-        vec![format!("  └ {}", lines.next().map_or_else(|| cut(words.no_output, room), |line| cut(line, room)))];
+        vec![format!("  └ {}", lines.next().map_or_else(|| cut(texts.no_output, room), |line| cut(line, room)))];
     folded.extend(lines.by_ref().take(MAX_RESULT_LINES - 1).map(|line| format!("    {}", cut(line, room))));
     match lines.count() {
         0 => {}
         more => folded
-            .push(format!("    {}", cut(&fill(words.more_lines[usize::from(more > 1)], &[&more.to_string()]), room))),
+            .push(format!("    {}", cut(&fill(texts.more_lines[usize::from(more > 1)], &[&more.to_string()]), room))),
     }
     folded
 }

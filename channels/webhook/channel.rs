@@ -45,16 +45,16 @@ impl Webhook {
         listens_on_loopback: bool,
         lists: TrustLists,
     ) -> Result<Self, String> {
-        let fault = |words: &str| format!("channels.webhook.{name}: {words}");
+        let fault = |reason: &str| format!("channels.webhook.{name}: {reason}");
         if !is_path_word(name) {
             return Err(fault("a webhook's name is 1 to 64 of the letters a-z, A-Z, 0-9, -, _ and ."));
         }
         let parser =
-            RequestParser::new(name, &config, listens_on_loopback).map_err(|words| fault(&words))?.trusting(lists);
+            RequestParser::new(name, &config, listens_on_loopback).map_err(|reason| fault(&reason))?.trusting(lists);
         let callback = match &config.callback_url {
             Some(url) => {
-                let key = callback_key(&config).map_err(|words| fault(&words))?;
-                Some(Callback::new(url, key).map_err(|words| fault(&format!("callback_url: {words}")))?)
+                let key = callback_key(&config).map_err(|reason| fault(&reason))?;
+                Some(Callback::new(url, key).map_err(|reason| fault(&format!("callback_url: {reason}")))?)
             }
             None => None,
         };
@@ -153,7 +153,7 @@ fn callback_key(config: &WebhookConfig) -> Result<Option<SigningKey>, String> {
         (None, Some(secret)) => (SigningKey::of_any(secret), "secret"),
         (None, None) => return Ok(None),
     };
-    key.map(Some).map_err(|words| format!("`{name}`: {words}"))
+    key.map(Some).map_err(|reason| format!("`{name}`: {reason}"))
 }
 
 #[cfg(test)]

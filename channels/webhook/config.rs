@@ -151,10 +151,10 @@ impl WebhookConfig {
         if let Some(session) = self.session.as_deref().filter(is_elsewhere)
             && !self.trusted_from.has_everybody()
         {
-            let words = format!(
+            let message = format!(
                 "messages of senders who are not in trusted_from go into {session:?}, and the model is given what was said there"
             );
-            warnings.push(("session", words));
+            warnings.push(("session", message));
         }
         for entry in self.trusted_from.entries().filter(|entry| *entry != "*") {
             if self.allow_from.as_ref().is_some_and(|list| !list.allows(entry)) {

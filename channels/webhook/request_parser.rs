@@ -85,7 +85,7 @@ impl RequestParser {
             Some(key) => Some(SessionRule::Fixed(fixed_session(&channel, key).map_err(|error| error.message)?)),
             None => None,
         };
-        let said = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        let non_blank = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
         let own_lists = SenderLists { owners: Vec::new(), trusted: config.trusted_from.clone() };
         Ok(Self {
             name: name.to_owned(),
@@ -98,7 +98,11 @@ impl RequestParser {
             templates,
             session,
             any_session: config.any_session,
-            turn: TurnSettings { model: said(&config.model), prompt: said(&config.prompt), ..TurnSettings::default() },
+            turn: TurnSettings {
+                model: non_blank(&config.model),
+                prompt: non_blank(&config.prompt),
+                ..TurnSettings::default()
+            },
         })
     }
 
@@ -288,8 +292,8 @@ impl RequestParser {
             return fixed_session(&self.channel, key);
         }
         if self.any_session && !key.starts_with(&own) {
-            let words = "\"session\" is another channel's, which only senders in trusted_from may choose";
-            return Err(HttpError::forbidden(words));
+            let reason = "\"session\" is another channel's, which only senders in trusted_from may choose";
+            return Err(HttpError::forbidden(reason));
         }
         Err(HttpError::forbidden(format!("\"session\" is not a plain name or a key below {own}")))
     }

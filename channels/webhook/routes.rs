@@ -132,7 +132,7 @@ async fn message_state(
     let client = client_of(request.extensions());
     let parser = &webhook.endpoint.parser;
     let proof = parser.verifier().without_body(request.headers(), client);
-    proof.map_err(|words| webhook.endpoint.failed(words, client))?;
+    proof.map_err(|reason| webhook.endpoint.failed(reason, client))?;
     check_name("the id", &id)?;
     let state = webhook.inbox.state(parser.channel(), &id).await.map_err(|refusal| HttpError::refused(&refusal))?;
     match state {
@@ -147,9 +147,9 @@ impl WebhookEndpoint {
     }
 
     /// Returns the response to a caller who failed to authenticate: 401 with the reason, or 429 after too many failures.
-    fn failed(&self, words: String, client: Option<ClientAddr>) -> HttpError {
+    fn failed(&self, reason: String, client: Option<ClientAddr>) -> HttpError {
         match self.limits.fail(client) {
-            Ok(()) => HttpError::unauthorized(words),
+            Ok(()) => HttpError::unauthorized(reason),
             Err(wait) => too_many_failures(wait),
         }
     }
@@ -175,7 +175,7 @@ impl WebhookState {
         let check = parser
             .verifier()
             .before_body(&parts.headers, client, now)
-            .map_err(|words| self.endpoint.failed(words, client))?;
+            .map_err(|reason| self.endpoint.failed(reason, client))?;
         let Query(query) = Query::<WaitQuery>::try_from_uri(&parts.uri)
             .map_err(|_| HttpError::unprocessable("\"wait\" is not a whole number of seconds"))?;
         match &check {
@@ -227,7 +227,7 @@ impl WebhookState {
             Err(_) => return Err(HttpError::bad_request("the body did not arrive in time")),
         }
         if let Some(check) = check {
-            check.finish().map_err(|words| self.endpoint.failed(words, client))?;
+            check.finish().map_err(|reason| self.endpoint.failed(reason, client))?;
             self.endpoint.limits.take().map_err(|wait| self.endpoint.over_rate(wait))?;
         }
         Ok(whole.join())

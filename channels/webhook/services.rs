@@ -94,14 +94,14 @@ impl EventService {
             }
             Self::Slack => {
                 let chat_id = word("/event/channel").or_else(|| word("/event/item/channel"));
-                let said = word("/event/text").filter(|text| !text.trim().is_empty());
+                let message_text = word("/event/text").filter(|text| !text.trim().is_empty());
                 let kind = word("/event/type").or_else(|| word("/type")).unwrap_or_else(|| "event".to_owned());
-                let is_said_by_sender = said.is_some()
+                let is_said_by_sender = message_text.is_some()
                     && matches!(kind.as_str(), "message" | "app_mention")
                     && is_slack_news(body)
                     && body["event"]["user"].is_string();
                 let author = if is_said_by_sender { Author::Named } else { Author::Unproven };
-                let content = said.or_else(|| shown(format!("Slack: {kind}.")));
+                let content = message_text.or_else(|| shown(format!("Slack: {kind}.")));
                 let id = word("/event_id");
                 MessageDraft { content, chat_id, sender: slack_sender(body), id, author, ..MessageDraft::default() }
             }

@@ -98,7 +98,7 @@ impl RequestTemplate {
             .environment
             .get_template(&self.key)
             .and_then(|template| template.render_captured_to(request.clone(), &mut output).map(drop));
-        let wrong = |words: &str| HttpError::unprocessable(format!("{}: {words}", self.key));
+        let wrong = |reason: &str| HttpError::unprocessable(format!("{}: {reason}", self.key));
         match rendered {
             Ok(()) => String::from_utf8(output.0).map_err(|_| wrong("the template made no text")),
             Err(_) if output.0.len() >= MAX_OUTPUT => Err(wrong("the template makes more than 1 MiB of text")),
@@ -149,12 +149,12 @@ fn environment() -> Environment<'static> {
 /// Refuses templates that could produce a text of any length from a small request: anybody may write the request.
 fn check_code(source: &str) -> Result<(), String> {
     for tag in jinja::tags(source) {
-        let keeps = match tag.words().next().filter(|_| tag.is_statement) {
+        let keeps = match tag.names().next().filter(|_| tag.is_statement) {
             Some("set") => !tag.code.contains('='),
             Some("filter") => true,
             _ => false,
         };
-        let is_recursive = tag.is_statement && tag.words().any(|word| word == "recursive");
+        let is_recursive = tag.is_statement && tag.names().any(|word| word == "recursive");
         if keeps || is_recursive {
             return Err(format!("the template has {:?}, which keeps text without a bound", tag.code.trim()));
         }
@@ -207,7 +207,7 @@ fn join(
 
 /// Describes an error on one line, with the expression at fault.
 fn describe(error: &Error, source: &str) -> String {
-    let mut words = match (error.kind(), error.detail()) {
+    let mut message = match (error.kind(), error.detail()) {
         // The detail names what is missing: "`body.issue` is undefined".
         (ErrorKind::UndefinedError, Some(detail)) => detail.replace(" is undefined", " is missing"),
         (ErrorKind::UndefinedError, None) => "something is missing".to_owned(),
@@ -217,11 +217,11 @@ fn describe(error: &Error, source: &str) -> String {
     };
     let blamed = error.range().and_then(|range| source.get(range)).map(str::trim).filter(|blamed| !blamed.is_empty());
     if let Some(blamed) = blamed.filter(|_| error.kind() != ErrorKind::UndefinedError) {
-        words = format!("{words} (at {blamed:?})");
+        message = format!("{message} (at {blamed:?})");
     }
     match error.line() {
-        Some(line) if source.contains('\n') => format!("line {line} of the template: {words}"),
-        _ => words,
+        Some(line) if source.contains('\n') => format!("line {line} of the template: {message}"),
+        _ => message,
     }
 }
 

@@ -62,14 +62,14 @@ impl Verifier {
         };
         let of_text = |scheme| {
             let secret = secret()?;
-            let key = SigningKey::of_text(&secret).map_err(|words| format!("`secret`: {words}"))?;
+            let key = SigningKey::of_text(&secret).map_err(|reason| format!("`secret`: {reason}"))?;
             Ok(Self::Signed { scheme, key, secret })
         };
         match config.verify {
             Verify::Standard => {
                 let secret = secret()?;
                 let key = SigningKey::standard(&secret)
-                    .map_err(|words| format!("`secret`: {words}; `verify = \"standard\"` needs one"))?;
+                    .map_err(|reason| format!("`secret`: {reason}; `verify = \"standard\"` needs one"))?;
                 Ok(Self::Signed { scheme: SignatureScheme::Standard, key, secret })
             }
             Verify::Github => of_text(SignatureScheme::Github),

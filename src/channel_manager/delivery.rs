@@ -141,11 +141,11 @@ impl DeliveryAttempt<'_> {
     async fn postpone(&self, after: Duration, reason: String) -> Result<NextStep, StoreError> {
         let (id, channel) = (self.id, self.channel.name());
         let at = now_ms() + millis(after.mul_f64(1.0 + jitter(id)));
-        let told = reason.clone();
+        let cause = reason.clone();
         self.record(Commit::Logged, move |connection: &_| outbox::mark_held(connection, id, at, &reason)).await?;
-        if self.sending.record_held(channel, &told) {
-            tracing::error!(channel, reason = told, "the channel cannot send; its messages wait");
-            self.bus.notify_held(channel, &told).await;
+        if self.sending.record_held(channel, &cause) {
+            tracing::error!(channel, reason = cause, "the channel cannot send; its messages wait");
+            self.bus.notify_held(channel, &cause).await;
         }
         self.count(DeliveryOutcome::Retry);
         Ok(NextStep::Retry { tries: self.tries - 1, at })
@@ -171,13 +171,13 @@ impl DeliveryAttempt<'_> {
     async fn end(&self, state: &'static str, reason: String) -> Result<NextStep, StoreError> {
         let (channel, id, turn) = (self.channel.name(), self.id, self.turn);
         tracing::warn!(channel, %id, %turn, state, reason, "not delivered, and not tried again");
-        let told = reason.clone();
+        let cause = reason.clone();
         let write = move |connection: &_| outbox::mark_ended(connection, id, state, &reason);
         self.record(Commit::Synced, write).await?;
         self.count(if state == "dead" { DeliveryOutcome::Dead } else { DeliveryOutcome::Unknown });
         if state == "dead" {
             let (slot, chat_id) = (self.slot.as_str(), self.chat_id.as_str());
-            let letter = DeadLetter { turn, slot, id, channel, chat_id, reason: &told };
+            let letter = DeadLetter { turn, slot, id, channel, chat_id, reason: &cause };
             self.bus.notify_dead_letter(letter).await;
         }
         Ok(NextStep::Ended)

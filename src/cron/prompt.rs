@@ -116,7 +116,7 @@ fn check_code(source: &str) -> Result<(), String> {
             return wrong("does not multiply (*)".to_owned());
         }
         joins += tag.code.matches(['~', '+']).count();
-        let mut words = tag.words();
+        let mut words = tag.names();
         if !tag.is_statement {
             continue;
         }
