@@ -6,10 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use async_channel::Sender;
 use async_trait::async_trait;
-use daoyou_channels::cli::{TerminalConversation, ScreenDelivery, NameDirectory, ConversationFeed, TerminalHost, CompletionNames};
+use daoyou_channels::cli::{
+    CompletionNames, ConversationFeed, NameDirectory, ScreenDelivery, TerminalConversation, TerminalHost,
+};
 use daoyou_channels::{
-    Acceptance, AcceptExtras, Cursor, InboundMessage, Inbox, StoredNote, MessageState, Refusal, SentMessage, SessionEvent,
-    StartError,
+    AcceptExtras, Acceptance, Cursor, InboundMessage, Inbox, MessageState, Refusal, SentMessage, SessionEvent,
+    StartError, StoredNote,
 };
 use futures_util::StreamExt;
 use reqwest::{Client, Method, Response, StatusCode};

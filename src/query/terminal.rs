@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use daoyou_channels::cli::{TerminalConversation, NameDirectory, CompletionNames};
+use daoyou_channels::cli::{CompletionNames, NameDirectory, TerminalConversation};
 use daoyou_channels::{OutboundMessage, SessionEvent};
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,10 @@ impl NameDirectory for GatewayDirectory {
         let name = |(provider, model): (String, String)| {
             if model.is_empty() || provider == model { provider } else { format!("{provider}/{model}") }
         };
-        CompletionNames { sessions: sessions.into_iter().map(|row| row.session).collect(), models: models.map(name).collect() }
+        CompletionNames {
+            sessions: sessions.into_iter().map(|row| row.session).collect(),
+            models: models.map(name).collect(),
+        }
     }
 
     async fn model(&self, conversation: &TerminalConversation) -> Result<String, String> {
