@@ -22,6 +22,7 @@ use crate::store::inbox::{InboxRow, State};
 use crate::store::points::Point;
 use crate::store::processes::ProcessRow;
 use crate::store::{Store, StoreError, messages, spawns};
+use crate::text::nearest;
 use crate::tools::Executor;
 
 /// A command as written.
@@ -93,11 +94,10 @@ const ALIKE: f64 = 0.75;
 const MAX_NAME: usize = 40;
 
 /// Returns the command that `name` was most likely meant to be.
-fn nearest(name: &str, in_terminal: bool) -> Option<&'static str> {
+fn nearest_command(name: &str, in_terminal: bool) -> Option<&'static str> {
     let here = |known: &&str| in_terminal || !TERMINAL_COMMANDS.contains(known);
     let known = COMMANDS.into_iter().filter(here).chain(TERMINAL_COMMANDS.into_iter().filter(here));
-    let scored = known.map(|known| (strsim::jaro_winkler(known, name), known));
-    scored.filter(|(alike, _)| *alike >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
+    nearest::nearest(name, known.map(|known| (known, known)), nearest::BY_BEGINNING, ALIKE)
 }
 
 /// How much is repeated of a text that stood below a command, in characters.
@@ -215,7 +215,7 @@ impl SlashCommands {
 
     fn unknown(&self, name: &str, in_terminal: bool) -> String {
         let written = format!("`/{}`", history::shorten(name, MAX_NAME));
-        match nearest(name, in_terminal) {
+        match nearest_command(name, in_terminal) {
             Some(near) => fill(self.phrases.unknown_command_near, &[&written, &format!("`/{near}`")]),
             None => fill(self.phrases.unknown_command, &[&written]),
         }
@@ -487,7 +487,7 @@ mod tests {
             ("nonsense", true, None),
             ("xyz", true, None),
         ] {
-            assert_eq!(nearest(name, in_terminal), expected, "{name}");
+            assert_eq!(nearest_command(name, in_terminal), expected, "{name}");
         }
     }
 

@@ -32,7 +32,8 @@ impl Periodic {
 
     /// Runs until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
-        let work = async { tokio::join!(isolate(self.upkeep.begin()), self.tick_each_minute(), self.maintain_each_hour()) };
+        let work =
+            async { tokio::join!(isolate(self.upkeep.begin()), self.tick_each_minute(), self.maintain_each_hour()) };
         shutdown.run_until_cancelled(work).await;
     }
 

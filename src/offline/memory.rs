@@ -50,7 +50,7 @@ fn in_short(line: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offline::understand::Language;
+    use crate::text::Language;
 
     #[test]
     fn results_in_the_users_words() {

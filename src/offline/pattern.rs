@@ -2,7 +2,7 @@
 //! few words that do not matter.
 
 use super::slots::{Slot, Slots};
-use super::understand::Language;
+use crate::text::Language;
 
 /// The longest text that a slot with something after it may hold, in bytes; at the end of a pattern it may be longer.
 const MAX_INNER: usize = 16_384;

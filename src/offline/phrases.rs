@@ -1,6 +1,6 @@
 //! Everything the responder says, in both languages. Words in braces are filled in by [`fill`].
 
-use super::understand::Language;
+use crate::text::Language;
 
 /// One thing it can do.
 pub(super) struct Ability {
@@ -73,7 +73,7 @@ pub(super) struct Phrases {
 }
 
 impl Language {
-    pub fn phrases(self) -> &'static Phrases {
+    pub(super) fn phrases(self) -> &'static Phrases {
         match self {
             Self::En => &EN,
             Self::Zh => &ZH,

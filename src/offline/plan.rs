@@ -8,8 +8,9 @@ use super::context::Now;
 use super::phrases::{Ability, fill};
 use super::reminder;
 use super::rules::Intent;
-use super::understand::{Language, Wish};
+use super::understand::Wish;
 use crate::chat::ToolSpec;
+use crate::text::Language;
 
 /// Names under which a clock may be offered as a tool.
 const CLOCKS: [&str; 4] = ["time", "current_time", "get_time", "get_current_time"];

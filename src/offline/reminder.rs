@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 use super::context::Now;
 use super::phrases::{Phrases, fill};
 use super::plan::{Step, Tools};
-use super::understand::{Language, Wish};
-use crate::text::time::{Due, Why};
+use super::understand::Wish;
+use crate::text::Language;
+use crate::text::time_expression::{DueTime, TimeFault};
 
 pub(super) const CRON: &str = "cron";
 /// What a reminder is called, in characters of its text.
@@ -23,15 +24,15 @@ pub(super) fn add(wish: &Wish, tools: Tools<'_>, now: Option<&Now>) -> Step {
     };
     let stamp = |at: DateTime| now.map_or_else(|| at.to_string(), |now| now.stamp(at));
     let times = match when.due(now.map(|now| now.at)) {
-        Some(Due::At(at)) if now.is_some_and(|now| at <= now.at) => return Step::Say(phrases.past.to_owned()),
-        Some(Due::At(at)) => vec![("at", stamp(at))],
+        Some(DueTime::At(at)) if now.is_some_and(|now| at <= now.at) => return Step::Say(phrases.past.to_owned()),
+        Some(DueTime::At(at)) => vec![("at", stamp(at))],
         // To the second, which the message's own clock does not know.
-        Some(Due::In(seconds)) => vec![("at", format!("in {}", Span::from_secs(seconds)))],
-        Some(Due::Every { seconds, first }) => {
+        Some(DueTime::In(seconds)) => vec![("at", format!("in {}", Span::from_secs(seconds)))],
+        Some(DueTime::Every { seconds, first }) => {
             let every = ("every", Span::from_secs(seconds).to_string());
             first.map(|first| ("at", stamp(first))).into_iter().chain([every]).collect()
         }
-        Some(Due::Cron(expression)) => {
+        Some(DueTime::Cron(expression)) => {
             let zone = now.filter(|now| now.has_zone()).map(|now| ("tz", now.zone.clone()));
             zone.into_iter().chain([("cron_expr", expression)]).collect()
         }
@@ -56,8 +57,8 @@ pub(super) fn tell_unclear(wish: &Wish) -> Step {
 
 fn no_such_date(wish: &Wish) -> Step {
     match wish.language {
-        Language::En => say_unclear(wish, &Why::NoSuchDate.to_string()),
-        Language::Zh => say_unclear(wish, Why::NoSuchDate.chinese()),
+        Language::En => say_unclear(wish, &TimeFault::NoSuchDate.to_string()),
+        Language::Zh => say_unclear(wish, TimeFault::NoSuchDate.chinese()),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The kinds of argument that a pattern may ask for, and what each accepts.
 
 use super::arithmetic;
-use super::understand::Language;
-use crate::text::time::{self, Misread, When};
+use crate::text::Language;
+use crate::text::time_expression::{self, TimeExpression, TimeParseError};
 
 /// The longest file name, address, id or question that is taken out of a message, in bytes.
 const MAX_TOKEN: usize = 512;
@@ -104,7 +104,7 @@ pub(super) enum Slot {
     /// `{plainsum}`: the same, where nothing else says that it is one.
     PlainSum,
     /// `{when}`: a time.
-    When,
+    TimeExpression,
     /// `{after}`: a note that does not go on with the time before it.
     After,
     /// `{before}`: a text that does not end with words of time.
@@ -129,7 +129,7 @@ const NAMES: &[(&str, Slot)] = &[
     ("url", Slot::Url),
     ("sum", Slot::Sum),
     ("plainsum", Slot::PlainSum),
-    ("when", Slot::When),
+    ("when", Slot::TimeExpression),
     ("after", Slot::After),
     ("before", Slot::Before),
     ("unclear", Slot::Unclear),
@@ -142,9 +142,9 @@ pub(super) struct Slots {
     pub path: Option<String>,
     /// What is to be written, noted, looked for, run or worked out; or an id.
     pub text: Option<String>,
-    pub when: Option<When>,
+    pub when: Option<TimeExpression>,
     /// What of a time was not understood.
-    pub unclear: Option<Misread>,
+    pub unclear: Option<TimeParseError>,
 }
 
 impl Slot {
@@ -156,7 +156,7 @@ impl Slot {
     pub fn limit(self) -> usize {
         match self {
             Self::Any => MAX_ANY,
-            Self::When => MAX_WHEN,
+            Self::TimeExpression => MAX_WHEN,
             Self::Text | Self::Note | Self::After | Self::Before | Self::Command | Self::Shell => usize::MAX,
             _ => MAX_TOKEN,
         }
@@ -164,7 +164,7 @@ impl Slot {
 
     /// Whether the longest text is tried first.
     pub fn is_greedy(self) -> bool {
-        self == Self::When
+        self == Self::TimeExpression
     }
 
     /// Puts the text into `slots` if it is of this kind.
@@ -172,18 +172,19 @@ impl Slot {
         let trimmed = text.trim();
         let found = match self {
             Self::Any => return true,
-            Self::When => {
-                slots.when = time::read(trimmed).ok();
+            Self::TimeExpression => {
+                slots.when = time_expression::parse(trimmed).ok();
                 return slots.when.is_some();
             }
             Self::After => {
-                return !time::begins(trimmed, language.of_time()) && Self::Note.accept(text, language, slots);
+                return !time_expression::starts_with_time(trimmed, language)
+                    && Self::Note.accept(text, language, slots);
             }
             Self::Before => {
-                return !time::ends(trimmed, language.of_time()) && Self::Text.accept(text, language, slots);
+                return !time_expression::ends_with_time(trimmed, language) && Self::Text.accept(text, language, slots);
             }
             Self::Unclear => {
-                slots.unclear = time::unclear(trimmed, language.of_time());
+                slots.unclear = time_expression::explain_partial_time(trimmed, language);
                 return slots.unclear.is_some();
             }
             Self::Path => path(trimmed).filter(|(name, quoted)| *quoted || name.contains(['.', '/'])),

@@ -5,26 +5,10 @@ use std::sync::LazyLock;
 use super::pattern::Pattern;
 use super::rules::{Intent, POLITE, POLITE_END, RULES};
 use super::slots::Slots;
-use crate::text::time;
+use crate::text::Language;
 
 /// The most requests that are read out of one message, a line each.
 const MAX_LINES: usize = 8;
-
-/// The two languages that it understands and answers in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Language {
-    En,
-    Zh,
-}
-
-impl Language {
-    pub fn of_time(self) -> time::Language {
-        match self {
-            Self::En => time::Language::En,
-            Self::Zh => time::Language::Zh,
-        }
-    }
-}
 
 /// One request of the user.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,14 +28,6 @@ static PATTERNS: LazyLock<Vec<(Intent, Language, Pattern)>> = LazyLock::new(|| {
     patterns
 });
 
-/// The language that a text is written in.
-pub(super) fn language_of(text: &str) -> Language {
-    match time::Language::of(text) {
-        time::Language::En => Language::En,
-        time::Language::Zh => Language::Zh,
-    }
-}
-
 /// What the message asks for, at least one wish. Several lines are several wishes when each one is understood by
 /// itself; otherwise the message is one.
 pub(super) fn understand(text: &str) -> Vec<Wish> {
@@ -63,7 +39,7 @@ pub(super) fn understand(text: &str) -> Vec<Wish> {
             return wishes;
         }
     }
-    let unknown = || Wish { intent: Intent::Unknown, language: language_of(text), slots: Slots::default() };
+    let unknown = || Wish { intent: Intent::Unknown, language: Language::of(text), slots: Slots::default() };
     vec![read(text).unwrap_or_else(unknown)]
 }
 
@@ -93,7 +69,7 @@ fn read_plain(text: &str) -> Option<Wish> {
         let slots = pattern.fit(text, *language)?;
         // Without an argument every word is the user's own; with one, the words around it tell the language.
         let slots = if *intent == Intent::Unknown { Slots::default() } else { slots };
-        let language = if slots == Slots::default() { language_of(text) } else { *language };
+        let language = if slots == Slots::default() { Language::of(text) } else { *language };
         Some(Wish { intent: *intent, language, slots })
     })
 }
@@ -212,7 +188,7 @@ mod tests {
             let found = (wish.intent, wish.slots.path.as_deref(), wish.slots.text.as_deref());
             let found = (found.0, found.1.unwrap_or_default(), found.2.unwrap_or_default());
             assert_eq!((wishes.len(), found), (1, (*intent, *path, *words)), "{text}");
-            assert_eq!(wish.language, language_of(text), "{text}");
+            assert_eq!(wish.language, Language::of(text), "{text}");
         }
     }
 

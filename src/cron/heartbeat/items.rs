@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cron::Schedule;
 use crate::cron::schedule::{instant, moment, zone_name};
-use crate::text::time::{self, Due};
+use crate::text::time_expression::{self, DueTime};
 
 /// The most of an entry that is read, in characters.
 const MAX_ITEM: usize = 2_000;
@@ -144,13 +144,13 @@ fn read_head(head: &str, zone: &TimeZone) -> Option<Schedule> {
     if let Some(time) = head.strip_prefix("at ") {
         return instant(time, zone).map(|at| Schedule::At { at });
     }
-    match time::read(&head).ok()?.due(Some(COUNTED_FROM))? {
-        Due::Cron(expr) => cron(&expr),
-        Due::Every { seconds, first } => {
+    match time_expression::parse(&head).ok()?.due(Some(COUNTED_FROM))? {
+        DueTime::Cron(expr) => cron(&expr),
+        DueTime::Every { seconds, first } => {
             let anchor = first.map_or(Some(Timestamp::UNIX_EPOCH), |first| moment(first, zone))?;
             Schedule::every(Span::from_secs(seconds), anchor).ok()
         }
-        Due::In(_) | Due::At(_) => None,
+        DueTime::In(_) | DueTime::At(_) => None,
     }
 }
 

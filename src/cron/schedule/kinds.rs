@@ -11,10 +11,10 @@ use super::describe::{self, Language};
 use super::pattern::Pattern;
 use super::timeline::Timeline;
 use super::{words, zone};
-use crate::text::time;
+use crate::text::time_expression;
 
 /// The longest time between two slots, and until the first: 100 years.
-pub(super) const LONGEST: Duration = Duration::from_secs(time::LONGEST);
+pub(super) const LONGEST: Duration = Duration::from_secs(time_expression::MAX_SECONDS);
 
 /// When a job is due.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub struct Slots {
 
 impl Schedule {
     /// Reads a time: RFC 3339, or by the clock of `zone` `2026-03-08 9:00`, `in 20m`, `tomorrow 9:00`, `on the 1st at noon`,
-    /// `明天9点` and more, see [`time::read`]. A time that the clock skips is the moment right after; of one that it shows
+    /// `明天9点` and more, see [`time_expression::parse`]. A time that the clock skips is the moment right after; of one that it shows
     /// twice, the first counts.
     ///
     /// # Errors

@@ -10,10 +10,7 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 
 use super::kinds::LONGEST;
 use super::{ScheduleError, zone};
-use crate::text::time::{self, Due, When};
-
-/// The longest text that is looked at, in bytes.
-const MAX_LENGTH: usize = 200;
+use crate::text::time_expression::{self, DueTime, TimeExpression};
 
 /// The time that `words` mean.
 ///
@@ -23,7 +20,7 @@ pub(super) fn read(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Times
     let text = words.trim();
     let shown = |at: Timestamp| show(at, zone);
     let unreadable = |why: &str| unreadable(text, why, &shown(now));
-    if text.is_empty() || text.len() > MAX_LENGTH {
+    if text.is_empty() || text.len() > time_expression::MAX_LENGTH {
         return Err(unreadable(if text.is_empty() { "it is empty" } else { "it is too long" }));
     }
     let at = match stamp(text, zone)? {
@@ -31,7 +28,7 @@ pub(super) fn read(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Times
         None => match wait(text) {
             Some(wait) => later(now, wait),
             None => {
-                let when = time::read(text).map_err(|wrong| unreadable(&wrong.to_string()))?;
+                let when = time_expression::parse(text).map_err(|wrong| unreadable(&wrong.to_string()))?;
                 in_words(text, &when, now, zone)?.ok_or_else(|| unreadable("there is no such date"))?
             }
         },
@@ -50,7 +47,12 @@ pub(super) fn read(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Times
 }
 
 /// The moment that the words mean; `None` where there is no such date.
-fn in_words(text: &str, when: &When, now: Timestamp, zone: &TimeZone) -> Result<Option<Timestamp>, ScheduleError> {
+fn in_words(
+    text: &str,
+    when: &TimeExpression,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Result<Option<Timestamp>, ScheduleError> {
     let often = |how: String| {
         Err(ScheduleError(format!(
             "{text:?} says how often, not when; for a schedule that repeats use `every` or `cron`: {how}"
@@ -58,22 +60,22 @@ fn in_words(text: &str, when: &When, now: Timestamp, zone: &TimeZone) -> Result<
     };
     match when.due(Some(now.to_zoned(zone.clone()).datetime())) {
         None => Ok(None),
-        Some(Due::In(seconds)) => Ok(Some(later(now, Duration::from_secs(seconds)))),
-        Some(Due::At(clock)) => Ok(zone::moment(clock, zone)),
-        Some(Due::Every { seconds, first: None }) => often(format!("every \"{}\"", Span::from_secs(seconds))),
-        Some(Due::Every { seconds, first: Some(first) }) => {
+        Some(DueTime::In(seconds)) => Ok(Some(later(now, Duration::from_secs(seconds)))),
+        Some(DueTime::At(clock)) => Ok(zone::moment(clock, zone)),
+        Some(DueTime::Every { seconds, first: None }) => often(format!("every \"{}\"", Span::from_secs(seconds))),
+        Some(DueTime::Every { seconds, first: Some(first) }) => {
             let first = first.strftime("%Y-%m-%d %H:%M");
             often(format!("every \"{}\", the first time \"{first}\"", Span::from_secs(seconds)))
         }
-        Some(Due::Cron(expression)) => often(format!("the cron expression \"{expression}\"")),
+        Some(DueTime::Cron(expression)) => often(format!("the cron expression \"{expression}\"")),
     }
 }
 
 /// A time with its date, which may be past.
 pub(in crate::cron) fn instant(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     let text = text.to_uppercase();
-    stamp(&text, zone).ok()?.or_else(|| match time::read(&text).ok()? {
-        When::At(moment) => zone::moment(moment.dated()?, zone),
+    stamp(&text, zone).ok()?.or_else(|| match time_expression::parse(&text).ok()? {
+        TimeExpression::At(moment) => zone::moment(moment.dated()?, zone),
         _ => None,
     })
 }
@@ -95,7 +97,7 @@ fn stamp(text: &str, zone: &TimeZone) -> Result<Option<Timestamp>, ScheduleError
 fn wait(text: &str) -> Option<Duration> {
     let length = text.get(..3).filter(|head| head.eq_ignore_ascii_case("in ")).map_or(text, |_| &text[3..]);
     let span = length.to_ascii_lowercase().parse::<Span>().ok();
-    span.map(|span| span.0).or_else(|| time::length(length).map(Duration::from_secs))
+    span.map(|span| span.0).or_else(|| time_expression::parse_duration(length).map(Duration::from_secs))
 }
 
 /// As late as times go, where that is later.
@@ -113,7 +115,7 @@ fn show(at: Timestamp, zone: &TimeZone) -> String {
 }
 
 fn unreadable(text: &str, why: &str, now: &str) -> ScheduleError {
-    let text: String = text.chars().take(MAX_LENGTH).collect();
+    let text: String = text.chars().take(time_expression::MAX_LENGTH).collect();
     ScheduleError(format!(
         "{text:?} is no time that can be read: {why}. It is {now} now. Times are written as \"in 20m\", \"in 2 days\", \"18:30\", \
          \"tomorrow 9:00\", \"monday 9:00\", \"December 24 at 18:00\", \"2026-03-08 09:00\" or \"2026-03-08T09:00:00+08:00\""

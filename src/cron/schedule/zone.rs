@@ -5,6 +5,7 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{Timestamp, tz};
 
 use super::ScheduleError;
+use crate::text::nearest;
 
 /// What people write for a zone that the database has under another name.
 const MEANT: &[(&str, &str)] = &[
@@ -20,6 +21,9 @@ const MEANT: &[(&str, &str)] = &[
     ("bst", "Europe/London"),
     ("cest", "Europe/Berlin"),
 ];
+
+/// How similar, from 0 to 1, a city must be to be suggested.
+const SIMILAR: f64 = 0.7;
 
 /// The furthest that a clock is from UTC, in seconds: 14 hours.
 const FURTHEST: i32 = 14 * 3_600;
@@ -43,7 +47,7 @@ pub fn time_zone(name: &str) -> Result<TimeZone, ScheduleError> {
     Err(ScheduleError(match offset(name) {
         Some(offset) if is_offset(offset) => return Ok(TimeZone::fixed(offset)),
         Some(_) => format!("{shown:?} is no time zone: offsets go from -14:00 to +14:00"),
-        None => match nearest(name) {
+        None => match suggestion(name) {
             Some(meant) => format!("{shown:?} is no known time zone; did you mean {meant:?}?"),
             None => format!(
                 "{shown:?} is no known time zone; give an IANA name such as \"Asia/Shanghai\", \"UTC\", or an offset such \
@@ -95,7 +99,7 @@ fn offset(name: &str) -> Option<Offset> {
 }
 
 /// The name that was meant, if one is near enough.
-fn nearest(name: &str) -> Option<String> {
+fn suggestion(name: &str) -> Option<String> {
     let plain = |text: &str| text.to_lowercase().replace([' ', '-'], "_");
     let city = |text: &str| text.rsplit('/').next().unwrap_or(text).to_owned();
     let name = plain(name.get(..60).unwrap_or(name));
@@ -113,15 +117,9 @@ fn nearest(name: &str) -> Option<String> {
     let here = |zone: &str| area.as_ref().is_some_and(|area| plain(zone).starts_with(area.as_str()));
     // The continent is seldom what is misspelled.
     let (near, far): (Vec<_>, Vec<_>) = all.partition(|(_, zone)| here(zone));
-    [near, far].into_iter().find_map(|zones| most_alike(&city(&name), &zones)).map(str::to_owned)
-}
-
-/// The zone of `(city, zone)` whose city is most like `city`, if one is much alike.
-fn most_alike<'a>(city: &str, zones: &[(&str, &'a str)]) -> Option<&'a str> {
-    const ALIKE: f64 = 0.7;
-    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(city, known);
-    let best = zones.iter().max_by(|a, b| likeness(a.0).total_cmp(&likeness(b.0)))?;
-    (likeness(best.0) >= ALIKE).then_some(best.1)
+    let city = city(&name);
+    let most_similar = |zones| nearest::nearest(&city, zones, nearest::BY_EDITS, SIMILAR);
+    [near, far].into_iter().find_map(most_similar).map(str::to_owned)
 }
 
 /// The moment at which the clock of `zone` shows `clock`: of two the first, and the end of the gap where there is none.

@@ -1,103 +1,105 @@
-//! Whether words that stand beside a time are times themselves: then they are no text that it could be a time for.
+//! Detects time words at the boundary between a text and a time expression: such a text is not the subject of a reminder.
 
-use super::misread::Misread;
-use super::token::{Cursor, Tok, Token};
-use super::{All, Language, misread, pieces};
+use super::clauses::Clauses;
+use super::error::TimeParseError;
+use super::parse::{clause, parse_error, parse_prefix, tokens};
+use super::token::{TimeToken, TokenCursor, TokenKind};
+use crate::text::Language;
 
-/// Words that join a time to another, or lead to one.
+/// Words that join a time to another, or introduce one.
 const JOINTS: &[&str] = &["and", "or", "to", "about", "for", "starting", "和", "或", "到", "开始"];
-/// Words that change a time before them, or go on with it, whatever follows.
+/// Words that change or continue the time before them, whatever follows.
 const CHANGES: &[&str] = &["except", "twice", "after", "and", "or", "前", "后", "除", "或"];
-/// What else may stand at the end of a text that goes on with a time.
+/// Other words with which a text that a time follows may end.
 const LEADS: &[&str] = &["at", "by", "on", "in", "from", "between", "every", "the", "在", "从", "每"];
-/// Of what Chinese words are made that join: 和, 以及, 还有, ….
+/// The characters of Chinese conjunctions: 和, 以及, 还有, ….
 const JOINT_LETTERS: &str = "和与跟及以还有、，,";
-/// Days that have no fixed date, or none that is known here: behind 和 they belong to the time before it.
+/// Days without a fixed date, or without one that is known here: after 和 they belong to the time before it.
 const OTHER_DAYS: &str = "春节 除夕 大年 正月 腊月 农历 阴历 初一 元旦 元宵 清明 端午 七夕 中秋 重阳 国庆 劳动节 五一 十一假 情人节 妇女节 儿童节 \
     教师节 母亲节 父亲节 感恩节 万圣节 复活节 圣诞 平安夜 节假日 假日 假期 放假 节日 生日 月初 月中 月底 月末 年初 年底 年末 季度";
 const MARKS: &[char] = &[',', '、', ';', '&', '-', '.', ':'];
-/// The most words at the end that are looked at.
+/// The most tokens at the end of a text that are examined.
 const LAST: usize = 12;
 
-/// Whether a text that stands behind a time begins with words of time, also such as make none: `and 25:00`, `到10点`.
-pub fn begins(text: &str, language: Language) -> bool {
-    let tokens = language.tokens(text);
-    let mut c = Cursor::new(&tokens);
-    while c.mark(MARKS) {}
-    if c.any(CHANGES) {
+/// Returns true if a text after a time begins with time words, valid or not: `and 25:00`, `到10点`.
+pub fn starts_with_time(text: &str, language: Language) -> bool {
+    let tokens = tokens(text, language);
+    let mut c = TokenCursor::new(&tokens);
+    while c.take_mark(MARKS) {}
+    if c.take_any(CHANGES) {
         return true;
     }
-    while c.any(JOINTS) || c.mark(MARKS) {}
+    while c.take_any(JOINTS) || c.take_mark(MARKS) {}
     let joined = text.trim_start_matches(|c: char| c.is_whitespace() || JOINT_LETTERS.contains(c));
     if joined.len() < text.trim_start().len() && OTHER_DAYS.split(' ').any(|day| joined.starts_with(day)) {
         return true;
     }
     // A bare number belongs to the time before it.
-    let is_number = language == Language::En && matches!(c.peek(), Some(Tok::Number { .. }));
+    let is_number = language == Language::En && matches!(c.peek(), Some(TokenKind::Number { .. }));
     is_number || is_time(&c, language).is_some()
 }
 
-/// Whether a text that stands before a time ends with words of time, or with what leads on to one.
-pub fn ends(text: &str, language: Language) -> bool {
-    let mut tokens = language.tokens(text);
-    let is_lead = |token: &Token| {
-        matches!(token.tok, Tok::Word(word) if LEADS.contains(&word) || JOINTS.contains(&word))
-            || matches!(token.tok, Tok::Mark(mark) if MARKS.contains(&mark))
+/// Returns true if a text before a time ends with time words, or with a word that introduces a time.
+pub fn ends_with_time(text: &str, language: Language) -> bool {
+    let mut tokens = tokens(text, language);
+    let is_lead = |token: &TimeToken| {
+        matches!(token.kind, TokenKind::Word(word) if LEADS.contains(&word) || JOINTS.contains(&word))
+            || matches!(token.kind, TokenKind::Mark(mark) if MARKS.contains(&mark))
     };
     while tokens.last().is_some_and(is_lead) {
         tokens.pop();
     }
     let last = tokens.len();
     (last.saturating_sub(LAST)..last).any(|at| {
-        let c = Cursor { at, ..Cursor::new(&tokens) };
+        let c = TokenCursor { at, ..TokenCursor::new(&tokens) };
         is_time(&c, language).is_some_and(|end| end == last)
     })
 }
 
-/// Where the time ends that begins at the place, as far as it is one.
-fn is_time(c: &Cursor<'_>, language: Language) -> Option<usize> {
-    let mut whole = Cursor { why: None, ..*c };
-    if language.piece(&mut whole, &All::default()).is_some() {
+/// Returns the index after the time that begins at the cursor, as far as it is one.
+fn is_time(c: &TokenCursor<'_>, language: Language) -> Option<usize> {
+    let mut whole = TokenCursor { fault: None, ..*c };
+    if clause(&mut whole, language, &Clauses::default()).is_some() {
         return Some(whole.at);
     }
-    // 三四点, 25:00, 3-4 pm.
+    // Numbers of these forms are times as well: 三四点, 25:00, 3-4 pm.
     let rest = &c.tokens[c.at.min(c.tokens.len())..];
-    let is_in = |tok: Tok| match tok {
-        Tok::Number { .. } | Tok::Mark('-' | '、' | ':' | '.' | '/') => true,
-        Tok::Word(word) => JOINTS.contains(&word),
+    let is_in = |kind: TokenKind| match kind {
+        TokenKind::Number { .. } | TokenKind::Mark('-' | '、' | ':' | '.' | '/') => true,
+        TokenKind::Word(word) => JOINTS.contains(&word),
         _ => false,
     };
-    let is_number = matches!(c.peek(), Some(Tok::Number { .. }));
-    let numbers = if is_number { rest.iter().take_while(|token| is_in(token.tok)).count() } else { 0 };
-    let is_counted = match rest.get(numbers).filter(|_| is_number).map(|token| token.tok) {
-        Some(Tok::Word(word)) => ["th", "am", "pm", "o'clock", "点", "号", "次"].contains(&word),
-        Some(Tok::Unit { .. }) => language == Language::En,
+    let is_number = matches!(c.peek(), Some(TokenKind::Number { .. }));
+    let numbers = if is_number { rest.iter().take_while(|token| is_in(token.kind)).count() } else { 0 };
+    let is_counted = match rest.get(numbers).filter(|_| is_number).map(|token| token.kind) {
+        Some(TokenKind::Word(word)) => ["th", "am", "pm", "o'clock", "点", "号", "次"].contains(&word),
+        Some(TokenKind::Unit { .. }) => language == Language::En,
         _ => false,
     };
-    (whole.why.is_some() || is_counted).then_some(c.at + numbers + usize::from(is_counted))
+    (whole.fault.is_some() || is_counted).then_some(c.at + numbers + usize::from(is_counted))
 }
 
-/// What is wrong with a text that begins or ends with a time which cannot be read whole; `None` where it does neither.
-pub fn unclear(text: &str, language: Language) -> Option<Misread> {
-    if !begins(text, language) && !ends(text, language) {
+/// Returns the error of a text that begins or ends with a time which cannot be read completely; `None` for any other text.
+pub fn explain_partial_time(text: &str, language: Language) -> Option<TimeParseError> {
+    if !starts_with_time(text, language) && !ends_with_time(text, language) {
         return None;
     }
     let mut wrong = None;
-    for token in language.tokens(text) {
+    for token in tokens(text, language) {
         let (before, rest) = text.split_at(token.start);
-        let found = match pieces(rest, &language.tokens(rest), language) {
+        let found = match parse_prefix(rest, &tokens(rest, language), language) {
             Err(wrong) => return Some(wrong),
             Ok(found) => found,
         };
-        wrong = wrong.or(found.why);
+        wrong = wrong.or(found.fault);
         if found.is_any {
             let (understood, after) = rest.split_at(found.end);
-            // A time that is whole stands beside one that is not.
-            let after = if after.trim().is_empty() && found.all.when().is_ok() { before } else { after };
-            return Some(misread(understood, after, found.all.when().err().or(wrong)));
+            // A complete time stands beside an incomplete one.
+            let after = if after.trim().is_empty() && found.clauses.combine().is_ok() { before } else { after };
+            return Some(parse_error(understood, after, found.clauses.combine().err().or(wrong)));
         }
     }
-    Some(misread("", text, wrong))
+    Some(parse_error("", text, wrong))
 }
 
 #[cfg(test)]
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_on_with_a_time() {
+    fn texts_that_continue_a_time_are_detected() {
         for (text, language, expected) in [
             ("and in 20 minutes to stretch", Language::En, true),
             ("and 10 to call", Language::En, true),
@@ -147,12 +149,12 @@ mod tests {
             ("浇花", Language::Zh, false),
             ("", Language::En, false),
         ] {
-            assert_eq!(begins(text, language), expected, "{text}");
+            assert_eq!(starts_with_time(text, language), expected, "{text}");
         }
     }
 
     #[test]
-    fn what_leads_on_to_a_time() {
+    fn texts_that_introduce_a_time_are_detected() {
         for (text, language, expected) in [
             ("call Ann at 3pm tomorrow and", Language::En, true),
             ("call Ann at 3pm tomorrow and on", Language::En, true),
@@ -168,12 +170,12 @@ mod tests {
             ("浇花25点", Language::Zh, true),
             ("浇花", Language::Zh, false),
         ] {
-            assert_eq!(ends(text, language), expected, "{text}");
+            assert_eq!(ends_with_time(text, language), expected, "{text}");
         }
     }
 
     #[test]
-    fn what_cannot_be_read_whole_is_told() {
+    fn an_incomplete_time_is_explained() {
         for (text, language, understood, rest) in [
             (
                 "in 10 minutes and in 20 minutes to stretch",
@@ -193,11 +195,11 @@ mod tests {
             ("明天9点到10点开会", Language::Zh, "明天9点到10点", "开会"),
             ("10分钟后和20分钟后", Language::Zh, "10分钟后和20分钟后", ""),
         ] {
-            let wrong = unclear(text, language).unwrap_or_else(|| panic!("{text} is unclear"));
+            let wrong = explain_partial_time(text, language).unwrap_or_else(|| panic!("{text} is unclear"));
             assert_eq!((wrong.understood.as_str(), wrong.rest.as_str()), (understood, rest), "{text}");
         }
         for text in ["rest", "read the Sunday paper"] {
-            assert_eq!(unclear(text, Language::En), None, "{text}");
+            assert_eq!(explain_partial_time(text, Language::En), None, "{text}");
         }
     }
 }

@@ -1,21 +1,25 @@
-//! Intervals within a stretch of the day, and sets, as fields of a cron expression.
+//! Writes intervals within a range of hours, and sets of values, as fields of a cron expression.
 
-use super::misread::Why;
-use super::part::{Clock, Said, is_mixed};
-use super::when::{DAY, MINUTE};
+use super::clock::{ClockForm, ClockTime, is_mixed};
+use super::error::TimeFault;
+use super::expression::{DAY, MINUTE};
 
 const MINUTES_OF_DAY: u64 = 24 * 60;
 
-/// The fields of minute and hour for every so many seconds within the stretch; without one, from midnight to midnight.
-pub(super) fn times(seconds: u64, stretch: Option<(Clock, Clock)>, on_each_day: bool) -> Result<(String, String), Why> {
+/// Returns the minute and hour fields for an interval in seconds within the range, or within the whole day.
+pub(super) fn interval_fields(
+    seconds: u64,
+    range: Option<(ClockTime, ClockTime)>,
+    on_each_day: bool,
+) -> Result<(String, String), TimeFault> {
     if !seconds.is_multiple_of(MINUTE) || seconds >= DAY {
-        return Err(Why::Uneven);
+        return Err(TimeFault::Uneven);
     }
     let step = seconds / MINUTE;
-    let (first, last) = match stretch {
-        Some(stretch) => bounds(stretch, on_each_day)?,
+    let (first, last) = match range {
+        Some(range) => bounds(range, on_each_day)?,
         None if MINUTES_OF_DAY.is_multiple_of(step) => (0, MINUTES_OF_DAY - 1),
-        None => return Err(Why::Uneven),
+        None => return Err(TimeFault::Uneven),
     };
     let (mut minutes, mut hours, mut count) = (0_u64, 0_u64, 0_u32);
     let mut at = first;
@@ -26,32 +30,32 @@ pub(super) fn times(seconds: u64, stretch: Option<(Clock, Clock)>, on_each_day: 
         at += step;
     }
     if minutes.count_ones() * hours.count_ones() != count {
-        return Err(Why::Uneven);
+        return Err(TimeFault::Uneven);
     }
-    Ok((list(minutes, 60), list(hours, 24)))
+    Ok((field(minutes, 60), field(hours, 24)))
 }
 
-/// The first and the last minute of the stretch, counted from midnight; the last may lie on the next day.
-fn bounds((first, last): (Clock, Clock), on_each_day: bool) -> Result<(u64, u64), Why> {
+/// Returns the first and the last minute of the range, counted from midnight; the last one may be on the next day.
+fn bounds((first, last): (ClockTime, ClockTime), on_each_day: bool) -> Result<(u64, u64), TimeFault> {
     if is_mixed([&first, &last]) {
-        return Err(Why::WhichHalf);
+        return Err(TimeFault::WhichHalf);
     }
-    let minute = |clock: &Clock| {
-        let time = clock.settle(None)?.time;
-        u64::try_from(i16::from(time.hour()) * 60 + i16::from(time.minute())).map_err(|_| Why::NoSuchTime)
+    let minute = |clock: &ClockTime| {
+        let time = clock.resolve(None)?.time;
+        u64::try_from(i16::from(time.hour()) * 60 + i16::from(time.minute())).map_err(|_| TimeFault::NoSuchTime)
     };
     let (from, to) = (minute(&first)?, minute(&last)?);
-    // From 9 to 5 may mean the afternoon; from 22 to 6 cannot.
-    let is_clear = first.said == Said::Sure || first.part.is_some() || first.hour > 12;
+    // 9 to 5 may end in the afternoon; 22 to 6 cannot.
+    let is_clear = first.form == ClockForm::Definite || first.part.is_some() || first.hour > 12;
     match from < to {
         true => Ok((from, to)),
         false if from > to && is_clear && on_each_day => Ok((from, to + MINUTES_OF_DAY)),
-        false => Err(Why::Stretch),
+        false => Err(TimeFault::Range),
     }
 }
 
-/// The values of a set below `end`: runs of three and more as ranges, all of them as a star.
-pub(super) fn list(set: u64, end: u32) -> String {
+/// Returns the field for the values of a set below `end`: three or more in a row as a range, all values as a star.
+pub(super) fn field(set: u64, end: u32) -> String {
     let has = |value: u32| set & (1 << value) != 0;
     if (0..end).all(has) {
         return "*".to_owned();
@@ -85,7 +89,7 @@ mod tests {
             (0b1110_0011, 24, "0,1,5-7"),
             (0, 24, ""),
         ] {
-            assert_eq!(list(set, end), expected);
+            assert_eq!(field(set, end), expected);
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Why words are no time.
+//! Why a text is no time expression.
 
 use std::fmt;
 
-/// What is wrong with words that are a time in part.
+/// The fault of a text that is a time expression in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum TimeFault {
     TwoTimes,
     Clash,
     MinutesDiffer,
     Uneven,
-    Stretch,
+    Range,
     WhichDay,
     SayEvery,
     WhichHour,
@@ -25,85 +25,93 @@ pub enum Why {
     TooLong,
 }
 
-/// Each reason in English and in Chinese.
-const REASONS: &[(Why, &str, &str)] = &[
-    (Why::TwoTimes, "two times are named; one job takes one", "说了两个时间；一个任务只能有一个"),
-    (Why::Clash, "these do not go together", "这些合不到一起"),
-    (Why::MinutesDiffer, "its times differ in their minutes; make two jobs", "各个时间的分钟数不同；请建两个任务"),
+/// Each fault in English and in Chinese.
+const REASONS: &[(TimeFault, &str, &str)] = &[
+    (TimeFault::TwoTimes, "two times are named; one job takes one", "说了两个时间；一个任务只能有一个"),
+    (TimeFault::Clash, "these do not go together", "这些合不到一起"),
     (
-        Why::Uneven,
+        TimeFault::MinutesDiffer,
+        "its times differ in their minutes; make two jobs",
+        "各个时间的分钟数不同；请建两个任务",
+    ),
+    (
+        TimeFault::Uneven,
         "its times do not fill each hour alike; end the stretch before a full hour, or make two jobs",
         "各小时里的时间不一样；请让时段在整点之前结束，或建两个任务",
     ),
     (
-        Why::Stretch,
+        TimeFault::Range,
         "a stretch of time needs how often, such as \"every hour\", and hours from 0 to 23, or am and pm",
         "一段时间要说明多久一次，例如“每小时”，并用 0 到 23 点",
     ),
-    (Why::WhichDay, "say on which day", "请说明是哪一天"),
-    (Why::SayEvery, "several days are named; say \"every\" if it repeats", "说了好几天；如果要重复，请说“每”"),
-    (Why::WhichHour, "say at which hour", "请说明几点"),
-    (Why::WhichHalf, "say with each hour in which half of the day it is", "请给每个钟点都说明上午还是下午"),
+    (TimeFault::WhichDay, "say on which day", "请说明是哪一天"),
+    (TimeFault::SayEvery, "several days are named; say \"every\" if it repeats", "说了好几天；如果要重复，请说“每”"),
+    (TimeFault::WhichHour, "say at which hour", "请说明几点"),
+    (TimeFault::WhichHalf, "say with each hour in which half of the day it is", "请给每个钟点都说明上午还是下午"),
     (
-        Why::WhichMidnight,
+        TimeFault::WhichMidnight,
         "a night belongs to two days; name the day that begins with it, such as \"Saturday at 0:00\"",
         "半夜属于两天；请说后一天的凌晨，例如“周六凌晨0点”",
     ),
-    (Why::HalfHour, "it means different hours in different places; say \"half past three\"", "请说“三点半”"),
-    (Why::NotInPart, "that hour is not in that part of the day", "这个钟点不在这段时间里"),
+    (TimeFault::HalfHour, "it means different hours in different places; say \"half past three\"", "请说“三点半”"),
+    (TimeFault::NotInPart, "that hour is not in that part of the day", "这个钟点不在这段时间里"),
     (
-        Why::DayOrMonth,
+        TimeFault::DayOrMonth,
         "day and month cannot be told apart; write 2026-12-24 or \"December 24\"",
         "分不清日和月；请写 2026-12-24 或 12月24日",
     ),
-    (Why::NoSuchDate, "there is no such date", "没有这一天"),
+    (TimeFault::NoSuchDate, "there is no such date", "没有这一天"),
     (
-        Why::NoSuchTime,
+        TimeFault::NoSuchTime,
         "the clock never shows that; hours go from 0 to 23, with am and pm from 1 to 12",
         "没有这个钟点；小时从 0 到 23",
     ),
-    (Why::Months, "months and years differ in length; name a date, or days", "月和年长短不一；请说日期，或多少天"),
     (
-        Why::Gap,
+        TimeFault::Months,
+        "months and years differ in length; name a date, or days",
+        "月和年长短不一；请说日期，或多少天",
+    ),
+    (
+        TimeFault::Gap,
         "it has two readings; say how often with \"每\", such as 每2天 or 每3天",
         "有两种理解；请说“每2天”或“每3天”",
     ),
-    (Why::TooLong, "it is longer than 100 years", "超过 100 年"),
+    (TimeFault::TooLong, "it is longer than 100 years", "超过 100 年"),
 ];
 
-/// Words that are no time, or more than one: what was understood of them, and what was not.
+/// A text that is no time expression, or more than one: the part that was understood, and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misread {
-    /// From the beginning on; may be empty.
+pub struct TimeParseError {
+    /// The beginning of the text; may be empty.
     pub understood: String,
     pub rest: String,
-    pub why: Option<Why>,
+    pub fault: Option<TimeFault>,
 }
 
-impl Why {
+impl TimeFault {
     fn words(self) -> (&'static str, &'static str) {
-        let found = REASONS.iter().find(|(why, ..)| *why == self);
+        let found = REASONS.iter().find(|(fault, ..)| *fault == self);
         found.map_or(("", ""), |(_, english, chinese)| (*english, *chinese))
     }
 
-    /// In Chinese.
+    /// Returns the fault in Chinese.
     pub fn chinese(self) -> &'static str {
         self.words().1
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for TimeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.words().0)
     }
 }
 
-impl Misread {
-    /// In Chinese.
+impl TimeParseError {
+    /// Returns the error in Chinese.
     pub fn chinese(&self) -> String {
-        let why = self.why.map(Why::chinese);
-        let (head, tail) = match why {
-            Some(why) => (format!("：{why}"), format!("（{why}）")),
+        let fault = self.fault.map(TimeFault::chinese);
+        let (head, tail) = match fault {
+            Some(fault) => (format!("：{fault}"), format!("（{fault}）")),
             None => Default::default(),
         };
         match (self.understood.as_str(), self.rest.as_str()) {
@@ -115,9 +123,9 @@ impl Misread {
     }
 }
 
-impl fmt::Display for Misread {
+impl fmt::Display for TimeParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { understood, rest, why } = self;
+        let Self { understood, rest, fault } = self;
         if understood.is_empty() && rest.is_empty() {
             return f.write_str("no time is named");
         }
@@ -127,9 +135,9 @@ impl fmt::Display for Misread {
         if !rest.is_empty() {
             write!(f, "not understood: {rest:?}")?;
         }
-        match why {
-            Some(why) if rest.is_empty() => write!(f, ", but {why}"),
-            Some(why) => write!(f, " ({why})"),
+        match fault {
+            Some(fault) if rest.is_empty() => write!(f, ", but {fault}"),
+            Some(fault) => write!(f, " ({fault})"),
             None => Ok(()),
         }
     }
@@ -140,19 +148,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_what_was_understood() {
-        let misread =
-            |understood: &str, rest: &str, why| Misread { understood: understood.into(), rest: rest.into(), why };
-        let half = misread("every Monday", "and the day before Easter", None);
+    fn the_error_names_the_part_that_was_understood() {
+        let parse_error = |understood: &str, rest: &str, fault| TimeParseError {
+            understood: understood.into(),
+            rest: rest.into(),
+            fault,
+        };
+        let half = parse_error("every Monday", "and the day before Easter", None);
         assert_eq!(half.to_string(), r#"understood "every Monday"; not understood: "and the day before Easter""#);
-        let two = misread("in 10 minutes and in 20 minutes", "", Some(Why::TwoTimes));
+        let two = parse_error("in 10 minutes and in 20 minutes", "", Some(TimeFault::TwoTimes));
         assert_eq!(
             two.to_string(),
             r#"understood "in 10 minutes and in 20 minutes", but two times are named; one job takes one"#
         );
-        let none = misread("", "12/24", Some(Why::DayOrMonth));
+        let none = parse_error("", "12/24", Some(TimeFault::DayOrMonth));
         assert!(none.to_string().starts_with(r#"not understood: "12/24" (day and month"#), "{none}");
         assert_eq!(two.chinese(), "听懂了“in 10 minutes and in 20 minutes”：说了两个时间；一个任务只能有一个");
-        assert_eq!(misread("每天", "和复活节", None).chinese(), "听懂了“每天”，没有听懂“和复活节”");
+        assert_eq!(parse_error("每天", "和复活节", None).chinese(), "听懂了“每天”，没有听懂“和复活节”");
     }
 }

@@ -1,11 +1,12 @@
-//! What holds for each text, however it is put together.
+//! Properties of every text.
 
 use jiff::civil::date;
 use proptest::prelude::*;
 
-use super::{Due, LONGEST, Language, begins, length, read, unclear};
+use super::{DueTime, MAX_SECONDS, explain_partial_time, parse, parse_duration, starts_with_time};
+use crate::text::Language;
 
-/// Words of times, in an order that may make one.
+/// Words of time expressions in any order.
 fn phrase() -> impl Strategy<Value = String> {
     let english = "in|at|on|every|and|,|10|9|21|9:30|minutes|hours|an hour|a half|tomorrow|tonight|Monday|mondays|\
          next|month|1st|December 24|2027|pm|noon|midnight|half past|to|from|between|other|day|week|\
@@ -22,12 +23,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn what_is_read_is_read_whole(text in phrase()) {
-        let found = read(&text);
+    fn an_expression_is_read_completely_or_refused(text in phrase()) {
+        let found = parse(&text);
         for more in ["banana", "香蕉"] {
             let longer = format!("{text} {more}");
-            prop_assert!(read(&longer).is_err(), "{longer}");
-            if let (Ok(_), Err(wrong)) = (&found, read(&longer)) && Language::of(&text) == Language::of(&longer) {
+            prop_assert!(parse(&longer).is_err(), "{longer}");
+            if let (Ok(_), Err(wrong)) = (&found, parse(&longer)) && Language::of(&text) == Language::of(&longer) {
                 prop_assert_eq!(wrong.rest.as_str(), more, "{}", longer);
             }
         }
@@ -37,26 +38,26 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_comes_true(text in phrase()) {
+    fn every_expression_can_be_resolved(text in phrase()) {
         let now = date(2026, 11, 21).at(14, 5, 0, 0);
-        if let Ok(when) = read(&text) {
+        if let Ok(when) = parse(&text) {
             match when.due(Some(now)) {
-                Some(Due::In(seconds)) => prop_assert!((1..=LONGEST).contains(&seconds)),
-                Some(Due::Every { seconds, first }) => {
-                    prop_assert!((1..=LONGEST).contains(&seconds));
+                Some(DueTime::In(seconds)) => prop_assert!((1..=MAX_SECONDS).contains(&seconds)),
+                Some(DueTime::Every { seconds, first }) => {
+                    prop_assert!((1..=MAX_SECONDS).contains(&seconds));
                     prop_assert!(first.is_none_or(|first| first > now));
                 }
-                Some(Due::Cron(expression)) => prop_assert_eq!(expression.split(' ').count(), 5, "{}", expression),
-                Some(Due::At(_)) | None => {}
+                Some(DueTime::Cron(expression)) => prop_assert_eq!(expression.split(' ').count(), 5, "{}", expression),
+                Some(DueTime::At(_)) | None => {}
             }
         }
     }
 
     #[test]
-    fn edges_of_any_text(text in phrase()) {
+    fn boundaries_of_any_text_are_examined(text in phrase()) {
         for language in [Language::En, Language::Zh] {
-            if let Some(wrong) = unclear(&text, language) {
-                // What it says stands in the text, but for white space.
+            if let Some(wrong) = explain_partial_time(&text, language) {
+                // The error repeats parts of the text, apart from white space.
                 let plain = |text: &str| text.split_whitespace().collect::<String>();
                 for part in [&wrong.understood, &wrong.rest] {
                     prop_assert!(plain(&text).contains(&plain(part)), "{:?} is not of {:?}", part, text);
@@ -64,11 +65,11 @@ proptest! {
                 prop_assert!(!wrong.to_string().is_empty() && !wrong.chinese().is_empty());
             }
         }
-        prop_assert!(length(&text).is_none_or(|seconds| (1..=LONGEST).contains(&seconds)));
-        // A time never follows another unseen.
-        if read(&text).is_ok() {
+        prop_assert!(parse_duration(&text).is_none_or(|seconds| (1..=MAX_SECONDS).contains(&seconds)));
+        // A time after another time is always detected.
+        if parse(&text).is_ok() {
             let and = if Language::of(&text) == Language::Zh { "和" } else { "and " };
-            prop_assert!(begins(&format!("{and}{text}"), Language::of(&text)), "{}", text);
+            prop_assert!(starts_with_time(&format!("{and}{text}"), Language::of(&text)), "{}", text);
         }
     }
 }

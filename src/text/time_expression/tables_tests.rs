@@ -1,30 +1,30 @@
-//! Phrases and what they mean, seen from a Saturday. A third of them is held back: of those only counts are told, so that
-//! nobody writes the grammar after them.
+//! Phrases and their meaning on a Saturday. A third of them is held back: only their counts are printed, so that nobody fits
+//! the grammar to them.
 
 use jiff::civil::{DateTime, date};
 
-use super::{Due, read};
+use super::{DueTime, parse};
 
 const TABLES: [(&str, &str); 2] = [("en", include_str!("tables/en.tsv")), ("zh", include_str!("tables/zh.tsv"))];
 
-/// The least share that has to be as expected, in percent.
+/// The least share of phrases with the expected meaning, in percent.
 const LEAST: usize = 85;
 
 fn now() -> DateTime {
     date(2026, 11, 21).at(14, 5, 0, 0)
 }
 
-/// What is read, in the words of the tables.
+/// Returns the meaning of a phrase in the notation of the tables.
 fn shown(phrase: &str) -> String {
-    let Ok(when) = read(phrase) else { return "refused".to_owned() };
+    let Ok(when) = parse(phrase) else { return "refused".to_owned() };
     let clock = |at: DateTime| at.strftime("%Y-%m-%d %H:%M").to_string();
     match when.due(Some(now())) {
-        Some(Due::In(seconds)) => format!("in {seconds}"),
-        Some(Due::At(at)) if at > now() => format!("at {}", clock(at)),
-        Some(Due::Every { seconds, first: None }) => format!("every {seconds}"),
-        Some(Due::Every { seconds, first: Some(first) }) => format!("every {seconds} from {}", clock(first)),
-        Some(Due::Cron(expression)) => format!("cron {expression}"),
-        Some(Due::At(_)) | None => "refused".to_owned(),
+        Some(DueTime::In(seconds)) => format!("in {seconds}"),
+        Some(DueTime::At(at)) if at > now() => format!("at {}", clock(at)),
+        Some(DueTime::Every { seconds, first: None }) => format!("every {seconds}"),
+        Some(DueTime::Every { seconds, first: Some(first) }) => format!("every {seconds} from {}", clock(first)),
+        Some(DueTime::Cron(expression)) => format!("cron {expression}"),
+        Some(DueTime::At(_)) | None => "refused".to_owned(),
     }
 }
 
@@ -59,9 +59,9 @@ fn phrases_mean_what_the_tables_say() {
     assert!(faults.is_empty(), "{}", faults.join("; "));
 }
 
-/// What was read wrongly at some time, or nearly.
+/// Phrases that were misread once, or nearly.
 #[test]
-fn phrases_that_were_misread() {
+fn phrases_that_were_misread_once_are_read_right() {
     for (phrase, expected) in [
         ("every first Monday of the month", "cron 0 9 * * 1#1"),
         ("every days first", "refused"),
