@@ -14,7 +14,7 @@ use super::history;
 use super::phrases::{Phrases, counted, fill};
 use super::skill_names::SkillFolder;
 use crate::bus::{CommandAnswer, MessageBus, Order, PastLane};
-use crate::cron::{self, Desk, Scope};
+use crate::cron::{self, JobScope, JobService};
 use crate::live::Live;
 use crate::llm::Models;
 use crate::memory;
@@ -165,7 +165,7 @@ pub struct SlashCommands {
     pub models: Arc<Models>,
     pub tools: Arc<Executor>,
     pub store: Store,
-    pub jobs: Arc<Desk>,
+    pub jobs: Arc<JobService>,
     pub memory: Arc<memory::Desk>,
     pub timezone: TimeZone,
     pub skills: Arc<SkillFolder>,
@@ -323,12 +323,12 @@ impl SlashCommands {
 
     /// The jobs that the sender may see.
     async fn jobs(&self, row: &InboxRow) -> Result<String, StoreError> {
-        let scope = Scope::of(Trust::parse(&row.trust), &row.channel, &row.chat_id);
+        let scope = JobScope::of(Trust::parse(&row.trust), &row.channel, &row.chat_id);
         let jobs = self.store.read(move |connection| cron::list(connection, &scope)).await?;
         if jobs.is_empty() {
             return Ok(self.phrases.no_jobs.to_owned());
         }
-        let lines = cron::lines_by_name(&jobs, &self.jobs.terms.get(), LISTED_JOBS);
+        let lines = cron::lines_by_name(&jobs, &self.jobs.context.get(), LISTED_JOBS);
         Ok(format!("{}\n{lines}\n\n{}", self.phrases.jobs_are, self.phrases.jobs_use))
     }
 

@@ -6,7 +6,8 @@ use daoyou_channels::settings::Span;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{Language, Schedule};
+use super::Schedule;
+use crate::text::Language;
 use crate::text::time_expression::{self, DueTime};
 
 const ZONES: [&str; 5] = ["UTC", "Asia/Shanghai", "America/New_York", "Europe/Lisbon", "Australia/Lord_Howe"];
@@ -35,7 +36,7 @@ pub fn words(data: &[u8]) {
 
 /// What is read comes true, is read whole, and is seen where it stands beside another time.
 fn words_of_time(text: &str, now: Timestamp, zone: &TimeZone) {
-    let language = crate::text::Language::of(text);
+    let language = Language::of(text);
     if let Some(wrong) = time_expression::explain_partial_time(text, language) {
         assert!(!wrong.to_string().is_empty() && !wrong.chinese().is_empty());
     }

@@ -117,7 +117,7 @@ impl Gateway {
         };
         let inspector = RunningInspector::new(home.clone(), &running, parts);
         let cron =
-            (!is_alone).then(|| CronService::new(bus.clone(), equipment.rules.clone(), equipment.jobs.service()));
+            (!is_alone).then(|| CronService::new(bus.clone(), equipment.rules.clone(), equipment.jobs.cron_handle()));
         let stop_serving = CancellationToken::new();
         let state = Arc::new(AppState {
             inbox: BusInbox(bus.clone()),
@@ -282,8 +282,11 @@ async fn build_agent(
     let config = &loaded.config;
     let metrics = Arc::new(Metrics::default());
     let store = open_store(home, metrics.clone())?;
-    let desk =
-        cron::Desk::new(store.clone(), job_terms(config, Arc::new(job_rules(config)?)), cron::CronHandle::default());
+    let desk = cron::JobService::new(
+        store.clone(),
+        job_terms(config, Arc::new(job_rules(config)?)),
+        cron::CronHandle::default(),
+    );
     let desk = Arc::new(desk);
     let processes = Processes::open(store.clone(), workspace)
         .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
@@ -304,7 +307,7 @@ async fn build_agent(
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
     late.set(&bus);
-    desk.serve(&bus);
+    desk.connect_bus(&bus);
     bus.recount().await?;
     let (flight, waited) = match alone {
         // The gateway's record is for the next gateway.

@@ -1,28 +1,28 @@
-//! What follows from the end of a heartbeat's turn, within the commit of that end.
+//! The consequences of the end of a heartbeat's turn, within the commit of that end.
 
-use super::service::{load, save};
+use super::due::{load, save};
 use crate::bus::{RunEnd, Told, WhatFollows, conversations};
 use crate::store::{Connection, StoreError};
 
-/// What the model answers when there is nothing to tell.
+/// The answer of a model that has nothing to report.
 pub(super) const OK: &str = "HEARTBEAT_OK";
 
-/// Answers what is delivered, and tells the chat's session of it. A turn that failed is done again at the next look; the
-/// first of several is told.
+/// Returns what is delivered, with a note for the chat's session. A turn that failed is repeated at the next check; only the
+/// first of several failures is reported.
 pub fn ended(connection: &Connection, run: &RunEnd<'_>) -> Result<WhatFollows, StoreError> {
     let mut memory = load(connection)?;
     let is_news = match run.error {
-        // Somebody wanted it so.
+        // A person stopped the turn.
         Some("stopped") => {
-            memory.keep();
+            memory.record_success();
             true
         }
         Some(_) => {
-            memory.take_back();
+            memory.record_failure();
             memory.failures == 1
         }
         None => {
-            memory.keep();
+            memory.record_success();
             !says_nothing(run.reply)
         }
     };
@@ -40,15 +40,15 @@ pub fn ended(connection: &Connection, run: &RunEnd<'_>) -> Result<WhatFollows, S
     Ok(WhatFollows { reply: Some(said.to_owned()), messages, notice: None })
 }
 
-/// Whether it is the marker and nothing else: what stands beside it may be what matters.
+/// Returns true for the marker alone: a text beside it may be important.
 fn says_nothing(reply: &str) -> bool {
     let reply = reply.trim_matches(|c: char| c.is_whitespace() || c.is_ascii_punctuation() && c != '_' || c == '。');
     reply.is_empty() || reply == OK
 }
 
-/// An answer without the marker at its beginning or end, which is not for people.
+/// Removes the marker at the beginning or end of an answer, since it is not meant for people.
 fn without_marker(reply: &str) -> &str {
-    // Marks that touch it are its own; those beyond a space are the answer's.
+    // Punctuation that touches the marker belongs to it; punctuation beyond a space belongs to the answer.
     let is_mark = |c: char| matches!(c, '`' | '*' | '"' | '“' | '”');
     let is_end = |c: char| is_mark(c) || matches!(c, '.' | ':' | '。' | '：');
     let said = reply.trim();
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_says_nothing() {
+    fn answers_without_news_are_recognised() {
         for (reply, expected) in [
             ("HEARTBEAT_OK", true),
             (" **HEARTBEAT_OK**.\n", true),

@@ -1,4 +1,4 @@
-//! A job as somebody asks for it: what the tool, the command line and the API have in common.
+//! A job as requested through the tool, the command line or the API.
 
 use std::time::Duration;
 
@@ -10,101 +10,106 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::schedule::{instant, zone_name};
-use super::{Deliver, JobBody, JobError, Maker, Misfire, NewJob, Schedule, ScheduleError, Target, Task, Terms};
+use super::schedule::{parse_instant, zone_name};
+use super::{
+    DeliveryMode, DeliveryTarget, JobBody, JobContext, JobError, JobMaker, JobTask, MisfirePolicy, NewJob, Schedule,
+    ScheduleError,
+};
 
 /// The longest prompt or message, in characters.
 const MAX_TASK: usize = 32_000;
 /// The longest name of a chat, a session or a model, in characters.
 const MAX_KEY: usize = 300;
-/// The words that stand for the conversation in which a job is made.
+/// Names of the conversation in which a job is created.
 const HERE: [&str; 3] = ["this", "here", "current"];
 
-/// What is asked for. Exactly one of `prompt` and `message` is set, and exactly one of `at`, `every` and `cron`; beside
+/// A requested job. Exactly one of `prompt` and `message` is set, and exactly one of `at`, `every` and `cron`; beside
 /// `every`, `at` is its first time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct AskedJob {
+pub struct JobRequest {
     pub name: Option<String>,
     pub prompt: Option<String>,
     pub message: Option<String>,
     pub at: Option<String>,
     pub every: Option<String>,
     pub cron: Option<String>,
-    /// Of `at`, `cron` and `anchor`.
+    /// Zone of `at`, `cron` and `anchor`.
     pub tz: Option<String>,
-    /// Where `every` counts from.
+    /// The time from which `every` counts.
     pub anchor: Option<String>,
     pub channel: Option<String>,
     pub chat_id: Option<String>,
     pub session: Option<String>,
     pub model: Option<String>,
-    pub deliver: Option<Deliver>,
-    pub misfire: Option<Misfire>,
+    pub deliver: Option<DeliveryMode>,
+    pub misfire: Option<MisfirePolicy>,
     pub stale_after: Option<Span>,
     pub jitter: Option<Span>,
-    /// A job of one time is not removed when it has run.
+    /// Keeps a job of one time after its run.
     pub keep: bool,
 }
 
-/// From where a job is made.
+/// The conversation that requests a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub target: Target,
-    pub maker: Maker,
+pub struct JobOrigin {
+    pub target: DeliveryTarget,
+    pub maker: JobMaker,
 }
 
-impl Place {
-    /// The owner's terminal.
+impl JobOrigin {
+    /// Returns the owner's terminal.
     pub fn terminal() -> Self {
         let (channel, chat_id) = ("cli".to_owned(), "direct".to_owned());
         let trust = trust_of(Author::Owner, Standing::Owner);
-        let maker = Maker { trust, channel: channel.clone(), chat_id: chat_id.clone() };
-        Self { target: Target::of_chat(channel, chat_id), maker }
+        let maker = JobMaker { trust, channel: channel.clone(), chat_id: chat_id.clone() };
+        Self { target: DeliveryTarget::of_chat(channel, chat_id), maker }
     }
 }
 
-impl Target {
-    /// A chat, by its own session.
+impl DeliveryTarget {
+    /// Returns a chat with its own session.
     pub fn of_chat(channel: String, chat_id: String) -> Self {
         let session = SessionKey::of_chat(&channel, &chat_id);
         Self { channel, chat_id, session, metadata: Map::new() }
     }
 }
 
-impl AskedJob {
-    /// Reads it as JSON.
+impl JobRequest {
+    /// Reads a request from JSON.
     ///
     /// # Errors
-    /// It is something else.
-    pub fn read(value: &Value) -> Result<Self, JobError> {
-        Self::deserialize(value).map_err(|error| JobError::Wrong(format!("this is no job: {error}")))
+    /// The JSON is no request.
+    pub fn from_json(value: &Value) -> Result<Self, JobError> {
+        Self::deserialize(value).map_err(|error| JobError::Invalid(format!("this is no job: {error}")))
     }
 
-    /// What is to be made of it.
+    /// Validates the request and returns the job to be created.
     ///
     /// # Errors
-    /// What is wrong and what would be right.
-    pub fn plan(self, place: &Place, terms: &Terms, now: Timestamp) -> Result<NewJob, JobError> {
+    /// Explains what is wrong and what would be right.
+    pub fn into_new_job(self, place: &JobOrigin, job_context: &JobContext, now: Timestamp) -> Result<NewJob, JobError> {
         let (asked, now) = (self.trimmed(), to_millisecond(now));
         let task = asked.task()?;
-        let schedule = asked.schedule(terms, now)?;
-        if matches!(task, Task::Prompt(_)) {
-            check_interval(&schedule, terms.rules.min_interval, now)?;
+        let schedule = asked.schedule(job_context, now)?;
+        if matches!(task, JobTask::Prompt(_)) {
+            check_interval(&schedule, job_context.settings.min_interval, now)?;
         }
-        let target = asked.target(place, terms)?;
+        let target = asked.target(place, job_context)?;
         let session = asked.session(place)?;
-        if matches!(task, Task::Message(_)) {
+        if matches!(task, JobTask::Message(_)) {
             let deliver = asked.deliver.unwrap_or_default();
-            if session.is_some() || asked.model.is_some() || deliver != Deliver::Always {
-                return wrong("session, model and deliver are for prompts; a message is sent as it stands".to_owned());
+            if session.is_some() || asked.model.is_some() || deliver != DeliveryMode::Always {
+                return invalid(
+                    "session, model and deliver are for prompts; a message is sent as it stands".to_owned(),
+                );
             }
         }
-        if asked.model.as_deref().is_some_and(is_no_key) {
-            return wrong(format!("model: write it as PROVIDER/MODEL, at most {MAX_KEY} characters"));
+        if asked.model.as_deref().is_some_and(is_invalid_key) {
+            return invalid(format!("model: write it as PROVIDER/MODEL, at most {MAX_KEY} characters"));
         }
         if let Some(model) = &asked.model {
-            terms.check_model(model)?;
+            job_context.check_model(model)?;
         }
         let body = JobBody {
             delete_after_run: matches!(schedule, Schedule::At { .. }) && !asked.keep,
@@ -122,7 +127,7 @@ impl AskedJob {
         Ok(NewJob { id: None, name: asked.name.unwrap_or_default(), body })
     }
 
-    /// Without what is there in name only: models and forms send empty texts for what they leave out.
+    /// Trims all texts and drops empty ones: models and forms send empty texts for omitted fields.
     fn trimmed(mut self) -> Self {
         let all = [
             &mut self.name,
@@ -144,92 +149,92 @@ impl AskedJob {
         self
     }
 
-    fn task(&self) -> Result<Task, JobError> {
+    fn task(&self) -> Result<JobTask, JobError> {
         let task = match (&self.prompt, &self.message) {
-            (Some(prompt), None) => Task::Prompt(prompt.clone()),
-            (None, Some(message)) => Task::Message(message.clone()),
+            (Some(prompt), None) => JobTask::Prompt(prompt.clone()),
+            (None, Some(message)) => JobTask::Message(message.clone()),
             (None, None) => {
-                return wrong("say what it does: a prompt, which the agent answers, or a message".to_owned());
+                return invalid("say what it does: a prompt, which the agent answers, or a message".to_owned());
             }
-            (Some(_), Some(_)) => return wrong("a prompt and a message are given; give one of them".to_owned()),
+            (Some(_), Some(_)) => return invalid("a prompt and a message are given; give one of them".to_owned()),
         };
-        let (Task::Prompt(text) | Task::Message(text)) = &task;
+        let (JobTask::Prompt(text) | JobTask::Message(text)) = &task;
         match text.chars().count() {
-            count if count > MAX_TASK => wrong(format!(
+            count if count > MAX_TASK => invalid(format!(
                 "its text has {count} characters; at most {MAX_TASK} are allowed: put the rest into a file"
             )),
             _ => Ok(task),
         }
     }
 
-    fn schedule(&self, terms: &Terms, now: Timestamp) -> Result<Schedule, JobError> {
-        let zone = terms.zone_of(self.tz.as_deref())?;
+    fn schedule(&self, job_context: &JobContext, now: Timestamp) -> Result<Schedule, JobError> {
+        let zone = job_context.zone_of(self.tz.as_deref())?;
         if self.anchor.is_some() && self.every.is_none() {
-            return wrong("anchor goes with every alone".to_owned());
+            return invalid("anchor goes with every alone".to_owned());
         }
         let schedule = match (&self.at, &self.every, &self.cron) {
             (Some(at), None, None) => Schedule::at(at, now, &zone),
             (first, Some(every), None) => {
-                let every: Span = every.parse().map_err(|error| JobError::Wrong(format!("every: {error}")))?;
+                let every: Span = every.parse().map_err(|error| JobError::Invalid(format!("every: {error}")))?;
                 let anchor = match (first, &self.anchor) {
-                    (Some(_), Some(_)) => return wrong("at and anchor: beside every, give one of them".to_owned()),
-                    (Some(at), None) => first_of(every, at, now, &zone)?,
-                    (None, Some(words)) => anchor(words, now, &zone)?,
+                    (Some(_), Some(_)) => return invalid("at and anchor: beside every, give one of them".to_owned()),
+                    (Some(at), None) => first_slot(every, at, now, &zone)?,
+                    (None, Some(words)) => parse_anchor(words, now, &zone)?,
                     (None, None) => now,
                 };
                 Schedule::every(every, anchor)
             }
             (None, None, Some(cron)) => Schedule::cron(cron, self.tz.as_deref().unwrap_or(&zone_name(&zone))),
             (None, None, None) => {
-                return wrong(
+                return invalid(
                     "say when: at (\"in 20m\", \"tomorrow 9:00\", 2026-03-08T09:00:00Z), every (\"2h\") or a cron \
                      expression (\"0 9 * * *\")"
                         .to_owned(),
                 );
             }
-            _ => return wrong("at, every and a cron expression: give exactly one of them".to_owned()),
+            _ => return invalid("at, every and a cron expression: give exactly one of them".to_owned()),
         };
         match schedule {
             Ok(Schedule::At { at }) => Ok(Schedule::At { at: to_millisecond(at) }),
             Ok(schedule) => Ok(schedule),
-            Err(ScheduleError(words)) => wrong(words),
+            Err(ScheduleError(words)) => invalid(words),
         }
     }
 
-    fn target(&self, place: &Place, terms: &Terms) -> Result<Target, JobError> {
+    fn target(&self, place: &JobOrigin, job_context: &JobContext) -> Result<DeliveryTarget, JobError> {
         let here = &place.target;
         let channel = self.channel.as_deref().unwrap_or(&here.channel);
         let chat_id = match &self.chat_id {
             Some(chat_id) => chat_id.as_str(),
             None if channel == here.channel => &here.chat_id,
             None if channel == "cli" => "direct",
-            None => return wrong(format!("channel {channel:?} needs a chat as well: where on it")),
+            None => return invalid(format!("channel {channel:?} needs a chat as well: where on it")),
         };
         if (channel, chat_id) == (here.channel.as_str(), here.chat_id.as_str()) {
-            terms.check_channel(channel)?;
+            job_context.check_channel(channel)?;
             return Ok(here.clone());
         }
         if place.maker.trust != Trust::Owner {
-            return wrong("only the owner makes jobs for another chat".to_owned());
+            return invalid("only the owner makes jobs for another chat".to_owned());
         }
-        terms.check_channel(channel)?;
-        if is_no_key(chat_id) {
-            return wrong(format!("chat: one line of at most {MAX_KEY} characters"));
+        job_context.check_channel(channel)?;
+        if is_invalid_key(chat_id) {
+            return invalid(format!("chat: one line of at most {MAX_KEY} characters"));
         }
-        Ok(Target::of_chat(channel.to_owned(), chat_id.to_owned()))
+        Ok(DeliveryTarget::of_chat(channel.to_owned(), chat_id.to_owned()))
     }
 
-    fn session(&self, place: &Place) -> Result<Option<SessionKey>, JobError> {
+    fn session(&self, place: &JobOrigin) -> Result<Option<SessionKey>, JobError> {
         let Some(key) = &self.session else { return Ok(None) };
         let here = &place.target.session;
         if HERE.contains(&key.as_str()) || key == here.as_str() {
             return Ok(Some(here.clone()));
         }
         if place.maker.trust != Trust::Owner {
-            return wrong("only the owner names another session; \"this\" is the one of this chat".to_owned());
+            return invalid("only the owner names another session; \"this\" is the one of this chat".to_owned());
         }
-        if is_no_key(key) {
-            return wrong(format!(
+        if is_invalid_key(key) {
+            return invalid(format!(
                 "session: {key:.40?} is no key; one line such as cli:direct, at most {MAX_KEY} characters"
             ));
         }
@@ -240,14 +245,14 @@ impl AskedJob {
 /// Refuses a prompt that repeats more often than the owner allows.
 ///
 /// # Errors
-/// Says how often it would and how often it may.
+/// Names the interval and the shortest allowed one.
 pub(super) fn check_interval(schedule: &Schedule, least: Duration, now: Timestamp) -> Result<(), JobError> {
-    /// By so many slots the shortest interval of an expression shows.
+    /// The number of slots that are examined for the shortest interval.
     const LOOKED_AT: usize = 200;
     let slots = schedule.upcoming(now, LOOKED_AT);
     let intervals = slots.windows(2).filter_map(|two| Duration::try_from(two[1].duration_since(two[0])).ok());
     match intervals.min() {
-        Some(shortest) if shortest < least => wrong(format!(
+        Some(shortest) if shortest < least => invalid(format!(
             "a prompt every {} asks the model more often than cron.min_interval = \"{}\" allows; a message, which needs no \
              model, may repeat so often",
             Span(shortest),
@@ -257,29 +262,29 @@ pub(super) fn check_interval(schedule: &Schedule, least: Duration, now: Timestam
     }
 }
 
-fn wrong<T>(words: String) -> Result<T, JobError> {
-    Err(JobError::Wrong(words))
+fn invalid<T>(words: String) -> Result<T, JobError> {
+    Err(JobError::Invalid(words))
 }
 
-/// Without what the store and `cron.json` do not keep.
+/// Drops the precision that the store and `cron.json` do not keep.
 fn to_millisecond(at: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)
 }
 
-fn is_no_key(text: &str) -> bool {
+fn is_invalid_key(text: &str) -> bool {
     text.chars().count() > MAX_KEY || text.contains(char::is_control)
 }
 
-/// Slots count from it both ways, so it has to be the next of them.
-fn first_of(every: Span, at: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
+/// Reads the first time of an interval. Slots count from it in both directions, so that it must be the next slot.
+fn first_slot(every: Span, at: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
     let first = match Schedule::at(at, now, zone) {
         Ok(Schedule::At { at }) => to_millisecond(at),
-        Ok(_) => return wrong(format!("at: {at:?} is no time")),
-        Err(ScheduleError(words)) => return wrong(words),
+        Ok(_) => return invalid(format!("at: {at:?} is no time")),
+        Err(ScheduleError(words)) => return invalid(words),
     };
     let wait = Duration::try_from(first.duration_since(now)).unwrap_or_default();
     if wait > every.0 {
-        return wrong(format!(
+        return invalid(format!(
             "at: beside every it is the first time, and {at:?} is more than {every} away; make the job then, or use a cron \
              expression"
         ));
@@ -287,39 +292,39 @@ fn first_of(every: Span, at: &str, now: Timestamp, zone: &TimeZone) -> Result<Ti
     Ok(first)
 }
 
-/// It may lie behind us: slots count from it both ways.
-fn anchor(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
-    if let Some(anchor) = instant(words, zone) {
+/// Reads an anchor, which may be past: slots count from it in both directions.
+fn parse_anchor(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
+    if let Some(anchor) = parse_instant(words, zone) {
         return Ok(to_millisecond(anchor));
     }
     match Schedule::at(words, now, zone) {
         Ok(Schedule::At { at }) => Ok(to_millisecond(at)),
-        Ok(_) => wrong(format!("anchor: {words:?} is no time")),
-        Err(ScheduleError(error)) => wrong(format!("anchor: {error}")),
+        Ok(_) => invalid(format!("anchor: {words:?} is no time")),
+        Err(ScheduleError(error)) => invalid(format!("anchor: {error}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cron::testing::terms;
+    use crate::cron::testing::job_context;
 
     fn plan(asked: serde_json::Value, trust: Trust) -> Result<NewJob, String> {
-        let asked: AskedJob = serde_json::from_value(asked).map_err(|error| error.to_string())?;
-        let mut place = Place::terminal();
-        place.target = Target::of_chat("webhook:in".to_owned(), "c".to_owned());
+        let asked: JobRequest = serde_json::from_value(asked).map_err(|error| error.to_string())?;
+        let mut place = JobOrigin::terminal();
+        place.target = DeliveryTarget::of_chat("webhook:in".to_owned(), "c".to_owned());
         place.maker.trust = trust;
         let now = "2026-11-21T06:05:00Z".parse().unwrap();
-        asked.plan(&place, &terms(10, &["cli", "webhook:in"]), now).map_err(|error| error.to_string())
+        asked.into_new_job(&place, &job_context(10, &["cli", "webhook:in"]), now).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn what_is_left_out_is_filled_in() {
+    fn omitted_fields_get_their_defaults() {
         use serde_json::json;
         let job = plan(json!({"prompt": " news ", "every": "2h", "name": "", "channel": ""}), Trust::Known).unwrap();
         let now = "2026-11-21T06:05:00Z".parse().unwrap();
         assert_eq!(job.body.schedule, Schedule::Every { every: Span::from_secs(7_200), anchor: now });
-        assert_eq!(job.body.task, Task::Prompt("news".to_owned()));
+        assert_eq!(job.body.task, JobTask::Prompt("news".to_owned()));
         assert_eq!((job.body.target.session.as_str(), job.body.session.as_ref()), ("webhook:in:c", None));
         assert!(!job.body.delete_after_run);
 
@@ -345,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_told() {
+    fn invalid_requests_are_refused_with_a_reason() {
         use serde_json::json;
         for (asked, trust, expected) in [
             (json!({"every": "2h"}), Trust::Owner, "say what it does"),

@@ -1,9 +1,10 @@
-//! Reads a cron expression.
+//! Parses cron expressions. This parser is our own, since croner's errors name neither the field nor the remedy, and croner
+//! accepts empty values such as `1,,2`.
 
 use std::str::FromStr;
 
-use super::ScheduleError;
-use super::pattern::{Days, Pattern, Weekdays};
+use super::cron_pattern::{CronPattern, MonthDaySet, WeekdaySet};
+use super::error::ScheduleError;
 
 /// The longest expression, in bytes.
 const MAX_LENGTH: usize = 200;
@@ -19,29 +20,29 @@ const NICKNAMES: &[(&str, &str)] = &[
 ];
 
 /// One of the six fields.
-struct Field {
+struct CronField {
     name: &'static str,
     min: u32,
     max: u32,
-    /// What stands for the values from `min` on.
+    /// The names of the values from `min` on.
     names: &'static [&'static str],
 }
 
-const SECOND: Field = Field { name: "second", min: 0, max: 59, names: &[] };
-const MINUTE: Field = Field { name: "minute", min: 0, max: 59, names: &[] };
-const HOUR: Field = Field { name: "hour", min: 0, max: 23, names: &[] };
-const DAY: Field = Field { name: "day-of-month", min: 1, max: 31, names: &[] };
-const MONTH: Field = Field {
+const SECOND: CronField = CronField { name: "second", min: 0, max: 59, names: &[] };
+const MINUTE: CronField = CronField { name: "minute", min: 0, max: 59, names: &[] };
+const HOUR: CronField = CronField { name: "hour", min: 0, max: 23, names: &[] };
+const DAY: CronField = CronField { name: "day-of-month", min: 1, max: 31, names: &[] };
+const MONTH: CronField = CronField {
     name: "month",
     min: 1,
     max: 12,
     names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
 };
 /// 7 is Sunday as well.
-const WEEKDAY: Field =
-    Field { name: "day-of-week", min: 0, max: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+const WEEKDAY: CronField =
+    CronField { name: "day-of-week", min: 0, max: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
-impl FromStr for Pattern {
+impl FromStr for CronPattern {
     type Err = ScheduleError;
 
     fn from_str(expr: &str) -> Result<Self, ScheduleError> {
@@ -90,8 +91,8 @@ fn count_of_fields(count: usize) -> String {
     )
 }
 
-fn read_days(text: &str) -> Result<Days, String> {
-    let mut days = Days::default();
+fn read_days(text: &str) -> Result<MonthDaySet, String> {
+    let mut days = MonthDaySet::default();
     for part in DAY.parts(text) {
         match part {
             "?" => days.set |= DAY.part(text, "*")?,
@@ -106,8 +107,8 @@ fn read_days(text: &str) -> Result<Days, String> {
     Ok(days)
 }
 
-fn read_weekdays(text: &str) -> Result<Weekdays, String> {
-    let mut weekdays = Weekdays::default();
+fn read_weekdays(text: &str) -> Result<WeekdaySet, String> {
+    let mut weekdays = WeekdaySet::default();
     // Sunday is 0 and 7.
     let fold = |set: u64| (set | set >> 7) & 0x7f;
     for part in WEEKDAY.parts(text) {
@@ -128,7 +129,7 @@ fn read_weekdays(text: &str) -> Result<Weekdays, String> {
     Ok(weekdays)
 }
 
-impl Field {
+impl CronField {
     fn read(&self, text: &str) -> Result<u64, String> {
         self.parts(text).try_fold(0, |set, part| Ok(set | self.part(text, part)?))
     }
@@ -154,13 +155,13 @@ impl Field {
         if first > last {
             return Err(self.wrong(text, &format!("{range} runs backwards; write it as two ranges")));
         }
-        // A star among the days of the week means each of them once.
+        // A star in the day-of-week field means each day once.
         let last = if range == "*" && self.name == WEEKDAY.name { 6 } else { last };
         let step = usize::try_from(step.unwrap_or(1)).unwrap_or(usize::MAX);
         Ok((first..=last).step_by(step).fold(0, |set, value| set | 1 << value))
     }
 
-    /// The end of a range, where Sunday comes after Saturday.
+    /// Reads the end of a range, in which Sunday follows Saturday.
     fn end(&self, text: &str, word: &str) -> Result<u32, String> {
         match self.value(text, word)? {
             0 if self.name == WEEKDAY.name && word != "0" => Ok(7),

@@ -5,14 +5,15 @@ use daoyou_channels::settings::Span;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::file::{export, import};
+use super::job_file::{export, import};
 use super::{
-    Deliver, JobBody, Maker, Misfire, NewJob, Place, Schedule, Scope, Target, Task, Terms, add, find, list, set_enabled,
+    DeliveryMode, DeliveryTarget, JobBody, JobContext, JobMaker, JobOrigin, JobScope, JobTask, MisfirePolicy, NewJob,
+    Schedule, add, find, list, set_enabled,
 };
 use crate::store::{Commit, Connection, Store, jobs};
 
-fn terms() -> Terms {
-    super::testing::terms(100, &["cli", "email"])
+fn job_context() -> JobContext {
+    super::testing::job_context(100, &["cli", "email"])
 }
 
 async fn on_store<T: Send + 'static>(run: impl FnOnce(&Connection) -> T + Send + 'static) -> T {
@@ -27,7 +28,7 @@ fn now() -> Timestamp {
 
 /// A file as another assistant writes it: each row, and what becomes of it.
 #[tokio::test]
-async fn each_row_is_taken_or_refused_by_itself() {
+async fn importing_accepts_or_refuses_each_row_by_itself() {
     let future = now().as_millisecond() + 86_400_000;
     let row = |id: &str, schedule: Value, payload: Value| {
         json!({
@@ -63,9 +64,9 @@ async fn each_row_is_taken_or_refused_by_itself() {
     let (rows, expected): (Vec<_>, Vec<_>) = cases.into_iter().unzip();
     let text = json!({"version": 1, "jobs": rows}).to_string();
     let (first, second, jobs) = on_store(move |connection| {
-        let first = import(connection, &text, &terms(), now()).unwrap();
-        let second = import(connection, &text, &terms(), now()).unwrap();
-        let jobs: Vec<_> = list(connection, &Scope::All).unwrap().into_iter().map(Result::unwrap).collect();
+        let first = import(connection, &text, &job_context(), now()).unwrap();
+        let second = import(connection, &text, &job_context(), now()).unwrap();
+        let jobs: Vec<_> = list(connection, &JobScope::All).unwrap().into_iter().map(Result::unwrap).collect();
         (first, second, jobs)
     })
     .await;
@@ -79,22 +80,29 @@ async fn each_row_is_taken_or_refused_by_itself() {
     let job = |id: &str| jobs.iter().find(|job| job.row.id == id).unwrap();
     let next = job("every001").row.next_at.unwrap();
     assert!((future - next) % 3_600_000 == 0 && next <= future, "it goes on in its phase: {next}, {future}");
-    assert_eq!(job("at000001").body.task, Task::Message("tea".to_owned()));
-    assert_eq!(job("cron0001").body.deliver, Deliver::WhenAsked);
+    assert_eq!(job("at000001").body.task, JobTask::Message("tea".to_owned()));
+    assert_eq!(job("cron0001").body.deliver, DeliveryMode::WhenAsked);
     assert!(first.imported[2].note.is_some_and(|note| note.contains("NO_REPLY")));
 }
 
 #[tokio::test]
-async fn what_is_written_is_read_back_as_it_was() {
+async fn importing_an_export_restores_the_jobs() {
     let body = |schedule, task| JobBody {
         schedule,
         task,
-        target: Target { metadata: Map::from_iter([("thread".to_owned(), json!("t"))]), ..Place::terminal().target },
-        maker: Maker { trust: daoyou_channels::Trust::Known, channel: "email".to_owned(), chat_id: "a@b".to_owned() },
+        target: DeliveryTarget {
+            metadata: Map::from_iter([("thread".to_owned(), json!("t"))]),
+            ..JobOrigin::terminal().target
+        },
+        maker: JobMaker {
+            trust: daoyou_channels::Trust::Known,
+            channel: "email".to_owned(),
+            chat_id: "a@b".to_owned(),
+        },
         session: Some(SessionKey::from("cli:work")),
         model: Some("a/b".to_owned()),
-        deliver: Deliver::OnChange,
-        misfire: Misfire::All,
+        deliver: DeliveryMode::OnChange,
+        misfire: MisfirePolicy::All,
         stale_after: Some(Span::from_secs(60)),
         jitter: Some(Span::from_secs(5)),
         delete_after_run: false,
@@ -103,23 +111,23 @@ async fn what_is_written_is_read_back_as_it_was() {
     let bodies = [
         body(
             Schedule::Cron { expr: "0 9 * * *".to_owned(), tz: "Europe/Berlin".to_owned() },
-            Task::Prompt("a".to_owned()),
+            JobTask::Prompt("a".to_owned()),
         ),
-        body(Schedule::At { at: Timestamp::from_second(4_000_000_000).unwrap() }, Task::Message("b".to_owned())),
+        body(Schedule::At { at: Timestamp::from_second(4_000_000_000).unwrap() }, JobTask::Message("b".to_owned())),
         JobBody {
-            deliver: Deliver::WhenAsked,
+            deliver: DeliveryMode::WhenAsked,
             session: None,
             stale_after: None,
-            ..body(every, Task::Prompt("c".to_owned()))
+            ..body(every, JobTask::Prompt("c".to_owned()))
         },
     ];
     let made = bodies.clone();
     let file = on_store(move |connection| {
         for (at, body) in made.into_iter().enumerate() {
             let new = NewJob { id: Some(format!("job{at}")), name: format!("name {at}"), body };
-            add(connection, &new, terms().settings, now()).unwrap();
+            add(connection, &new, job_context().settings, now()).unwrap();
         }
-        set_enabled(connection, &Scope::All, "job1", false, now()).unwrap();
+        set_enabled(connection, &JobScope::All, "job1", false, now()).unwrap();
         jobs::insert(connection, "broken", "broken", "{", true, None).unwrap();
         export(connection).unwrap()
     })
@@ -127,8 +135,8 @@ async fn what_is_written_is_read_back_as_it_was() {
     assert_eq!((file["jobs"].as_array().unwrap().len(), &file["unreadable"][0]["id"]), (3, &json!("broken")));
     let text = file.to_string();
     let (found, jobs) = on_store(move |connection| {
-        let found = import(connection, &text, &terms(), now()).unwrap();
-        (found, [0, 1, 2].map(|at| find(connection, &Scope::All, &format!("job{at}")).unwrap()))
+        let found = import(connection, &text, &job_context(), now()).unwrap();
+        (found, [0, 1, 2].map(|at| find(connection, &JobScope::All, &format!("job{at}")).unwrap()))
     })
     .await;
     assert!(found.refused.is_empty() && found.imported.len() == 3, "{found:?}");
@@ -139,28 +147,28 @@ async fn what_is_written_is_read_back_as_it_was() {
 
 /// A job of one time that has run and is kept stands in the file as it stands here; elsewhere its time is past.
 #[tokio::test]
-async fn what_has_run_once_and_is_kept_is_left_alone() {
+async fn importing_a_completed_job_changes_nothing() {
     let (here, elsewhere) = on_store(|connection| {
         let body = JobBody {
             schedule: Schedule::At { at: Timestamp::from_second(200).unwrap() },
-            task: Task::Prompt("a".to_owned()),
-            target: Place::terminal().target,
-            maker: Place::terminal().maker,
+            task: JobTask::Prompt("a".to_owned()),
+            target: JobOrigin::terminal().target,
+            maker: JobOrigin::terminal().maker,
             session: None,
             model: None,
-            deliver: Deliver::Always,
-            misfire: Misfire::Once,
+            deliver: DeliveryMode::Always,
+            misfire: MisfirePolicy::Once,
             stale_after: None,
             jitter: None,
             delete_after_run: false,
         };
         let new = NewJob { id: Some("once0001".to_owned()), name: "once".to_owned(), body };
-        add(connection, &new, terms().settings, Timestamp::from_second(100).unwrap()).unwrap();
+        add(connection, &new, job_context().settings, Timestamp::from_second(100).unwrap()).unwrap();
         jobs::set_enabled(connection, "once0001", false, None, None).unwrap();
         let text = export(connection).unwrap().to_string();
-        let here = import(connection, &text, &terms(), now()).unwrap();
+        let here = import(connection, &text, &job_context(), now()).unwrap();
         jobs::remove(connection, "once0001").unwrap();
-        (here, import(connection, &text, &terms(), now()).unwrap())
+        (here, import(connection, &text, &job_context(), now()).unwrap())
     })
     .await;
     assert_eq!((here.unchanged.len(), here.refused.len()), (1, 0), "{here:?}");
@@ -168,7 +176,7 @@ async fn what_has_run_once_and_is_kept_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_is_no_such_file_is_one_clear_error() {
+async fn importing_another_file_fails_with_one_clear_error() {
     for (text, expected) in [
         ("", "no JSON: EOF while parsing a value at line 1 column 0"),
         ("{\n  \"jobs\": [,]\n}", "at line 2 column 12"),
@@ -177,7 +185,7 @@ async fn what_is_no_such_file_is_one_clear_error() {
         ("{\"version\": 2, \"jobs\": []}", "version 2; version 1 can be read"),
     ] {
         let error =
-            on_store(move |connection| import(connection, text, &terms(), now()).unwrap_err().to_string()).await;
+            on_store(move |connection| import(connection, text, &job_context(), now()).unwrap_err().to_string()).await;
         assert!(error.contains(expected), "{text:?}: {error}");
     }
 }

@@ -1,4 +1,5 @@
-//! What a cron expression says, as sets of values: which days it means, and which times of such a day.
+//! A cron expression as sets of values, and the matching dates and times. croner, against which tests compare this, cannot
+//! count the matches of a period without visiting each, reads `L,LW` as `LW`, and ends its search at the year 5000.
 
 use jiff::civil::{Date, DateTime, Time};
 
@@ -7,23 +8,23 @@ pub(super) const DAY: u32 = 86_400;
 
 /// The sets of a cron expression; bit `n` stands for the value `n`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub(super) struct CronPattern {
     pub seconds: u64,
     pub minutes: u64,
     pub hours: u64,
-    pub days: Days,
+    pub days: MonthDaySet,
     pub months: u64,
-    pub weekdays: Weekdays,
-    /// One of the two day fields begins with a star: then a day has to be in both, else in one of them.
+    pub weekdays: WeekdaySet,
+    /// One of the two day fields begins with a star: then a day must match both, else one of them.
     pub both_days: bool,
-    /// A field of the time begins with a star: it follows the clock, and has no fixed time that a change of the clock could
+    /// A time field begins with a star: the expression follows the clock, and has no fixed time that a clock change could
     /// skip or repeat.
     pub follows_clock: bool,
 }
 
-/// The field of the day of the month.
+/// The day-of-month field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Days {
+pub(super) struct MonthDaySet {
     pub set: u64,
     /// `15W`: the working day nearest to it, in the same month.
     pub nearest: u64,
@@ -33,9 +34,9 @@ pub(super) struct Days {
     pub last_working: bool,
 }
 
-/// The field of the day of the week; Sunday is 0.
+/// The day-of-week field; Sunday is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Weekdays {
+pub(super) struct WeekdaySet {
     pub set: u64,
     /// `1#2`: the second Monday, in `nth[1]`.
     pub nth: [u64; 5],
@@ -47,12 +48,12 @@ pub(super) fn has(set: u64, value: i8) -> bool {
     u32::try_from(value).is_ok_and(|value| value < 64 && set & (1 << value) != 0)
 }
 
-/// The values of a set, in order.
+/// Returns the values of a set, in ascending order.
 pub(super) fn values(set: u64) -> Vec<u32> {
     (0..64).filter(|value| set & (1 << value) != 0).collect()
 }
 
-impl Days {
+impl MonthDaySet {
     pub fn is_all(&self) -> bool {
         self.set == ALL_DAYS
     }
@@ -69,8 +70,8 @@ impl Days {
     }
 }
 
-impl Weekdays {
-    /// No `#` and no `L`.
+impl WeekdaySet {
+    /// Returns true if the field has no `#` and no `L`.
     pub fn is_plain(&self) -> bool {
         self.last == 0 && self.nth == [0; 5]
     }
@@ -87,7 +88,7 @@ impl Weekdays {
 pub(super) const ALL_DAYS: u64 = 0xffff_fffe;
 pub(super) const ALL_WEEKDAYS: u64 = 0x7f;
 
-/// The working day nearest to the day `meant` of the month of `date`, in the same month.
+/// Returns the working day nearest to the day `meant` of the month of `date`, in the same month.
 fn nearest_working(date: Date, meant: i8) -> i8 {
     let weekday = (date.weekday().to_sunday_zero_offset() + meant - date.day()).rem_euclid(7);
     match weekday {
@@ -99,14 +100,14 @@ fn nearest_working(date: Date, meant: i8) -> i8 {
     }
 }
 
-impl Pattern {
-    /// Whether there is a day that it means. The calendar repeats itself after 400 years.
+impl CronPattern {
+    /// Returns true if any day matches. The calendar repeats after 400 years.
     pub fn comes_true(&self) -> bool {
         let begin = jiff::civil::date(2000, 1, 1).at(0, 0, 0, 0);
         self.first(begin, jiff::civil::date(2400, 1, 1).at(0, 0, 0, 0)).is_some()
     }
 
-    /// The first time from `from` on and before `before`, by a clock that is never changed.
+    /// Returns the first match from `from` on and before `before`, by a clock without changes.
     pub fn first(&self, from: DateTime, before: DateTime) -> Option<DateTime> {
         let (mut date, mut time) = (from.date(), seconds_of(from.time()));
         while date <= before.date() {
@@ -124,7 +125,7 @@ impl Pattern {
         None
     }
 
-    /// The times from `from` on and before `before`, the last at the head.
+    /// Returns the matches from `from` on and before `before`, in descending order.
     pub fn backwards(&self, from: DateTime, before: DateTime) -> impl Iterator<Item = DateTime> {
         let mut next = Some((before.date(), seconds_of(before.time())));
         std::iter::from_fn(move || {
@@ -144,7 +145,7 @@ impl Pattern {
         })
     }
 
-    /// How many times there are from `from` on and before `before`.
+    /// Returns the number of matches from `from` on and before `before`.
     pub fn count(&self, from: DateTime, before: DateTime) -> u64 {
         if from >= before {
             return 0;
@@ -171,7 +172,7 @@ impl Pattern {
         }
     }
 
-    /// The first time of a day from this second of it on.
+    /// Returns the first time of a day from this second of it on.
     fn time_from(&self, second: u32) -> Option<u32> {
         let (h, m, s) = split(second);
         if in_set(self.hours, h) {
@@ -188,7 +189,7 @@ impl Pattern {
         Some(join(h, lowest(self.minutes, 0)?, lowest(self.seconds, 0)?))
     }
 
-    /// The last time of a day before this second of it.
+    /// Returns the last time of a day before this second of it.
     fn time_before(&self, second: u32) -> Option<u32> {
         let (h, m, s) = split(second.checked_sub(1)?);
         if in_set(self.hours, h) {
@@ -205,7 +206,7 @@ impl Pattern {
         Some(join(h, highest(self.minutes, 60)?, highest(self.seconds, 60)?))
     }
 
-    /// How many times of a day lie before this second of it.
+    /// Returns the number of times of a day before this second of it.
     fn times_before(&self, second: u32) -> u32 {
         let (h, m, s) = split(second);
         let below = |set: u64, value: u32| (set & ((1 << value) - 1)).count_ones();
@@ -220,13 +221,13 @@ fn in_set(set: u64, value: u32) -> bool {
     value < 64 && set & (1 << value) != 0
 }
 
-/// The lowest value of a set from `value` on.
+/// Returns the lowest value of a set from `value` on.
 fn lowest(set: u64, value: u32) -> Option<u32> {
     let rest = set.checked_shr(value)?;
     (rest != 0).then(|| value + rest.trailing_zeros())
 }
 
-/// The highest value of a set below `value`.
+/// Returns the highest value of a set below `value`.
 fn highest(set: u64, value: u32) -> Option<u32> {
     let rest = set & ((1_u64 << value.min(63)) - 1);
     (rest != 0).then(|| 63 - rest.leading_zeros())

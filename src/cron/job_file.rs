@@ -1,5 +1,5 @@
-//! `cron.json`, the file in which other assistants keep their jobs: read job by job, and written so that nothing is lost when
-//! it is read again.
+//! `cron.json`, the file in which other assistants keep their jobs. Import reads it job by job; an import of an export loses
+//! nothing.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::asked::check_interval;
+use super::job_request::check_interval;
 use super::schedule::zone_name;
 use super::{
-    Deliver, Job, JobBody, JobError, Maker, Misfire, NewJob, Place, Schedule, ScheduleError, Scope, Target, Task,
-    Terms, Unreadable, add, list, set_enabled,
+    DeliveryMode, DeliveryTarget, Job, JobBody, JobContext, JobError, JobMaker, JobOrigin, JobScope, JobTask,
+    MisfirePolicy, NewJob, Schedule, ScheduleError, UnreadableJob, add, list, set_enabled,
 };
 use crate::store::job_runs::{self, LastRun};
 use crate::store::{Connection, StoreError, jobs};
@@ -24,11 +24,11 @@ const VERSION: u64 = 1;
 /// The longest id, in characters.
 const MAX_ID: usize = 64;
 
-/// What became of each row of a file.
+/// The result of an import, for each row of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Imported {
+pub struct ImportReport {
     pub imported: Vec<ImportedRow>,
-    /// They stand here already.
+    /// Rows whose jobs exist already.
     pub unchanged: Vec<ImportedRow>,
     pub refused: Vec<RefusedRow>,
 }
@@ -36,26 +36,26 @@ pub struct Imported {
 /// A row that is a job now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ImportedRow {
-    /// Its place in the file, from 1.
+    /// The position in the file, from 1.
     pub row: usize,
     pub id: String,
     pub name: String,
-    /// What was understood otherwise than it may have been meant.
+    /// What was interpreted differently than the file may mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
 }
 
-/// A row that was left out, and why.
+/// A row that was refused, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RefusedRow {
     pub row: usize,
-    /// Where it says so.
+    /// Set if the row has one.
     pub id: Option<String>,
     pub name: Option<String>,
     pub reason: String,
 }
 
-/// One row of the file. What stands in the file beyond these is passed over.
+/// One row of the file. Other fields are ignored.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct FileJob {
@@ -68,14 +68,14 @@ struct FileJob {
     created_at_ms: Option<i64>,
     updated_at_ms: Option<i64>,
     delete_after_run: Option<bool>,
-    // From here on our own.
+    // The following fields are our own.
     session: Option<SessionKey>,
     model: Option<String>,
-    deliver: Option<Deliver>,
-    misfire: Option<Misfire>,
+    deliver: Option<DeliveryMode>,
+    misfire: Option<MisfirePolicy>,
     stale_after: Option<Span>,
     jitter: Option<Span>,
-    maker: Option<Maker>,
+    maker: Option<JobMaker>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -111,24 +111,29 @@ struct FileState {
     next_run_at_ms: Option<i64>,
 }
 
-/// Reads a file and adds its jobs, each for itself: one that cannot be taken is told, and harms no other.
+/// Reads a file and adds its jobs one by one: a job that is refused is reported, and does not affect the others.
 ///
 /// # Errors
-/// It is no such file, with the line and column where it ceases to be one; or the store cannot be written.
-pub fn import(connection: &Connection, text: &str, terms: &Terms, now: Timestamp) -> Result<Imported, JobError> {
-    let mut found = Imported::default();
+/// The file is malformed; the error gives line and column. Or the store cannot be written.
+pub fn import(
+    connection: &Connection,
+    text: &str,
+    job_context: &JobContext,
+    now: Timestamp,
+) -> Result<ImportReport, JobError> {
+    let mut found = ImportReport::default();
     let mut seen = BTreeSet::new();
     for (at, value) in rows(text)?.into_iter().enumerate() {
         let row = at + 1;
         let word = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
         let (id, name) = (word("id"), word("name"));
         let taken = if id.as_ref().is_some_and(|id| !seen.insert(id.clone())) {
-            Err(JobError::Wrong("the file holds two jobs with this id; the first one counts".to_owned()))
+            Err(JobError::Invalid("the file holds two jobs with this id; the first one counts".to_owned()))
         } else {
-            import_row(connection, value, terms, now)
+            import_row(connection, value, job_context, now)
         };
         match taken {
-            Ok(Taken { job, note, is_new }) => {
+            Ok(AcceptedRow { job, note, is_new }) => {
                 let row = ImportedRow { row, id: job.row.id, name: job.row.name, note };
                 if is_new { found.imported.push(row) } else { found.unchanged.push(row) }
             }
@@ -139,18 +144,18 @@ pub fn import(connection: &Connection, text: &str, terms: &Terms, now: Timestamp
     Ok(found)
 }
 
-/// All jobs in the form of the file; those that cannot be read are left out, and named.
+/// Returns all jobs in the form of the file, and lists those that cannot be read.
 ///
 /// # Errors
 /// The store cannot be read.
 pub fn export(connection: &Connection) -> Result<Value, StoreError> {
     let mut jobs = Vec::new();
     let mut left_out = Vec::new();
-    for job in list(connection, &Scope::All)? {
+    for job in list(connection, &JobScope::All)? {
         match job {
             Ok(job) => jobs.push(written(&job, job_runs::last_of(connection, &job.row.id)?.as_ref())),
             Err(unreadable) => {
-                let Unreadable { row, error } = *unreadable;
+                let UnreadableJob { row, error } = *unreadable;
                 left_out.push(json!({ "id": row.id, "name": row.name, "error": error.to_string(), "body": row.body }));
             }
         }
@@ -162,15 +167,15 @@ pub fn export(connection: &Connection) -> Result<Value, StoreError> {
     Ok(file)
 }
 
-/// A row of the file that has a job.
-struct Taken {
+/// A row of the file whose job exists.
+struct AcceptedRow {
     job: Job,
     note: Option<&'static str>,
     is_new: bool,
 }
 
 fn rows(text: &str) -> Result<Vec<Value>, JobError> {
-    let wrong = |words: String| Err(JobError::Wrong(words));
+    let wrong = |words: String| Err(JobError::Invalid(words));
     let file: Value = match daoyou_channels::json::from_str(text.trim_start_matches('\u{feff}')) {
         Ok(file) => file,
         Err(error) => return wrong(format!("the file is no JSON: {error}")),
@@ -189,7 +194,12 @@ fn rows(text: &str) -> Result<Vec<Value>, JobError> {
     }
 }
 
-fn import_row(connection: &Connection, value: Value, terms: &Terms, now: Timestamp) -> Result<Taken, JobError> {
+fn import_row(
+    connection: &Connection,
+    value: Value,
+    job_context: &JobContext,
+    now: Timestamp,
+) -> Result<AcceptedRow, JobError> {
     let file: FileJob = part("the job", value)?;
     let schedule: FileSchedule = part("schedule", file.schedule.clone())?;
     let payload: FilePayload = part("payload", file.payload.clone())?;
@@ -201,29 +211,29 @@ fn import_row(connection: &Connection, value: Value, terms: &Terms, now: Timesta
     let here = here
         .map(Job::read)
         .transpose()
-        .map_err(|_| JobError::Wrong("its id is that of a job here that cannot be read".to_owned()))?;
+        .map_err(|_| JobError::Invalid("its id is that of a job here that cannot be read".to_owned()))?;
     let anchored = (file.created_at_ms, state.next_run_at_ms);
-    let schedule = schedule.read(anchored, here.as_ref(), terms, now)?;
+    let schedule = schedule.read(anchored, here.as_ref(), job_context, now)?;
     let (id, name, is_enabled) = (file.id.clone(), file.name.clone().unwrap_or_default(), file.enabled.unwrap_or(true));
-    let (body, note) = file.body(schedule, payload, terms)?;
-    if matches!(body.task, Task::Prompt(_)) {
-        check_interval(&body.schedule, terms.rules.min_interval, now)?;
+    let (body, note) = file.body(schedule, payload, job_context)?;
+    if matches!(body.task, JobTask::Prompt(_)) {
+        check_interval(&body.schedule, job_context.settings.min_interval, now)?;
     }
     let new = NewJob { id, name, body };
     if let Some(job) = here {
         let same_name = new.name.trim().is_empty() || new.name.trim() == job.row.name;
         if same_name && job.body == new.body && job.row.enabled == is_enabled {
-            return Ok(Taken { job, note, is_new: false });
+            return Ok(AcceptedRow { job, note, is_new: false });
         }
-        return Err(JobError::Wrong(
+        return Err(JobError::Invalid(
             "another job has this id; remove that one, or change the id in the file".to_owned(),
         ));
     }
-    let mut job = add(connection, &new, terms.settings, now)?;
+    let mut job = add(connection, &new, job_context.max_jobs, now)?;
     if !is_enabled {
-        job = set_enabled(connection, &Scope::All, &job.row.id, false, now)?;
+        job = set_enabled(connection, &JobScope::All, &job.row.id, false, now)?;
     }
-    Ok(Taken { job, note, is_new: true })
+    Ok(AcceptedRow { job, note, is_new: true })
 }
 
 fn part<T: DeserializeOwned>(what: &str, value: Value) -> Result<T, JobError> {
@@ -233,9 +243,9 @@ fn part<T: DeserializeOwned>(what: &str, value: Value) -> Result<T, JobError> {
             Value::Bool(_) | Value::Number(_) | Value::String(_) => "a single value, no object",
             _ => "a list, no object",
         };
-        return Err(JobError::Wrong(format!("{what}: it is {kind}")));
+        return Err(JobError::Invalid(format!("{what}: it is {kind}")));
     }
-    serde_json::from_value(value).map_err(|error| JobError::Wrong(format!("{what}: {error}")))
+    serde_json::from_value(value).map_err(|error| JobError::Invalid(format!("{what}: {error}")))
 }
 
 fn check_id(id: &str) -> Result<&str, JobError> {
@@ -243,29 +253,29 @@ fn check_id(id: &str) -> Result<&str, JobError> {
     if !id.is_empty() && id.len() <= MAX_ID && id.chars().all(is_plain) {
         return Ok(id);
     }
-    Err(JobError::Wrong(format!("id: {id:.40?}; ids have 1 to {MAX_ID} letters, digits, -, _ and .")))
+    Err(JobError::Invalid(format!("id: {id:.40?}; ids have 1 to {MAX_ID} letters, digits, -, _ and .")))
 }
 
 fn moment(what: &str, ms: i64) -> Result<Timestamp, JobError> {
-    Timestamp::from_millisecond(ms).map_err(|_| JobError::Wrong(format!("{what}: {ms} is no time in milliseconds")))
+    Timestamp::from_millisecond(ms).map_err(|_| JobError::Invalid(format!("{what}: {ms} is no time in milliseconds")))
 }
 
 impl FileSchedule {
-    /// An interval that says nothing of its phase goes on as it went, as far as the file knows.
+    /// Reads the schedule. An interval without an anchor keeps its phase as far as the file has it.
     fn read(
         self,
         (created, next): (Option<i64>, Option<i64>),
         here: Option<&Job>,
-        terms: &Terms,
+        job_context: &JobContext,
         now: Timestamp,
     ) -> Result<Schedule, JobError> {
         let read = match self {
             Self::At { at_ms } => {
                 let at = moment("schedule.atMs", at_ms)?;
-                // One that has run here and is kept is the same as before.
+                // A job of this time that ran here and was kept is unchanged.
                 let is_known = here.is_some_and(|job| job.body.schedule == Schedule::At { at });
                 if at <= now && !is_known {
-                    return Err(JobError::Wrong(format!("its time, {at}, is past (it is {now:.0})")));
+                    return Err(JobError::Invalid(format!("its time, {at}, is past (it is {now:.0})")));
                 }
                 Ok(Schedule::At { at })
             }
@@ -278,11 +288,11 @@ impl FileSchedule {
                 Schedule::every(Span::from_millis(every_ms), anchor)
             }
             Self::Cron { expr, tz } => {
-                let zone = terms.zone_of(tz.as_deref())?;
+                let zone = job_context.zone_of(tz.as_deref())?;
                 Schedule::cron(&expr, &tz.unwrap_or_else(|| zone_name(&zone)))
             }
         };
-        read.map_err(|ScheduleError(words)| JobError::Wrong(format!("schedule: {words}")))
+        read.map_err(|ScheduleError(words)| JobError::Invalid(format!("schedule: {words}")))
     }
 }
 
@@ -291,36 +301,36 @@ impl FileJob {
         self,
         schedule: Schedule,
         payload: FilePayload,
-        terms: &Terms,
+        job_context: &JobContext,
     ) -> Result<(JobBody, Option<&'static str>), JobError> {
         let text = payload.message;
         if text.trim().is_empty() {
-            return Err(JobError::Wrong("payload.message is empty".to_owned()));
+            return Err(JobError::Invalid("payload.message is empty".to_owned()));
         }
         let task = match payload.kind {
-            FileKind::AgentTurn => Task::Prompt(text),
-            FileKind::SystemEvent => Task::Message(text),
+            FileKind::AgentTurn => JobTask::Prompt(text),
+            FileKind::SystemEvent => JobTask::Message(text),
         };
-        let terminal = Place::terminal();
+        let terminal = JobOrigin::terminal();
         let channel = payload.channel.filter(|channel| !channel.is_empty()).unwrap_or(terminal.target.channel);
-        terms.check_channel(&channel).map_err(|error| JobError::Wrong(format!("payload.{error}")))?;
+        job_context.check_channel(&channel).map_err(|error| JobError::Invalid(format!("payload.{error}")))?;
         if let Some(model) = &self.model {
-            terms.check_model(model)?;
+            job_context.check_model(model)?;
         }
         let chat_id = match payload.to.filter(|to| !to.is_empty()) {
             Some(to) => to,
             None if channel == "cli" => terminal.target.chat_id,
-            None => return Err(JobError::Wrong(format!("payload.to is missing: the chat on {channel}"))),
+            None => return Err(JobError::Invalid(format!("payload.to is missing: the chat on {channel}"))),
         };
-        let mut target = Target::of_chat(channel, chat_id);
+        let mut target = DeliveryTarget::of_chat(channel, chat_id);
         if let Some(session) = payload.session {
             target.session = session;
         }
         target.metadata = payload.metadata;
-        let is_quiet = payload.deliver == Some(false) && self.deliver.is_none() && matches!(task, Task::Prompt(_));
+        let is_quiet = payload.deliver == Some(false) && self.deliver.is_none() && matches!(task, JobTask::Prompt(_));
         let note =
             is_quiet.then_some("payload.deliver = false: it is not sent when the answer is NO_REPLY (when_asked)");
-        let deliver = if is_quiet { Deliver::WhenAsked } else { self.deliver.unwrap_or_default() };
+        let deliver = if is_quiet { DeliveryMode::WhenAsked } else { self.deliver.unwrap_or_default() };
         let is_once = matches!(schedule, Schedule::At { .. });
         let body = JobBody {
             schedule,
@@ -350,13 +360,13 @@ fn written(job: &Job, last: Option<&LastRun>) -> Value {
         Schedule::Cron { expr, tz } => json!({ "kind": "cron", "expr": expr, "tz": tz }),
     };
     let (kind, message) = match &body.task {
-        Task::Prompt(text) => ("agent_turn", text),
-        Task::Message(text) => ("system_event", text),
+        JobTask::Prompt(text) => ("agent_turn", text),
+        JobTask::Message(text) => ("system_event", text),
     };
     let mut payload = json!({
         "kind": kind,
         "message": message,
-        "deliver": body.deliver != Deliver::WhenAsked,
+        "deliver": body.deliver != DeliveryMode::WhenAsked,
         "channel": body.target.channel,
         "to": body.target.chat_id,
         "session": body.target.session,
@@ -395,7 +405,7 @@ fn written(job: &Job, last: Option<&LastRun>) -> Value {
     };
     let mut file = json!(file);
     if let Value::Object(fields) = &mut file {
-        // What is not set is not there.
+        // Fields that are not set are left out.
         fields.retain(|_, value| !value.is_null());
     }
     file

@@ -1,4 +1,4 @@
-//! Reads a time as people and models write it.
+//! Parses a time as people and models write it.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use jiff::fmt::temporal::Pieces;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-use super::kinds::LONGEST;
-use super::{ScheduleError, zone};
+use super::error::ScheduleError;
+use super::zone;
 use crate::text::time_expression::{self, DueTime, TimeExpression};
 
-/// The time that `words` mean.
+/// Returns the moment of a time to come.
 ///
 /// # Errors
-/// They mean none, or more than one, one that is not after `now`, or one further off than 100 years.
-pub(super) fn read(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, ScheduleError> {
-    let text = words.trim();
+/// The text is no time or several, or the time is not after `now`, or more than 100 years later.
+pub(super) fn parse_time(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, ScheduleError> {
+    let text = text.trim();
     let shown = |at: Timestamp| show(at, zone);
     let unreadable = |why: &str| unreadable(text, why, &shown(now));
     if text.is_empty() || text.len() > time_expression::MAX_LENGTH {
         return Err(unreadable(if text.is_empty() { "it is empty" } else { "it is too long" }));
     }
-    let at = match stamp(text, zone)? {
+    let at = match parse_timestamp(text, zone)? {
         Some(at) => at,
-        None => match wait(text) {
+        None => match parse_wait(text) {
             Some(wait) => later(now, wait),
             None => {
                 let when = time_expression::parse(text).map_err(|wrong| unreadable(&wrong.to_string()))?;
-                in_words(text, &when, now, zone)?.ok_or_else(|| unreadable("there is no such date"))?
+                resolve(text, &when, now, zone)?.ok_or_else(|| unreadable("there is no such date"))?
             }
         },
     };
@@ -40,14 +40,14 @@ pub(super) fn read(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Times
             shown(now)
         )));
     }
-    if at > later(now, LONGEST) {
+    if at > later(now, Duration::from_secs(time_expression::MAX_SECONDS)) {
         return Err(ScheduleError(format!("{text:?} is further off than 100 years: it is {} now", shown(now))));
     }
     Ok(at)
 }
 
-/// The moment that the words mean; `None` where there is no such date.
-fn in_words(
+/// Returns the moment of an expression; `None` if there is no such date.
+fn resolve(
     text: &str,
     when: &TimeExpression,
     now: Timestamp,
@@ -61,7 +61,7 @@ fn in_words(
     match when.due(Some(now.to_zoned(zone.clone()).datetime())) {
         None => Ok(None),
         Some(DueTime::In(seconds)) => Ok(Some(later(now, Duration::from_secs(seconds)))),
-        Some(DueTime::At(clock)) => Ok(zone::moment(clock, zone)),
+        Some(DueTime::At(clock)) => Ok(zone::instant_at(clock, zone)),
         Some(DueTime::Every { seconds, first: None }) => often(format!("every \"{}\"", Span::from_secs(seconds))),
         Some(DueTime::Every { seconds, first: Some(first) }) => {
             let first = first.strftime("%Y-%m-%d %H:%M");
@@ -71,17 +71,17 @@ fn in_words(
     }
 }
 
-/// A time with its date, which may be past.
-pub(in crate::cron) fn instant(text: &str, zone: &TimeZone) -> Option<Timestamp> {
+/// Parses a time with a date, which may be past.
+pub(in crate::cron) fn parse_instant(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     let text = text.to_uppercase();
-    stamp(&text, zone).ok()?.or_else(|| match time_expression::parse(&text).ok()? {
-        TimeExpression::At(moment) => zone::moment(moment.dated()?, zone),
+    parse_timestamp(&text, zone).ok()?.or_else(|| match time_expression::parse(&text).ok()? {
+        TimeExpression::At(moment) => zone::instant_at(moment.dated()?, zone),
         _ => None,
     })
 }
 
-/// RFC 3339, the same with a zone in brackets, or a date and a time by the clock of `zone`.
-fn stamp(text: &str, zone: &TimeZone) -> Result<Option<Timestamp>, ScheduleError> {
+/// Parses RFC 3339, the same with a zone in brackets, or a date and a time by the clock of `zone`.
+fn parse_timestamp(text: &str, zone: &TimeZone) -> Result<Option<Timestamp>, ScheduleError> {
     if !text.contains(':') || !text.starts_with(|c: char| c.is_ascii_digit()) {
         return Ok(None);
     }
@@ -90,17 +90,17 @@ fn stamp(text: &str, zone: &TimeZone) -> Result<Option<Timestamp>, ScheduleError
         return Err(ScheduleError(format!("{text:?} is no time: offsets go from -14:00 to +14:00")));
     }
     let exact = text.parse::<Timestamp>().or_else(|_| text.parse::<Zoned>().map(|zoned| zoned.timestamp()));
-    Ok(exact.ok().or_else(|| zone::moment(text.parse::<DateTime>().ok()?, zone)))
+    Ok(exact.ok().or_else(|| zone::instant_at(text.parse::<DateTime>().ok()?, zone)))
 }
 
 /// `20m`, `1h 30m`, `2 days`, `20分钟`.
-fn wait(text: &str) -> Option<Duration> {
+fn parse_wait(text: &str) -> Option<Duration> {
     let length = text.get(..3).filter(|head| head.eq_ignore_ascii_case("in ")).map_or(text, |_| &text[3..]);
     let span = length.to_ascii_lowercase().parse::<Span>().ok();
     span.map(|span| span.0).or_else(|| time_expression::parse_duration(length).map(Duration::from_secs))
 }
 
-/// As late as times go, where that is later.
+/// Returns the latest possible moment if the wait goes beyond it.
 fn later(now: Timestamp, wait: Duration) -> Timestamp {
     let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
     now.saturating_add(wait).unwrap_or(Timestamp::MAX)
@@ -117,7 +117,7 @@ fn show(at: Timestamp, zone: &TimeZone) -> String {
 fn unreadable(text: &str, why: &str, now: &str) -> ScheduleError {
     let text: String = text.chars().take(time_expression::MAX_LENGTH).collect();
     ScheduleError(format!(
-        "{text:?} is no time that can be read: {why}. It is {now} now. Times are written as \"in 20m\", \"in 2 days\", \"18:30\", \
+        "{text:?} is no time that can be read: {why}. It is {now} now. TimesOutline are written as \"in 20m\", \"in 2 days\", \"18:30\", \
          \"tomorrow 9:00\", \"monday 9:00\", \"December 24 at 18:00\", \"2026-03-08 09:00\" or \"2026-03-08T09:00:00+08:00\""
     ))
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_as_they_are_written() {
+    fn times_are_parsed() {
         let zone = TimeZone::get("Asia/Shanghai").unwrap();
         // A Saturday.
         let now = date(2026, 11, 21).at(14, 5, 30, 0).to_zoned(zone.clone()).unwrap().timestamp();
@@ -178,13 +178,13 @@ mod tests {
             ("2036-01-01 00:00", "2036-01-01 00:00:00"),
             ("2026-12-24T18:00:00+14:00", "2026-12-24 12:00:00"),
         ] {
-            let at = read(words, now, &zone).unwrap_or_else(|error| panic!("{words}: {error}"));
+            let at = parse_time(words, now, &zone).unwrap_or_else(|error| panic!("{words}: {error}"));
             assert_eq!(at.to_zoned(zone.clone()).strftime("%F %T").to_string(), expected, "{words}");
         }
     }
 
     #[test]
-    fn what_is_no_time_to_come_is_refused_in_words() {
+    fn texts_that_are_no_future_time_are_refused_with_a_reason() {
         let zone = TimeZone::get("Asia/Shanghai").unwrap();
         let now = date(2026, 11, 21).at(14, 5, 30, 0).to_zoned(zone.clone()).unwrap().timestamp();
         for (words, expected) in [
@@ -212,14 +212,14 @@ mod tests {
             ("2026-12-24 24:00", "no time that can be read"),
             (
                 "1767225600",
-                "no time that can be read: not understood: \"1767225600\". It is 2026-11-21 14:05 (Asia/Shanghai) now. Times are",
+                "no time that can be read: not understood: \"1767225600\". It is 2026-11-21 14:05 (Asia/Shanghai) now. TimesOutline are",
             ),
             ("soon", "no time that can be read"),
             ("25:00", "no time that can be read"),
             ("", "no time that can be read"),
             ("2026-02-30 09:00", "no time that can be read"),
         ] {
-            let error = read(words, now, &zone).expect_err(words).to_string();
+            let error = parse_time(words, now, &zone).expect_err(words).to_string();
             assert!(error.contains(expected), "{words}: {error}");
         }
     }

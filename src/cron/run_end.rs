@@ -1,49 +1,49 @@
-//! What follows from the end of a run, within the commit of that end.
+//! The consequences of the end of a run, within the commit of that end.
 
 use daoyou_channels::SessionKey;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::rules::fill;
+use super::config::fill_template;
+use super::job_text::{display_name, shell_name};
 use super::run_message::shown;
-use super::words::{called, called_in_shell};
-use super::{Deliver, Job, Rules, Schedule, Task};
+use super::{CronSettings, DeliveryMode, Job, JobTask, Schedule};
 use crate::bus::{JobErrand, OutboundBody, RunEnd, Told, WhatFollows, conversations};
 use crate::store::job_runs::{self, RunOutcome};
 use crate::store::{Connection, StoreError, jobs, outbox};
 
-/// What a model answers that has nothing to tell.
+/// The answer of a model that has nothing to report.
 const NO_REPLY: &str = "NO_REPLY";
-/// What it may stand in.
+/// Characters that may surround it.
 const QUOTES: [char; 9] = ['"', '\'', '`', '*', '“', '”', '‘', '’', '「'];
-/// Characters of an answer that are kept for the next run.
+/// The part of an answer that is kept for the next run, in characters.
 const KEPT: usize = 4_000;
-/// The word for a turn that somebody stopped: no fault of the job.
+/// The error of a turn that somebody stopped, which is no failure of the job.
 const STOPPED: &str = "stopped";
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct End<'a> {
+pub struct JobRunEnd<'a> {
     pub turn: Uuid,
-    /// Where it answers.
+    /// The channel of the output.
     pub channel: &'a str,
     pub chat_id: &'a str,
-    /// The session that it ran in.
+    /// The session of the run.
     pub session: &'a SessionKey,
     pub reply: &'a str,
-    /// Why it failed.
+    /// Why the run failed.
     pub error: Option<&'a str>,
 }
 
-/// Writes how the turn of a run ended, and answers what is delivered and who is told.
+/// Records the end of a run's turn; returns what is delivered and who is informed.
 pub fn ended(
     connection: &Connection,
-    rules: &Rules,
+    settings: &CronSettings,
     errand: &JobErrand,
     run: &RunEnd<'_>,
 ) -> Result<WhatFollows, StoreError> {
     let session = SessionKey::from(run.row.session.as_str());
-    let end = End {
+    let end = JobRunEnd {
         turn: run.turn,
         channel: &run.row.channel,
         chat_id: &run.row.chat_id,
@@ -51,41 +51,43 @@ pub fn ended(
         reply: run.reply,
         error: run.error,
     };
-    settle(connection, rules, errand, &end)
+    record_end(connection, settings, errand, &end)
 }
 
 /// As [`ended`], also for runs that need no turn.
-pub fn settle(
+pub fn record_end(
     connection: &Connection,
-    rules: &Rules,
+    settings: &CronSettings,
     errand: &JobErrand,
-    end: &End<'_>,
+    end: &JobRunEnd<'_>,
 ) -> Result<WhatFollows, StoreError> {
-    // It may be gone by now, or nobody can read it any more: then what it answers is delivered as usual.
+    // The job may be gone or unreadable by now: then its output is delivered as usual.
     let job = jobs::find(connection, &errand.job)?.and_then(|row| Job::read(row).ok());
     let mut follows = match end.error {
-        None => went_well(connection, errand, end, job.as_ref())?,
-        Some(error) => failed(connection, rules, errand, end, (job.as_ref(), error))?,
+        None => record_success(connection, errand, end, job.as_ref())?,
+        Some(error) => record_failure(connection, settings, errand, end, (job.as_ref(), error))?,
     };
-    if let Some(told) = told(connection, rules, errand, end, (job.as_ref(), follows.reply.as_deref()))? {
-        for session in who_is_told(connection, errand, end)? {
+    if let Some(told) = session_note(connection, settings, errand, end, (job.as_ref(), follows.reply.as_deref()))? {
+        for session in notified_sessions(connection, errand, end)? {
             follows.messages.push(told.draft(session));
         }
     }
     Ok(follows)
 }
 
-fn went_well(
+fn record_success(
     connection: &Connection,
     errand: &JobErrand,
-    end: &End<'_>,
+    end: &JobRunEnd<'_>,
     job: Option<&Job>,
 ) -> Result<WhatFollows, StoreError> {
-    let is_message = job.is_some_and(|job| matches!(job.body.task, Task::Message(_)));
+    let is_message = job.is_some_and(|job| matches!(job.body.task, JobTask::Message(_)));
     let has_something = is_message || !is_no_reply(end.reply);
-    let result = kept(end.reply);
+    let result = remembered_part(end.reply);
     let is_news = match job {
-        Some(job) if !is_message && job.body.deliver == Deliver::OnChange => job.row.result.as_deref() != Some(result),
+        Some(job) if !is_message && job.body.deliver == DeliveryMode::OnChange => {
+            job.row.result.as_deref() != Some(result)
+        }
         _ => true,
     };
     let sends = has_something && is_news;
@@ -102,22 +104,22 @@ fn went_well(
     Ok(WhatFollows { reply: sends.then(|| end.reply.to_owned()), ..WhatFollows::default() })
 }
 
-fn failed(
+fn record_failure(
     connection: &Connection,
-    rules: &Rules,
+    settings: &CronSettings,
     errand: &JobErrand,
-    end: &End<'_>,
+    end: &JobRunEnd<'_>,
     (job, error): (Option<&Job>, &str),
 ) -> Result<WhatFollows, StoreError> {
-    let is_told = job.is_none_or(|job| job.body.deliver == Deliver::Always);
+    let is_told = job.is_none_or(|job| job.body.deliver == DeliveryMode::Always);
     let counts = error != STOPPED && !errand.by_hand;
     let is_over = |job: &&Job| job.body.delete_after_run && matches!(job.body.schedule, Schedule::At { .. });
     if error == STOPPED && !errand.by_hand && job.filter(is_over).is_some() {
-        // It was to run once, and somebody has seen to that.
+        // A job of one time that somebody stopped does not run again.
         jobs::remove(connection, &errand.job)?;
     }
     let paused = match job.filter(|_| counts) {
-        Some(job) => put_by(connection, rules, job, error)?,
+        Some(job) => count_failure(connection, settings, job, error)?,
         None => None,
     };
     job_runs::end(connection, &errand.job, errand.due, RunOutcome::Error, Some(error), is_told || paused.is_some())?;
@@ -128,42 +130,54 @@ fn failed(
         (None, false) => None,
     };
     let is_owner = |(channel, chat_id): &(String, String)| channel == end.channel && chat_id == end.chat_id;
-    let notice = paused.filter(|_| !rules.owner.as_ref().is_some_and(is_owner));
+    let notice = paused.filter(|_| !settings.owner.as_ref().is_some_and(is_owner));
     Ok(WhatFollows { reply, notice, ..WhatFollows::default() })
 }
 
-/// Counts a failure. A job that fails again and again is disabled: then answers what people are told. One that runs once
-/// stays with the reason.
-fn put_by(connection: &Connection, rules: &Rules, job: &Job, error: &str) -> Result<Option<String>, StoreError> {
+/// Counts a failure. A job that fails repeatedly is disabled, and the notice about that is returned. A job of one time
+/// stays, with the reason.
+fn count_failure(
+    connection: &Connection,
+    settings: &CronSettings,
+    job: &Job,
+    error: &str,
+) -> Result<Option<String>, StoreError> {
     let row = &job.row;
     let failures = jobs::count_failure(connection, &row.id)?;
     if matches!(job.body.schedule, Schedule::At { .. }) {
         jobs::set_enabled(connection, &row.id, false, None, Some(&format!("its run failed: {error}")))?;
         return Ok(None);
     }
-    if failures < rules.pause_after || !row.enabled {
+    if failures < settings.pause_after || !row.enabled {
         return Ok(None);
     }
     let reason = format!("{failures} runs in a row failed, the last with: {error}");
     jobs::set_enabled(connection, &row.id, false, None, Some(&reason))?;
     tracing::warn!(job = row.id, name = row.name, failures, error, "a scheduled job is paused");
-    Ok(Some(fill(rules.words.paused, &[called(row), &failures.to_string(), error, &called_in_shell(row)])))
+    Ok(Some(fill_template(
+        settings.notices.paused,
+        &[display_name(row), &failures.to_string(), error, &shell_name(row)],
+    )))
 }
 
-/// The chat's session; where each sender has his own, those of the chat that were used last.
-fn who_is_told(connection: &Connection, errand: &JobErrand, end: &End<'_>) -> Result<Vec<SessionKey>, StoreError> {
+/// Returns the chat's session, or its most recently used ones if each sender has an own one.
+fn notified_sessions(
+    connection: &Connection,
+    errand: &JobErrand,
+    end: &JobRunEnd<'_>,
+) -> Result<Vec<SessionKey>, StoreError> {
     if errand.chat == SessionKey::of_chat(end.channel, end.chat_id) {
         return conversations(connection, end.channel, end.chat_id);
     }
     Ok(vec![errand.chat.clone()])
 }
 
-/// What the chat's session is told of what the run sent there, unless it ran in it.
-fn told(
+/// Returns the note of what the run sent to the chat, for the chat's session; `None` if the run was in that session.
+fn session_note(
     connection: &Connection,
-    rules: &Rules,
+    settings: &CronSettings,
     errand: &JobErrand,
-    end: &End<'_>,
+    end: &JobRunEnd<'_>,
     (job, reply): (Option<&Job>, Option<&str>),
 ) -> Result<Option<Told>, StoreError> {
     if *end.session == errand.chat {
@@ -181,18 +195,18 @@ fn told(
     }
     let name = job.map_or(errand.job.as_str(), |job| &job.row.name);
     let due = Timestamp::from_millisecond(errand.due).unwrap_or_default();
-    let due = shown(due, &rules.zone);
+    let due = shown(due, &settings.zone);
     let note = format!("[The scheduled job {name:?} (id {}), due {due}, sent this to the chat:]", errand.job);
     Ok(Some(Told { note, said: said.join("\n\n") }))
 }
 
-/// Whether a model says that it has nothing to tell.
+/// Returns true if a model has nothing to report.
 fn is_no_reply(reply: &str) -> bool {
     reply.trim_matches(|c: char| c.is_whitespace() || QUOTES.contains(&c)) == NO_REPLY
 }
 
-/// What of an answer is kept for the next run.
-fn kept(reply: &str) -> &str {
+/// Returns the part of an answer that is kept for the next run.
+fn remembered_part(reply: &str) -> &str {
     let reply = reply.trim();
     reply.char_indices().nth(KEPT).map_or(reply, |(at, _)| &reply[..at])
 }
@@ -202,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_is_none_is_known() {
+    fn no_reply_is_recognised_in_its_forms() {
         for (reply, expected) in [
             ("NO_REPLY", true),
             (" `NO_REPLY`\n", true),
@@ -214,6 +228,6 @@ mod tests {
         ] {
             assert_eq!(is_no_reply(reply), expected, "{reply:?}");
         }
-        assert_eq!(kept(&"道".repeat(KEPT + 1)).chars().count(), KEPT);
+        assert_eq!(remembered_part(&"道".repeat(KEPT + 1)).chars().count(), KEPT);
     }
 }
