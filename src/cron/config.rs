@@ -69,19 +69,7 @@ pub struct JobNotices {
 /// The settings by which jobs run. A reload creates new ones.
 #[derive(Clone, Debug)]
 pub struct CronSettings {
-    pub enabled: bool,
-    /// The longest delay of a missed slot that runs late, unless its job says otherwise.
-    pub stale_after: Duration,
-    /// The most missed slots that run late.
-    pub catch_up: usize,
-    /// Failures in a row after which a job is paused.
-    pub pause_after: u32,
-    /// Runs that are kept of each job.
-    pub keep_runs: u32,
-    /// The shortest interval of a prompt; a job that would repeat sooner is refused when it is created or imported.
-    pub min_interval: Duration,
-    /// Tokens that jobs may use in a day; 0 is no limit.
-    pub tokens_per_day: u64,
+    pub config: CronConfig,
     /// The running channels, and whether each can receive messages that nobody there asked for.
     pub channels: BTreeMap<String, bool>,
     /// The longest time of an orderly stop: slots within it are not missed.
@@ -94,24 +82,6 @@ pub struct CronSettings {
 }
 
 impl CronSettings {
-    /// Returns the settings of `config`, without channels and owner.
-    pub fn new(config: &CronConfig, zone: TimeZone, notices: JobNotices, drain_timeout: Duration) -> Self {
-        Self {
-            enabled: config.enabled,
-            stale_after: config.stale_after.0,
-            catch_up: usize::try_from(config.catch_up).unwrap_or(usize::MAX),
-            pause_after: config.pause_after,
-            keep_runs: config.keep_runs,
-            min_interval: config.min_interval.0,
-            tokens_per_day: config.tokens_per_day,
-            channels: BTreeMap::new(),
-            drain_timeout,
-            zone,
-            notices,
-            owner: None,
-        }
-    }
-
     /// Explains why nobody would read what a job sends to `channel`; `None` if somebody may.
     pub fn why_unreachable(&self, channel: &str) -> Option<String> {
         match self.channels.get(channel) {

@@ -115,8 +115,8 @@ fn plan_one(
     let slots = RunTimes::of(&job);
     let policy = MisfireRules {
         misfire: job.body.misfire,
-        stale_after: job.body.stale_after.map_or(settings.stale_after, |stale_after| stale_after.0),
-        catch_up: settings.catch_up,
+        stale_after: job.body.stale_after.unwrap_or(settings.config.stale_after).0,
+        catch_up: usize::try_from(settings.config.catch_up).unwrap_or(usize::MAX),
         deferred: deferred.cloned(),
     };
     let decision = choose_runs(&slots, first, now, &policy);
@@ -138,12 +138,12 @@ fn token_budget_spent_since(
     settings: &CronSettings,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, StoreError> {
-    if settings.tokens_per_day == 0 {
+    if settings.config.tokens_per_day == 0 {
         return Ok(None);
     }
     let midnight = now.to_zoned(settings.zone.clone()).start_of_day().map_or(now, |midnight| midnight.timestamp());
     let used = usage::tokens_of_jobs(connection, run_message::SENDER, midnight.as_millisecond())?;
-    Ok((used >= settings.tokens_per_day).then_some(midnight))
+    Ok((used >= settings.config.tokens_per_day).then_some(midnight))
 }
 
 /// Explains why a job cannot be read.
@@ -193,7 +193,7 @@ pub(super) fn check_run(
     if matches!(job.body.task, JobTask::Prompt(_)) && token_budget_spent_since(connection, settings, now)?.is_some() {
         return Err(JobError::Invalid(format!(
             "scheduled prompts have used the tokens of this day (cron.tokens_per_day = {}); it can run after midnight",
-            settings.tokens_per_day
+            settings.config.tokens_per_day
         )));
     }
     Ok(())
@@ -271,7 +271,7 @@ impl PlannedRuns {
                 fired.lateness.push(late);
             }
         }
-        job_runs::prune(connection, &row.id, settings.keep_runs)
+        job_runs::prune(connection, &row.id, settings.config.keep_runs)
     }
 
     /// Skips a run because jobs may use no more tokens today; a job of one time records that. The owner is informed once a
@@ -295,12 +295,12 @@ impl PlannedRuns {
         if meta::get(connection, TOLD)?.as_deref() != Some(&day) {
             meta::set(connection, TOLD, &day)?;
             tracing::warn!(
-                limit = settings.tokens_per_day,
+                limit = settings.config.tokens_per_day,
                 "jobs have used their tokens of the day; prompts are skipped until midnight"
             );
             fired.notices.push(fill_template(
                 settings.notices.over_budget,
-                &[display_name(row), &settings.tokens_per_day.to_string()],
+                &[display_name(row), &settings.config.tokens_per_day.to_string()],
             ));
         }
         Ok(())

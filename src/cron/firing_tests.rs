@@ -16,8 +16,8 @@ fn job(connection: &Connection, name: &str) -> Job {
     let (now, job_context) = (Timestamp::from_second(10).unwrap(), job_context(10, &["cli"]));
     let at = Some("1970-01-01T00:01:40Z".to_owned());
     let asked = JobRequest { name: Some(name.to_owned()), prompt: Some("x".to_owned()), at, ..JobRequest::default() };
-    let new = asked.plan(&JobOrigin::terminal(), &job_context, now).unwrap();
-    add(connection, &new, job_context.max_jobs, now).unwrap()
+    let new = asked.into_new_job(&JobOrigin::terminal(), &job_context, now).unwrap();
+    add(connection, &new, job_context.settings.config.max_jobs, now).unwrap()
 }
 
 async fn on_store(run: impl FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static) {
@@ -54,8 +54,8 @@ async fn stopping_the_run_of_a_one_time_job_removes_the_job() {
             let (id, session) = (job.row.id.clone(), SessionKey::from("cron:x"));
             let errand = JobErrand { job: id.clone(), due: 100_000, chat: "cli:direct".into(), by_hand };
             let (turn, channel, chat_id) = (Uuid::now_v7(), "cli", "direct");
-            let end = End { turn, channel, chat_id, session: &session, reply: "x", error: Some(error) };
-            settle(connection, &settings, &errand, &end)?;
+            let end = JobRunEnd { turn, channel, chat_id, session: &session, reply: "x", error: Some(error) };
+            record_end(connection, &settings, &errand, &end)?;
             assert_eq!(find(connection, &JobScope::All, &id).is_ok(), expected, "{name}");
         }
         Ok(())

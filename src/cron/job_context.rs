@@ -12,8 +12,6 @@ use crate::text::Language;
 /// The context that the tool, the commands and the API share; a reload replaces it.
 #[derive(Clone, Debug)]
 pub struct JobContext {
-    /// The most jobs that a store holds.
-    pub max_jobs: u32,
     /// The providers of models.
     pub providers: BTreeSet<String>,
     pub language: Language,

@@ -217,7 +217,7 @@ fn import_row(
     let (id, name, is_enabled) = (file.id.clone(), file.name.clone().unwrap_or_default(), file.enabled.unwrap_or(true));
     let (body, note) = file.body(schedule, payload, job_context)?;
     if matches!(body.task, JobTask::Prompt(_)) {
-        check_interval(&body.schedule, job_context.settings.min_interval, now)?;
+        check_interval(&body.schedule, job_context.settings.config.min_interval.0, now)?;
     }
     let new = NewJob { id, name, body };
     if let Some(job) = here {
@@ -229,7 +229,7 @@ fn import_row(
             "another job has this id; remove that one, or change the id in the file".to_owned(),
         ));
     }
-    let mut job = add(connection, &new, job_context.max_jobs, now)?;
+    let mut job = add(connection, &new, job_context.settings.config.max_jobs, now)?;
     if !is_enabled {
         job = set_enabled(connection, &JobScope::All, &job.row.id, false, now)?;
     }

@@ -125,7 +125,7 @@ async fn importing_an_export_restores_the_jobs() {
     let file = on_store(move |connection| {
         for (at, body) in made.into_iter().enumerate() {
             let new = NewJob { id: Some(format!("job{at}")), name: format!("name {at}"), body };
-            add(connection, &new, job_context().settings, now()).unwrap();
+            add(connection, &new, job_context().settings.config.max_jobs, now()).unwrap();
         }
         set_enabled(connection, &JobScope::All, "job1", false, now()).unwrap();
         jobs::insert(connection, "broken", "broken", "{", true, None).unwrap();
@@ -163,7 +163,7 @@ async fn importing_a_completed_job_changes_nothing() {
             delete_after_run: false,
         };
         let new = NewJob { id: Some("once0001".to_owned()), name: "once".to_owned(), body };
-        add(connection, &new, job_context().settings, Timestamp::from_second(100).unwrap()).unwrap();
+        add(connection, &new, job_context().settings.config.max_jobs, Timestamp::from_second(100).unwrap()).unwrap();
         jobs::set_enabled(connection, "once0001", false, None, None).unwrap();
         let text = export(connection).unwrap().to_string();
         let here = import(connection, &text, &job_context(), now()).unwrap();

@@ -93,7 +93,7 @@ impl JobRequest {
         let task = asked.task()?;
         let schedule = asked.schedule(job_context, now)?;
         if matches!(task, JobTask::Prompt(_)) {
-            check_interval(&schedule, job_context.settings.min_interval, now)?;
+            check_interval(&schedule, job_context.settings.config.min_interval.0, now)?;
         }
         let target = asked.target(place, job_context)?;
         let session = asked.session(place)?;

@@ -148,7 +148,7 @@ fn count_failure(
         jobs::set_enabled(connection, &row.id, false, None, Some(&format!("its run failed: {error}")))?;
         return Ok(None);
     }
-    if failures < settings.pause_after || !row.enabled {
+    if failures < settings.config.pause_after || !row.enabled {
         return Ok(None);
     }
     let reason = format!("{failures} runs in a row failed, the last with: {error}");

@@ -98,7 +98,7 @@ impl CronService {
             tracing::warn!("the clock was set back: jobs continue from the time it shows now");
             state.checked = false;
         }
-        if !settings.enabled {
+        if !settings.config.enabled {
             return Ok(MAX_WAIT);
         }
         if !state.checked {

@@ -1,4 +1,4 @@
-//! What the tests of this area share.
+//! Helpers of the tests of this module.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +8,20 @@ use jiff::tz::TimeZone;
 use super::{CronConfig, CronSettings, JobContext, JobNotices};
 use crate::text::Language;
 
-/// In Shanghai, with these channels switched on.
+/// Returns a context in Shanghai, with these channels running.
 pub(super) fn job_context(max_jobs: u32, channels: &[&str]) -> JobContext {
-    let words = JobNotices { paused: "{} {} {} {}", failed: "{} {}", unreachable: "{} {} {}", over_budget: "{} {}" };
+    let notices = JobNotices { paused: "{} {} {} {}", failed: "{} {}", unreachable: "{} {} {}", over_budget: "{} {}" };
     let zone = TimeZone::get("Asia/Shanghai").unwrap();
-    let mut settings = CronSettings::new(&CronConfig::default(), zone, words, Duration::from_secs(30));
     let read = channels.iter().map(|channel| ((*channel).to_owned(), true));
-    settings.channels = read.chain([("webhook:deaf".to_owned(), false)]).collect();
+    let settings = CronSettings {
+        config: CronConfig { max_jobs, ..CronConfig::default() },
+        channels: read.chain([("webhook:deaf".to_owned(), false)]).collect(),
+        drain_timeout: Duration::from_secs(30),
+        zone,
+        notices,
+        owner: None,
+    };
     JobContext {
-        max_jobs,
         providers: ["a", "offline"].map(str::to_owned).into(),
         language: Language::En,
         settings: Arc::new(settings),

@@ -251,7 +251,7 @@ fn add(
     let place = caller.origin_of_turn(connection)?;
     let mut new = args.into_request()?.into_new_job(&place, job_context, now)?;
     new.id = Some(id_from(caller.turn, &caller.call_id));
-    let job = jobs::preview(connection, &new, job_context.max_jobs, now)?;
+    let job = jobs::preview(connection, &new, job_context.settings.config.max_jobs, now)?;
     let (id, name, when) = (&job.row.id, &job.row.name, job.when(job_context));
     let next = job.next_in_words(job_context).unwrap_or_default();
     let told = format!("Created job '{name}' (id: {id}): {when}; next: {next}");
@@ -378,7 +378,7 @@ impl WriteRows for PendingEdit {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         // The job was found in the caller's scope; here its id is enough.
         let (all, now) = (JobScope::All, self.now);
-        let max_jobs = self.service.context.get().max_jobs;
+        let max_jobs = self.service.context.get().settings.config.max_jobs;
         let done = match &self.change {
             JobEdit::Add(new) => match jobs::add(connection, new, max_jobs, now) {
                 // The model was informed of success; the name was taken since, at the latest by a call of the same response.

@@ -256,18 +256,24 @@ fn capacities(config: &Config) -> Capacities {
 /// How jobs run, and what is said of them.
 pub(super) fn job_rules(config: &Config) -> anyhow::Result<CronSettings> {
     let phrases = Phrases::of(config.agent.locale.resolve());
-    let words = JobNotices {
+    let notices = JobNotices {
         paused: phrases.job_paused,
         failed: phrases.job_failed,
         unreachable: phrases.job_unreachable,
         over_budget: phrases.jobs_braked,
     };
-    let rules = CronSettings::new(&config.cron, timezone(config)?, words, config.gateway.drain_timeout.0);
     let hooks = &config.channels.webhook;
     let hooks = hooks.iter().map(|(name, hook)| (format!("webhook:{name}"), hook.callback_url.is_some()));
     let channels = ["cli", "email"].map(|name| (name.to_owned(), true)).into_iter().chain(hooks);
     let channels = channels.filter(|(channel, _)| runs(config, channel)).collect();
-    Ok(CronSettings { owner: Some(chat(&config.owner.notify).unwrap_or_else(terminal)), channels, ..rules })
+    Ok(CronSettings {
+        config: config.cron.clone(),
+        channels,
+        drain_timeout: config.gateway.drain_timeout.0,
+        zone: timezone(config)?,
+        notices,
+        owner: Some(chat(&config.owner.notify).unwrap_or_else(terminal)),
+    })
 }
 
 /// Where the owner is told: on the open terminals, unless another chat is set.
@@ -301,7 +307,6 @@ fn terminal() -> (String, String) {
 /// By what jobs are made and shown.
 pub(super) fn job_terms(config: &Config, settings: Arc<CronSettings>) -> cron::JobContext {
     cron::JobContext {
-        max_jobs: config.cron.max_jobs,
         settings,
         providers: providers(config),
         language: match config.agent.locale.resolve() {

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::cron_pattern::CronPattern;
 use super::error::ScheduleError;
+use super::outline::{days, parts, times};
 use super::parse_time::parse_time;
 use super::timeline::{PassedSlots, Timeline};
-use super::{describe, zone};
+use super::{describe_en, describe_zh, zone};
 use crate::text::{Language, time_expression};
 
 /// A schedule of a job.
@@ -105,13 +106,20 @@ impl Schedule {
 
     /// Describes the schedule: `every day at 09:00 (Asia/Shanghai)`. The clock of `zone` shows a single time.
     pub fn describe(&self, language: Language, zone: &TimeZone) -> String {
-        match self {
-            Self::At { at } => describe::once(language, &at.to_zoned(zone.clone())),
-            Self::Every { every, .. } => describe::every(language, *every),
-            Self::Cron { expr, tz } => match expr.parse() {
-                Ok(pattern) => describe::cron(language, &pattern, tz),
+        match (self, language) {
+            (Self::At { at }, Language::En) => describe_en::once(&at.to_zoned(zone.clone())),
+            (Self::At { at }, Language::Zh) => describe_zh::once(&at.to_zoned(zone.clone())),
+            (Self::Every { every, .. }, Language::En) => describe_en::every(&parts(*every)),
+            (Self::Every { every, .. }, Language::Zh) => describe_zh::every(&parts(*every)),
+            (Self::Cron { expr, tz }, language) => match (expr.parse(), language) {
+                (Ok(pattern), Language::En) => {
+                    format!("{} ({tz})", describe_en::cron(&times(&pattern), &days(&pattern)))
+                }
+                (Ok(pattern), Language::Zh) => {
+                    format!("{}（{tz}）", describe_zh::cron(&times(&pattern), &days(&pattern)))
+                }
                 // An expression that was changed by hand is shown as it is.
-                Err(_) => format!("{expr} ({tz})"),
+                (Err(_), _) => format!("{expr} ({tz})"),
             },
         }
     }

@@ -3,7 +3,6 @@
 
 mod cron_parser;
 mod cron_pattern;
-mod describe;
 mod describe_en;
 mod describe_zh;
 mod error;

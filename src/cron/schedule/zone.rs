@@ -164,7 +164,7 @@ mod tests {
         ] {
             let found = time_zone(written);
             match (&found, expected) {
-                (Ok(zone), Ok(name)) => assert_eq!(super::name(zone), name, "{written}"),
+                (Ok(zone), Ok(name)) => assert_eq!(zone_name(zone), name, "{written}"),
                 (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{written}: {error}"),
                 _ => panic!("{written}: {found:?}"),
             }
