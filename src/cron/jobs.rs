@@ -96,8 +96,7 @@ pub fn add(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timestamp)
 pub fn preview(connection: &Connection, new: &NewJob, max_jobs: u32, now: Timestamp) -> Result<Job, JobError> {
     if jobs::count(connection)? >= usize::try_from(max_jobs).unwrap_or(usize::MAX) {
         return Err(JobError::Invalid(format!(
-            "there are {} jobs already, as many as cron.max_jobs allows; remove some",
-            max_jobs
+            "there are {max_jobs} jobs already, as many as cron.max_jobs allows; remove some"
         )));
     }
     if let JobTask::Prompt(template) = &new.body.task {
