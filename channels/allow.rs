@@ -1,10 +1,9 @@
-//! Who may write: an empty list is nobody, `"*"` is everybody.
+//! The list of senders who may write: an empty list allows nobody, `"*"` allows everybody.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The senders that a channel listens to. Compared without regard to ASCII case and outer white space; never as a part
-/// of a name.
+/// The senders that a channel accepts. Names are compared as a whole, without regard to ASCII case and outer white space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct AllowList(Vec<String>);
@@ -18,23 +17,23 @@ impl AllowList {
         self.0.is_empty()
     }
 
-    /// The entries as written, without outer white space.
+    /// Returns the entries as written, without outer white space.
     pub fn entries(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|entry| entry.trim())
     }
 
-    /// Whether `sender` is on the list. An empty sender is nobody, and only `"*"` lets nobody in.
+    /// Returns true if the list allows `sender`. Only `"*"` allows an empty sender.
     pub fn allows(&self, sender: &str) -> bool {
         self.has_everybody() || self.names(sender)
     }
 
-    /// Whether the list holds `sender` itself; `"*"` names nobody.
+    /// Returns true if the list holds `sender` itself; `"*"` does not count.
     pub fn names(&self, sender: &str) -> bool {
         let sender = sender.trim();
         !sender.is_empty() && self.entries().any(|entry| entry != "*" && entry.eq_ignore_ascii_case(sender))
     }
 
-    /// Whether the list holds `"*"`.
+    /// Returns true if the list holds `"*"`.
     pub fn has_everybody(&self) -> bool {
         self.entries().any(|entry| entry == "*")
     }

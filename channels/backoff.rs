@@ -1,8 +1,8 @@
-//! When to try again.
+//! Waits before retries.
 
 use std::time::Duration;
 
-/// The waits between tries of one delivery; when they are used up, it is given up.
+/// The waits between attempts of one delivery; after the last wait the delivery fails for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryTable(Vec<Duration>);
 
@@ -11,19 +11,19 @@ impl RetryTable {
         Self(waits)
     }
 
-    /// How long to wait after the `tries`-th failure (1 for the first); `None` when it is time to give up.
+    /// Returns the wait after the `tries`-th failure (1 for the first), or `None` after the last attempt.
     pub fn wait_after(&self, tries: u32) -> Option<Duration> {
         let index = usize::try_from(tries.checked_sub(1)?).ok()?;
         self.0.get(index).copied()
     }
 
-    /// The longest wait of the table.
+    /// Returns the longest wait of the table.
     pub fn longest(&self) -> Duration {
         self.0.iter().max().copied().unwrap_or_default()
     }
 }
 
-/// Doubling waits between restarts of something that keeps failing, back to the first after a success.
+/// Doubling waits between restarts of a task that keeps failing; a success resets them.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -36,14 +36,14 @@ impl Backoff {
         Self { first, longest, next: first }
     }
 
-    /// The wait before the next try; the one after that is twice as long, up to the longest.
+    /// Returns the wait before the next attempt; the one after that is twice as long, up to the longest.
     pub fn next_wait(&mut self) -> Duration {
         let wait = self.next;
         self.next = (self.next * 2).min(self.longest);
         wait
     }
 
-    /// Things work again.
+    /// Starts again with the first wait, after a success.
     pub fn reset(&mut self) {
         self.next = self.first;
     }

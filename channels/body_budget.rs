@@ -1,9 +1,8 @@
-//! The memory that the bodies of requests may take while they arrive, all of a server's together.
+//! The memory that all request bodies of a server may take together while they arrive.
 //!
-//! A limit for each request alone does not bound the whole: callers who prove nothing, send almost all of a body and then
-//! stall hold as many bodies as there may be connections. So each body counts what it holds against one budget. When the
-//! budget is used up, the bodies of callers who have not proven who they are end first, in the order of their size times
-//! their age: a small body that has just come is the last of them.
+//! A limit for each request does not bound the sum: unauthenticated callers who send almost all of a body and then stall
+//! hold as many bodies as there are connections. Therefore each body counts its bytes against one budget. When the budget
+//! is exhausted, bodies of unauthenticated callers are ended, ordered by size times age: a small new body is the last.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,14 +16,14 @@ use tokio::time::Instant;
 use crate::http_error::HttpError;
 use crate::settings::ByteSize;
 
-/// When bodies are ended, this share of the budget becomes free, so that not each chunk ends one: one part in so many.
+/// Ending bodies frees at least one part in this many of the budget, so that not every chunk ends a body.
 const ROOM: u64 = 16;
-/// How often the log tells that the budget is used up.
-const TELL_EVERY: Duration = Duration::from_secs(10);
-/// When it is worth trying again.
+/// The shortest time between two warnings about an exhausted budget.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
+/// When a refused caller may retry.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The budget of one server.
+/// The memory budget for request bodies of one server.
 #[derive(Debug)]
 pub struct BodyBudget {
     limit: u64,
@@ -33,11 +32,11 @@ pub struct BodyBudget {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The sum of what all bodies hold.
+    /// The bytes that all bodies hold.
     used: u64,
-    next: u64,
+    next_id: u64,
     bodies: HashMap<u64, Body>,
-    told: Option<Instant>,
+    warned: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -50,27 +49,27 @@ struct Body {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nobody knows yet who sends it.
+    /// Its sender is not authenticated yet.
     Unproven,
-    /// Its sender has proven who it is.
+    /// Its sender is authenticated.
     Proven,
-    /// It is thrown away as it comes, so it holds nothing.
+    /// It is discarded as it arrives, so it holds nothing.
     Discarded,
-    /// It made room for others; what it held is to be dropped.
+    /// It was ended to make room for others.
     Ended,
 }
 
 impl BodyBudget {
-    /// A budget of `limit`.
+    /// Creates a budget of `limit` bytes.
     pub fn new(limit: ByteSize) -> Arc<Self> {
         Arc::new(Self { limit: limit.0, state: Mutex::default() })
     }
 
-    /// Returns the share of a new body, which holds nothing yet.
+    /// Returns a share for a new body; it holds nothing yet.
     pub fn share(self: &Arc<Self>) -> BodyShare {
         let mut state = self.lock();
-        let id = state.next;
-        state.next += 1;
+        let id = state.next_id;
+        state.next_id += 1;
         state.bodies.insert(id, Body { since: Instant::now(), held: 0, phase: Phase::Unproven, waker: None });
         BodyShare(Arc::new(Entry { budget: Arc::clone(self), id }))
     }
@@ -86,15 +85,15 @@ impl BodyBudget {
         HttpError { retry_after: Some(RETRY_AFTER), ..fault }
     }
 
-    /// What is guarded is whole between any two statements, so a panic elsewhere has spoilt nothing.
+    /// The state is consistent between any two statements, so a panic of another holder does no harm.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Ends bodies until `bytes` more fit into `limit`, and some room besides; `of` is the body that wants them, and may
-    /// be ended itself.
+    /// Ends bodies until `bytes` more fit into `limit` and some room is free. `of` is the body that needs them, and may be
+    /// ended itself.
     fn make_room(&mut self, limit: u64, of: u64, bytes: u64) {
         let target = limit - limit / ROOM;
         let rank = |(id, body): (&u64, &Body)| {
@@ -109,7 +108,7 @@ impl State {
             if self.used.saturating_add(bytes) <= target {
                 break;
             }
-            // The one that asks goes only where there is no room otherwise.
+            // The requesting body is ended only if no other way makes room.
             if id == of && self.used.saturating_add(bytes) <= limit {
                 continue;
             }
@@ -119,11 +118,11 @@ impl State {
                 break;
             }
         }
-        if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-            self.told = Some(Instant::now());
+        if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_INTERVAL) {
+            self.warned = Some(Instant::now());
             tracing::warn!(
                 ended,
-                "gateway.body_budget is used up; the largest and oldest bodies without proof are ended"
+                "gateway.body_budget is exhausted; the largest and oldest bodies of unauthenticated callers are ended"
             );
         }
     }
@@ -138,8 +137,8 @@ impl State {
     }
 }
 
-/// What one body holds of a [`BodyBudget`]. Clones are one share; when the last is dropped, it holds nothing any more. The
-/// server puts it into the extensions of each request that has a body, and counts what arrives.
+/// The part of a [`BodyBudget`] that one body holds. Clones are one share; dropping the last one frees it. The server puts
+/// a share into the extensions of each request that has a body, and counts the bytes that arrive.
 #[derive(Clone)]
 pub struct BodyShare(Arc<Entry>);
 
@@ -152,7 +151,7 @@ impl BodyShare {
     /// Counts `bytes` that have arrived.
     ///
     /// # Errors
-    /// There is no room for them, or this body had to make room: 503.
+    /// 503 if the budget has no room for them, or this body was ended to make room.
     pub fn take(&self, bytes: usize) -> Result<(), HttpError> {
         let Entry { budget, id } = &*self.0;
         let bytes = bytes as u64;
@@ -173,7 +172,7 @@ impl BodyShare {
         }
     }
 
-    /// Ready once this body had to make room for others.
+    /// Becomes ready when this body is ended to make room for others.
     pub fn poll_ended(&self, context: &Context<'_>) -> Poll<HttpError> {
         let Entry { budget, id } = &*self.0;
         let mut state = budget.lock();
@@ -186,12 +185,12 @@ impl BodyShare {
         Poll::Pending
     }
 
-    /// Notes that the sender has proven who it is: such a body makes no room for others.
+    /// Marks the sender as authenticated: such a body is not ended to make room.
     pub fn proven(&self) {
         self.change(Phase::Proven);
     }
 
-    /// Notes that what arrives is thrown away, and what has arrived was.
+    /// Marks the body as discarded, with all that has arrived and will arrive.
     pub fn discarded(&self) {
         self.change(Phase::Discarded);
     }

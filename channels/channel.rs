@@ -1,5 +1,5 @@
-//! What every channel implements. Receiving (`start`) and sending are separate: a channel that cannot do the one at
-//! the moment may still do the other.
+//! The trait that every channel implements. Receiving (`start`) and sending are separate: one may work while the other
+//! fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,65 +13,65 @@ use crate::finding::Finding;
 use crate::inbox::Inbox;
 use crate::message::OutboundMessage;
 
-/// What becomes of a message whose delivery was cut off, so that nobody knows whether it arrived.
+/// What follows for a message whose delivery was interrupted, so that its arrival is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resend {
-    /// The receiver knows our ids and drops a second copy: send again under the same id.
+    /// Send again under the same id: the receiver knows our ids and drops a second copy.
     SameId,
-    /// The receiver would show it twice; twice is better than never.
+    /// Send again, although the receiver may show it twice.
     Again,
-    /// Not at all.
+    /// Do not send again.
     Never,
 }
 
-/// What a channel can do.
+/// The capabilities of a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
-    /// It shows turns while they run, and subscribes to their events.
+    /// The channel shows turns while they run, and subscribes to their events.
     pub streaming: bool,
     pub resend: Resend,
 }
 
-/// What a channel is given when it starts.
+/// The inputs of [`Channel::start`].
 #[derive(Clone)]
 pub struct ChannelContext {
     pub inbox: Arc<dyn Inbox>,
     pub events: Arc<dyn EventSource>,
-    /// Cancelled when the channel is to stop receiving.
+    /// Cancelled when the channel must stop receiving.
     pub shutdown: CancellationToken,
-    /// Called by the channel once it really receives (connected, logged in); resets the supervisor's backoff.
+    /// The channel calls it when it receives (connected, logged in); it resets the supervisor's backoff.
     pub started: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// Receiving could not start or broke off. The supervisor starts it again, later each time.
+/// Receiving could not start or broke off. The supervisor restarts it with growing waits.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct StartError(pub String);
 
-/// A delivery that the other side took.
+/// A delivery that the other side accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
-    /// The id that the other side gave it.
+    /// The id that the other side assigned.
     pub provider_id: Option<String>,
 }
 
-/// A delivery that did not work, by what is to be done about it.
+/// A delivery that failed, by what follows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// Surely not delivered, worth another try: after `after`, else by the channel's own table.
+    /// Certainly not delivered; the next attempt is after `after`, else by the channel's own table.
     #[error("{reason}")]
     Retry { after: Option<Duration>, reason: String },
-    /// Surely not delivered and never will be.
+    /// Certainly not delivered, and no attempt will succeed.
     #[error("{reason}")]
     Permanent { reason: String },
     /// It may or may not have arrived.
     #[error("{reason}")]
     Unknown { reason: String },
-    /// Surely not delivered, and nothing would be now: the other side refuses the channel as a whole (a login). No try of the message;
-    /// `after` is when the next may be worth it.
+    /// Certainly not delivered, and no message would be: the other side refuses the channel as a whole (a login). It does not
+    /// count as an attempt; `after` is the time until the next.
     #[error("{reason}")]
     Held { after: Duration, reason: String },
-    /// Nobody is there (a closed terminal). Kept, untried, until the channel is back; see [`Channel::present`].
+    /// The other side is away (a closed terminal). The message waits, without counting an attempt, for [`Channel::present`].
     #[error("the channel is away")]
     Away,
 }
@@ -79,53 +79,53 @@ pub enum SendError {
 /// A way to reach people.
 #[async_trait]
 pub trait Channel: Send + Sync + 'static {
-    /// `cli`, `email`, `webhook:NAME`; what stands in `InboundMessage::channel`.
+    /// Returns `cli`, `email` or `webhook:NAME`, the value of `InboundMessage::channel`.
     fn name(&self) -> &str;
 
     fn capabilities(&self) -> Capabilities;
 
-    /// When a failed delivery is tried again, and when it is given up.
+    /// Returns the waits between attempts of a delivery.
     fn retry(&self) -> &RetryTable;
 
-    /// Receives until `context.shutdown`, handing each message to `context.inbox`. Returns `Ok` when it was told to
-    /// stop or has no more to receive (end of input).
+    /// Receives until `context.shutdown`, and hands each message to `context.inbox`. Returns `Ok` after the shutdown or at
+    /// the end of input.
     async fn start(&self, context: ChannelContext) -> Result<(), StartError>;
 
-    /// Delivers one message. Called for one message of a chat at a time.
+    /// Delivers one message. It is called for one message of a chat at a time.
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError>;
 
-    /// Delivers as [`Channel::send`] does, for the last time: what then can be delivered only in part is, and the channel
-    /// tells the owner of the rest.
+    /// Delivers like [`Channel::send`], as the last attempt: a message that can be delivered only in part is, and the channel
+    /// notifies the owner of the rest.
     async fn send_finally(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
         self.send(message).await
     }
 
-    /// Completes when deliveries that were answered [`SendError::Away`] are worth another try.
+    /// Completes when deliveries that ended with [`SendError::Away`] are worth another attempt.
     async fn present(&self) {
         std::future::pending::<()>().await;
     }
 
-    /// Somebody wants what was answered [`SendError::Held`] tried at once, whatever was to be waited for.
+    /// Ends the wait of [`SendError::Held`]: the owner wants those messages attempted at once.
     fn release(&self) {}
 
-    /// What a channel that is reached by HTTP wants to be mounted on the gateway's server.
+    /// Returns the routes that an HTTP channel mounts on the gateway's server.
     fn routes(&self, _context: &ChannelContext) -> Option<axum::Router> {
         None
     }
 
-    /// How long its notes of a kind are kept after they were last written; those of other kinds are kept for ever.
+    /// Returns how long notes of a kind are kept after the last write; notes of other kinds are kept for ever.
     fn note_ages(&self) -> &[(&'static str, Duration)] {
         &[]
     }
 
-    /// Tries whether it works, without sending anything that the other side would take for a message. Each finding's
-    /// name is one word; the caller puts the channel's before it.
+    /// Checks whether the channel works, without sending anything that the other side takes for a message. Each finding's
+    /// name is one word; the caller puts the channel's name before it.
     async fn test(&self) -> Vec<Finding> {
         Vec::new()
     }
 
-    /// What is tried beside [`Channel::test`] where somebody asks for this channel alone, and is not tried by `doctor`: it
-    /// takes up to two minutes, or leaves a trace such as a mail to oneself.
+    /// Runs further checks for `channels test` of this channel alone, not for `doctor`: they take up to two minutes, or leave
+    /// a trace such as a mail to oneself.
     async fn test_whole_way(&self) -> Vec<Finding> {
         Vec::new()
     }

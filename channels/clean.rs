@@ -1,12 +1,12 @@
-//! Text that must not command the terminal, nor forge a line of a log.
+//! Removes control sequences from text, so that it cannot control the terminal or forge a log line.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// After how many characters a control string that does not end is taken for ended.
+/// The length at which an unterminated control string counts as ended, in characters.
 const MAX_CONTROL_STRING: usize = 256;
 
-/// Returns `text` without what would command the terminal.
+/// Returns `text` without escape sequences and control characters.
 pub fn clean(text: &str) -> String {
     Cleaner::default().clean(text)
 }
@@ -16,8 +16,8 @@ pub fn clean_line(text: &str) -> String {
     clean(text).replace(['\n', '\t'], " ")
 }
 
-/// Returns `json` with every display control in its strings written as `\uXXXX`: the same data for whoever parses it,
-/// and nothing that a terminal obeys. JSON writers escape C0 alone.
+/// Returns `json` with every display control in its strings written as `\uXXXX`: a parser reads the same data, and a
+/// terminal obeys nothing. JSON writers escape C0 alone.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
     let is_left = |c: char| c != '\n' && is_display_control(c);
     if !json.contains(is_left) {
@@ -37,49 +37,51 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Takes escape sequences and control characters out of text that may come in pieces: what a model or a tool wrote
-/// must not move the cursor, rename the window, fill the clipboard or turn the reading direction round. Line feeds and
-/// tabs stay, and so do joiners and combining characters.
+/// Removes escape sequences and control characters from text that may arrive in pieces: the output of a model or a tool
+/// must not move the cursor, rename the window, fill the clipboard or reverse the reading direction. Line feeds, tabs,
+/// joiners and combining characters stay.
 #[derive(Debug, Default)]
 pub struct Cleaner {
-    within: Within,
+    state: EscapeState,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Within {
+enum EscapeState {
     #[default]
     Text,
     Escape,
     /// `ESC [ … letter`
     Sequence,
-    /// `ESC ] …` up to BEL, `ESC \` or a line's end; how much of it passed.
+    /// `ESC ] …` up to BEL, `ESC \` or a line's end; the number of characters so far.
     String(usize),
 }
 
 impl Cleaner {
-    /// Returns what of the next piece is text.
+    /// Returns the text of the next piece.
     pub fn clean(&mut self, text: &str) -> String {
         text.chars().filter(|c| self.keeps(*c)).collect()
     }
 
     fn keeps(&mut self, c: char) -> bool {
-        let (next, keep) = match (self.within, c) {
-            (_, '\x1b') => (Within::Escape, false),
-            (_, '\u{9b}') => (Within::Sequence, false),
-            (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => (Within::String(0), false),
-            (_, '\n') => (Within::Text, true),
-            (Within::Text, c) => (Within::Text, c == '\t' || !is_display_control(c)),
-            (Within::Escape, '[') => (Within::Sequence, false),
-            (Within::Escape, ']' | 'P' | 'X' | '^' | '_') => (Within::String(0), false),
-            (Within::Escape, ' '..='/') => (Within::Escape, false),
-            (Within::Sequence, '@'..='~') | (Within::Escape, _) => (Within::Text, false),
-            (Within::Sequence, c) if c.is_ascii() => (Within::Sequence, false),
-            // No sequence holds such a character: it was cut off.
-            (Within::Sequence, _) => (Within::Text, true),
-            (Within::String(_), '\x07' | '\u{9c}') | (Within::String(MAX_CONTROL_STRING..), _) => (Within::Text, false),
-            (Within::String(passed), _) => (Within::String(passed + 1), false),
+        let (next, keep) = match (self.state, c) {
+            (_, '\x1b') => (EscapeState::Escape, false),
+            (_, '\u{9b}') => (EscapeState::Sequence, false),
+            (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => (EscapeState::String(0), false),
+            (_, '\n') => (EscapeState::Text, true),
+            (EscapeState::Text, c) => (EscapeState::Text, c == '\t' || !is_display_control(c)),
+            (EscapeState::Escape, '[') => (EscapeState::Sequence, false),
+            (EscapeState::Escape, ']' | 'P' | 'X' | '^' | '_') => (EscapeState::String(0), false),
+            (EscapeState::Escape, ' '..='/') => (EscapeState::Escape, false),
+            (EscapeState::Sequence, '@'..='~') | (EscapeState::Escape, _) => (EscapeState::Text, false),
+            (EscapeState::Sequence, c) if c.is_ascii() => (EscapeState::Sequence, false),
+            // No sequence holds such a character: the sequence was cut off.
+            (EscapeState::Sequence, _) => (EscapeState::Text, true),
+            (EscapeState::String(_), '\x07' | '\u{9c}') | (EscapeState::String(MAX_CONTROL_STRING..), _) => {
+                (EscapeState::Text, false)
+            }
+            (EscapeState::String(passed), _) => (EscapeState::String(passed + 1), false),
         };
-        self.within = next;
+        self.state = next;
         keep && (c == '\n' || c == '\t' || !is_display_control(c))
     }
 }

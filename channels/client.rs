@@ -1,15 +1,16 @@
-//! Who is at the other end of an HTTP request.
+//! The client of an HTTP request.
 
 use std::net::IpAddr;
 
-/// The address of the client behind a request, as the server found it: the other end of the connection, or what a proxy
-/// that the owner trusts says. Canonical: an IPv4 address that came mapped into IPv6 is IPv4 here. The server puts it
-/// into each request's extensions; nothing else says who calls, least of all `X-Forwarded-For` itself.
+/// The address of the client behind a request: the peer of the connection, or what a trusted proxy reports. An IPv4
+/// address mapped into IPv6 is IPv4 here. The server puts it into each request's extensions; routes never read
+/// `X-Forwarded-For` themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddr(pub IpAddr);
 
 impl ClientAddr {
-    /// What limits count by: an IPv4 address itself, of IPv6 the network of 64 bits, which is what one customer gets.
+    /// Returns the key that limits count by: an IPv4 address, or the /64 network of an IPv6 address, which is what one
+    /// customer gets.
     pub fn bucket(self) -> IpAddr {
         match self.0.to_canonical() {
             IpAddr::V4(address) => address.into(),

@@ -1,5 +1,5 @@
-//! What a turn shows while it runs. A side channel: nothing here is durable, the reply always comes as an
-//! [`OutboundMessage`](crate::OutboundMessage).
+//! Events of a running turn. They are not durable: the reply always arrives as an
+//! [`OutboundMessage`](crate::OutboundMessage), too.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::message::SessionKey;
 
-/// One thing that happened in a running turn.
+/// An event of a running turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TurnEvent {
@@ -17,45 +17,45 @@ pub enum TurnEvent {
     Thinking { delta: String },
     /// More of the model's answer.
     Text { delta: String },
-    /// The model asks for a tool. Sent at once with its name, again, under the same `id`, with its arguments, and perhaps
-    /// once more when it begins to run.
+    /// The model calls a tool. The event is sent at once with the name, again under the same `id` with the arguments, and
+    /// perhaps once more when the tool starts.
     ToolCall {
         id: String,
         name: String,
-        /// Absent while they arrive. What is no JSON stands here as the text that the model wrote.
+        /// Absent while they arrive. Arguments that are not JSON are a string with the text that the model wrote.
         arguments: Option<Value>,
-        /// Nothing more of the arguments will come: tells a call that has none from one whose are still to come.
+        /// The arguments are complete: distinguishes a call without arguments from one whose arguments are still to come.
         #[serde(default)]
         args_complete: bool,
     },
-    /// What the tool answered.
+    /// The tool's result.
     ToolResult {
         id: String,
         name: String,
         content: String,
         success: bool,
-        /// How long it ran.
+        /// How long the tool ran.
         #[serde(default)]
         duration_ms: u64,
     },
-    /// What was streamed of the current response is void, calls that were not complete too; it starts anew.
+    /// The response starts again: the text and the incomplete calls that were streamed of it are void.
     Restart,
-    /// What one call of the model used, sent when its response is complete. `cached_tokens` are part of the input.
+    /// The tokens of one model call, sent when its response is complete. `cached_tokens` are part of the input.
     Usage { input_tokens: u64, output_tokens: u64, cached_tokens: u64 },
-    /// The turn ended; `reply` is the whole final text. The tokens are those of all its calls of the model.
+    /// The turn ended; `reply` is the whole final text. The tokens are those of all its model calls.
     Done {
         reply: String,
         input_tokens: u64,
         output_tokens: u64,
-        /// What it cost, for reading, where a price is known: `0.0123 USD`.
+        /// The cost for display, if a price is known: `0.0123 USD`.
         #[serde(default)]
         cost: Option<String>,
     },
-    /// The turn failed; `message` is what the user is told.
+    /// The turn failed; `message` is the text for the user.
     Error { message: String },
 }
 
-/// A [`TurnEvent`] and where it belongs.
+/// A [`TurnEvent`] with its session, turn and chat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionEvent {
     pub session: SessionKey,
@@ -67,10 +67,10 @@ pub struct SessionEvent {
     pub event: TurnEvent,
 }
 
-/// Where a streaming channel listens.
+/// A source of turn events for streaming channels.
 pub trait EventSource: Send + Sync {
-    /// The events of the turns whose message came by `channel`, from now on. A receiver that falls behind loses
-    /// events, never the reply; dropping it unsubscribes.
+    /// Subscribes to the events of turns whose message came through `channel`. A receiver that falls behind loses events,
+    /// never the reply; dropping it unsubscribes.
     fn subscribe(&self, channel: &str) -> async_channel::Receiver<SessionEvent>;
 }
 

@@ -1,15 +1,15 @@
-//! What a check found, and how to mend it.
+//! Results of checks, with their remedies.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How a check ended, the worst last.
+/// How severe a finding is, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     Ok,
-    /// It works, and should be looked at.
+    /// It works, and needs attention.
     Warn,
     /// It does not work.
     Fail,
@@ -25,17 +25,17 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// One check and its end.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// What was checked: one word, or a word and a name (`provider openai`).
     pub name: String,
     pub state: Verdict,
-    /// What was found, as one line; never a secret.
+    /// The result on one line; never a secret.
     pub message: String,
-    /// The command or edit that mends it; absent when nothing is wrong.
+    /// The command or edit that fixes it; absent when nothing is wrong.
     pub mend: Option<String>,
-    /// What was done about it.
+    /// The fix that was applied.
     pub fixed: Option<String>,
 }
 
@@ -52,14 +52,14 @@ impl Finding {
         Self { state: Verdict::Fail, mend: Some(mend.into()), ..Self::ok(name, message) }
     }
 
-    /// The same, as bad as `state`.
+    /// Returns the finding with another severity.
     #[must_use]
     pub fn as_bad_as(self, state: Verdict) -> Self {
         Self { state, ..self }
     }
 }
 
-/// The worst of them; nothing is fine.
+/// Returns the worst severity; `Ok` if there are no findings.
 pub fn worst(findings: &[Finding]) -> Verdict {
     findings.iter().map(|finding| finding.state).max().unwrap_or(Verdict::Ok)
 }

@@ -1,4 +1,4 @@
-//! How HTTP callers are told no: `{"error":{"code","message"}}`, by channels and by the server that mounts them.
+//! Error responses to HTTP callers, `{"error":{"code","message"}}`, of channels and of the server that mounts them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use serde_json::json;
 
 use crate::inbox::Refusal;
 
-/// An error as callers see it.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpError {
     pub status: StatusCode,
     /// A stable word, e.g. `not_found`.
     pub code: &'static str,
     pub message: Cow<'static, str>,
-    /// When it is worth trying again.
+    /// When the caller may retry.
     pub retry_after: Option<Duration>,
 }
 
@@ -46,12 +46,12 @@ impl HttpError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", message)
     }
 
-    /// A limit was reached.
+    /// 429: a limit was reached; the caller may retry after `wait`.
     pub fn too_many(message: impl Into<Cow<'static, str>>, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message) }
     }
 
-    /// What the inbox said. The disk's own words stay in the log.
+    /// The response to a refusal by the inbox. Errors of the disk stay in the log.
     pub fn refused(refusal: &Refusal) -> Self {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
         let (status, code, wait) = match refusal {
@@ -69,7 +69,7 @@ impl HttpError {
         Self { retry_after: Some(*wait), ..Self::new(status, code, refusal.to_string()) }
     }
 
-    /// As a response after which the connection is closed: what follows on it may be anything.
+    /// Turns the error into a response that closes the connection, since the rest of the input cannot be trusted.
     pub fn closing(self) -> Response {
         let mut response = self.into_response();
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -89,7 +89,7 @@ impl IntoResponse for HttpError {
         let mut response = (self.status, Json(body)).into_response();
         let headers = response.headers_mut();
         if let Some(wait) = self.retry_after {
-            // A whole second at least: zero would be an invitation to spin.
+            // At least a second: zero would make callers spin.
             let secs = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(header::RETRY_AFTER, HeaderValue::from(secs.max(1)));
         }

@@ -1,11 +1,11 @@
-//! Identifiers that sort by the time at which they were made.
+//! Identifiers that sort by creation time.
 
 use std::sync::Mutex;
 
 use jiff::Timestamp;
 use uuid::{ContextV7, Uuid};
 
-/// Keeps the order of identifiers that are made within one millisecond, and while the clock goes back.
+/// Keeps identifiers in order within one millisecond, and while the clock goes back.
 static CONTEXT: Mutex<ContextV7> = Mutex::new(ContextV7::new());
 
 /// Returns a new UUID of version 7 for the current time.

@@ -1,33 +1,33 @@
-//! What of a Jinja template is code, for those who let others write templates, or fill them in.
+//! Finds the code in a Jinja template, for checks of templates that may use too much memory.
 
 /// One `{{ … }}` or `{% … %}` of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tag {
+pub struct TemplateTag {
     /// A statement, `{% … %}`.
     pub is_statement: bool,
-    /// What stands in it; in the place of each text in quotes are the quotes alone.
+    /// Its code; string literals are reduced to their quotes.
     pub code: String,
 }
 
-impl Tag {
-    /// The words in it, names and numbers as they stand.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
+impl TemplateTag {
+    /// Returns the names and numbers in the code.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.code.split(|c: char| !is_of_word(c)).filter(|word| !word.is_empty())
     }
 
-    /// Whether something is multiplied by what is no number written out: a text could become as long as that says.
+    /// Returns true if a factor of a multiplication is not a literal number: a text could become as long as that value says.
     pub fn multiplies_freely(&self) -> bool {
         let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
         let is_free = |(at, _): (usize, &str)| {
             let (before, after) = (self.code[..at].trim_end(), self.code[at + 1..].trim_start());
-            // A text has no powers.
+            // Texts cannot be raised to a power.
             if before.ends_with('*') || after.starts_with('*') {
                 return false;
             }
             let first = after.trim_start_matches('-');
             let behind = first.trim_start_matches(is_of_word).trim_start();
             let ahead = before.trim_end_matches(is_of_word);
-            // What stands at its other side is reckoned with it first.
+            // A neighbouring operator of higher precedence would change the factor.
             let by_right = is_number(first) && !behind.starts_with("**");
             let by_left = is_number(&before[ahead.len()..]) && !ahead.trim_end().ends_with(['*', '/', '%']);
             !by_right && !by_left
@@ -40,8 +40,9 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '.'
 }
 
-/// The tags of a template, as minijinja reads it with the usual marks. Of one that it does not compile they may be others.
-pub fn tags(source: &str) -> Vec<Tag> {
+/// Returns the tags of a template as minijinja reads it with the default delimiters. They may differ for a template that
+/// does not compile.
+pub fn tags(source: &str) -> Vec<TemplateTag> {
     let mut tags = Vec::new();
     let mut rest = source;
     while let Some((kind, inside)) = opened(rest) {
@@ -52,7 +53,7 @@ pub fn tags(source: &str) -> Vec<Tag> {
                 None => {
                     let is_statement = kind == '%';
                     let (code, behind) = code_of(inside, if is_statement { "%}" } else { "}}" });
-                    tags.push(Tag { is_statement, code });
+                    tags.push(TemplateTag { is_statement, code });
                     behind
                 }
             },
@@ -61,7 +62,7 @@ pub fn tags(source: &str) -> Vec<Tag> {
     tags
 }
 
-/// The next mark that begins something: its second character, and what stands behind it.
+/// Finds the next opening delimiter; returns its second character and the text after it.
 fn opened(text: &str) -> Option<(char, &str)> {
     text.match_indices('{').find_map(|(at, _)| {
         let behind = &text[at + 1..];
@@ -74,7 +75,7 @@ fn behind<'t>(text: &'t str, mark: &str) -> &'t str {
     text.split_once(mark).map_or("", |(_, behind)| behind)
 }
 
-/// What stands behind the tag that `inside` begins in, if it is one of this name alone.
+/// Returns the text after the tag that `inside` begins in, if the tag consists of `name` alone.
 fn plain_tag<'t>(inside: &'t str, name: &str) -> Option<&'t str> {
     let name_on = inside.strip_prefix(['-', '+']).unwrap_or(inside).trim_ascii_start().strip_prefix(name)?;
     let end = name_on.trim_ascii_start();
@@ -85,7 +86,7 @@ fn behind_raw(text: &str) -> &str {
     text.match_indices("{%").find_map(|(at, mark)| plain_tag(&text[at + mark.len()..], "endraw")).unwrap_or_default()
 }
 
-/// The code up to the mark that ends it, and what stands behind that.
+/// Returns the code up to its closing delimiter, and the text after that.
 fn code_of<'t>(inside: &'t str, end: &str) -> (String, &'t str) {
     let mut code = String::new();
     let (mut open, mut at) = (0_i64, 0);
@@ -108,7 +109,7 @@ fn code_of<'t>(inside: &'t str, end: &str) -> (String, &'t str) {
     (code, "")
 }
 
-/// The bytes up to and with the quote that ends a text.
+/// Returns the length in bytes up to and including the quote that ends a string.
 fn length_of_quoted(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (at, c) in text.char_indices() {
@@ -139,12 +140,12 @@ mod tests {
             ("{{ '道\\", "{ ''"),
             ("{", ""),
         ] {
-            let mark = |tag: &Tag| if tag.is_statement { '%' } else { '{' };
+            let mark = |tag: &TemplateTag| if tag.is_statement { '%' } else { '{' };
             let found: String = tags(source).iter().map(|tag| format!("{}{}", mark(tag), tag.code)).collect();
             assert_eq!(found, expected, "{source}");
         }
-        let words = tags("{% for a in range(9) recursive %}");
-        assert_eq!(words[0].words().collect::<Vec<_>>(), ["for", "a", "in", "range", "9", "recursive"]);
+        let tags = tags("{% for a in range(9) recursive %}");
+        assert_eq!(tags[0].names().collect::<Vec<_>>(), ["for", "a", "in", "range", "9", "recursive"]);
     }
 
     #[test]

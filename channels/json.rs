@@ -1,8 +1,7 @@
-//! JSON from outside, read in one way only.
+//! Reads JSON from outside unambiguously.
 //!
-//! RFC 8259 leaves open what an object with the same name twice means, and programs differ: most take the last value, some
-//! the first. A body that is checked by one program and used by another can thus say two things, whatever signed it. So no
-//! such body is read.
+//! RFC 8259 does not define the meaning of an object with a duplicate key, and programs differ: most take the last value,
+//! some the first. Two programs could read different things in the same signed body. Therefore such bodies are refused.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,7 +9,7 @@ use std::fmt;
 
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// How many characters of a key an error shows.
+/// The most characters of a key that an error shows.
 const SHOWN_CHARS: usize = 64;
 
 /// Reads `text` as JSON in which no object, at any depth, has a key twice.
@@ -25,22 +24,22 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
 /// Checks that `text` is JSON in which no object, at any depth, has a key twice.
 ///
 /// # Errors
-/// It is not; the error names the key, its object and the line.
+/// It is not JSON, or has a duplicate key; the error names the key, its object and the line.
 pub fn check_keys(text: &str) -> serde_json::Result<()> {
     let mut json = serde_json::Deserializer::from_str(text);
-    UniqueKeys(Place::Root).deserialize(&mut json)?;
+    UniqueKeys(JsonPath::Root).deserialize(&mut json)?;
     json.end()
 }
 
-/// The place of a value in the whole.
+/// The path of a value in the document.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum JsonPath<'a> {
     Root,
-    Key(&'a Place<'a>, &'a str),
-    Index(&'a Place<'a>, usize),
+    Key(&'a JsonPath<'a>, &'a str),
+    Index(&'a JsonPath<'a>, usize),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for JsonPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => f.write_str("$"),
@@ -54,8 +53,8 @@ fn shown(key: &str) -> String {
     format!("{:?}", key.chars().take(SHOWN_CHARS).collect::<String>())
 }
 
-/// Reads a value, keeps nothing of it, and fails at the first key that its object has already.
-struct UniqueKeys<'a>(Place<'a>);
+/// Reads and discards a value; fails at the first duplicate key of an object.
+struct UniqueKeys<'a>(JsonPath<'a>);
 
 impl<'de> DeserializeSeed<'de> for UniqueKeys<'_> {
     type Value = ();
@@ -98,7 +97,7 @@ impl<'de> Visitor<'de> for UniqueKeys<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut index = 0;
-        while items.next_element_seed(UniqueKeys(Place::Index(&self.0, index)))?.is_some() {
+        while items.next_element_seed(UniqueKeys(JsonPath::Index(&self.0, index)))?.is_some() {
             index += 1;
         }
         Ok(())
@@ -106,12 +105,12 @@ impl<'de> Visitor<'de> for UniqueKeys<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         let mut keys = HashSet::new();
-        while let Some(Key(key)) = fields.next_key::<Key<'de>>()? {
+        while let Some(JsonKey(key)) = fields.next_key::<JsonKey<'de>>()? {
             if keys.contains(&key) {
                 let (key, place) = (shown(&key), self.0);
                 return Err(A::Error::custom(format!("the key {key} stands twice in the object at {place}")));
             }
-            fields.next_value_seed(UniqueKeys(Place::Key(&self.0, &key)))?;
+            fields.next_value_seed(UniqueKeys(JsonPath::Key(&self.0, &key)))?;
             keys.insert(key);
         }
         Ok(())
@@ -121,7 +120,7 @@ impl<'de> Visitor<'de> for UniqueKeys<'_> {
 /// A key, borrowed from the text where it has no escapes.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

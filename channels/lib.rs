@@ -1,8 +1,8 @@
-//! What a channel is, and each channel of daoyou.
+//! The channels of daoyou, and what they share.
 //!
-//! This package knows nothing of the agent: a channel turns what arrives into an [`InboundMessage`], hands it to the
-//! [`Inbox`], which returns only when the message is on disk, and delivers each [`OutboundMessage`] it is given.
-//! Modules in reading order: the messages, the contract, what all channels share, then one folder a channel.
+//! This package does not depend on the agent: a channel turns received input into an [`InboundMessage`], hands it to the
+//! [`Inbox`], which returns only when the message is on disk, and delivers each [`OutboundMessage`].
+//! Modules in reading order: the messages, the traits, shared helpers, then one folder for each channel.
 
 pub mod message;
 
@@ -20,10 +20,10 @@ pub mod http_error;
 pub mod ids;
 pub mod jinja;
 pub mod json;
-pub mod numbers;
 pub mod outgoing;
 pub mod rate_limit;
 pub mod settings;
+pub mod text;
 pub mod trust;
 
 pub mod cli;
@@ -40,7 +40,7 @@ pub use finding::{Finding, Verdict};
 pub use http_error::HttpError;
 pub use ids::new_id;
 pub use inbox::{
-    Acceptance, Alongside, Cursor, Inbox, KeptNote, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage,
+    AcceptExtras, Acceptance, Cursor, Inbox, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage, StoredNote,
 };
 pub use message::{
     Attachment, ErrorInfo, InboundMessage, OutboundContext, OutboundMessage, SessionKey, Trust, TurnBounds,

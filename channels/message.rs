@@ -1,4 +1,4 @@
-//! The two messages that cross the bus: what a channel took in, and what it is to deliver.
+//! The two messages that cross the bus: one that a channel received, and one that it delivers.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-/// Names one conversation: `channel:chat_id` unless the message names another. Messages of one session are answered
-/// strictly in the order of their acceptance.
+/// The key of a conversation: `channel:chat_id` unless the message names another. Messages of a session are answered in the
+/// order of acceptance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionKey(String);
 
 impl SessionKey {
-    /// The key of `chat_id` on `channel`.
+    /// Returns the key of `chat_id` on `channel`.
     pub fn of_chat(channel: &str, chat_id: &str) -> Self {
         Self(format!("{channel}:{chat_id}"))
     }
 
-    /// The key as written, `channel:rest`.
+    /// Returns the key as written, `channel:rest`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,16 +47,16 @@ impl fmt::Display for SessionKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trust {
-    /// The owner of this gateway, e.g. whoever sits at its terminal.
+    /// The owner of this gateway, e.g. the user of its terminal.
     Owner,
     /// Authenticated and on the channel's allow-list.
     Known,
-    /// Somebody whose words are data, never orders.
+    /// A sender whose text is data, never instructions.
     Untrusted,
 }
 
 impl Trust {
-    /// The word that stands in the store.
+    /// Returns the word in the store.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Owner => "owner",
@@ -65,7 +65,7 @@ impl Trust {
         }
     }
 
-    /// For comparison: the more is trusted, the higher.
+    /// Returns a number that is higher for more trust.
     pub fn rank(self) -> u8 {
         match self {
             Self::Untrusted => 0,
@@ -74,7 +74,7 @@ impl Trust {
         }
     }
 
-    /// Reads the store's word; an unknown one is the least trusted.
+    /// Parses the word in the store; an unknown one is the least trusted.
     pub fn parse(word: &str) -> Self {
         match word {
             "owner" => Self::Owner,
@@ -84,24 +84,24 @@ impl Trust {
     }
 }
 
-/// A file that came with, or goes with, a message. The bytes lie on disk, synced, before the message is accepted.
+/// A file that came with a message or goes with one. Its bytes are synced to disk before the message is accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
     /// The name to show.
     pub name: String,
-    /// Where the bytes lie, relative to the workspace.
+    /// The path of the bytes, relative to the workspace.
     pub path: String,
     /// Media type, e.g. `image/png`.
     pub media_type: String,
     /// Size in bytes.
     pub size: u64,
-    /// The SHA-256 of the bytes, in hexadecimal, of a file that goes with a message: a copy of them is what is sent
-    /// ([`OutgoingFiles`](crate::outgoing::OutgoingFiles)). Empty for a file that came with one.
+    /// The SHA-256 of the bytes in hexadecimal, for a file that goes with a message: a copy is sent
+    /// (`OutgoingFiles`). Empty for a file that came with a message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
 }
 
-/// What a channel took in, before it is accepted.
+/// A message that a channel received, before it is accepted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InboundMessage {
     /// The channel's name: `cli`, `email`, `webhook:NAME`.
@@ -134,7 +134,7 @@ pub struct InboundMessage {
 }
 
 impl InboundMessage {
-    /// A plain text message that arrived now.
+    /// Creates a plain text message that arrived now.
     pub fn text(channel: &str, chat_id: &str, sender: &str, trust: Trust, content: impl Into<String>) -> Self {
         Self {
             channel: channel.to_owned(),
@@ -152,7 +152,7 @@ impl InboundMessage {
         }
     }
 
-    /// The session this message belongs to.
+    /// Returns the session of this message.
     pub fn session_key(&self) -> SessionKey {
         self.session.clone().unwrap_or_else(|| SessionKey::of_chat(&self.channel, &self.chat_id))
     }
@@ -184,7 +184,7 @@ pub struct TurnSettings {
     pub bounds: Option<TurnBounds>,
 }
 
-/// How far one turn may go, where that is less than others may.
+/// Limits of one turn, where they are lower than the usual ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnBounds {
     /// Responses with tool calls.
@@ -237,17 +237,17 @@ impl OutboundContext {
     }
 }
 
-/// Why a turn failed, in a form that programs can read.
+/// The machine-readable reason why a turn failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorInfo {
     /// A stable word, e.g. `llm_timeout`, `interrupted`.
     pub code: String,
 }
 
-/// One thing to deliver: a reply, a tool's message, or a notice.
+/// A message to deliver: a reply, a tool's message, or a notice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutboundMessage {
-    /// Stable over every attempt to deliver it; a receiver that keeps ids drops a second copy.
+    /// The same for every delivery attempt; a receiver that stores ids drops a second copy.
     pub id: Uuid,
     /// The turn that produced it.
     pub turn: Uuid,
@@ -266,7 +266,7 @@ pub struct OutboundMessage {
     pub metadata: Map<String, Value>,
     #[serde(default)]
     pub context: OutboundContext,
-    /// Set when the turn failed; `content` then says it in words.
+    /// Set if the turn failed; `content` then tells the user.
     #[serde(default)]
     pub error: Option<ErrorInfo>,
     /// When the message was put into the outbox.

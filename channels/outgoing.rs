@@ -1,5 +1,5 @@
-//! The bytes of files that go with messages: copied when the message is written, outside of the workspace, so that nothing that
-//! happens there until the delivery changes what is sent.
+//! Copies of the files that go with messages, made outside the workspace when the message is written, so that changes in
+//! the workspace before the delivery do not change what is sent.
 
 use std::collections::HashSet;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -13,34 +13,35 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::message::Attachment;
+use crate::text::hex;
 
-/// The folder in a gateway's home.
+/// The folder of the copies in a gateway's home.
 pub const FOLDER: &str = "outgoing";
-/// The ending of a copy that is being written.
+/// The suffix of a copy that is being written.
 const DRAFT: &str = ".part";
 
-/// The folder of these copies, each named by the SHA-256 of its bytes. Its functions block.
+/// The folder of the copies, each named by the SHA-256 of its bytes. Its functions block.
 #[derive(Clone, Debug)]
 pub struct OutgoingFiles {
     folder: PathBuf,
 }
 
 impl OutgoingFiles {
-    /// The copies of the gateway with this home.
+    /// Returns the folder of the gateway with this home.
     pub fn of_home(home: &Path) -> Self {
         Self { folder: home.join(FOLDER) }
     }
 
-    /// Keeps a copy of `bytes`, on disk when this returns. Returns its digest, as [`Attachment::digest`] holds it.
+    /// Stores a copy of `bytes`, on disk when this returns. Returns its digest for [`Attachment::digest`].
     ///
     /// # Errors
-    /// When the disk does not take it.
+    /// Writing fails.
     pub fn keep(&self, bytes: &[u8]) -> io::Result<String> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let digest = hex(bytes);
+        let digest = digest_of(bytes);
         let path = self.folder.join(&digest);
         if self.read(&path, &digest, bytes.len() as u64).is_ok() {
-            // Its age counts from its last use: see `sweep`.
+            // `sweep` counts the age from the last use.
             OpenOptions::new().write(true).open(&path)?.set_modified(SystemTime::now())?;
             return Ok(digest);
         }
@@ -49,7 +50,7 @@ impl OutgoingFiles {
         let written =
             file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&draft, &path));
         if let Err(error) = written {
-            // The error is what counts; `sweep` removes the rest.
+            // The write error matters; `sweep` removes the rest.
             drop(std::fs::remove_file(&draft));
             return Err(error);
         }
@@ -57,10 +58,10 @@ impl OutgoingFiles {
         Ok(digest)
     }
 
-    /// Reads the copy that goes with a message.
+    /// Reads the copy for an attachment.
     ///
     /// # Errors
-    /// There is none, it is larger than `limit` bytes, or it is not what was kept.
+    /// There is none, it is larger than `limit` bytes, or its bytes do not match its digest.
     pub fn load(&self, attachment: &Attachment, limit: u64) -> io::Result<Vec<u8>> {
         let digest = attachment.digest.as_str();
         let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -83,16 +84,16 @@ impl OutgoingFiles {
         if bytes.len() as u64 > limit {
             return Err(wrong(format!("it is larger than {limit} bytes, which is the most that can be sent")));
         }
-        if hex(&bytes) != digest {
+        if digest_of(&bytes) != digest {
             return Err(wrong("its bytes are not those that were kept".to_owned()));
         }
         Ok(bytes)
     }
 
-    /// Removes the copies that are not `in_use` and were last used longer than `age` ago. Returns how many.
+    /// Removes copies that are not `in_use` and were last used longer than `age` ago. Returns their number.
     ///
     /// # Errors
-    /// When the folder cannot be read or changed.
+    /// The folder cannot be read or changed.
     pub fn sweep(&self, in_use: &HashSet<String>, age: Duration) -> io::Result<usize> {
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -105,7 +106,7 @@ impl OutgoingFiles {
             if entry.file_name().to_str().is_some_and(|name| in_use.contains(name)) {
                 continue;
             }
-            // A clock that was set back makes a file look as if it came from the future; it is kept until that has passed.
+            // After the clock was set back a file may have a time in the future; it is kept until that time has passed.
             let unused = entry.metadata()?.modified()?.elapsed().unwrap_or_default();
             if unused >= age {
                 std::fs::remove_file(entry.path())?;
@@ -116,8 +117,8 @@ impl OutgoingFiles {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+fn digest_of(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
 }
 
 #[cfg(test)]

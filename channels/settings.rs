@@ -1,4 +1,4 @@
-//! The kinds of value that a setting may have beyond TOML's own: durations and sizes as words, and secrets.
+//! Types of configuration values beyond TOML's own: durations, sizes and secrets.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,39 @@ use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::{ExposeSecret, SecretString};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Serializes a type as the string of its `Display` and `FromStr`, and describes it as such in the JSON schema.
+macro_rules! string_setting {
+    ($type:ident, $format:literal) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <String as serde::Deserialize>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "format": $format })
+            }
+        }
+    };
+}
+pub(crate) use string_setting;
 
 /// A length of time, written `"90s"`, `"10m"`, `"1h 30m"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +60,7 @@ impl From<Span> for Duration {
     }
 }
 
-/// Written unit and its milliseconds, the longest first.
+/// Each unit and its milliseconds, the longest first.
 const SPAN_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 impl FromStr for Span {
@@ -73,38 +105,14 @@ impl fmt::Display for Span {
     }
 }
 
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for Span {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Span".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "duration" })
-    }
-}
+string_setting!(Span, "duration");
 
 /// A number of bytes, written `"25MB"`, `"100MB"`, `"64KB"`, `"1GB"`: powers of 1,000; `KiB`, `MiB`, `GiB` are powers
 /// of 1,024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 
-/// Written unit, its bytes; the larger of a kind first, as [`ByteSize`]'s `Display` picks the first that divides.
+/// Each unit and its bytes; the larger of a kind first, since `Display` of [`ByteSize`] picks the first that divides.
 const SIZE_UNITS: [(&str, u64); 7] = [
     ("GB", 1_000_000_000),
     ("MB", 1_000_000),
@@ -136,31 +144,7 @@ impl fmt::Display for ByteSize {
     }
 }
 
-impl Serialize for ByteSize {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ByteSize {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for ByteSize {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ByteSize".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "size" })
-    }
-}
+string_setting!(ByteSize, "size");
 
 /// A value that is never shown: not in logs, errors, `config show` or model requests. Configuration writes it as
 /// `env:NAME`, `file:PATH`, `cred:NAME` or literally, and resolves it before it gets here.
@@ -172,14 +156,14 @@ impl Secret {
         Self(SecretString::from(value.into()))
     }
 
-    /// The value itself, for the one place that needs it.
+    /// Returns the value itself, for the code that needs it.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
 }
 
 impl PartialEq for Secret {
-    /// For comparing settings, not for checking what a caller sent: that compares in constant time.
+    /// Compares settings. Input of callers must be compared in constant time instead.
     fn eq(&self, other: &Self) -> bool {
         self.expose() == other.expose()
     }

@@ -1,8 +1,8 @@
 //! How far the sender of a message is trusted: one rule for all channels.
 //!
-//! A channel says what it knows of the author of a message ([`Author`]), the configuration says what it thinks of that sender
-//! ([`Standing`]), and [`trust_of`] decides. Nothing else in the program grants trust; a turn and whatever it starts has the
-//! trust of its message.
+//! A channel tells what it knows of the author of a message ([`Author`]), the configuration tells the standing of that sender
+//! ([`Standing`]), and [`trust_of`] decides. Nothing else in the program grants trust; a turn and everything it starts has
+//! the trust of its message.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,18 +13,18 @@ use crate::message::Trust;
 /// What a channel knows of the author of one message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Author {
-    /// The owner: somebody at the gateway's own terminal, a holder of its token, or the gateway itself on the owner's behalf.
+    /// The owner: a person at the gateway's own terminal, a holder of its token, or the gateway on the owner's behalf.
     Owner,
     /// A holder of the channel's secret, who wrote the text and named its sender.
     Holder,
-    /// A sender whose name a service proves: GitHub, Slack, a mail server. It proves who wrote, and anybody may write.
+    /// A sender whose name a service proves: GitHub, Slack, a mail server. Anybody may write through the service.
     Named,
-    /// Nobody that is proven.
+    /// An author without proof.
     #[default]
     Unproven,
 }
 
-/// What the configuration says of a sender.
+/// The standing of a sender in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The sender is in `owner.identities`.
@@ -37,8 +37,8 @@ pub enum Standing {
     Unlisted,
 }
 
-/// Decides how far the sender of a message is trusted. A `"*"` covers the holders of a secret alone: whoever a service names
-/// may be anybody.
+/// Decides how far the sender of a message is trusted. A `"*"` covers only holders of a secret, since a service may name
+/// anybody.
 pub fn trust_of(author: Author, standing: Standing) -> Trust {
     match (author, standing) {
         (Author::Owner, _) | (Author::Holder | Author::Named, Standing::Owner) => Trust::Owner,
@@ -49,17 +49,17 @@ pub fn trust_of(author: Author, standing: Standing) -> Trust {
     }
 }
 
-/// What the configuration says of the senders of one channel.
+/// The configured senders of one channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SenderLists {
-    /// The owner's names on this channel, of `owner.identities`.
+    /// The owner's names on this channel, from `owner.identities`.
     pub owners: Vec<String>,
     /// `trusted_from`.
     pub trusted: AllowList,
 }
 
 impl SenderLists {
-    /// Looks up a sender that is a plain name.
+    /// Looks up a sender by its name.
     pub fn standing(&self, sender: &str) -> Standing {
         if self.owners.iter().any(|owner| owner == sender) {
             Standing::Owner
@@ -73,8 +73,8 @@ impl SenderLists {
     }
 }
 
-/// The lists of all channels, by the channel's name. The copies share them: a reload of the configuration replaces them while
-/// the channels run.
+/// The lists of all channels, by channel name. Clones share them: a reload of the configuration replaces them while the
+/// channels run.
 #[derive(Clone, Debug, Default)]
 pub struct TrustLists(Arc<RwLock<Arc<HashMap<String, SenderLists>>>>);
 
@@ -83,17 +83,17 @@ impl TrustLists {
         Self(Arc::new(RwLock::new(Arc::new(lists))))
     }
 
-    /// The lists of one channel alone.
+    /// Creates the lists of one channel alone.
     pub fn of_one(channel: &str, lists: SenderLists) -> Self {
         Self::new(HashMap::from([(channel.to_owned(), lists)]))
     }
 
-    /// Replaces all lists, for the messages that come from now on.
+    /// Replaces all lists for later messages.
     pub fn set(&self, lists: HashMap<String, SenderLists>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(lists);
     }
 
-    /// The lists of a channel; a channel without any trusts nobody.
+    /// Returns the lists of a channel; a channel without lists trusts nobody.
     pub fn of(&self, channel: &str) -> SenderLists {
         let lists = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
         lists.get(channel).cloned().unwrap_or_default()

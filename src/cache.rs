@@ -1,4 +1,4 @@
-//! Results that are given again for a while: bounded, never an error, and made by one caller while the others wait.
+//! A bounded cache of results. It stores no errors; one caller computes a result while the others wait.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -11,125 +11,126 @@ use sha2::{Digest, Sha256};
 
 use crate::metrics::CacheCounts;
 
-/// SHA-256 of the normal form of what was asked.
+/// SHA-256 of the normal form of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key([u8; 32]);
+pub struct CacheKey([u8; 32]);
 
-/// At most so many results; beyond it the one that was not asked for the longest goes.
-pub struct Cache<V> {
-    kept: Moka<Key, Kept<V>>,
+/// A cache of limited size; a surplus evicts the least recently used result.
+pub struct ResultCache<V> {
+    entries: Moka<CacheKey, CacheEntry<V>>,
 }
 
-/// What came of a lookup.
+/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found<V, E> {
-    /// It was there, or another caller was already at it.
-    Kept(V),
-    /// This caller made it.
-    Made(V),
-    /// This caller tried, and failed.
+pub enum CacheLookup<V, E> {
+    /// It was cached, or another caller computed it at the same time.
+    Cached(V),
+    /// This caller computed it.
+    Computed(V),
+    /// This caller failed to compute it.
     Failed(E),
-    /// Another caller was at it and has nothing to share: go and make it.
-    Nothing,
+    /// Another caller computed it and does not share it: this caller must compute it without the cache.
+    Uncached,
 }
 
 #[derive(Clone)]
-struct Kept<V> {
+struct CacheEntry<V> {
     value: V,
     ttl: Duration,
 }
 
-/// Why a result is not shared.
-enum Own<V, E> {
+/// A result that is not shared.
+enum Unshared<V, E> {
     Value(V),
     Error(E),
 }
 
-impl Key {
-    /// `kind` keeps the keys of different things apart. Objects are the same whatever the order of their keys.
+impl CacheKey {
+    /// Returns the key of `value`; `kind` separates kinds of requests. The order of an object's keys does not matter.
     pub fn of(kind: &str, value: &Value) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(kind.as_bytes());
         hasher.update([0]);
-        feed(&mut hasher, value);
+        hash_value(&mut hasher, value);
         Self(hasher.finalize().into())
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({:02x}{:02x}…)", self.0[0], self.0[1])
+        write!(f, "CacheKey({:02x}{:02x}…)", self.0[0], self.0[1])
     }
 }
 
-impl<V: Clone + Send + Sync + 'static> Cache<V> {
-    /// Holds `capacity` results at most.
+impl<V: Clone + Send + Sync + 'static> ResultCache<V> {
+    /// Creates a cache of at most `capacity` results.
     pub fn new(capacity: u64) -> Self {
-        let kept = CacheBuilder::new(capacity).eviction_policy(EvictionPolicy::lru()).expire_after(ByEntry).build();
-        Self { kept }
+        let entries =
+            CacheBuilder::new(capacity).eviction_policy(EvictionPolicy::lru()).expire_after(PerEntryExpiry).build();
+        Self { entries }
     }
 
-    /// What is kept under `key`, else what `make` makes, which is kept for `ttl` if it says so. Callers with the same key
-    /// wait for the first one; when that is dropped, the next one goes on.
+    /// Returns the result under `key`, or computes it with `make` and caches it for `ttl` if `make` allows it. Callers with
+    /// the same key wait for the first one; if that one is dropped, the next one computes.
     pub async fn get_or<E>(
         &self,
-        key: Key,
+        key: CacheKey,
         ttl: Duration,
         counts: &CacheCounts,
-        make: impl Future<Output = Result<(V, Keep), E>>,
-    ) -> Found<V, E> {
+        make: impl Future<Output = Result<(V, Cacheability), E>>,
+    ) -> CacheLookup<V, E> {
         let mut own = None;
         let made = async {
             match make.await {
-                Ok((value, Keep::Yes)) => Ok(Kept { value, ttl }),
-                Ok((value, Keep::No)) => {
-                    own = Some(Own::Value(value));
+                Ok((value, Cacheability::Store)) => Ok(CacheEntry { value, ttl }),
+                Ok((value, Cacheability::Skip)) => {
+                    own = Some(Unshared::Value(value));
                     Err(())
                 }
                 Err(error) => {
-                    own = Some(Own::Error(error));
+                    own = Some(Unshared::Error(error));
                     Err(())
                 }
             }
         };
-        let found = match self.kept.entry(key).or_try_insert_with(made).await {
-            Ok(entry) if entry.is_fresh() => Found::Made(entry.into_value().value),
-            Ok(entry) => Found::Kept(entry.into_value().value),
+        let found = match self.entries.entry(key).or_try_insert_with(made).await {
+            Ok(entry) if entry.is_fresh() => CacheLookup::Computed(entry.into_value().value),
+            Ok(entry) => CacheLookup::Cached(entry.into_value().value),
             Err(_) => match own {
-                Some(Own::Value(value)) => Found::Made(value),
-                Some(Own::Error(error)) => Found::Failed(error),
-                None => Found::Nothing,
+                Some(Unshared::Value(value)) => CacheLookup::Computed(value),
+                Some(Unshared::Error(error)) => CacheLookup::Failed(error),
+                None => CacheLookup::Uncached,
             },
         };
         match found {
-            Found::Kept(_) => counts.hits.increment(),
+            CacheLookup::Cached(_) => counts.hits.increment(),
             _ => counts.misses.increment(),
         }
-        // What has expired leaves only when somebody looks after it.
-        self.kept.run_pending_tasks().await;
-        counts.entries.set(i64::try_from(self.kept.entry_count()).unwrap_or(i64::MAX));
+        // Expired results leave only when pending tasks run.
+        self.entries.run_pending_tasks().await;
+        counts.entries.set(i64::try_from(self.entries.entry_count()).unwrap_or(i64::MAX));
         found
     }
 }
 
-/// Whether a result may be given again.
+/// Whether a result may be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    Yes,
-    No,
+pub enum Cacheability {
+    Store,
+    Skip,
 }
 
-/// Each result has a time of its own.
-struct ByEntry;
+/// Each result has its own time to live.
+struct PerEntryExpiry;
 
-impl<V> Expiry<Key, Kept<V>> for ByEntry {
-    fn expire_after_create(&self, _: &Key, kept: &Kept<V>, _: Instant) -> Option<Duration> {
-        Some(kept.ttl)
+impl<V> Expiry<CacheKey, CacheEntry<V>> for PerEntryExpiry {
+    fn expire_after_create(&self, _: &CacheKey, entry: &CacheEntry<V>, _: Instant) -> Option<Duration> {
+        Some(entry.ttl)
     }
 }
 
-/// The normal form: lengths before texts, keys in order, so that no two values have the same.
-fn feed(hasher: &mut Sha256, value: &Value) {
+/// Hashes the normal form: lengths before texts, keys in order, so that no two values have the same hash input.
+fn hash_value(hasher: &mut Sha256, value: &Value) {
     let mut text = |mark: u8, text: &str| {
         hasher.update([mark]);
         hasher.update((text.len() as u64).to_le_bytes());
@@ -144,7 +145,7 @@ fn feed(hasher: &mut Sha256, value: &Value) {
             hasher.update([4]);
             hasher.update((list.len() as u64).to_le_bytes());
             for one in list {
-                feed(hasher, one);
+                hash_value(hasher, one);
             }
         }
         Value::Object(table) => {
@@ -155,7 +156,7 @@ fn feed(hasher: &mut Sha256, value: &Value) {
             for (key, one) in keys {
                 hasher.update((key.len() as u64).to_le_bytes());
                 hasher.update(key.as_bytes());
-                feed(hasher, one);
+                hash_value(hasher, one);
             }
         }
     }
@@ -173,17 +174,22 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    fn key(n: u32) -> Key {
-        Key::of("test", &json!(n))
+    fn key(n: u32) -> CacheKey {
+        CacheKey::of("test", &json!(n))
     }
 
-    async fn look(cache: &Cache<u32>, counts: &CacheCounts, n: u32, made: Result<(u32, Keep), u32>) -> Found<u32, u32> {
+    async fn look(
+        cache: &ResultCache<u32>,
+        counts: &CacheCounts,
+        n: u32,
+        made: Result<(u32, Cacheability), u32>,
+    ) -> CacheLookup<u32, u32> {
         cache.get_or(key(n), LONG, counts, async { made }).await
     }
 
     #[test]
-    fn the_key_is_of_the_normal_form() {
-        let of = |value: Value| Key::of("kind", &value);
+    fn keys_are_hashes_of_the_normal_form() {
+        let of = |value: Value| CacheKey::of("kind", &value);
         assert_eq!(of(json!({"a": 1, "b": {"c": 2, "d": 3}})), of(json!({"b": {"d": 3, "c": 2}, "a": 1})));
         let different = [
             json!(null),
@@ -204,19 +210,19 @@ mod tests {
                 assert_ne!(of(one.clone()), of(other.clone()), "{one} and {other}");
             }
         }
-        assert_ne!(Key::of("a", &json!(1)), Key::of("b", &json!(1)));
+        assert_ne!(CacheKey::of("a", &json!(1)), CacheKey::of("b", &json!(1)));
     }
 
     #[tokio::test]
-    async fn what_is_kept_is_given_again_and_no_error_is() {
-        let (cache, counts) = (Cache::new(10), CacheCounts::default());
+    async fn values_are_cached_and_errors_are_not() {
+        let (cache, counts) = (ResultCache::new(10), CacheCounts::default());
         for (n, made, expected) in [
-            (1, Ok((10, Keep::Yes)), Found::Made(10)),
-            (1, Ok((11, Keep::Yes)), Found::Kept(10)),
-            (2, Err(7), Found::Failed(7)),
-            (2, Ok((20, Keep::No)), Found::Made(20)),
-            (2, Ok((21, Keep::Yes)), Found::Made(21)),
-            (2, Err(7), Found::Kept(21)),
+            (1, Ok((10, Cacheability::Store)), CacheLookup::Computed(10)),
+            (1, Ok((11, Cacheability::Store)), CacheLookup::Cached(10)),
+            (2, Err(7), CacheLookup::Failed(7)),
+            (2, Ok((20, Cacheability::Skip)), CacheLookup::Computed(20)),
+            (2, Ok((21, Cacheability::Store)), CacheLookup::Computed(21)),
+            (2, Err(7), CacheLookup::Cached(21)),
         ] {
             assert_eq!(look(&cache, &counts, n, made).await, expected, "{n} {made:?}");
         }
@@ -224,30 +230,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_old_or_too_much_goes() {
-        let (cache, counts) = (Cache::new(3), CacheCounts::default());
+    async fn old_and_surplus_values_are_evicted() {
+        let (cache, counts) = (ResultCache::new(3), CacheCounts::default());
         for n in 0..10 {
-            look(&cache, &counts, n, Ok((n, Keep::Yes))).await;
+            look(&cache, &counts, n, Ok((n, Cacheability::Store))).await;
         }
         assert_eq!(counts.entries.get(), 3);
-        assert_eq!(look(&cache, &counts, 9, Ok((90, Keep::Yes))).await, Found::Kept(9));
-        assert_eq!(look(&cache, &counts, 0, Ok((1, Keep::Yes))).await, Found::Made(1));
+        assert_eq!(look(&cache, &counts, 9, Ok((90, Cacheability::Store))).await, CacheLookup::Cached(9));
+        assert_eq!(look(&cache, &counts, 0, Ok((1, Cacheability::Store))).await, CacheLookup::Computed(1));
 
         let short = Duration::from_millis(1);
         let mut made = 0;
-        // The clock of the cache is the real one: looked at until it has gone on.
+        // The cache uses the real clock, so that the test polls it.
         while made < 2 {
-            let found = cache.get_or(key(100), short, &counts, async { Ok::<_, u32>((1, Keep::Yes)) }).await;
-            made += u32::from(matches!(found, Found::Made(_)));
+            let found = cache.get_or(key(100), short, &counts, async { Ok::<_, u32>((1, Cacheability::Store)) }).await;
+            made += u32::from(matches!(found, CacheLookup::Computed(_)));
             tokio::task::yield_now().await;
         }
     }
 
     #[tokio::test]
-    async fn one_makes_it_while_the_others_wait_and_a_dropped_one_poisons_nobody() {
-        let (cache, counts) = (Arc::new(Cache::new(10)), Arc::new(CacheCounts::default()));
+    async fn one_caller_computes_while_the_others_wait_and_a_dropped_one_blocks_nobody() {
+        let (cache, counts) = (Arc::new(ResultCache::new(10)), Arc::new(CacheCounts::default()));
         let (gate, runs) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU32::new(0)));
-        let start = |made: Result<(u32, Keep), u32>| {
+        let start = |made: Result<(u32, Cacheability), u32>| {
             let (cache, counts, gate, runs) = (cache.clone(), counts.clone(), gate.clone(), runs.clone());
             tokio::spawn(async move {
                 let make = async {
@@ -263,15 +269,15 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let first = start(Ok((1, Keep::Yes)));
+        let first = start(Ok((1, Cacheability::Store)));
         arrived(1).await;
-        let second = start(Ok((2, Keep::Yes)));
+        let second = start(Ok((2, Cacheability::Store)));
         first.abort();
         arrived(2).await;
-        let third = start(Ok((3, Keep::Yes)));
+        let third = start(Ok((3, Cacheability::Store)));
         tokio::task::yield_now().await;
         gate.add_permits(1);
-        assert_eq!((second.await.unwrap(), third.await.unwrap()), (Found::Made(2), Found::Kept(2)));
+        assert_eq!((second.await.unwrap(), third.await.unwrap()), (CacheLookup::Computed(2), CacheLookup::Cached(2)));
         assert_eq!(runs.load(Ordering::SeqCst), 2);
     }
 }

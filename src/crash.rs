@@ -1,9 +1,8 @@
-//! Fail points, in debug builds only: `DAOYOU_CRASH_AT=NAME` kills the process with SIGKILL where NAME stands,
-//! `NAME:N` at its N-th passing, `NAME=TEXT` only where the point's detail holds TEXT. `DAOYOU_STALL_AT` lets the thread
-//! that comes there stand still instead, for ever. Release builds know none.
+//! Fail points, in debug builds only. `DAOYOU_CRASH_AT=NAME` kills the process with SIGKILL at the point NAME, `NAME:N` at
+//! its N-th passing, `NAME=TEXT` only if the point's detail contains TEXT. `DAOYOU_STALL_AT` blocks the thread at that point
+//! for ever instead. Release builds have no fail points.
 
-/// Dies or stands still here if the environment asks for it. `detail` is what `NAME=TEXT` looks into, e.g. the message's
-/// text.
+/// Dies or blocks here if the environment asks for it. `NAME=TEXT` searches `detail`, for example the text of the message.
 #[cfg(debug_assertions)]
 pub fn point(name: &str, detail: &str) {
     use std::sync::LazyLock;
@@ -15,7 +14,7 @@ pub fn point(name: &str, detail: &str) {
     static STALL_PASSED: AtomicU64 = AtomicU64::new(0);
 
     if is_due(CRASH.as_deref(), name, detail, &CRASH_PASSED) {
-        // Nothing of ours runs after this: no drop, no flush, as if the power of this process were cut.
+        // None of our code runs after this: no drop, no flush, as after a power failure of this process.
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         std::thread::park();
     }

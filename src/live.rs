@@ -1,9 +1,9 @@
-//! Settings that are replaced while others work with them.
+//! Values that are replaced while others use them.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A value that can be replaced as a whole. Whoever takes the current one keeps it for as long as he needs it, so that a
-/// turn ends with the settings that it began with.
+/// A value that can be replaced as a whole. A user of the current value keeps it for as long as needed: a turn ends with the
+/// settings with which it began.
 #[derive(Debug, Default)]
 pub struct Live<T>(RwLock<Arc<T>>);
 
@@ -12,12 +12,12 @@ impl<T> Live<T> {
         Self(RwLock::new(value.into()))
     }
 
-    /// The current value.
+    /// Returns the current value.
     pub fn get(&self) -> Arc<T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the value for those who take it from now on.
+    /// Replaces the value for later calls of [`Self::get`].
     pub fn set(&self, value: impl Into<Arc<T>>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = value.into();
     }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_taken_a_value_keeps_it() {
+    fn a_taken_value_stays_the_same() {
         let live = Live::new(1);
         let taken = live.get();
         live.set(2);

@@ -47,9 +47,6 @@ impl Default for LogConfig {
     }
 }
 
-/// It tells of each of its own steps, which mean nothing to an owner.
-const NOISY: &str = "tokio_cron_scheduler";
-
 impl LogConfig {
     /// Reads a level, or directives such as `info,daoyou::llm=debug`. The error says what is not understood.
     pub fn filter(level: &str) -> Result<EnvFilter, String> {
@@ -60,12 +57,7 @@ impl LogConfig {
                 return Err(format!("{directive:?} is no level"));
             }
         }
-        let shows_steps = level
-            .split(',')
-            .any(|word| ["info", "debug", "trace"].into_iter().any(|shown| word.trim().eq_ignore_ascii_case(shown)));
-        let is_quiet = !shows_steps || level.contains(NOISY);
-        let directives = if is_quiet { level.to_owned() } else { format!("{NOISY}=warn,{level}") };
-        EnvFilter::builder().parse(directives).map_err(|error| format!("{level:?} is not understood: {error}"))
+        EnvFilter::builder().parse(level).map_err(|error| format!("{level:?} is not understood: {error}"))
     }
 
     /// What [`Self::filter`] takes, in words.

@@ -188,7 +188,7 @@ async fn a_job_never_runs_beside_itself() {
 
 /// What a job said stands in the chat's session; a job that says something without a model asks none.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_chat_knows_what_its_jobs_said() {
+async fn a_chats_session_learns_what_its_jobs_sent() {
     let (model, sink) = world().await;
     model.on("news", [Reply::tool("message", &json!({"content": "one moment"})), Reply::text("it rains")]);
     let mut gateway = at_rest(&model, &sink);
@@ -220,7 +220,7 @@ async fn the_chat_knows_what_its_jobs_said() {
 
 /// Answers that are no news, or none, are kept and not sent.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_news_is_not_sent() {
+async fn output_without_news_is_not_sent() {
     let (model, sink) = world().await;
     model.script(|asked| {
         let answers = ["same", "same", "other", "other"];
@@ -251,7 +251,7 @@ async fn what_is_no_news_is_not_sent() {
 
 /// A job that fails again and again pauses, and the chat and the owner are told, each once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_fails_again_and_again_pauses() {
+async fn a_job_that_fails_repeatedly_pauses() {
     let (model, sink) = world().await;
     model.on("broken", [Reply::status(400)]);
     let mut gateway = at_rest(&model, &sink);
@@ -273,7 +273,7 @@ async fn a_job_that_fails_again_and_again_pauses() {
 
 /// A callback that refuses: the run is well, its delivery is not, and that is what is told.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_fails_is_told_as_failed() {
+async fn a_failed_delivery_is_shown_as_failed() {
     let (model, sink) = world().await;
     sink.always(Some(Answer::Status(500, None)));
     let hook = Hook::bearer("in").callback(&sink).set("retry", vec!["1s", "1h"]);
@@ -296,7 +296,7 @@ async fn a_delivery_that_fails_is_told_as_failed() {
 
 /// A row that nobody can read stays, and holds nobody up; with cron switched off nothing fires.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_row_harms_no_other() {
+async fn a_malformed_row_affects_no_other_job() {
     let (model, sink) = world().await;
     let mut gateway = at_rest(&model, &sink);
     let good = add(&gateway, "good", &["--at", "in 1s", "--prompt", "good", "--keep"]).await;
@@ -320,7 +320,7 @@ async fn a_bad_row_harms_no_other() {
 
 /// An orderly stop: what came due while it was under way is run at the next start, whatever the job says of missed slots.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_due_while_the_gateway_stops_is_put_off() {
+async fn slots_during_an_orderly_stop_are_deferred() {
     let (model, sink) = world().await;
     let gate = Gate::new();
     model.on("busy", [Reply::text("done").held_by(&gate)]);

@@ -48,7 +48,7 @@ async fn a_reminder_that_nobody_would_read_is_refused() {
 
 /// A channel that is switched off, and one that has lost its callback: the model is not asked, and the owner hears of it once.
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_for_a_channel_that_is_gone_pause() {
+async fn jobs_for_a_removed_channel_pause() {
     let (model, sink) = (Model::start().await, sink().await);
     let both = |callback: bool, is_on: bool| {
         let two = if callback { Hook::bearer("two").callback(&sink) } else { Hook::bearer("two") };
@@ -78,7 +78,7 @@ async fn jobs_for_a_channel_that_is_gone_pause() {
 /// With the tokens of the day used up prompts are skipped, what is due once waits to be enabled, messages go out, and the owner is
 /// told once.
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_stop_at_the_tokens_of_the_day() {
+async fn jobs_stop_at_the_daily_token_limit() {
     let (model, sink) = (Model::start().await, sink().await);
     let setup = hooks(&sink).model(&model).set("cron.min_interval", "1s").set("cron.tokens_per_day", 1);
     let gateway = Gateway::start(setup).await;
@@ -115,7 +115,7 @@ async fn jobs_stop_at_the_tokens_of_the_day() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prompt_repeats_no_more_often_than_the_owner_allows() {
+async fn a_prompt_repeats_at_most_as_often_as_the_owner_allows() {
     let model = Model::start().await;
     let gateway = Gateway::start(Setup::new().model(&model).hook(Hook::bearer("in"))).await;
     for (schedule, interval) in [(["--every", "59s"], "59s"), (["--cron", "*/20 * * * * *"], "20s")] {

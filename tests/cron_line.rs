@@ -30,7 +30,7 @@ fn refused(ran: &Ran, expected: &str) {
 
 /// The same lines, the same answers, whether a gateway runs or not.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_is_kept_by_the_command_line() {
+async fn a_job_is_managed_by_the_command_line() {
     for is_running in [true, false] {
         let setup = Setup::new().set("agent.timezone", "Asia/Shanghai").hook(hook_that_is_read());
         let mut gateway = Gateway::new(setup);
@@ -129,7 +129,7 @@ async fn wrong_lines(gateway: &Gateway) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_api_tells_what_is_wrong_by_its_status() {
+async fn the_api_answers_faults_with_their_status() {
     let gateway = Gateway::start(Setup::new().set("cron.max_jobs", 1)).await;
     let url = |path: &str| gateway.url(&format!("/api/cron{path}"));
     let open = Gateway::try_send(gateway.client.get(url(""))).await.expect("an answer");
@@ -201,7 +201,7 @@ async fn a_job_runs_by_hand() {
 
 /// What the model promises in a chat comes to that chat, a reminder without a model, a task with one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_makes_jobs_for_its_chat() {
+async fn a_model_creates_jobs_for_its_chat() {
     let model = Model::start().await;
     let tea = json!({"action": "add", "kind": "message", "message": "The tea is ready", "at": "in 1s"});
     let look = json!({"action": "add", "prompt": "Look at the build", "at": "in 1s", "name": "build"});
@@ -238,7 +238,7 @@ async fn a_model_makes_jobs_for_its_chat() {
 
 /// Reminders without any model, in both languages, and `/cron`.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_offline_responder_reminds() {
+async fn the_offline_responder_creates_reminders() {
     let gateway = Gateway::new(Setup::new().set("agent.timezone", "Asia/Shanghai").hook(hook_that_is_read()));
     let ask = async |text: &str| {
         let ran = gateway.run(&["agent", "-m", text]).await;
@@ -273,7 +273,7 @@ async fn the_offline_responder_reminds() {
 
 /// A file goes out and comes in again as it was; a row that is broken is named, in the file and in the store.
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_move_by_file() {
+async fn jobs_are_exported_and_imported() {
     let mut from = Gateway::new(Setup::new());
     add(&from, &["--name", "news", "--cron", "0 9 * * *", "--tz", "Europe/Berlin", "--prompt", "x", "--jitter", "5m"])
         .await;

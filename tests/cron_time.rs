@@ -19,7 +19,7 @@ async fn runs(gateway: &Gateway, job: &str) -> Vec<String> {
 /// A job at 02:30 in New York: on the day on which there is no 02:30 it runs right after the gap, the next day at 02:30
 /// again; a job at 01:30 runs once on the day that has two of them. A clock that is set back runs nothing twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daily_job_over_the_changes_of_the_clock() {
+async fn a_daily_job_runs_once_a_day_across_clock_changes() {
     let Some(library) = faketime() else { return };
     let model = Model::start().await;
     let sink = Sink::start(Some(&config::callback_secret())).await;
@@ -69,7 +69,7 @@ async fn a_daily_job_over_the_changes_of_the_clock() {
 /// Somebody sets the clock while the gateway runs, by an hour and by a year, forth and back: a slot is run once however often it comes,
 /// what was missed is made up for once, and afterwards jobs go by what the clock says.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_clock_is_set_while_it_runs() {
+async fn jobs_continue_when_the_clock_is_set() {
     const HOUR: i64 = 3_600;
     const YEAR: i64 = 365 * 24 * HOUR;
     let Some(library) = faketime() else { return };

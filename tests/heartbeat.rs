@@ -35,7 +35,7 @@ impl World {
     }
 
     fn looks(&self) -> usize {
-        self.gateway.logs().matches("the heartbeat looks").count()
+        self.gateway.logs().matches("checking HEARTBEAT.md").count()
     }
 
     /// Waits for two more looks, of which the second began after now.
@@ -50,7 +50,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_new_is_asked_and_only_what_is_worth_it_is_told() {
+async fn only_new_entries_are_asked_and_only_news_is_delivered() {
     let mut world = World::start(|setup| setup).await;
     world.model.on("Look at the disk", [Reply::text("The disk is full.")]);
     world.model.on("Look at the mail", [Reply::text("`HEARTBEAT_OK`.")]);
@@ -94,7 +94,7 @@ async fn only_what_is_new_is_asked_and_only_what_is_worth_it_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_tokens_of_the_day_are_used_up_it_says_so_once() {
+async fn exhausted_daily_tokens_are_reported_once() {
     let mut world = World::start(|setup| setup.set("heartbeat.tokens_per_day", 100)).await;
     world.model.on("Look at the disk", [Reply::text("The disk is full.").usage(90, 20)]);
     world.write("- Look at the disk");
@@ -110,7 +110,7 @@ async fn when_the_tokens_of_the_day_are_used_up_it_says_so_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_that_fails_is_tried_again_and_told_once() {
+async fn a_failed_turn_is_repeated_and_reported_once() {
     let mut world = World::start(|setup| setup.set("providers.scripted.retries", 0)).await;
     world.model.on("Look at the disk", [Reply::text("The disk is full.")]);
     world.model.nth(1, Reply::status(400));

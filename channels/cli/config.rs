@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 pub struct CliConfig {
     /// Chat at the terminal that the gateway runs in.
     pub enabled: bool,
-    /// What is shown of a model's thoughts: `fold`, `show` or `hide`.
+    /// How a model's thoughts are shown: `fold`, `show` or `hide`.
     pub thinking: Thinking,
 }
 
-/// What a terminal shows of a model's thoughts.
+/// How a terminal shows a model's thoughts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Thinking {
-    /// One line with how long it thought; `/thinking` prints the thoughts.
+    /// One line with the duration; `/thinking` prints the thoughts.
     #[default]
     Fold,
-    /// All of it, while it comes.
+    /// All text, as it arrives.
     Show,
     /// Nothing.
     Hide,

@@ -1,128 +1,59 @@
-//! The screen and the keyboard behind a terminal's conversation, each on a thread of its own: both block, and a stopped
-//! screen (Ctrl-S) must not hold up the runtime.
+//! The screen and the keyboard of a terminal, each on its own thread: both block, and a stopped screen (Ctrl-S) must not
+//! block the runtime.
 
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
-use super::helper::Known;
-use super::plain;
-use super::readline::{self, SavedMode};
+use super::prompt_helper::CompletionSource;
+use super::readline::{LineEditor, SavedMode};
+use super::screen::TerminalStyle;
+use super::streams::{
+    ConsoleInput, OutputClosed, OutputStream, PROMPT, PrintJob, SHOW_CURSOR, ThreadEnds, print_all, read_lines, spawn,
+};
 use crate::channel::StartError;
 
-/// How many texts may wait to be printed.
+/// The most texts that wait to be printed.
 const PRINT_CAPACITY: usize = 64;
-/// Terminals without a cursor that can be moved; the line editor knows the same.
-const DUMB_TERMS: [&str; 3] = ["dumb", "cons25", "emacs"];
-pub(super) const PROMPT: &str = "You> ";
 const HIDE_CURSOR: &str = "\x1b[?25l";
-pub(super) const SHOW_CURSOR: &str = "\x1b[?25h";
-
-/// How things are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
-    /// Turns are shown while they run, at a prompt. Else replies alone are, each when it is complete.
-    pub live: bool,
-    /// Colours and other faces.
-    pub colour: bool,
-    /// The cursor can be moved: a row can be drawn anew.
-    pub cursor: bool,
-    /// How wide the screen is; `None` asks the terminal each time.
-    pub columns: Option<usize>,
-}
-
-impl Style {
-    /// Replies alone, as plain text.
-    pub const PLAIN: Self = Self { live: false, colour: false, cursor: false, columns: None };
-
-    /// What this process was started with.
-    fn of_process() -> Self {
-        let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-        Self::choose(is_terminal, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
-    }
-
-    /// Coloured at a terminal that is not a dumb one, unless `NO_COLOR` (<https://no-color.org>) or `CLICOLOR=0` is set;
-    /// `CLICOLOR_FORCE` (<https://bixense.com/clicolors/>) asks for colours anywhere.
-    fn choose(is_terminal: bool, env: impl Fn(&str) -> Option<String>) -> Self {
-        let is_dumb = env("TERM").is_some_and(|term| DUMB_TERMS.contains(&term.as_str()));
-        let is_on = |name| env(name).map(|value| value != "0");
-        let colour = match (env("NO_COLOR"), is_on("CLICOLOR_FORCE"), is_on("CLICOLOR")) {
-            (Some(_), ..) => false,
-            (_, Some(true), _) => true,
-            (.., Some(false)) => false,
-            _ => is_terminal && !is_dumb,
-        };
-        Self { live: is_terminal, colour, cursor: is_terminal && !is_dumb, columns: None }
-    }
-}
-
-/// What the keyboard, or whatever stands for it, gave.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Input {
-    Line(String),
-    /// Longer than a message may be.
-    TooLong,
-    NotUtf8,
-    /// Ctrl-C at the prompt.
-    Interrupted {
-        /// Nothing had been typed.
-        is_blank: bool,
-    },
-    End,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
-    Out,
-    Err,
-}
-
-/// The printing thread stopped: nobody reads the output any more.
-#[derive(Debug)]
-pub(super) struct Closed;
-
-pub(super) struct Print {
-    pub text: String,
-    pub stream: Stream,
-    pub done: Option<oneshot::Sender<()>>,
-}
 
 /// A screen and a keyboard.
 pub struct Console {
-    pub(super) style: Style,
-    pub(super) inputs: async_channel::Receiver<Input>,
+    pub(super) style: TerminalStyle,
+    pub(super) inputs: async_channel::Receiver<ConsoleInput>,
     asks: async_channel::Sender<()>,
-    prints: async_channel::Sender<Print>,
-    /// Whether a prompt stands on the screen.
+    prints: async_channel::Sender<PrintJob>,
+    /// A prompt is on the screen.
     prompting: Arc<AtomicBool>,
     mode: Option<SavedMode>,
-    /// What is printed where the line editor draws no prompt.
+    /// The prompt to print if no line editor draws one.
     prompt: &'static str,
-    pub(super) known: Known,
+    pub(super) known: CompletionSource,
 }
 
 impl Drop for Console {
-    /// The terminal is given back even when the conversation ends by a panic.
+    /// Restores the terminal even after a panic of the conversation.
     fn drop(&mut self) {
         self.restore();
     }
 }
 
 impl Console {
-    /// What this process was started with: a line editor when standard input and output are a terminal, else plain
-    /// lines. `history` is the file that keeps what was typed.
+    /// Opens the standard streams: with a line editor if input and output are a terminal, else with plain lines. `history`
+    /// is the file of typed lines.
     ///
     /// # Errors
     ///
-    /// The terminal or a thread cannot be had.
+    /// The terminal or a thread cannot be opened.
     pub fn of_process(history: Option<PathBuf>) -> Result<Self, StartError> {
-        let style = Style::of_process();
+        let style = TerminalStyle::of_process();
         if style.cursor {
-            return readline::open(history, style);
+            let known = CompletionSource::default();
+            let (editor, mode) = LineEditor::open(history, known.clone(), style.colour)?;
+            return Self::of_threads(style, Some(mode), known, |ends| editor.spawn(ends));
         }
         let mut console = Self::of_streams(BufReader::new(io::stdin()), io::stdout(), io::stderr(), style)?;
         if style.live {
@@ -135,23 +66,23 @@ impl Console {
     ///
     /// # Errors
     ///
-    /// A thread cannot be had.
+    /// A thread cannot be started.
     pub fn of_streams(
         input: impl BufRead + Send + 'static,
         output: impl Write + Send + 'static,
         errors: impl Write + Send + 'static,
-        style: Style,
+        style: TerminalStyle,
     ) -> Result<Self, StartError> {
-        Self::of_threads(style, None, Known::default(), |ends| {
-            spawn("cli-in", move || plain::read_lines(input, &ends.asks, &ends.inputs))?;
-            spawn("cli-out", move || plain::print_all(output, errors, &ends.prints))
+        Self::of_threads(style, None, CompletionSource::default(), |ends| {
+            spawn("cli-in", move || read_lines(input, &ends.asks, &ends.inputs))?;
+            spawn("cli-out", move || print_all(output, errors, &ends.prints))
         })
     }
 
-    pub(super) fn of_threads(
-        style: Style,
+    fn of_threads(
+        style: TerminalStyle,
         mode: Option<SavedMode>,
-        known: Known,
+        known: CompletionSource,
         spawn_both: impl FnOnce(ThreadEnds) -> io::Result<()>,
     ) -> Result<Self, StartError> {
         let (asks, asked) = async_channel::bounded(1);
@@ -163,56 +94,58 @@ impl Console {
         Ok(Self { style, inputs, asks, prints, prompting, mode, prompt: "", known })
     }
 
-    /// Asks for one input; everything printed before stands on the screen by then.
-    pub(super) async fn ask(&self) -> Result<(), Closed> {
+    /// Asks for one input, after everything printed before is on the screen.
+    pub(super) async fn ask(&self) -> Result<(), OutputClosed> {
         let mut prompt = self.prompt;
         if let Some(mode) = &self.mode {
             mode.echo();
             prompt = SHOW_CURSOR;
         }
-        self.print_through(prompt.to_owned(), Stream::Out).await?;
+        self.print_through(prompt.to_owned(), OutputStream::Out).await?;
         self.prompting.store(true, Ordering::SeqCst);
-        self.asks.send(()).await.map_err(|_| Closed)
+        self.asks.send(()).await.map_err(|_| OutputClosed)
     }
 
-    /// The next input that was asked for.
-    pub(super) async fn input(&self) -> Input {
-        let input = self.inputs.recv().await.unwrap_or(Input::End);
+    /// Returns the next input.
+    pub(super) async fn input(&self) -> ConsoleInput {
+        let input = self.inputs.recv().await.unwrap_or(ConsoleInput::End);
         self.prompting.store(false, Ordering::SeqCst);
         input
     }
 
-    /// What is typed while a turn runs does not show: it would stand in the middle of what is drawn. The next prompt
-    /// has it.
-    pub(super) async fn hush(&self) -> Result<(), Closed> {
+    /// Hides what is typed while a turn runs, since it would appear inside the output. The next prompt shows it.
+    pub(super) async fn hush(&self) -> Result<(), OutputClosed> {
         let Some(mode) = &self.mode else { return Ok(()) };
         mode.hush();
-        // It waits at the start of the row that changes, where it would only be in the way.
-        self.print(HIDE_CURSOR.to_owned(), Stream::Out).await
+        // The cursor rests at the start of the changing row, where it would only distract.
+        self.print(HIDE_CURSOR.to_owned(), OutputStream::Out).await
     }
 
-    pub(super) async fn print(&self, text: String, stream: Stream) -> Result<(), Closed> {
+    pub(super) async fn print(&self, text: String, stream: OutputStream) -> Result<(), OutputClosed> {
         if text.is_empty() {
             return Ok(());
         }
-        self.prints.send(Print { text: self.around_prompt(text), stream, done: None }).await.map_err(|_| Closed)
+        self.prints
+            .send(PrintJob { text: self.around_prompt(text), stream, done: None })
+            .await
+            .map_err(|_| OutputClosed)
     }
 
-    /// Where no line editor draws its prompt anew below a text that comes while it stands, it is printed again.
+    /// Repeats the prompt after a text that is printed below it, unless a line editor does so.
     fn around_prompt(&self, text: String) -> String {
         let stands = !self.prompt.is_empty() && self.prompting.load(Ordering::SeqCst);
         if stands && !text.is_empty() { format!("\n{text}{}", self.prompt) } else { text }
     }
 
-    /// Returns when the text, and all before it, is written.
-    pub(super) async fn print_through(&self, text: String, stream: Stream) -> Result<(), Closed> {
+    /// Prints a text; returns when it and everything before it is written.
+    pub(super) async fn print_through(&self, text: String, stream: OutputStream) -> Result<(), OutputClosed> {
         let (done, written) = oneshot::channel();
         let text = self.around_prompt(text);
-        self.prints.send(Print { text, stream, done: Some(done) }).await.map_err(|_| Closed)?;
-        written.await.map_err(|_| Closed)
+        self.prints.send(PrintJob { text, stream, done: Some(done) }).await.map_err(|_| OutputClosed)?;
+        written.await.map_err(|_| OutputClosed)
     }
 
-    /// Leaves the terminal as it was found. The reading thread may be stuck in its read for good.
+    /// Restores the terminal. The reading thread may stay blocked in its read.
     pub(super) fn restore(&self) {
         if let Some(mode) = &self.mode {
             mode.restore(self.prompting.load(Ordering::SeqCst));
@@ -220,41 +153,41 @@ impl Console {
     }
 }
 
-/// What the two threads hold of a console.
-pub(super) struct ThreadEnds {
-    pub asks: async_channel::Receiver<()>,
-    pub inputs: async_channel::Sender<Input>,
-    pub prints: async_channel::Receiver<Print>,
-    pub prompting: Arc<AtomicBool>,
+/// Forwards SIGINT to a terminal. While a turn runs, the line editor does not read Ctrl-C, so it arrives as a signal of the
+/// process.
+#[derive(Clone, Default)]
+pub struct Interrupt(Arc<InterruptState>);
+
+#[derive(Default)]
+struct InterruptState {
+    /// A turn runs here and was not interrupted yet.
+    armed: AtomicBool,
+    raised: Notify,
 }
 
-pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().name(name.to_owned()).spawn(work).map(|_| ())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn colours_are_where_they_are_wanted() {
-        type Env<'a> = &'a [(&'a str, &'a str)];
-        let table: &[(bool, Env<'_>, (bool, bool))] = &[
-            (true, &[("TERM", "xterm")], (true, true)),
-            (true, &[], (true, true)),
-            (true, &[("NO_COLOR", "1")], (false, true)),
-            (true, &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")], (false, true)),
-            (true, &[("TERM", "dumb")], (false, false)),
-            (true, &[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")], (true, false)),
-            (true, &[("CLICOLOR", "0")], (false, true)),
-            (false, &[("TERM", "xterm")], (false, false)),
-            (false, &[("CLICOLOR_FORCE", "1")], (true, false)),
-            (false, &[("CLICOLOR_FORCE", "0")], (false, false)),
-        ];
-        for (is_terminal, env, expected) in table {
-            let find = |name: &str| env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-            let style = Style::choose(*is_terminal, find);
-            assert_eq!((style.colour, style.cursor), *expected, "{is_terminal} {env:?}");
+impl Interrupt {
+    /// Handles a SIGINT. Returns true if it stops a turn here, and false if there is none, or it is being stopped already:
+    /// then the signal is for the process.
+    pub fn raise(&self) -> bool {
+        let taken = self.0.armed.swap(false, Ordering::AcqRel);
+        if taken {
+            self.0.raised.notify_one();
         }
+        taken
+    }
+
+    /// Marks the start of a turn.
+    pub(super) fn arm(&self) {
+        self.0.armed.store(true, Ordering::Release);
+    }
+
+    /// Marks the end of a turn.
+    pub(super) fn disarm(&self) {
+        self.0.armed.store(false, Ordering::Release);
+    }
+
+    /// Completes when a SIGINT stops the turn.
+    pub(super) async fn raised(&self) {
+        self.0.raised.notified().await;
     }
 }

@@ -1,30 +1,30 @@
-//! Files that are brought into a conversation: their text goes with the next message, in the message itself, so that
-//! what was accepted is complete whatever becomes of the file.
+//! Files that the user adds to a conversation. The next message contains their text, so that an accepted message is complete
+//! whatever happens to the file.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::words::{Language, Words};
+use super::texts::{Language, TerminalTexts};
 use crate::clean::clean_line;
 
 /// The largest file, in bytes.
 const MAX_FILE: u64 = 256 << 10;
-/// The most that goes with one message, in bytes.
+/// The most text of files in one message, in bytes.
 const MAX_TOTAL: usize = 512 << 10;
 const MAX_FILES: usize = 50;
 
-/// The files of a conversation, in the order in which they were added.
+/// The files of a conversation, in the order of adding.
 #[derive(Debug, Default)]
-pub struct Files {
-    list: Vec<Added>,
+pub struct ConversationFiles {
+    list: Vec<AddedFile>,
 }
 
 #[derive(Debug)]
-struct Added {
-    /// As it was named.
+struct AddedFile {
+    /// The name that the user gave.
     name: String,
-    /// Where it is.
+    /// The canonical path.
     path: PathBuf,
     text: String,
     is_sent: bool,
@@ -42,12 +42,12 @@ pub enum FileFault {
     /// Not UTF-8 text.
     Binary(String),
     TooMany,
-    /// Together with those that wait they are too large for one message.
+    /// With the waiting files it would be too large for one message.
     TooMuch(String),
 }
 
 impl FileFault {
-    /// What is wrong and what would be right.
+    /// Describes the fault and its remedy.
     pub(super) fn text(&self, language: Language) -> String {
         let is_zh = language == Language::Zh;
         let name = |name: &str| clean_line(name);
@@ -79,16 +79,16 @@ impl FileFault {
     }
 }
 
-impl Files {
-    /// Reads a file; the path is relative to the working directory, and `~/` is the home. A file that was added before
-    /// is read anew.
+impl ConversationFiles {
+    /// Reads a file; the path is relative to the working directory, and `~/` is the home. A file that was added before is read
+    /// again.
     ///
     /// # Errors
-    /// It is no text file that can go with a message.
+    /// It is not a text file that fits into a message.
     pub fn add(&mut self, path: &str) -> Result<(), FileFault> {
         let (name, path) = (path.to_owned(), expand(path));
         let text = read(&name, &path)?;
-        // The same file under another name is the same file.
+        // Another name of the same file is the same file.
         let path = path.canonicalize().unwrap_or(path);
         let others = self.list.iter().filter(|file| file.path != path);
         let waiting: usize = others.clone().filter(|file| !file.is_sent).map(|file| file.text.len()).sum();
@@ -99,21 +99,21 @@ impl Files {
             return Err(FileFault::TooMuch(name));
         }
         self.list.retain(|file| file.path != path);
-        self.list.push(Added { name, path, text, is_sent: false });
+        self.list.push(AddedFile { name, path, text, is_sent: false });
         Ok(())
     }
 
-    /// How many there are.
+    /// Returns the number of files.
     pub fn count(&self) -> usize {
         self.list.len()
     }
 
-    /// The size of the one that was added last, for reading.
+    /// Returns the size of the last added file for display.
     pub(super) fn last_size(&self) -> String {
         size(self.list.last().map_or(0, |file| file.text.len()) as u64)
     }
 
-    /// Takes a file out, by the name it was added under or by where it is.
+    /// Removes a file, found by the name it was added under or by its path.
     pub(super) fn remove(&mut self, name: &str) -> bool {
         let before = self.list.len();
         let path = expand(name);
@@ -126,19 +126,19 @@ impl Files {
         self.list.iter().map(|file| file.name.clone()).collect()
     }
 
-    /// The list, for reading.
-    pub(super) fn lines(&self, words: &Words) -> Vec<String> {
+    /// Returns the list for display.
+    pub(super) fn lines(&self, texts: &TerminalTexts) -> Vec<String> {
         if self.list.is_empty() {
-            return vec![words.no_files.to_owned()];
+            return vec![texts.no_files.to_owned()];
         }
-        let line = |file: &Added| {
-            let state = if file.is_sent { words.is_sent } else { words.is_waiting };
+        let line = |file: &AddedFile| {
+            let state = if file.is_sent { texts.is_sent } else { texts.is_waiting };
             format!("  {}  {}  {state}", clean_line(&file.name), size(file.text.len() as u64))
         };
-        std::iter::once(words.files.to_owned()).chain(self.list.iter().map(line)).collect()
+        std::iter::once(texts.files.to_owned()).chain(self.list.iter().map(line)).collect()
     }
 
-    /// `text` with the files that wait behind it.
+    /// Returns `text` followed by the waiting files.
     pub(super) fn join_to(&self, text: &str) -> String {
         let mut joined = text.to_owned();
         for file in self.list.iter().filter(|file| !file.is_sent) {
@@ -151,14 +151,14 @@ impl Files {
         joined
     }
 
-    /// Those that waited were accepted with a message.
+    /// Marks the waiting files as sent, after a message with them was accepted.
     pub(super) fn mark_sent(&mut self) {
         for file in &mut self.list {
             file.is_sent = true;
         }
     }
 
-    /// Another conversation begins: there, nothing was sent.
+    /// Forgets the sent files when another conversation begins.
     pub(super) fn forget_sent(&mut self) {
         self.list.retain(|file| !file.is_sent);
     }
@@ -169,7 +169,7 @@ fn read(name: &str, path: &Path) -> Result<String, FileFault> {
         io::ErrorKind::NotFound => FileFault::Missing(name.to_owned()),
         _ => FileFault::Unreadable(name.to_owned(), error),
     };
-    // Looked at before it is opened: opening a pipe would wait for its other end.
+    // Checked before opening: opening a pipe would wait for its other end.
     let metadata = fs::metadata(path).map_err(fault)?;
     if !metadata.is_file() {
         return Err(FileFault::NoFile(name.to_owned()));
@@ -195,7 +195,7 @@ fn expand(path: &str) -> PathBuf {
     }
 }
 
-/// The file that the argument of `/add` names: quoted, or with its spaces escaped as completion writes them.
+/// Returns the file name in the argument of `/add`: quoted, or with spaces escaped as completion writes them.
 pub(super) fn unquote(argument: &str) -> String {
     for quote in ['"', '\''] {
         if let Some(inner) = argument.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
@@ -238,7 +238,7 @@ mod tests {
         write("large", &vec![b'x'; MAX_FILE as usize + 1]);
         write("fits", &vec![b'x'; MAX_FILE as usize]);
         write("fits too", &vec![b'x'; MAX_FILE as usize - 10]);
-        let mut files = Files::default();
+        let mut files = ConversationFiles::default();
         for (name, words) in [
             ("a.txt", ""),
             ("b.md", ""),
@@ -269,7 +269,7 @@ mod tests {
         );
         files.mark_sent();
         assert_eq!(files.join_to("more"), "more");
-        assert_eq!((files.lines(Words::of(Language::En)).len(), files.count()), (3, 2));
+        assert_eq!((files.lines(TerminalTexts::of(Language::En)).len(), files.count()), (3, 2));
         files.add(&a).unwrap();
         assert!(files.join_to("again").contains("one\ntwo") && !files.join_to("again").contains("````"));
     }

@@ -1,9 +1,9 @@
 //! The entry of the fuzz target `terminal_markdown`.
 
 use super::config::Thinking;
-use super::console::Style;
-use super::render::Painter;
-use super::words::Language;
+use super::painter::Painter;
+use super::screen::TerminalStyle;
+use super::texts::Language;
 use crate::event::TurnEvent;
 
 /// What a piece ends with.
@@ -15,7 +15,7 @@ pub fn markdown(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let pieces: Vec<String> =
         rest.split(|byte| *byte == CUT).map(|piece| String::from_utf8_lossy(piece).into_owned()).collect();
-    let style = Style {
+    let style = TerminalStyle {
         live: first & 1 == 0,
         colour: first & 2 == 0,
         cursor: first & 4 == 0,

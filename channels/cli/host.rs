@@ -1,74 +1,74 @@
-//! The gateway as a terminal sees it: the one in its own process, or one behind the control socket.
+//! The gateway as a terminal sees it: in its own process, or behind the control socket.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::hub::{Attachment, Delivery, NAME};
+use super::screens::{NAME, ScreenDelivery, ScreenHandle};
 use crate::channel::StartError;
 use crate::event::SessionEvent;
 use crate::message::SessionKey;
 
-/// Which conversation a terminal is in.
+/// The conversation of a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Conversation {
+pub struct TerminalConversation {
     /// The chat on the channel `cli`; `direct` is the owner's.
     pub chat_id: String,
-    /// The session, when it is not the chat's own.
+    /// The session, if it is not the chat's own.
     pub session: Option<SessionKey>,
-    /// The model of what is written here, when it is not the session's.
+    /// The model for messages written here, if it is not the session's.
     pub model: Option<String>,
 }
 
-impl Conversation {
-    /// The conversation of a session's key; without one, the owner's own.
+impl TerminalConversation {
+    /// Returns the conversation of a session key; without one, the owner's own.
     pub fn of(session: Option<&str>) -> Self {
         let chat_id = session.and_then(|key| key.strip_prefix("cli:")).unwrap_or("direct").to_owned();
         Self { chat_id, session: session.map(SessionKey::from), model: None }
     }
 
-    /// The session that is written to.
+    /// Returns the key of the session.
     pub fn key(&self) -> SessionKey {
         self.session.clone().unwrap_or_else(|| SessionKey::of_chat(NAME, &self.chat_id))
     }
 }
 
-/// What can be completed at the prompt.
+/// The names that the prompt completes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct CompletionNames {
     /// Session keys, the last used first.
     pub sessions: Vec<String>,
     /// `PROVIDER/MODEL`.
     pub models: Vec<String>,
 }
 
-/// Knows sessions and models.
+/// Lists sessions and models.
 #[async_trait]
-pub trait Directory: Send + Sync {
-    async fn names(&self) -> Names;
+pub trait NameDirectory: Send + Sync {
+    async fn names(&self) -> CompletionNames;
 
-    /// The model that answers there, as `PROVIDER/MODEL`, or in words why none does.
-    async fn model(&self, conversation: &Conversation) -> Result<String, String>;
+    /// Returns the model that answers there as `PROVIDER/MODEL`, or the reason why none does.
+    async fn model(&self, conversation: &TerminalConversation) -> Result<String, String>;
 }
 
-/// A conversation that is followed. The channels are closed when the gateway goes.
-pub struct Following {
-    pub deliveries: async_channel::Receiver<Delivery>,
+/// The deliveries and events of a conversation. The queues are closed when the gateway stops.
+pub struct ConversationFeed {
+    pub deliveries: async_channel::Receiver<ScreenDelivery>,
     pub events: async_channel::Receiver<SessionEvent>,
-    /// What keeps it followed, where that is not the stream itself.
-    pub attachment: Option<Attachment>,
+    /// Keeps the screen attached, where the queues do not.
+    pub attachment: Option<ScreenHandle>,
 }
 
-/// Lets a terminal follow conversations.
+/// A gateway whose conversations a terminal can follow.
 #[async_trait]
-pub trait Host: Directory {
-    /// Follows a conversation from now on, until what is answered is dropped.
+pub trait TerminalHost: NameDirectory {
+    /// Follows a conversation until the result is dropped.
     ///
     /// # Errors
-    /// The gateway is gone, or refuses.
-    async fn follow(&self, conversation: &Conversation) -> Result<Following, StartError>;
+    /// The gateway is gone or refuses.
+    async fn follow(&self, conversation: &TerminalConversation) -> Result<ConversationFeed, StartError>;
 
-    /// How long a terminal looks for the gateway after it has gone; zero where it cannot come back.
+    /// Returns how long a terminal waits for the gateway to come back; zero if it cannot.
     fn patience(&self) -> Duration {
         Duration::ZERO
     }

@@ -1,21 +1,21 @@
-//! Text in rows that fit a screen: faces, widths, wrapping.
+//! Styled text in rows that fit a screen: faces, widths, wrapping.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// What may not stand at the start of a row: it belongs to the character before it.
+/// Characters that must not start a row: they belong to the character before them.
 const CLOSING: &str = "，。！？、；：）》」』”’】〉…,.!?;:)]}%";
 
 /// A colour of the terminal's own palette.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Colour {
+pub(super) enum AnsiColour {
     Red = 31,
     Green = 32,
     Yellow = 33,
     Cyan = 36,
 }
 
-/// How text is drawn where colours are wanted.
+/// The appearance of text where colours are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Face {
     pub bold: bool,
@@ -23,20 +23,20 @@ pub(super) struct Face {
     pub italic: bool,
     pub underline: bool,
     pub strike: bool,
-    pub colour: Option<Colour>,
+    pub colour: Option<AnsiColour>,
 }
 
 impl Face {
     pub(super) const PLAIN: Self =
         Self { bold: false, dim: false, italic: false, underline: false, strike: false, colour: None };
     pub(super) const DIM: Self = Self { dim: true, ..Self::PLAIN };
-    pub(super) const BOT: Self = Self { bold: true, ..Self::coloured(Colour::Green) };
+    pub(super) const BOT: Self = Self { bold: true, ..Self::coloured(AnsiColour::Green) };
 
-    pub(super) const fn coloured(colour: Colour) -> Self {
+    pub(super) const fn coloured(colour: AnsiColour) -> Self {
         Self { colour: Some(colour), ..Self::PLAIN }
     }
 
-    /// `text` with the sequences of this face around it (ECMA-48, SGR).
+    /// Returns `text` with the escape sequences of this face around it (ECMA-48, SGR).
     pub(super) fn paint(self, text: &str) -> String {
         let flags = [(self.bold, 1), (self.dim, 2), (self.italic, 3), (self.underline, 4), (self.strike, 9)];
         let codes = flags.into_iter().filter_map(|(is_set, code)| is_set.then_some(code));
@@ -50,16 +50,16 @@ impl Face {
 
 /// Text of one face.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct TextSpan {
     pub face: Face,
     pub text: String,
 }
 
 /// One row of the screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Row(Vec<Span>);
+pub(super) struct ScreenRow(Vec<TextSpan>);
 
-impl Row {
+impl ScreenRow {
     pub(super) fn of(face: Face, text: &str) -> Self {
         let mut row = Self::default();
         row.push(face, text);
@@ -70,7 +70,7 @@ impl Row {
         match self.0.last_mut() {
             _ if text.is_empty() => {}
             Some(last) if last.face == face => last.text.push_str(text),
-            _ => self.0.push(Span { face, text: text.to_owned() }),
+            _ => self.0.push(TextSpan { face, text: text.to_owned() }),
         }
     }
 
@@ -80,7 +80,7 @@ impl Row {
         }
     }
 
-    pub(super) fn spans(&self) -> &[Span] {
+    pub(super) fn spans(&self) -> &[TextSpan] {
         &self.0
     }
 
@@ -92,7 +92,7 @@ impl Row {
         self.0.iter().map(|span| span.text.width()).sum()
     }
 
-    /// The text alone.
+    /// Returns the text without faces.
     pub(super) fn plain(&self) -> String {
         self.0.iter().map(|span| span.text.as_str()).collect()
     }
@@ -104,7 +104,7 @@ impl Row {
         self.0.iter().map(|span| span.face.paint(&span.text)).collect()
     }
 
-    /// Returns the row without its first `count` letters and the space behind them.
+    /// Returns the row without its first `count` letters and the space after them.
     fn without(&self, mut count: usize) -> Self {
         let mut rest = Self::default();
         for span in &self.0 {
@@ -122,7 +122,7 @@ impl Row {
         rest
     }
 
-    /// At most `columns` wide; what is left out is marked.
+    /// Returns the row cut to `columns`; an ellipsis marks the cut.
     pub(super) fn cut(&self, columns: usize) -> Self {
         if self.width() <= columns {
             return self.clone();
@@ -143,18 +143,18 @@ impl Row {
     }
 }
 
-/// How far some rows reach into their text, in a measure that is the same at every width.
+/// The position that some rows reach in their text, in a measure that does not depend on the width.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    /// Characters without spaces and bars of quotes: those stand where rows begin.
+pub(super) struct TextPosition {
+    /// Characters without spaces and quote bars, which depend on where rows begin.
     letters: usize,
-    /// Blank rows behind them.
+    /// Blank rows after them.
     blanks: usize,
 }
 
-impl Place {
-    /// Returns the end of `rows`, which begin here.
-    pub(super) fn and(self, rows: &[Row]) -> Self {
+impl TextPosition {
+    /// Returns the position at the end of `rows`, which begin here.
+    pub(super) fn and(self, rows: &[ScreenRow]) -> Self {
         if rows.is_empty() {
             return self;
         }
@@ -163,8 +163,8 @@ impl Place {
         Self { letters, blanks }
     }
 
-    /// Returns what of `rows`, the same text at any width, is behind this place.
-    pub(super) fn rest_of(self, rows: Vec<Row>) -> Vec<Row> {
+    /// Returns the part of `rows`, the same text at any width, after this position.
+    pub(super) fn rest_of(self, rows: Vec<ScreenRow>) -> Vec<ScreenRow> {
         let Self { letters: mut left, mut blanks } = self;
         let mut rest = Vec::new();
         for row in rows {
@@ -189,27 +189,27 @@ fn is_letter(c: char) -> bool {
     !c.is_whitespace() && c != '│'
 }
 
-fn letters_of(row: &Row) -> usize {
+fn letters_of(row: &ScreenRow) -> usize {
     row.0.iter().map(|span| span.text.chars().filter(|c| is_letter(*c)).count()).sum()
 }
 
-/// `text` on one line, at most `columns` wide.
+/// Returns `text` on one line, cut to `columns`.
 pub(super) fn cut(text: &str, columns: usize) -> String {
-    Row::of(Face::PLAIN, &text.replace(['\n', '\t'], " ")).cut(columns).plain()
+    ScreenRow::of(Face::PLAIN, &text.replace(['\n', '\t'], " ")).cut(columns).plain()
 }
 
-/// Breaks `text` into rows of at most `width` columns, at spaces and between wide characters. `first` stands before the
-/// first row and `rest` before the others; a line feed begins a new row. Rows before the last do not change when text
-/// is added.
-pub(super) fn wrap(text: &Row, first: &Row, rest: &Row, width: usize) -> Vec<Row> {
-    let mut wrapping = Wrapping {
+/// Breaks `text` into rows of at most `width` columns, at spaces and between wide characters. `first` is the prefix of the
+/// first row and `rest` that of the others; a line feed starts a new row. Rows before the last do not change when text is
+/// added. Own code, as `textwrap` keeps no faces, breaks before closing CJK punctuation and may move earlier breaks.
+pub(super) fn wrap(text: &ScreenRow, first: &ScreenRow, rest: &ScreenRow, width: usize) -> Vec<ScreenRow> {
+    let mut wrapping = LineWrapper {
         rows: Vec::new(),
         row: first.clone(),
         used: first.width(),
         is_fresh: true,
         rest,
         width: width.max(rest.width() + 2).max(first.width() + 2),
-        space: Row::default(),
+        space: ScreenRow::default(),
         word: Vec::new(),
     };
     for span in text.spans() {
@@ -222,20 +222,20 @@ pub(super) fn wrap(text: &Row, first: &Row, rest: &Row, width: usize) -> Vec<Row
     wrapping.rows
 }
 
-struct Wrapping<'a> {
-    rows: Vec<Row>,
-    row: Row,
+struct LineWrapper<'a> {
+    rows: Vec<ScreenRow>,
+    row: ScreenRow,
     used: usize,
-    /// The row holds nothing but its prefix.
+    /// The row holds only its prefix.
     is_fresh: bool,
-    rest: &'a Row,
+    rest: &'a ScreenRow,
     width: usize,
-    /// Spaces that stand before the word, if it stays on this row.
-    space: Row,
+    /// The spaces before the word, if it stays on this row.
+    space: ScreenRow,
     word: Vec<(Face, String, usize)>,
 }
 
-impl Wrapping<'_> {
+impl LineWrapper<'_> {
     fn take(&mut self, face: Face, piece: &str) {
         if piece == "\n" || piece == "\r\n" {
             self.end_word();
@@ -283,7 +283,7 @@ impl Wrapping<'_> {
         self.rows.push(std::mem::replace(&mut self.row, self.rest.clone()));
         self.used = self.rest.width();
         self.is_fresh = true;
-        self.space = Row::default();
+        self.space = ScreenRow::default();
     }
 }
 
@@ -294,8 +294,8 @@ mod tests {
     use super::*;
 
     fn rows(text: &str, width: usize) -> Vec<String> {
-        let (first, rest) = (Row::of(Face::PLAIN, "- "), Row::of(Face::PLAIN, "  "));
-        wrap(&Row::of(Face::PLAIN, text), &first, &rest, width).iter().map(Row::plain).collect()
+        let (first, rest) = (ScreenRow::of(Face::PLAIN, "- "), ScreenRow::of(Face::PLAIN, "  "));
+        wrap(&ScreenRow::of(Face::PLAIN, text), &first, &rest, width).iter().map(ScreenRow::plain).collect()
     }
 
     #[test]
@@ -322,16 +322,16 @@ mod tests {
 
     #[test]
     fn rows_go_on_behind_what_was_shown_at_another_width() {
-        let text = Row::of(Face::PLAIN, "one two three four five six");
-        let (none, bar) = (Row::default(), Row::of(Face::DIM, "│ "));
+        let text = ScreenRow::of(Face::PLAIN, "one two three four five six");
+        let (none, bar) = (ScreenRow::default(), ScreenRow::of(Face::DIM, "│ "));
         let shown = wrap(&text, &bar, &bar, 10);
-        let place = Place::default().and(&shown[..2]);
-        let rest: Vec<_> = place.rest_of(wrap(&text, &bar, &bar, 22)).iter().map(Row::plain).collect();
+        let place = TextPosition::default().and(&shown[..2]);
+        let rest: Vec<_> = place.rest_of(wrap(&text, &bar, &bar, 22)).iter().map(ScreenRow::plain).collect();
         assert_eq!((shown[1].plain().as_str(), rest), ("│ three", vec!["four".to_owned(), "│ five six".to_owned()]));
-        assert_eq!(Place::default().and(&shown).rest_of(wrap(&text, &none, &none, 80)), []);
-        let blank = [Row::of(Face::PLAIN, "a"), none.clone(), none.clone(), Row::of(Face::PLAIN, "b")];
-        assert_eq!(Place::default().and(&blank[..2]).rest_of(blank.to_vec()), blank[2..]);
-        assert_eq!(Place::default().rest_of(blank.to_vec()), blank);
+        assert_eq!(TextPosition::default().and(&shown).rest_of(wrap(&text, &none, &none, 80)), []);
+        let blank = [ScreenRow::of(Face::PLAIN, "a"), none.clone(), none.clone(), ScreenRow::of(Face::PLAIN, "b")];
+        assert_eq!(TextPosition::default().and(&blank[..2]).rest_of(blank.to_vec()), blank[2..]);
+        assert_eq!(TextPosition::default().rest_of(blank.to_vec()), blank);
     }
 
     proptest! {

@@ -1,29 +1,29 @@
-//! Markdown (CommonMark, with tables, strikethrough and task lists) as rows of a screen.
+//! Renders Markdown (CommonMark with tables, strikethrough and task lists) as rows of a screen.
 
 use pulldown_cmark::{Alignment, CodeBlockKind, CowStr, Event, Options, Parser, Tag, TagEnd};
 
-use super::layout::{Colour, Face, Row, wrap};
+use super::layout::{AnsiColour, Face, ScreenRow, wrap};
 use super::table;
 use crate::clean::clean;
 
-/// How much room text keeps beside its bullets and quote bars; deeper nesting is drawn flat.
+/// The width that text keeps beside bullets and quote bars; deeper nesting is drawn flat.
 const MIN_TEXT: usize = 12;
 const RULE: usize = 30;
 
-/// How Markdown is drawn.
+/// How Markdown is rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct MarkdownStyle {
     /// Columns.
     pub width: usize,
-    /// Faces are shown; else the marks stay that stand for them in plain text.
+    /// Shows faces; else the Markdown marks stay.
     pub in_colour: bool,
 }
 
-/// Draws one or more whole blocks. `lead` stands before the first row, or above it where that is no running text. What
-/// only defines (the target of a link) makes no rows.
-pub(super) fn render(text: &str, look: Look, lead: &Row) -> Vec<Row> {
+/// Renders one or more whole blocks. `lead` is put before the first row, or above it if the block is not running text.
+/// Definitions (of a link's target) make no rows.
+pub(super) fn render(text: &str, style: MarkdownStyle, lead: &ScreenRow) -> Vec<ScreenRow> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut drawing = Drawing::new(look, lead.clone());
+    let mut drawing = MarkdownRenderer::new(style, lead.clone());
     for event in Parser::new_ext(text, options) {
         drawing.event(event);
     }
@@ -31,37 +31,37 @@ pub(super) fn render(text: &str, look: Look, lead: &Row) -> Vec<Row> {
     drawing.rows
 }
 
-/// What stands before the rows of a list's item or a quote.
+/// The prefixes of the rows of a list item or a quote.
 struct Indent {
-    /// Before the first row, until that is drawn.
-    first: Option<Row>,
-    rest: Row,
+    /// The prefix of the first row, until that is drawn.
+    first: Option<ScreenRow>,
+    rest: ScreenRow,
 }
 
-struct Drawing {
-    look: Look,
-    lead: Row,
-    rows: Vec<Row>,
-    text: Row,
+struct MarkdownRenderer {
+    style: MarkdownStyle,
+    lead: ScreenRow,
+    rows: Vec<ScreenRow>,
+    text: ScreenRow,
     indents: Vec<Indent>,
     /// The numbers of the lists that are open; `None` is a bullet.
     lists: Vec<Option<u64>>,
     faces: Vec<Face>,
-    /// Where the links that are open go, and the text they have.
+    /// The targets of the open links, and their text so far.
     links: Vec<(String, String)>,
     code: Option<String>,
-    table: Option<table::Table>,
-    /// The next block stands right below, as the first one of an item does.
+    table: Option<table::TableLayout>,
+    /// The next block follows without a gap, like the first one of an item.
     is_tight: bool,
 }
 
-impl Drawing {
-    fn new(look: Look, lead: Row) -> Self {
+impl MarkdownRenderer {
+    fn new(style: MarkdownStyle, lead: ScreenRow) -> Self {
         Self {
-            look,
+            style,
             lead,
             rows: Vec::new(),
-            text: Row::default(),
+            text: ScreenRow::default(),
             indents: Vec::new(),
             lists: Vec::new(),
             faces: vec![Face::PLAIN],
@@ -82,18 +82,18 @@ impl Drawing {
             },
             Event::Html(text) | Event::InlineHtml(text) => self.say(&text),
             Event::Code(code) => {
-                let face = Face { colour: Some(Colour::Cyan), ..self.face() };
-                let code = if self.look.in_colour { code } else { CowStr::from(format!("`{code}`")) };
+                let face = Face { colour: Some(AnsiColour::Cyan), ..self.face() };
+                let code = if self.style.in_colour { code } else { CowStr::from(format!("`{code}`")) };
                 self.write(face, &code);
             }
             Event::SoftBreak | Event::HardBreak => self.say("\n"),
             Event::Rule => {
                 self.gap();
-                let rule = "─".repeat(self.look.width.min(RULE));
-                self.line(&Row::of(Face::DIM, &rule));
+                let rule = "─".repeat(self.style.width.min(RULE));
+                self.line(&ScreenRow::of(Face::DIM, &rule));
             }
             Event::TaskListMarker(is_done) => self.say(if is_done { "☑ " } else { "☐ " }),
-            // Switched off above.
+            // Not enabled above.
             Event::InlineMath(text) | Event::DisplayMath(text) | Event::FootnoteReference(text) => self.say(&text),
         }
     }
@@ -104,15 +104,15 @@ impl Drawing {
             Tag::Heading { level, .. } => {
                 self.gap();
                 let underline = level as usize == 1;
-                self.faces.push(Face { bold: true, underline, colour: Some(Colour::Cyan), ..self.face() });
-                if !self.look.in_colour {
+                self.faces.push(Face { bold: true, underline, colour: Some(AnsiColour::Cyan), ..self.face() });
+                if !self.style.in_colour {
                     self.say(&format!("{} ", "#".repeat(level as usize)));
                 }
             }
             Tag::BlockQuote(_) => {
                 self.gap();
                 self.is_tight = true;
-                self.indent(Row::of(Face::DIM, "│ "), Row::of(Face::DIM, "│ "));
+                self.indent(ScreenRow::of(Face::DIM, "│ "), ScreenRow::of(Face::DIM, "│ "));
             }
             Tag::CodeBlock(kind) => {
                 self.gap();
@@ -120,7 +120,7 @@ impl Drawing {
                 if let CodeBlockKind::Fenced(language) = kind
                     && let Some(language) = language.split_whitespace().next()
                 {
-                    self.line(&Row::of(Face::DIM, &format!("  {}", clean(language))));
+                    self.line(&ScreenRow::of(Face::DIM, &format!("  {}", clean(language))));
                 }
                 self.code = Some(String::new());
             }
@@ -134,7 +134,8 @@ impl Drawing {
             Tag::Item => self.start_item(),
             Tag::Table(alignments) => {
                 self.gap();
-                self.table = Some(table::Table::new(alignments.iter().map(|one| *one == Alignment::Right).collect()));
+                self.table =
+                    Some(table::TableLayout::new(alignments.iter().map(|one| *one == Alignment::Right).collect()));
             }
             Tag::TableHead => self.faces.push(Face { bold: true, ..self.face() }),
             Tag::Emphasis => self.mark("*", Face { italic: true, ..self.face() }),
@@ -160,7 +161,7 @@ impl Drawing {
                 self.end_text();
                 // An item without text still has its bullet.
                 if self.indents.last().is_some_and(|indent| indent.first.is_some()) {
-                    self.line(&Row::default());
+                    self.line(&ScreenRow::default());
                 }
                 self.outdent();
                 self.is_tight = true;
@@ -212,8 +213,8 @@ impl Drawing {
             }
             _ => "• ".to_owned(),
         };
-        let rest = Row::of(Face::PLAIN, &" ".repeat(marker.chars().count()));
-        self.indent(Row::of(Face::coloured(Colour::Yellow), &marker), rest);
+        let rest = ScreenRow::of(Face::PLAIN, &" ".repeat(marker.chars().count()));
+        self.indent(ScreenRow::of(Face::coloured(AnsiColour::Yellow), &marker), rest);
         self.is_tight = true;
     }
 
@@ -222,8 +223,8 @@ impl Drawing {
         for line in clean(&code).replace('\t', "    ").lines() {
             let mut row = self.prefix();
             row.push(Face::PLAIN, "  ");
-            // However long: where the terminal wraps a line, a copy of it is whole.
-            row.push(Face::coloured(Colour::Cyan), line);
+            // Long lines stay whole: the terminal wraps them, and copying them keeps the line.
+            row.push(Face::coloured(AnsiColour::Cyan), line);
             self.rows.push(row);
         }
     }
@@ -236,13 +237,13 @@ impl Drawing {
 
     fn mark(&mut self, mark: &str, face: Face) {
         self.faces.push(face);
-        if !self.look.in_colour {
+        if !self.style.in_colour {
             self.say(mark);
         }
     }
 
     fn unmark(&mut self, mark: &str) {
-        if !self.look.in_colour {
+        if !self.style.in_colour {
             self.say(mark);
         }
         self.faces.pop();
@@ -252,11 +253,11 @@ impl Drawing {
         self.write(self.face(), text);
     }
 
-    /// Entities such as `&#27;` become characters here, so that what was cleaned before has to be cleaned again.
+    /// Cleans the text again, since entities such as `&#27;` have become characters.
     fn write(&mut self, face: Face, text: &str) {
         let text = clean(text);
-        for (_, words) in &mut self.links {
-            words.push_str(&text);
+        for (_, label) in &mut self.links {
+            label.push_str(&text);
         }
         self.text.push(face, &text);
     }
@@ -265,9 +266,9 @@ impl Drawing {
         self.faces.last().copied().unwrap_or_default()
     }
 
-    fn indent(&mut self, first: Row, rest: Row) {
+    fn indent(&mut self, first: ScreenRow, rest: ScreenRow) {
         let too_deep = self.room() < rest.width() + MIN_TEXT;
-        let empty = Row::default();
+        let empty = ScreenRow::default();
         self.indents.push(if too_deep && !self.indents.is_empty() {
             Indent { first: Some(empty.clone()), rest: empty }
         } else {
@@ -282,19 +283,19 @@ impl Drawing {
 
     fn room(&self) -> usize {
         let indent: usize = self.indents.iter().map(|indent| indent.rest.width()).sum();
-        self.look.width.saturating_sub(indent)
+        self.style.width.saturating_sub(indent)
     }
 
-    /// What stands before the next row. Each bullet is given out once.
-    fn prefix(&mut self) -> Row {
-        let mut prefix = Row::default();
+    /// Returns the prefix of the next row. Each bullet is used once.
+    fn prefix(&mut self) -> ScreenRow {
+        let mut prefix = ScreenRow::default();
         for indent in &mut self.indents {
             prefix.extend(&indent.first.take().unwrap_or_else(|| indent.rest.clone()));
         }
         prefix
     }
 
-    /// A row of space between blocks.
+    /// Adds an empty row between blocks.
     fn gap(&mut self) {
         self.end_text();
         if !self.is_tight && !self.rows.is_empty() {
@@ -304,7 +305,7 @@ impl Drawing {
         self.is_tight = false;
     }
 
-    /// The text so far, as rows.
+    /// Wraps the text so far into rows.
     fn end_text(&mut self) {
         if self.text.is_empty() || self.table.is_some() {
             return;
@@ -315,11 +316,11 @@ impl Drawing {
         if first.is_empty() {
             first = rest.clone();
         }
-        self.rows.extend(wrap(&text, &first, &rest, self.look.width));
+        self.rows.extend(wrap(&text, &first, &rest, self.style.width));
     }
 
-    /// The lead belongs before running text only.
-    fn prefix_with_lead(&mut self) -> Row {
+    /// Returns the prefix of a text's first row, with the lead if it is running text.
+    fn prefix_with_lead(&mut self) -> ScreenRow {
         if self.indents.is_empty() {
             return std::mem::take(&mut self.lead);
         }
@@ -334,8 +335,8 @@ impl Drawing {
         }
     }
 
-    /// One row as it is.
-    fn line(&mut self, row: &Row) {
+    /// Adds one row without wrapping.
+    fn line(&mut self, row: &ScreenRow) {
         self.end_lead();
         let mut line = self.prefix();
         line.extend(row);
@@ -348,7 +349,7 @@ mod tests {
     use super::*;
 
     fn draw(text: &str, width: usize, in_colour: bool) -> Vec<String> {
-        let rows = render(text, Look { width, in_colour }, &Row::default());
+        let rows = render(text, MarkdownStyle { width, in_colour }, &ScreenRow::default());
         rows.iter().map(|row| row.paint(in_colour).trim_end().to_owned()).collect()
     }
 
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn faces_stand_for_the_marks_in_colour() {
+    fn faces_replace_the_marks_in_colour() {
         let table: &[(&str, &str)] = &[
             ("**b** *i* ~~s~~ `c`", "\x1b[1mb\x1b[0m \x1b[3mi\x1b[0m \x1b[9ms\x1b[0m \x1b[36mc\x1b[0m"),
             ("## Head", "\x1b[1;36mHead\x1b[0m"),
@@ -392,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn no_entity_and_no_link_commands_the_terminal() {
+    fn entities_and_links_cannot_control_the_terminal() {
         for text in [
             "&#27;[2Jx &#x9b;31m",
             "[a](http://x&#27;]0;t&#7;)",

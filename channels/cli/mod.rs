@@ -2,44 +2,46 @@
 
 mod config;
 
-mod console;
-mod helper;
-mod interrupt;
-mod plain;
-mod readline;
-mod screen;
-
-mod brief;
-mod calls;
+// Text in rows.
 mod layout;
-mod scan;
+mod markdown;
+mod markdown_scan;
+mod markdown_stream;
 mod table;
 
-mod markdown;
+// The terminal as a device.
+mod console;
+mod prompt_helper;
+mod readline;
+mod screen;
+mod streams;
 
-mod flow;
-
-mod render;
+// What a turn looks like.
+mod painter;
 mod spinner;
-mod words;
+mod texts;
+mod tool_calls;
 
+// The conversation and its channel.
+mod channel;
 mod files;
 mod host;
-mod hub;
-mod local;
+mod local_command;
+mod pending_turn;
+mod screens;
 mod terminal;
-mod turn;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 #[cfg(test)]
 mod tests;
 
+pub use channel::CliChannel;
 pub use config::{CliConfig, Thinking};
-pub use console::{Console, Style};
-pub use files::{FileFault, Files};
-pub use host::{Conversation, Directory, Following, Host, Names};
-pub use hub::{Attachment, CliChannel, Delivery};
-pub use interrupt::Interrupt;
-pub use terminal::{Front, Left, Terminal};
-pub use words::Language;
+pub use console::{Console, Interrupt};
+pub use files::{ConversationFiles, FileFault};
+pub use host::{CompletionNames, ConversationFeed, NameDirectory, TerminalConversation, TerminalHost};
+pub use screen::TerminalStyle;
+pub use screens::{ScreenDelivery, ScreenHandle};
+pub use terminal::{Terminal, TerminalExit, TerminalSetup};
+pub use texts::Language;

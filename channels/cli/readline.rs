@@ -10,9 +10,8 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{ColorMode, CompletionType, Config, Editor, ExternalPrinter};
 
-use super::console::{Console, Input, PROMPT, Print, SHOW_CURSOR, Stream, Style, ThreadEnds, spawn};
-use super::helper::{Known, PromptHelper, joined};
-use super::plain;
+use super::prompt_helper::{CompletionSource, PromptHelper, joined};
+use super::streams::{ConsoleInput, MAX_LINE, OutputStream, PROMPT, PrintJob, SHOW_CURSOR, ThreadEnds, spawn, write};
 use crate::channel::StartError;
 
 const HISTORY_ENTRIES: usize = 1_000;
@@ -22,7 +21,7 @@ const BRACKETED_PASTE_OFF: &str = "\x1b[?2004l";
 
 type Line = Editor<PromptHelper, FileHistory>;
 
-/// How the terminal was set when it was found.
+/// The terminal's mode at the start.
 pub(super) struct SavedMode {
     found: Termios,
     is_hushed: AtomicBool,
@@ -35,7 +34,7 @@ impl SavedMode {
         Ok(Self { found, is_hushed: AtomicBool::new(false), is_restored: AtomicBool::new(false) })
     }
 
-    /// Shows nothing of what is typed; Ctrl-C and the like do what they do.
+    /// Turns echo off; Ctrl-C and other control keys still work.
     pub(super) fn hush(&self) {
         let mut hushed = self.found.clone();
         hushed.local_modes.remove(LocalModes::ECHO);
@@ -43,14 +42,14 @@ impl SavedMode {
         self.set(&hushed);
     }
 
-    /// Ends [`hush`](Self::hush).
+    /// Turns echo on again.
     pub(super) fn echo(&self) {
         if self.is_hushed.swap(false, Ordering::SeqCst) {
             self.set(&self.found);
         }
     }
 
-    /// Once, and best effort: the terminal may be gone.
+    /// Restores the mode once, as far as possible: the terminal may be gone.
     pub(super) fn restore(&self, prompting: bool) {
         if self.is_restored.swap(true, Ordering::SeqCst) {
             return;
@@ -60,8 +59,8 @@ impl SavedMode {
             self.set(&self.found);
         }
         let end = if prompting { format!("{BRACKETED_PASTE_OFF}\r\n") } else { SHOW_CURSOR.to_owned() };
-        let written = plain::write(&mut io::stdout(), &end);
-        tracing::debug!(?written, "the terminal was given back");
+        let written = write(&mut io::stdout(), &end);
+        tracing::debug!(?written, "the terminal was restored");
     }
 
     fn set(&self, mode: &Termios) {
@@ -71,25 +70,43 @@ impl SavedMode {
     }
 }
 
-/// Opens the terminal that this process was started on.
-pub(super) fn open(history: Option<PathBuf>, style: Style) -> Result<Console, StartError> {
-    let fault = |words: String| StartError(format!("the terminal could not be opened: {words}"));
-    let mode = SavedMode::of_terminal().map_err(|error| fault(error.to_string()))?;
-    let known = Known::default();
-    let helper = PromptHelper::new(known.clone(), style.colour);
-    let (editor, printer) = editor(history.as_deref(), helper).map_err(|error| fault(error.to_string()))?;
-    Console::of_threads(style, Some(mode), known, |ends| {
+/// The line editor of the terminal that this process was started on.
+pub(super) struct LineEditor<P> {
+    editor: Line,
+    printer: P,
+    history: Option<PathBuf>,
+}
+
+impl LineEditor<()> {
+    /// Opens the terminal; returns the editor and the mode to restore at the end.
+    pub(super) fn open(
+        history: Option<PathBuf>,
+        known: CompletionSource,
+        in_colour: bool,
+    ) -> Result<(LineEditor<impl ExternalPrinter + Send + use<>>, SavedMode), StartError> {
+        let fault = |reason: String| StartError(format!("the terminal could not be opened: {reason}"));
+        let mode = SavedMode::of_terminal().map_err(|error| fault(error.to_string()))?;
+        let helper = PromptHelper::new(known, in_colour);
+        let (editor, printer) = editor(history.as_deref(), helper).map_err(|error| fault(error.to_string()))?;
+        Ok((LineEditor { editor, printer, history }, mode))
+    }
+}
+
+impl<P: ExternalPrinter + Send + 'static> LineEditor<P> {
+    /// Starts the threads that read and print.
+    pub(super) fn spawn(self, ends: ThreadEnds) -> io::Result<()> {
+        let Self { editor, printer, history } = self;
         let ThreadEnds { asks, inputs, prints, prompting } = ends;
         let standing = Arc::clone(&prompting);
         spawn("cli-in", move || read_lines(editor, history.as_deref(), &prompting, &asks, &inputs))?;
         spawn("cli-out", move || print_all(printer, &standing, &prints))
-    })
+    }
 }
 
 fn editor(
     history: Option<&Path>,
     helper: PromptHelper,
-) -> rustyline::Result<(Line, impl ExternalPrinter + Send + 'static)> {
+) -> rustyline::Result<(Line, impl ExternalPrinter + Send + use<>)> {
     let config = Config::builder()
         .max_history_size(HISTORY_ENTRIES)?
         .history_ignore_space(true)
@@ -114,7 +131,7 @@ fn read_lines(
     history: Option<&Path>,
     prompting: &AtomicBool,
     asks: &async_channel::Receiver<()>,
-    inputs: &async_channel::Sender<Input>,
+    inputs: &async_channel::Sender<ConsoleInput>,
 ) {
     let is_blank = editor.helper().map(|helper| Arc::clone(&helper.is_blank)).unwrap_or_default();
     while asks.recv_blocking().is_ok() {
@@ -122,16 +139,16 @@ fn read_lines(
         let read = editor.readline(PROMPT);
         prompting.store(false, Ordering::SeqCst);
         let input = match read {
-            Ok(line) if line.len() > plain::MAX_LINE => Input::TooLong,
+            Ok(line) if line.len() > MAX_LINE => ConsoleInput::TooLong,
             Ok(line) => {
                 remember(&mut editor, history, &line);
-                Input::Line(joined(&line))
+                ConsoleInput::Line(joined(&line))
             }
-            Err(ReadlineError::Interrupted) => Input::Interrupted { is_blank: is_blank.load(Ordering::SeqCst) },
-            Err(ReadlineError::Eof) => Input::End,
+            Err(ReadlineError::Interrupted) => ConsoleInput::Interrupted { is_blank: is_blank.load(Ordering::SeqCst) },
+            Err(ReadlineError::Eof) => ConsoleInput::End,
             Err(error) => {
                 tracing::warn!(%error, "reading from the terminal failed");
-                Input::End
+                ConsoleInput::End
             }
         };
         if inputs.send_blocking(input).is_err() {
@@ -140,7 +157,7 @@ fn read_lines(
     }
 }
 
-/// Keeps a line for the arrow keys, here and in the file, which the line editor makes readable by its owner alone.
+/// Adds a line to the history and its file, which the line editor makes readable by its owner alone.
 fn remember(editor: &mut Line, history: Option<&Path>, line: &str) {
     if line.trim().is_empty() || line.len() > MAX_HISTORY_ENTRY {
         return;
@@ -155,23 +172,23 @@ fn remember(editor: &mut Line, history: Option<&Path>, line: &str) {
     }
 }
 
-/// While the prompt stands, text goes through the line editor, which draws the prompt anew below it; around a turn it
-/// goes straight to the screen, as the editor loses lines while it is not reading (rustyline#629).
-fn print_all(mut printer: impl ExternalPrinter, prompting: &AtomicBool, prints: &async_channel::Receiver<Print>) {
-    while let Ok(Print { text, stream, done }) = prints.recv_blocking() {
+/// Prints texts: through the line editor while the prompt is shown, since it redraws the prompt below them, else directly,
+/// since the editor loses lines while it is not reading (rustyline#629).
+fn print_all(mut printer: impl ExternalPrinter, prompting: &AtomicBool, prints: &async_channel::Receiver<PrintJob>) {
+    while let Ok(PrintJob { text, stream, done }) = prints.recv_blocking() {
         let written = if prompting.load(Ordering::SeqCst) && !text.is_empty() {
             printer.print(text).map_err(io::Error::other)
-        } else if stream == Stream::Err {
-            plain::write(&mut io::stderr(), &text)
+        } else if stream == OutputStream::Err {
+            write(&mut io::stderr(), &text)
         } else {
-            plain::write(&mut io::stdout(), &text)
+            write(&mut io::stdout(), &text)
         };
         if let Err(error) = written {
             tracing::warn!(%error, "printing to the terminal failed");
             return;
         }
         if let Some(done) = done {
-            // Whoever waited may have gone.
+            // The caller may be gone.
             let _ = done.send(());
         }
     }

@@ -1,13 +1,12 @@
-//! The screen: how wide it is, and the one row on it that may still change.
+//! The screen: its style, its width, and the one row that may still change.
 
-use std::io;
+use std::io::{self, IsTerminal};
 
 use rustix::termios::tcgetwinsize;
 
-use super::console::Style;
-use super::layout::Row;
+use super::layout::ScreenRow;
 
-/// Where nothing says how wide the screen is.
+/// The width of a screen that does not report one.
 const USUAL_COLUMNS: usize = 80;
 /// Longer rows are hard to read.
 const MAX_TEXT_COLUMNS: usize = 110;
@@ -15,22 +14,62 @@ const MIN_COLUMNS: usize = 10;
 
 const CLEAR_BELOW: &str = "\x1b[J";
 
-/// Final rows go to the screen once; below them may stand one row that is drawn anew when it changes. The cursor waits at
-/// the start of that row: a terminal that is made narrower may wrap the row, or cut it, and from its start all that
-/// became of it can be cleared.
+/// Values of `TERM` without a cursor that can be moved; the line editor has the same list.
+const DUMB_TERMS: [&str; 3] = ["dumb", "cons25", "emacs"];
+
+/// How output is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalStyle {
+    /// Shows turns while they run, at a prompt; else only complete replies.
+    pub live: bool,
+    /// Uses colours and other faces.
+    pub colour: bool,
+    /// The cursor can be moved: a row can be drawn anew.
+    pub cursor: bool,
+    /// The width of the screen; `None` asks the terminal each time.
+    pub columns: Option<usize>,
+}
+
+impl TerminalStyle {
+    /// Replies alone, as plain text.
+    pub const PLAIN: Self = Self { live: false, colour: false, cursor: false, columns: None };
+
+    /// Returns the style for the standard streams of this process.
+    pub(super) fn of_process() -> Self {
+        let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+        Self::choose(is_terminal, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    /// Coloured at a terminal that is not a dumb one, unless `NO_COLOR` (<https://no-color.org>) or `CLICOLOR=0` is set;
+    /// `CLICOLOR_FORCE` (<https://bixense.com/clicolors/>) asks for colours anywhere.
+    fn choose(is_terminal: bool, env: impl Fn(&str) -> Option<String>) -> Self {
+        let is_dumb = env("TERM").is_some_and(|term| DUMB_TERMS.contains(&term.as_str()));
+        let is_on = |name| env(name).map(|value| value != "0");
+        let colour = match (env("NO_COLOR"), is_on("CLICOLOR_FORCE"), is_on("CLICOLOR")) {
+            (Some(_), ..) => false,
+            (_, Some(true), _) => true,
+            (.., Some(false)) => false,
+            _ => is_terminal && !is_dumb,
+        };
+        Self { live: is_terminal, colour, cursor: is_terminal && !is_dumb, columns: None }
+    }
+}
+
+/// Prints final rows once; below them one live row may be redrawn when it changes. The cursor rests at the start of the live
+/// row: a terminal that is made narrower may wrap or cut the row, and from its start all of it can be cleared.
 pub(super) struct Screen {
-    style: Style,
-    live: Row,
-    /// How wide the screen was when the live row was drawn, in columns.
+    style: TerminalStyle,
+    live: ScreenRow,
+    /// The width of the screen when the live row was drawn, in columns.
     drawn_at: usize,
 }
 
 impl Screen {
-    pub(super) fn new(style: Style) -> Self {
-        Self { style, live: Row::default(), drawn_at: 0 }
+    pub(super) fn new(style: TerminalStyle) -> Self {
+        Self { style, live: ScreenRow::default(), drawn_at: 0 }
     }
 
-    /// Columns that text may fill at the moment.
+    /// Returns the columns that text may fill now.
     pub(super) fn width(&self) -> usize {
         (self.columns().saturating_sub(1)).clamp(MIN_COLUMNS, MAX_TEXT_COLUMNS)
     }
@@ -39,15 +78,15 @@ impl Screen {
         self.style.columns.unwrap_or_else(columns)
     }
 
-    /// Prints `rows` above the row that may change, which becomes `live`.
-    pub(super) fn put(&mut self, rows: &[Row], live: Option<Row>) -> String {
+    /// Prints `rows` as final and draws `live` as the new live row.
+    pub(super) fn put(&mut self, rows: &[ScreenRow], live: Option<ScreenRow>) -> String {
         let mut drawn = String::new();
         for row in rows {
             drawn += &self.over(row);
             drawn.push('\n');
-            self.live = Row::default();
+            self.live = ScreenRow::default();
         }
-        // It never reaches the last column, so that the terminal does not wrap it.
+        // The live row never reaches the last column, so that the terminal does not wrap it.
         let live = live.unwrap_or_default().cut(self.width());
         drawn += &self.over(&live);
         if !live.is_empty() && !drawn.is_empty() {
@@ -58,19 +97,19 @@ impl Screen {
         drawn
     }
 
-    /// The changing row is final as it stands.
+    /// Makes the live row final.
     pub(super) fn keep(&mut self) -> String {
         let row = std::mem::take(&mut self.live);
         if row.is_empty() { String::new() } else { format!("{CLEAR_BELOW}{}\n", row.paint(self.style.colour)) }
     }
 
-    /// Takes the changing row off the screen.
+    /// Removes the live row from the screen.
     pub(super) fn lift(&mut self) -> String {
         self.put(&[], None)
     }
 
-    /// Draws `row` where the live one stands. What only grew is written over, so that nothing flickers.
-    fn over(&self, row: &Row) -> String {
+    /// Draws `row` over the live one. A row that only grew is overwritten, so that it does not flicker.
+    fn over(&self, row: &ScreenRow) -> String {
         if *row == self.live && self.drawn_at == self.columns() {
             return String::new();
         }
@@ -82,8 +121,9 @@ impl Screen {
 
 fn columns() -> usize {
     let screen = tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_col)).unwrap_or(0);
-    let said = || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|said| *said > 0);
-    if screen > 0 { screen } else { said().unwrap_or(USUAL_COLUMNS) }
+    let from_env =
+        || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+    if screen > 0 { screen } else { from_env().unwrap_or(USUAL_COLUMNS) }
 }
 
 #[cfg(test)]
@@ -93,8 +133,8 @@ mod tests {
 
     #[test]
     fn a_row_that_grows_is_written_on_and_one_that_changes_is_drawn_anew() {
-        let mut screen = Screen::new(Style { live: true, colour: false, cursor: true, columns: Some(40) });
-        let row = |text: &str| Row::of(Face::PLAIN, text);
+        let mut screen = Screen::new(TerminalStyle { live: true, colour: false, cursor: true, columns: Some(40) });
+        let row = |text: &str| ScreenRow::of(Face::PLAIN, text);
         for (rows, live, drawn) in [
             (&[][..], Some(row("Hel")), "Hel\r"),
             (&[], Some(row("Hello")), "Hello\r"),
@@ -116,11 +156,11 @@ mod tests {
             if is_cutting {
                 terminal.feed("\x1b[?1049h");
             }
-            let mut screen = Screen::new(Style { live: true, colour: false, cursor: true, columns: Some(40) });
+            let mut screen = Screen::new(TerminalStyle { live: true, colour: false, cursor: true, columns: Some(40) });
             let feed = |terminal: &mut avt::Terminal, drawn: String| {
                 terminal.feed(drawn.replace('\n', "\r\n").as_str());
             };
-            let row = |text: &str| Row::of(Face::PLAIN, text);
+            let row = |text: &str| ScreenRow::of(Face::PLAIN, text);
             let drawn = screen.put(&[row("a final row")], Some(row("this row changes while it is looked at")));
             feed(&mut terminal, drawn);
             for columns in [25, 15, 30] {
@@ -133,6 +173,28 @@ mod tests {
             feed(&mut terminal, drawn);
             let text = terminal.screen().text().concat();
             assert_eq!(text.trim_end(), "a final rowthe end", "{is_cutting}");
+        }
+    }
+
+    #[test]
+    fn colours_are_where_they_are_wanted() {
+        type Env<'a> = &'a [(&'a str, &'a str)];
+        let table: &[(bool, Env<'_>, (bool, bool))] = &[
+            (true, &[("TERM", "xterm")], (true, true)),
+            (true, &[], (true, true)),
+            (true, &[("NO_COLOR", "1")], (false, true)),
+            (true, &[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")], (false, true)),
+            (true, &[("TERM", "dumb")], (false, false)),
+            (true, &[("TERM", "dumb"), ("CLICOLOR_FORCE", "1")], (true, false)),
+            (true, &[("CLICOLOR", "0")], (false, true)),
+            (false, &[("TERM", "xterm")], (false, false)),
+            (false, &[("CLICOLOR_FORCE", "1")], (true, false)),
+            (false, &[("CLICOLOR_FORCE", "0")], (false, false)),
+        ];
+        for (is_terminal, env, expected) in table {
+            let find = |name: &str| env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            let style = TerminalStyle::choose(*is_terminal, find);
+            assert_eq!((style.colour, style.cursor), *expected, "{is_terminal} {env:?}");
         }
     }
 }

@@ -1,18 +1,18 @@
-//! What turns while something is waited for.
+//! The spinner, and durations for display.
 
 use std::time::Duration;
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// How long a frame stands.
+/// How long each frame is shown.
 pub(super) const FRAME: Duration = Duration::from_millis(100);
 
-/// The frame that stands after `elapsed`.
+/// Returns the frame after `elapsed`.
 pub(super) fn frame(elapsed: Duration) -> &'static str {
     let number = elapsed.as_millis() / FRAME.as_millis();
     FRAMES[usize::try_from(number).unwrap_or(0) % FRAMES.len()]
 }
 
-/// A duration for reading: `0.4s`, `12s`, `3m05s`.
+/// Formats a duration: `0.4s`, `12s`, `3m05s`.
 pub(super) fn span(elapsed: Duration) -> String {
     match elapsed.as_secs() {
         0..10 => format!("{:.1}s", elapsed.as_secs_f64()),

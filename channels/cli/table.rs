@@ -1,25 +1,25 @@
-//! Tables in columns, or where the screen is too narrow, one line a cell.
+//! Draws tables in columns, or with one line for each cell on a narrow screen.
 
-use super::layout::{Face, Row, wrap};
+use super::layout::{Face, ScreenRow, wrap};
 
 const BAR: &str = " │ ";
-/// Narrower columns cannot be read.
+/// The narrowest readable column.
 const MIN_COLUMN: usize = 5;
 
-/// A table while it is read. The first row is its head.
-pub(super) struct Table {
+/// A table while it is parsed. The first row is its head.
+pub(super) struct TableLayout {
     is_right: Vec<bool>,
-    rows: Vec<Vec<Row>>,
-    row: Vec<Row>,
+    rows: Vec<Vec<ScreenRow>>,
+    row: Vec<ScreenRow>,
 }
 
-impl Table {
-    /// `is_right` says of each column whether its cells stand at the right.
+impl TableLayout {
+    /// `is_right` tells for each column whether its cells are aligned right.
     pub(super) fn new(is_right: Vec<bool>) -> Self {
         Self { is_right, rows: Vec::new(), row: Vec::new() }
     }
 
-    pub(super) fn cell(&mut self, text: Row) {
+    pub(super) fn cell(&mut self, text: ScreenRow) {
         self.row.push(text);
     }
 
@@ -27,13 +27,13 @@ impl Table {
         self.rows.push(std::mem::take(&mut self.row));
     }
 
-    /// The rows of the screen, at most `room` columns wide where that can be.
-    pub(super) fn draw(&self, room: usize) -> Vec<Row> {
+    /// Returns the rows of the screen, at most `room` columns wide where possible.
+    pub(super) fn draw(&self, room: usize) -> Vec<ScreenRow> {
         let columns = self.is_right.len();
         let bars = BAR.chars().count() * columns.saturating_sub(1);
         let widest = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(Row::width).max().unwrap_or(0).max(1)
+            cells.map(ScreenRow::width).max().unwrap_or(0).max(1)
         };
         let wanted: Vec<usize> = (0..columns).map(widest).collect();
         match fit(&wanted, room.saturating_sub(bars)) {
@@ -42,11 +42,11 @@ impl Table {
         }
     }
 
-    fn in_columns(&self, widths: &[usize]) -> Vec<Row> {
+    fn in_columns(&self, widths: &[usize]) -> Vec<ScreenRow> {
         let mut drawn = Vec::new();
         for (number, row) in self.rows.iter().enumerate() {
-            let empty = Row::default();
-            let cells: Vec<Vec<Row>> = widths
+            let empty = ScreenRow::default();
+            let cells: Vec<Vec<ScreenRow>> = widths
                 .iter()
                 .enumerate()
                 .map(|(column, width)| wrap(row.get(column).unwrap_or(&empty), &empty, &empty, *width))
@@ -55,14 +55,14 @@ impl Table {
             drawn.extend((0..height).map(|line| self.line(&cells, widths, line)));
             if number == 0 {
                 let rules: Vec<_> = widths.iter().map(|width| "─".repeat(*width)).collect();
-                drawn.push(Row::of(Face::DIM, &rules.join("─┼─")));
+                drawn.push(ScreenRow::of(Face::DIM, &rules.join("─┼─")));
             }
         }
         drawn
     }
 
-    fn line(&self, cells: &[Vec<Row>], widths: &[usize], line: usize) -> Row {
-        let mut drawn = Row::default();
+    fn line(&self, cells: &[Vec<ScreenRow>], widths: &[usize], line: usize) -> ScreenRow {
+        let mut drawn = ScreenRow::default();
         for (column, width) in widths.iter().enumerate() {
             if column > 0 {
                 drawn.push(Face::DIM, BAR);
@@ -80,19 +80,19 @@ impl Table {
         drawn
     }
 
-    /// `head: cell`, a row after the other.
-    fn in_lines(&self, room: usize) -> Vec<Row> {
+    /// Draws `head: cell` on a line each.
+    fn in_lines(&self, room: usize) -> Vec<ScreenRow> {
         let Some((head, body)) = self.rows.split_first() else { return Vec::new() };
         let mut drawn = Vec::new();
         for (number, row) in body.iter().enumerate() {
             if number > 0 {
-                drawn.push(Row::of(Face::DIM, "─"));
+                drawn.push(ScreenRow::of(Face::DIM, "─"));
             }
             for (column, cell) in row.iter().enumerate() {
                 let mut line = head.get(column).cloned().unwrap_or_default();
                 line.push(Face::DIM, ": ");
                 line.extend(cell);
-                drawn.extend(wrap(&line, &Row::default(), &Row::of(Face::PLAIN, "  "), room));
+                drawn.extend(wrap(&line, &ScreenRow::default(), &ScreenRow::of(Face::PLAIN, "  "), room));
             }
         }
         if body.is_empty() {
@@ -102,8 +102,8 @@ impl Table {
     }
 }
 
-/// The widths of columns that want `wanted` and together have `room`: narrow ones get what they want, the wide ones
-/// share the rest. `None` when there is too little for all.
+/// Distributes `room` among columns that need `wanted`: narrow ones get their width, wide ones share the rest. Returns
+/// `None` if there is too little room.
 fn fit(wanted: &[usize], room: usize) -> Option<Vec<usize>> {
     let mut widths = wanted.to_vec();
     while widths.iter().sum::<usize>() > room {
@@ -135,12 +135,12 @@ mod tests {
 
     #[test]
     fn a_narrow_screen_reads_a_cell_a_line() {
-        let mut table = Table::new(vec![false; 3]);
+        let mut table = TableLayout::new(vec![false; 3]);
         for row in [["Name", "Size", "Kind"], ["a.txt", "12", "text"], ["b.png", "9", "image"]] {
-            row.iter().for_each(|cell| table.cell(Row::of(Face::PLAIN, cell)));
+            row.iter().for_each(|cell| table.cell(ScreenRow::of(Face::PLAIN, cell)));
             table.end_row();
         }
-        let drawn: Vec<_> = table.draw(12).iter().map(Row::plain).collect();
+        let drawn: Vec<_> = table.draw(12).iter().map(ScreenRow::plain).collect();
         assert_eq!(drawn, ["Name: a.txt", "Size: 12", "Kind: text", "─", "Name: b.png", "Size: 9", "Kind: image"]);
     }
 }

@@ -1,4 +1,4 @@
-//! A conversation at a terminal: the gateway's own, and that of `daoyou chat`.
+//! A conversation at a terminal: the gateway's own one, or that of `daoyou chat`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,110 +10,113 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::config::Thinking;
-use super::console::{Closed, Console, Input, Stream};
-use super::files::{Files, unquote};
-use super::host::{Conversation, Directory, Following, Host};
-use super::hub::{Delivery, NAME};
-use super::interrupt::Interrupt;
-use super::local::Local;
-use super::plain::MAX_LINE;
-use super::render::Painter;
+use super::console::{Console, Interrupt};
+use super::files::{ConversationFiles, unquote};
+use super::host::{ConversationFeed, NameDirectory, TerminalConversation, TerminalHost};
+use super::local_command::LocalCommand;
+use super::painter::Painter;
+use super::pending_turn::{PendingTurn, TurnProgress};
+use super::screens::{NAME, ScreenDelivery};
 use super::spinner::FRAME;
-use super::turn::{Progress, Turn};
-use super::words::{Language, fill};
+use super::streams::{ConsoleInput, MAX_LINE, OutputClosed, OutputStream};
+use super::texts::{Language, fill};
 use crate::channel::StartError;
 use crate::clean::{clean, clean_line, is_display_control};
 use crate::event::SessionEvent;
 use crate::ids::new_id;
-use crate::inbox::{Alongside, Inbox, Refusal, Reply};
+use crate::inbox::{AcceptExtras, Inbox, Refusal, Reply};
 use crate::message::InboundMessage;
 use crate::settings::Span;
 use crate::trust::{Author, Standing, trust_of};
 
-/// Whoever sits at the terminal.
+/// The sender of messages typed at the terminal.
 const SENDER: &str = "owner";
 const STOP: &str = "/stop";
-/// The longest session key that can be gone over to, in bytes.
+/// The longest session key of `/session`, in bytes.
 const MAX_KEY: usize = 512;
-/// What lies between two looks for a gateway that has gone.
-const NEXT_LOOK: Duration = Duration::from_millis(300);
-/// How long the names that can be completed may take to come.
-const NAMES_LIMIT: Duration = Duration::from_secs(10);
+/// The pause between attempts to reconnect to a gateway.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(300);
+/// How long fetching the names for completion may take.
+const NAMES_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a conversation is seen through, and which one it is.
-pub struct Front {
+/// The inputs of a [`Terminal`].
+pub struct TerminalSetup {
     pub console: Console,
-    /// What stands above the first prompt; shown at a prompt only.
+    /// The text above the first prompt; shown at a prompt only.
     pub banner: String,
-    pub conversation: Conversation,
-    /// What goes with the first message.
-    pub files: Files,
+    pub conversation: TerminalConversation,
+    /// The files that go with the first message.
+    pub files: ConversationFiles,
     pub language: Language,
     pub thinking: Thinking,
     /// SIGINT while a turn runs.
     pub interrupt: Interrupt,
-    /// Of the gateway in this process; not asked where the terminal's host is another.
-    pub directory: Arc<dyn Directory>,
+    /// The names of the gateway in this process; unused if the terminal's host is another.
+    pub directory: Arc<dyn NameDirectory>,
 }
 
 /// Why a conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum TerminalExit {
     /// `/exit`, `/quit`, or Ctrl-C twice.
     Asked,
     /// Ctrl-D, or no more lines; each one was answered.
     EndOfInput,
-    /// It was told to stop.
+    /// The gateway stops.
     Shutdown,
 }
 
-/// The conversation. At a prompt it streams each turn as it runs; without one it prints each reply, and reads the next
-/// line when the one before it is answered.
+/// A conversation. At a prompt it streams each turn; without one it prints each reply, and reads the next line after it.
 pub struct Terminal {
-    front: Front,
+    setup: TerminalSetup,
     inbox: Arc<dyn Inbox>,
-    host: Arc<dyn Host>,
-    following: Following,
+    host: Arc<dyn TerminalHost>,
+    following: ConversationFeed,
     painter: Painter,
-    turn: Option<Turn>,
-    /// Messages that wait for a model service, and those behind them: the prompt stays, and their replies are shown when they
-    /// come.
+    turn: Option<PendingTurn>,
+    /// Messages that wait for a model service, and those behind them: the prompt stays, and their replies are shown on
+    /// arrival.
     waiting: HashSet<Uuid>,
     /// A message whose reply was shown before it was delivered.
     ahead: Option<(Uuid, String)>,
-    /// Ctrl-C came, and nothing since.
+    /// The last input was Ctrl-C.
     interrupted: bool,
-    /// The `/stop` of the last Ctrl-C: its answer says nothing that does not stand on the screen already.
+    /// The `/stop` of the last Ctrl-C; its answer is not shown, as the screen tells it already.
     stop: Option<Uuid>,
-    /// Looks for the gateway, which has gone.
-    coming_back: Option<BoxFuture<'static, Result<Following, StartError>>>,
-    /// What was written while the gateway was away, and is handed in when it is back.
+    /// Reconnects to the gateway after it has stopped.
+    reconnecting: Option<BoxFuture<'static, Result<ConversationFeed, StartError>>>,
+    /// The message that was typed while the gateway was away, sent when it is back.
     unsent: Option<InboundMessage>,
 }
 
-enum Step {
+enum TerminalEvent {
     Shutdown,
     Event(Option<SessionEvent>),
-    Delivery(Option<Delivery>),
-    Turn(Progress),
-    Back(Result<Following, StartError>),
-    Input(Input),
+    ScreenDelivery(Option<ScreenDelivery>),
+    TurnMoved(TurnProgress),
+    Back(Result<ConversationFeed, StartError>),
+    ConsoleInput(ConsoleInput),
     Interrupt,
     Tick,
 }
 
-impl From<Closed> for StartError {
-    fn from(_: Closed) -> Self {
+impl From<OutputClosed> for StartError {
+    fn from(_: OutputClosed) -> Self {
         Self("nobody reads the terminal's output any more".into())
     }
 }
 
 impl Terminal {
-    /// `following` is the front's conversation, as `host` follows it.
-    pub fn new(front: Front, inbox: Arc<dyn Inbox>, host: Arc<dyn Host>, following: Following) -> Self {
-        let painter = Painter::new(front.console.style, front.language, front.thinking);
+    /// `following` is the conversation of `setup`, as `host` follows it.
+    pub fn new(
+        setup: TerminalSetup,
+        inbox: Arc<dyn Inbox>,
+        host: Arc<dyn TerminalHost>,
+        following: ConversationFeed,
+    ) -> Self {
+        let painter = Painter::new(setup.console.style, setup.language, setup.thinking);
         Self {
-            front,
+            setup,
             inbox,
             host,
             following,
@@ -123,61 +126,62 @@ impl Terminal {
             ahead: None,
             interrupted: false,
             stop: None,
-            coming_back: None,
+            reconnecting: None,
             unsent: None,
         }
     }
 
-    /// Runs the conversation until its end or `shutdown`; leaves the terminal as it was found.
+    /// Runs the conversation until its end or `shutdown`, and restores the terminal.
     ///
     /// # Errors
     ///
-    /// Nobody reads the output, or the messages stopped coming (the gateway is gone).
-    pub async fn run(mut self, shutdown: CancellationToken) -> Result<Left, StartError> {
+    /// Nobody reads the output, or the gateway is gone.
+    pub async fn run(mut self, shutdown: CancellationToken) -> Result<TerminalExit, StartError> {
         let left = tokio::select! {
             left = self.converse(&shutdown) => left,
-            // A conversation stuck in its output is not waited for.
-            () = stuck_after(&shutdown) => Ok(Left::Shutdown),
+            // The shutdown does not wait for a conversation that is blocked in its output.
+            () = stuck_after(&shutdown) => Ok(TerminalExit::Shutdown),
         };
-        self.front.interrupt.disarm();
-        self.front.console.restore();
+        self.setup.interrupt.disarm();
+        self.setup.console.restore();
         left
     }
 
-    async fn converse(&mut self, shutdown: &CancellationToken) -> Result<Left, StartError> {
-        if self.front.console.style.live && !self.front.banner.is_empty() {
-            let lines: Vec<_> = self.front.banner.trim_end().lines().map(str::to_owned).collect();
+    async fn converse(&mut self, shutdown: &CancellationToken) -> Result<TerminalExit, StartError> {
+        if self.setup.console.style.live && !self.setup.banner.is_empty() {
+            let lines: Vec<_> = self.setup.banner.trim_end().lines().map(str::to_owned).collect();
             let banner = self.painter.say(&lines);
-            self.front.console.print(banner, Stream::Out).await?;
+            self.setup.console.print(banner, OutputStream::Out).await?;
         }
         self.ask().await?;
         loop {
             let left = match self.step(shutdown).await {
-                Step::Shutdown => Some(Left::Shutdown),
-                Step::Event(event) => self.show_event(event).await?,
-                Step::Delivery(Some(delivery)) => self.deliver(delivery).await?,
-                Step::Delivery(None) => self.look_for_gateway().await?,
-                Step::Back(Ok(following)) => self.go_on(following).await?,
-                Step::Back(Err(error)) => return self.give_up(error).await,
-                Step::Turn(progress) => self.advance(progress).await?,
-                Step::Input(input) => self.take(input).await?,
-                Step::Interrupt => self.stop().await?,
-                Step::Tick => {
+                TerminalEvent::Shutdown => Some(TerminalExit::Shutdown),
+                TerminalEvent::Event(event) => self.show_event(event).await?,
+                TerminalEvent::ScreenDelivery(Some(delivery)) => self.deliver(delivery).await?,
+                TerminalEvent::ScreenDelivery(None) => self.reconnect().await?,
+                TerminalEvent::Back(Ok(following)) => self.resume(following).await?,
+                TerminalEvent::Back(Err(error)) => return self.give_up(error).await,
+                TerminalEvent::TurnMoved(progress) => self.advance(progress).await?,
+                TerminalEvent::ConsoleInput(input) => self.handle_input(input).await?,
+                TerminalEvent::Interrupt => self.stop().await?,
+                TerminalEvent::Tick => {
                     let text = self.painter.tick();
-                    self.front.console.print(text, Stream::Out).await?;
+                    self.setup.console.print(text, OutputStream::Out).await?;
                     None
                 }
             };
             if let Some(left) = left {
                 let close = self.painter.leave();
-                self.front.console.print_through(close, Stream::Out).await?;
+                self.setup.console.print_through(close, OutputStream::Out).await?;
                 return Ok(left);
             }
         }
     }
 
-    /// Events first: what was streamed of a reply stands on the screen before the reply itself is looked at.
-    async fn step(&mut self, shutdown: &CancellationToken) -> Step {
+    /// Waits for the next event. Events of turns come first, so that streamed text is on the screen before its reply is
+    /// handled.
+    async fn step(&mut self, shutdown: &CancellationToken) -> TerminalEvent {
         let turn = &mut self.turn;
         let progress = async {
             match turn {
@@ -189,14 +193,14 @@ impl Terminal {
         let event = async {
             match events.recv().await {
                 Ok(event) => Some(event),
-                // Nothing will be streamed any more; the replies still come.
+                // Streaming has ended; replies still arrive.
                 Err(_) => std::future::pending().await,
             }
         };
-        let is_away = self.coming_back.is_some();
-        let coming_back = &mut self.coming_back;
+        let is_away = self.reconnecting.is_some();
+        let reconnecting = &mut self.reconnecting;
         let back = async {
-            match coming_back {
+            match reconnecting {
                 Some(back) => back.await,
                 None => std::future::pending().await,
             }
@@ -204,30 +208,30 @@ impl Terminal {
         let (is_spinning, next_frame) = (self.painter.is_spinning(), Instant::now() + FRAME);
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => Step::Shutdown,
-            event = event => Step::Event(event),
-            delivery = self.following.deliveries.recv(), if !is_away => Step::Delivery(delivery.ok()),
-            back = back => Step::Back(back),
-            progress = progress, if !is_away => Step::Turn(progress),
-            input = self.front.console.input() => Step::Input(input),
-            () = self.front.interrupt.raised() => Step::Interrupt,
-            () = tokio::time::sleep_until(next_frame), if is_spinning => Step::Tick,
+            () = shutdown.cancelled() => TerminalEvent::Shutdown,
+            event = event => TerminalEvent::Event(event),
+            delivery = self.following.deliveries.recv(), if !is_away => TerminalEvent::ScreenDelivery(delivery.ok()),
+            back = back => TerminalEvent::Back(back),
+            progress = progress, if !is_away => TerminalEvent::TurnMoved(progress),
+            input = self.setup.console.input() => TerminalEvent::ConsoleInput(input),
+            () = self.setup.interrupt.raised() => TerminalEvent::Interrupt,
+            () = tokio::time::sleep_until(next_frame), if is_spinning => TerminalEvent::Tick,
         }
     }
 
-    async fn show_event(&mut self, event: Option<SessionEvent>) -> Result<Option<Left>, Closed> {
+    async fn show_event(&mut self, event: Option<SessionEvent>) -> Result<Option<TerminalExit>, OutputClosed> {
         if let Some(event) = event
-            && self.front.console.style.live
-            && event.chat_id == self.front.conversation.chat_id
+            && self.setup.console.style.live
+            && event.chat_id == self.setup.conversation.chat_id
             && self.turn.as_ref().is_some_and(|turn| turn.concerns(&event))
         {
             let text = self.painter.event(&event.event);
-            self.front.console.print(text, Stream::Out).await?;
+            self.setup.console.print(text, OutputStream::Out).await?;
         }
         Ok(None)
     }
 
-    async fn deliver(&mut self, delivery: Delivery) -> Result<Option<Left>, Closed> {
+    async fn deliver(&mut self, delivery: ScreenDelivery) -> Result<Option<TerminalExit>, OutputClosed> {
         let message = delivery.message();
         let shown_ahead = self
             .ahead
@@ -242,12 +246,13 @@ impl Terminal {
             } else if is_reply {
                 self.painter.reply(&message.content, message.error.is_some())
             } else {
-                self.painter.message(message, &self.front.conversation.key())
+                self.painter.message(message, &self.setup.conversation.key())
             };
-            // Whoever reads the replies through a pipe wants nothing else there.
+            // A pipe gets replies alone.
             let is_for_the_owner = is_notice || message.context.is_for_all_terminals;
-            let stream = if is_for_the_owner && !self.front.console.style.live { Stream::Err } else { Stream::Out };
-            self.front.console.print_through(text, stream).await?;
+            let stream =
+                if is_for_the_owner && !self.setup.console.style.live { OutputStream::Err } else { OutputStream::Out };
+            self.setup.console.print_through(text, stream).await?;
             if let Some(turn) = &mut self.turn {
                 turn.note(message);
             }
@@ -257,54 +262,55 @@ impl Terminal {
         }
         let waits = message.context.notice.as_deref() == Some("waiting");
         let waits =
-            waits && self.front.console.style.live && self.turn.as_ref().map(|turn| turn.id) == Some(message.turn);
+            waits && self.setup.console.style.live && self.turn.as_ref().map(|turn| turn.id) == Some(message.turn);
         delivery.shown();
         if waits && let Some(turn) = self.turn.take() {
             self.waiting.insert(turn.id);
-            self.rest().await?;
+            self.end_turn().await?;
         }
         self.finish().await
     }
 
-    async fn advance(&mut self, progress: Progress) -> Result<Option<Left>, Closed> {
+    async fn advance(&mut self, progress: TurnProgress) -> Result<Option<TerminalExit>, OutputClosed> {
         match progress {
-            Progress::Ended => {}
-            Progress::Overdue(Reply { content, error }) => {
+            TurnProgress::Ended => {}
+            TurnProgress::Overdue(Reply { content, error }) => {
                 let text = self.painter.reply(&content, error.is_some());
-                self.front.console.print(text, Stream::Out).await?;
+                self.setup.console.print(text, OutputStream::Out).await?;
                 self.ahead = self.turn.take().map(|turn| (turn.id, content));
-                self.rest().await?;
+                self.end_turn().await?;
             }
-            Progress::Away(_) if !self.host.patience().is_zero() => return self.look_for_gateway().await,
-            Progress::Away(words) | Progress::Lost(words) => {
-                self.complain(&fill(self.painter.words.reply_lost, &[&words])).await?;
+            TurnProgress::Away(_) if !self.host.patience().is_zero() => return self.reconnect().await,
+            TurnProgress::Away(reason) | TurnProgress::Lost(reason) => {
+                self.show_fault(&fill(self.painter.texts.reply_lost, &[&reason])).await?;
                 self.turn = None;
-                self.rest().await?;
+                self.end_turn().await?;
             }
         }
         self.finish().await
     }
 
-    /// The gateway has gone: it is looked for while the conversation goes on as far as it can.
-    async fn look_for_gateway(&mut self) -> Result<Option<Left>, Closed> {
-        let (host, conversation) = (Arc::clone(&self.host), self.front.conversation.clone());
+    /// Reconnects to the gateway in the background while the conversation continues as far as possible.
+    async fn reconnect(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
+        let (host, conversation) = (Arc::clone(&self.host), self.setup.conversation.clone());
         if !host.patience().is_zero() && self.unsent.is_none() {
-            let hint = self.painter.hint(self.painter.words.gateway_gone);
-            self.front.console.print(hint, Stream::Err).await?;
+            let hint = self.painter.hint(self.painter.texts.gateway_gone);
+            self.setup.console.print(hint, OutputStream::Err).await?;
         }
-        self.coming_back = Some(Box::pin(come_back(host, conversation)));
+        self.reconnecting = Some(Box::pin(follow_again(host, conversation)));
         Ok(None)
     }
 
-    /// The gateway is back: what waits for it is waited for again, and a turn that it takes up again is drawn anew.
-    async fn go_on(&mut self, following: Following) -> Result<Option<Left>, Closed> {
-        self.coming_back = None;
+    /// Continues after the gateway is back: sends the unsent message, or waits for the running turn again, which is streamed
+    /// anew.
+    async fn resume(&mut self, following: ConversationFeed) -> Result<Option<TerminalExit>, OutputClosed> {
+        self.reconnecting = None;
         self.following = following;
-        let words = self.painter.words;
-        let hint = self.painter.hint(words.gateway_back);
-        self.front.console.print(hint, Stream::Err).await?;
+        let texts = self.painter.texts;
+        let hint = self.painter.hint(texts.gateway_back);
+        self.setup.console.print(hint, OutputStream::Err).await?;
         if let Some(message) = self.unsent.take() {
-            if !self.hand_in(message).await? {
+            if !self.send_message(message).await? {
                 self.ask().await?;
             }
         } else if let Some(turn) = &mut self.turn {
@@ -314,64 +320,65 @@ impl Terminal {
         Ok(None)
     }
 
-    /// The gateway did not come back: what it has not taken is said, as nobody else knows it.
-    async fn give_up(&mut self, error: StartError) -> Result<Left, StartError> {
+    /// Ends the conversation when the gateway does not come back; reports the message that it did not accept.
+    async fn give_up(&mut self, error: StartError) -> Result<TerminalExit, StartError> {
         if let Some(message) = self.unsent.take() {
-            self.complain(&fill(self.painter.words.not_taken, &[&clean_line(&message.content)])).await?;
+            self.show_fault(&fill(self.painter.texts.not_taken, &[&clean_line(&message.content)])).await?;
         }
         Err(error)
     }
 
-    /// Asks for the next line when the turn is over.
-    async fn finish(&mut self) -> Result<Option<Left>, Closed> {
-        if self.turn.as_ref().is_some_and(Turn::is_over) {
+    /// Ends the turn if it is over.
+    async fn finish(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
+        if self.turn.as_ref().is_some_and(PendingTurn::is_over) {
             self.turn = None;
-            self.rest().await?;
+            self.end_turn().await?;
         }
         Ok(None)
     }
 
-    async fn rest(&mut self) -> Result<(), Closed> {
-        self.front.interrupt.disarm();
+    /// Ends the output of a turn and asks for the next line.
+    async fn end_turn(&mut self) -> Result<(), OutputClosed> {
+        self.setup.interrupt.disarm();
         let end = self.painter.end();
-        self.front.console.print(end, Stream::Out).await?;
+        self.setup.console.print(end, OutputStream::Out).await?;
         self.ask().await
     }
 
-    /// Asks for the next line, with what can be completed in it brought up to date meanwhile.
-    async fn ask(&mut self) -> Result<(), Closed> {
-        let known = self.front.console.known.clone();
-        known.set_files(self.front.files.names());
-        if self.front.console.style.cursor {
+    /// Asks for the next line, and refreshes the names for completion in the background.
+    async fn ask(&mut self) -> Result<(), OutputClosed> {
+        let known = self.setup.console.known.clone();
+        known.set_files(self.setup.files.names());
+        if self.setup.console.style.cursor {
             let host = Arc::clone(&self.host);
             tokio::spawn(async move {
-                if let Ok(names) = tokio::time::timeout(NAMES_LIMIT, host.names()).await {
+                if let Ok(names) = tokio::time::timeout(NAMES_TIMEOUT, host.names()).await {
                     known.set_names(names);
                 }
             });
         }
-        self.front.console.ask().await
+        self.setup.console.ask().await
     }
 
-    async fn take(&mut self, input: Input) -> Result<Option<Left>, Closed> {
-        let is_interrupt = matches!(input, Input::Interrupted { is_blank: true });
+    async fn handle_input(&mut self, input: ConsoleInput) -> Result<Option<TerminalExit>, OutputClosed> {
+        let is_interrupt = matches!(input, ConsoleInput::Interrupted { is_blank: true });
         let again = std::mem::replace(&mut self.interrupted, is_interrupt);
-        let words = self.painter.words;
+        let texts = self.painter.texts;
         match input {
-            Input::End => return Ok(Some(Left::EndOfInput)),
-            Input::Interrupted { is_blank: true } if again => return Ok(Some(Left::Asked)),
-            Input::Interrupted { is_blank: true } => {
-                let hint = if self.waiting.is_empty() { words.leave_hint } else { words.stays_hint };
+            ConsoleInput::End => return Ok(Some(TerminalExit::EndOfInput)),
+            ConsoleInput::Interrupted { is_blank: true } if again => return Ok(Some(TerminalExit::Asked)),
+            ConsoleInput::Interrupted { is_blank: true } => {
+                let hint = if self.waiting.is_empty() { texts.leave_hint } else { texts.stays_hint };
                 let hint = self.painter.hint(hint);
-                self.front.console.print(hint, Stream::Out).await?;
+                self.setup.console.print(hint, OutputStream::Out).await?;
             }
-            // What was typed is thrown away.
-            Input::Interrupted { is_blank: false } => {}
-            Input::TooLong => self.complain(&fill(words.line_too_long, &[&MAX_LINE.to_string()])).await?,
-            Input::NotUtf8 => self.complain(words.line_not_utf8).await?,
-            Input::Line(line) => match Local::parse(line.trim()) {
-                Some(Local::Leave) => return Ok(Some(Left::Asked)),
-                Some(local) => self.carry_out(local).await?,
+            // The typed text is discarded.
+            ConsoleInput::Interrupted { is_blank: false } => {}
+            ConsoleInput::TooLong => self.show_fault(&fill(texts.line_too_long, &[&MAX_LINE.to_string()])).await?,
+            ConsoleInput::NotUtf8 => self.show_fault(texts.line_not_utf8).await?,
+            ConsoleInput::Line(line) => match LocalCommand::parse(line.trim()) {
+                Some(LocalCommand::Leave) => return Ok(Some(TerminalExit::Asked)),
+                Some(local) => self.run_local(local).await?,
                 None if line.trim().is_empty() => {}
                 None => {
                     if self.submit(line.trim()).await? {
@@ -384,136 +391,140 @@ impl Terminal {
         Ok(None)
     }
 
-    /// What is done here, without the gateway.
-    async fn carry_out(&mut self, local: Local) -> Result<(), Closed> {
-        let (words, language) = (self.painter.words, self.front.language);
-        let files = &mut self.front.files;
-        let said = match local {
-            Local::Leave => return Ok(()),
-            Local::Clear => return self.front.console.print(self.painter.clear().into(), Stream::Out).await,
-            Local::Move(key) => return self.move_to(&key).await,
-            Local::Files => Ok(files.lines(words)),
-            Local::Thinking(mode) if mode.is_empty() => Ok(self.painter.last_thoughts()),
-            Local::Thinking(mode) => match Thinking::parse(&mode) {
+    /// Runs a command of the terminal itself.
+    async fn run_local(&mut self, local: LocalCommand) -> Result<(), OutputClosed> {
+        let (texts, language) = (self.painter.texts, self.setup.language);
+        let files = &mut self.setup.files;
+        let result = match local {
+            LocalCommand::Leave => return Ok(()),
+            LocalCommand::Clear => {
+                return self.setup.console.print(self.painter.clear().into(), OutputStream::Out).await;
+            }
+            LocalCommand::Move(key) => return self.move_to(&key).await,
+            LocalCommand::Files => Ok(files.lines(texts)),
+            LocalCommand::Thinking(mode) if mode.is_empty() => Ok(self.painter.last_thoughts()),
+            LocalCommand::Thinking(mode) => match Thinking::parse(&mode) {
                 Some(thinking) => {
                     self.painter.thinking = thinking;
-                    Ok(vec![words.thinking_is[thinking as usize].to_owned()])
+                    Ok(vec![texts.thinking_is[thinking as usize].to_owned()])
                 }
-                None => Err(words.which_thinking.to_owned()),
+                None => Err(texts.which_thinking.to_owned()),
             },
-            Local::Add(name) | Local::Drop(name) if name.is_empty() => Err(fill(words.which_file, &["/add"])),
-            Local::Add(name) => match files.add(&unquote(&name)) {
-                Ok(()) => Ok(vec![fill(words.added, &[&clean_line(&unquote(&name)), &files.last_size()])]),
+            LocalCommand::Add(name) | LocalCommand::Drop(name) if name.is_empty() => {
+                Err(fill(texts.which_file, &["/add"]))
+            }
+            LocalCommand::Add(name) => match files.add(&unquote(&name)) {
+                Ok(()) => Ok(vec![fill(texts.added, &[&clean_line(&unquote(&name)), &files.last_size()])]),
                 Err(fault) => Err(fault.text(language)),
             },
-            Local::Drop(name) => {
+            LocalCommand::Drop(name) => {
                 let (name, shown) = (unquote(&name), clean_line(&unquote(&name)));
                 if files.remove(&name) {
-                    Ok(vec![fill(words.dropped, &[&shown])])
+                    Ok(vec![fill(texts.dropped, &[&shown])])
                 } else {
-                    Err(fill(words.not_added, &[&shown]))
+                    Err(fill(texts.not_added, &[&shown]))
                 }
             }
         };
-        match said {
+        match result {
             Ok(lines) => {
                 let text = self.painter.say(&lines);
-                self.front.console.print(text, Stream::Out).await
+                self.setup.console.print(text, OutputStream::Out).await
             }
-            Err(fault) => self.complain(&fault).await,
+            Err(fault) => self.show_fault(&fault).await,
         }
     }
 
-    /// Goes over to another conversation; what came for this one before is still shown.
-    async fn move_to(&mut self, key: &str) -> Result<(), Closed> {
-        let words = self.painter.words;
+    /// Switches to another conversation, after showing the messages that have arrived for this one.
+    async fn move_to(&mut self, key: &str) -> Result<(), OutputClosed> {
+        let texts = self.painter.texts;
         if key.len() > MAX_KEY || key.contains(|c: char| c.is_whitespace() || is_display_control(c)) {
-            return self.complain(&fill(words.wrong_key, &[&clean_line(key)])).await;
+            return self.show_fault(&fill(texts.wrong_key, &[&clean_line(key)])).await;
         }
-        let model = self.front.conversation.model.clone();
-        let conversation = Conversation { model, ..Conversation::of(Some(key)) };
+        let model = self.setup.conversation.model.clone();
+        let conversation = TerminalConversation { model, ..TerminalConversation::of(Some(key)) };
         let following = match self.host.follow(&conversation).await {
             Ok(following) => following,
-            Err(error) => return self.complain(&fill(words.not_moved, &[key, &error.to_string()])).await,
+            Err(error) => return self.show_fault(&fill(texts.not_moved, &[key, &error.to_string()])).await,
         };
         while let Ok(delivery) = self.following.deliveries.try_recv() {
             self.deliver(delivery).await?;
         }
         self.following = following;
-        self.front.conversation = conversation;
-        // What waits for its model there is answered there.
+        self.setup.conversation = conversation;
+        // Waiting messages are answered in their own conversation.
         self.waiting.clear();
-        self.front.files.forget_sent();
-        let moved = self.painter.hint(&fill(words.moved, &[key]));
-        self.front.console.print(moved, Stream::Out).await
+        self.setup.files.forget_sent();
+        let moved = self.painter.hint(&fill(texts.moved, &[key]));
+        self.setup.console.print(moved, OutputStream::Out).await
     }
 
-    /// Hands a message in. True when there is a turn to wait for.
-    async fn submit(&mut self, text: &str) -> Result<bool, Closed> {
+    /// Sends a message. Returns true if there is a turn to wait for.
+    async fn submit(&mut self, text: &str) -> Result<bool, OutputClosed> {
         let is_command = text.starts_with('/');
         if text.starts_with("/model ") {
-            // Chosen for the session, it holds for what is written here, too.
-            self.front.conversation.model = None;
+            // The session's choice replaces the model of this conversation.
+            self.setup.conversation.model = None;
         }
-        let content = if is_command { text.to_owned() } else { self.front.files.join_to(text) };
+        let content = if is_command { text.to_owned() } else { self.setup.files.join_to(text) };
         let mut message = self.message(&content);
         if !self.host.patience().is_zero() {
-            // By it the gateway knows a message that it took just before it went.
+            // It identifies a message that the gateway accepted just before it stopped.
             message.external_id = Some(new_id().to_string());
         }
-        self.hand_in(message).await
+        self.send_message(message).await
     }
 
-    /// True when there is a turn to wait for, or a gateway that takes the message when it is back.
-    async fn hand_in(&mut self, message: InboundMessage) -> Result<bool, Closed> {
+    /// Returns true if there is a turn to wait for, or the message will be sent when the gateway is back.
+    async fn send_message(&mut self, message: InboundMessage) -> Result<bool, OutputClosed> {
         let (is_command, kept) = (message.content.starts_with('/'), message.clone());
-        match self.inbox.accept(message, Alongside::default()).await {
+        match self.inbox.accept(message, AcceptExtras::default()).await {
             Ok(acceptance) => {
                 if !is_command {
-                    self.front.files.mark_sent();
+                    self.setup.files.mark_sent();
                 }
                 if !self.waiting.is_empty() {
                     self.waiting.insert(acceptance.id());
                     return Ok(false);
                 }
-                self.turn = Some(Turn::new(Arc::clone(&self.inbox), acceptance));
-                if self.front.console.style.live {
-                    self.front.console.hush().await?;
+                self.turn = Some(PendingTurn::new(Arc::clone(&self.inbox), acceptance));
+                if self.setup.console.style.live {
+                    self.setup.console.hush().await?;
                     self.painter.begin();
-                    self.front.interrupt.arm();
+                    self.setup.interrupt.arm();
                 }
                 Ok(true)
             }
-            Err(refusal) if !self.host.patience().is_zero() && self.is_going(&refusal) => {
-                if self.coming_back.is_none() {
-                    let hint = self.painter.hint(self.painter.words.gateway_gone);
-                    self.front.console.print(hint, Stream::Err).await?;
+            Err(refusal) if !self.host.patience().is_zero() && self.is_gateway_leaving(&refusal) => {
+                if self.reconnecting.is_none() {
+                    let hint = self.painter.hint(self.painter.texts.gateway_gone);
+                    self.setup.console.print(hint, OutputStream::Err).await?;
                 }
                 self.unsent = Some(kept);
                 Ok(true)
             }
             Err(refusal) => {
-                self.complain(&fill(self.painter.words.not_taken, &[&refusal.to_string()])).await?;
+                self.show_fault(&fill(self.painter.texts.not_taken, &[&refusal.to_string()])).await?;
                 Ok(false)
             }
         }
     }
 
-    /// Whether a message was refused because the gateway stops, or has gone.
-    fn is_going(&self, refusal: &Refusal) -> bool {
-        let is_gone = self.coming_back.is_some() || self.following.deliveries.is_closed();
+    /// Returns true if a message was refused because the gateway stops or is gone.
+    fn is_gateway_leaving(&self, refusal: &Refusal) -> bool {
+        let is_gone = self.reconnecting.is_some() || self.following.deliveries.is_closed();
         is_gone || matches!(refusal, Refusal::Draining { .. })
     }
 
-    /// Ctrl-C while a turn runs.
-    async fn stop(&mut self) -> Result<Option<Left>, Closed> {
+    /// Stops the running turn, after Ctrl-C.
+    async fn stop(&mut self) -> Result<Option<TerminalExit>, OutputClosed> {
         if self.turn.is_some() {
-            let hint = self.painter.hint(self.painter.words.stopping);
-            self.front.console.print(hint, Stream::Out).await?;
-            match self.inbox.accept(self.message(STOP), Alongside::default()).await {
+            let hint = self.painter.hint(self.painter.texts.stopping);
+            self.setup.console.print(hint, OutputStream::Out).await?;
+            match self.inbox.accept(self.message(STOP), AcceptExtras::default()).await {
                 Ok(accepted) => self.stop = Some(accepted.id()),
                 Err(refusal) => {
-                    self.complain(&fill(self.painter.words.not_stopped, &[&refusal.to_string()])).await?;
+                    self.show_fault(&fill(self.painter.texts.not_stopped, &[&refusal.to_string()])).await?;
                 }
             }
         }
@@ -521,30 +532,33 @@ impl Terminal {
     }
 
     fn message(&self, text: &str) -> InboundMessage {
-        let Conversation { chat_id, session, model } = &self.front.conversation;
+        let TerminalConversation { chat_id, session, model } = &self.setup.conversation;
         let mut message = InboundMessage::text(NAME, chat_id, SENDER, trust_of(Author::Owner, Standing::Owner), text);
         message.session.clone_from(session);
         message.settings.requested_model.clone_from(model);
         message
     }
 
-    /// Where somebody types, all goes to the one screen; else what is no reply is kept apart from the replies.
-    async fn complain(&mut self, words: &str) -> Result<(), Closed> {
-        let text = self.painter.fault(words);
-        let stream = if self.front.console.style.live { Stream::Out } else { Stream::Err };
-        self.front.console.print(text, stream).await
+    /// Shows an error: on the screen at a prompt, else on standard error, apart from the replies.
+    async fn show_fault(&mut self, message: &str) -> Result<(), OutputClosed> {
+        let text = self.painter.fault(message);
+        let stream = if self.setup.console.style.live { OutputStream::Out } else { OutputStream::Err };
+        self.setup.console.print(text, stream).await
     }
 }
 
-/// Follows the conversation again as soon as a gateway lets it.
-async fn come_back(host: Arc<dyn Host>, conversation: Conversation) -> Result<Following, StartError> {
+/// Follows the conversation again as soon as the gateway accepts it.
+async fn follow_again(
+    host: Arc<dyn TerminalHost>,
+    conversation: TerminalConversation,
+) -> Result<ConversationFeed, StartError> {
     let patience = host.patience();
     if patience.is_zero() {
         return Err(StartError("the gateway is gone".into()));
     }
     let followed = async {
         loop {
-            tokio::time::sleep(NEXT_LOOK).await;
+            tokio::time::sleep(RECONNECT_PAUSE).await;
             match host.follow(&conversation).await {
                 Ok(following) => return following,
                 Err(error) => tracing::debug!(%error, "the gateway is not back yet"),
@@ -555,7 +569,7 @@ async fn come_back(host: Arc<dyn Host>, conversation: Conversation) -> Result<Fo
     waited.map_err(|_| StartError(format!("the gateway has gone and did not come back within {}", Span(patience))))
 }
 
-/// Completes a while after `shutdown`.
+/// Completes one second after `shutdown`.
 async fn stuck_after(shutdown: &CancellationToken) {
     shutdown.cancelled().await;
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::channel::{Channel, ChannelContext, SendError, StartError};
-use crate::conformance::{self, Answer, OtherSide, ScriptedInbox, Subject, Told, outbound};
+use crate::conformance::{self, ChannelSubject, PeerBehaviour, ScriptedAnswer, ScriptedInbox, WriteOutcome, outbound};
 use crate::event::TurnEvent;
 use crate::inbox::{Refusal, Reply};
 use crate::message::{ErrorInfo, OutboundMessage};
 
-const LIVE: Style = Style { live: true, colour: false, cursor: false, columns: Some(60) };
+const LIVE: TerminalStyle = TerminalStyle { live: true, colour: false, cursor: false, columns: Some(60) };
 const SOON: Duration = Duration::from_secs(10);
 
 /// Somewhere to print to, and to wait for what is printed.
@@ -56,19 +56,19 @@ impl Write for Paper {
 struct NoNames;
 
 #[async_trait]
-impl Directory for NoNames {
-    async fn names(&self) -> Names {
-        Names::default()
+impl NameDirectory for NoNames {
+    async fn names(&self) -> CompletionNames {
+        CompletionNames::default()
     }
 
-    async fn model(&self, _: &Conversation) -> Result<String, String> {
+    async fn model(&self, _: &TerminalConversation) -> Result<String, String> {
         Ok("offline".into())
     }
 }
 
 #[async_trait]
-impl Host for NoNames {
-    async fn follow(&self, _: &Conversation) -> Result<Following, StartError> {
+impl TerminalHost for NoNames {
+    async fn follow(&self, _: &TerminalConversation) -> Result<ConversationFeed, StartError> {
         Err(StartError("it follows one conversation".into()))
     }
 }
@@ -82,22 +82,22 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(style: Style) -> (Self, Front) {
+    fn new(style: TerminalStyle) -> (Self, TerminalSetup) {
         let (reader, keys) = io::pipe().unwrap();
         let (out, err) = (Paper::default(), Paper::default());
         let console = Console::of_streams(BufReader::new(reader), out.clone(), err.clone(), style).unwrap();
         let interrupt = Interrupt::default();
-        let front = Front {
+        let setup = TerminalSetup {
             console,
             banner: "daoyou\n".into(),
-            conversation: Conversation::of(None),
-            files: Files::default(),
+            conversation: TerminalConversation::of(None),
+            files: ConversationFiles::default(),
             language: Language::En,
             thinking: Thinking::Fold,
             interrupt: interrupt.clone(),
             directory: Arc::new(NoNames),
         };
-        (Self { keys: Mutex::new(Some(keys)), out, err, interrupt }, front)
+        (Self { keys: Mutex::new(Some(keys)), out, err, interrupt }, setup)
     }
 
     fn types(&self, text: &[u8]) {
@@ -118,7 +118,7 @@ struct CliSubject {
 }
 
 #[async_trait]
-impl Subject for CliSubject {
+impl ChannelSubject for CliSubject {
     fn channel(&self) -> Arc<dyn Channel> {
         Arc::clone(&self.channel) as _
     }
@@ -127,20 +127,20 @@ impl Subject for CliSubject {
         *self.inbox.lock().unwrap() = Some(context.clone());
     }
 
-    async fn write(&self, text: &str, _id: Option<&str>) -> Told {
+    async fn write(&self, text: &str, _id: Option<&str>) -> WriteOutcome {
         let stopped = self.inbox.lock().unwrap().as_ref().is_some_and(|context| context.shutdown.is_cancelled());
         let (answer, refused) = (format!("re: {text}\n"), self.desk.err.text().matches("Not taken").count());
         self.desk.types(format!("{text}\n").as_bytes());
         if stopped {
-            return Told::Nothing;
+            return WriteOutcome::Nothing;
         }
         tokio::select! {
-            _ = self.desk.out.shows(&answer) => Told::Taken,
-            _ = self.desk.err.shows_times("Not taken", refused + 1) => Told::Refused,
+            _ = self.desk.out.shows(&answer) => WriteOutcome::Taken,
+            _ = self.desk.err.shows_times("Not taken", refused + 1) => WriteOutcome::Refused,
         }
     }
 
-    async fn write_as_stranger(&self, _text: &str) -> Option<Told> {
+    async fn write_as_stranger(&self, _text: &str) -> Option<WriteOutcome> {
         None
     }
 
@@ -148,10 +148,10 @@ impl Subject for CliSubject {
         false
     }
 
-    async fn meet(&self, side: OtherSide) -> Option<String> {
+    async fn meet(&self, side: PeerBehaviour) -> Option<String> {
         match side {
-            OtherSide::Takes => Some("direct".into()),
-            OtherSide::Away => Some("elsewhere".into()),
+            PeerBehaviour::Takes => Some("direct".into()),
+            PeerBehaviour::Away => Some("elsewhere".into()),
             _ => None,
         }
     }
@@ -163,15 +163,15 @@ impl Subject for CliSubject {
 
 #[tokio::test]
 async fn the_terminal_passes_the_suite() {
-    let (desk, front) = Desk::new(Style::PLAIN);
-    let channel = Arc::new(CliChannel::new(Some(front)));
+    let (desk, setup) = Desk::new(TerminalStyle::PLAIN);
+    let channel = Arc::new(CliChannel::new(Some(setup)));
     conformance::run(&CliSubject { channel, desk, inbox: Mutex::default() }).await;
 }
 
 /// A channel with its own terminal, its replies delivered.
-fn converse(inbox: &Arc<ScriptedInbox>, style: Style) -> (Desk, Arc<CliChannel>, CancellationToken) {
-    let (desk, front) = Desk::new(style);
-    let channel = Arc::new(CliChannel::new(Some(front)));
+fn converse(inbox: &Arc<ScriptedInbox>, style: TerminalStyle) -> (Desk, Arc<CliChannel>, CancellationToken) {
+    let (desk, setup) = Desk::new(style);
+    let channel = Arc::new(CliChannel::new(Some(setup)));
     let (context, _) = conformance::started(inbox);
     let shutdown = context.shutdown.clone();
     let running = Arc::clone(&channel);
@@ -185,22 +185,22 @@ fn converse(inbox: &Arc<ScriptedInbox>, style: Style) -> (Desk, Arc<CliChannel>,
     (desk, channel, shutdown)
 }
 
-async fn left(channel: &CliChannel) -> Left {
+async fn left(channel: &CliChannel) -> TerminalExit {
     tokio::time::timeout(SOON, channel.left()).await.unwrap()
 }
 
 #[tokio::test]
 async fn piped_lines_are_answered_one_by_one_up_to_the_last() {
     let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
-        "bad" => Answer::Fail(ErrorInfo { code: "llm_timeout".into() }, "The model did not answer.".into()),
-        "full" => Answer::Refuse(Refusal::Draining { retry_after: SOON }),
-        text => Answer::Reply(format!("re: {text}\n\nbye")),
+        "bad" => ScriptedAnswer::Fail(ErrorInfo { code: "llm_timeout".into() }, "The model did not answer.".into()),
+        "full" => ScriptedAnswer::Refuse(Refusal::Draining { retry_after: SOON }),
+        text => ScriptedAnswer::Reply(format!("re: {text}\n\nbye")),
     });
-    let (desk, channel, _shutdown) = converse(&inbox, Style::PLAIN);
+    let (desk, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
     desk.types("one\r\n\n  \n/clear\nbad\n".as_bytes());
     desk.types(b"\xff\nfull\nlast");
     desk.ends();
-    assert_eq!(left(&channel).await, Left::EndOfInput);
+    assert_eq!(left(&channel).await, TerminalExit::EndOfInput);
     assert_eq!(desk.out.text(), "re: one\n\nbye\nThe model did not answer.\nre: last\n\nbye\n");
     let errors = desk.err.text();
     assert!(errors.contains("not UTF-8") && errors.contains("Not taken: the gateway is stopping"), "{errors}");
@@ -210,7 +210,7 @@ async fn piped_lines_are_answered_one_by_one_up_to_the_last() {
 
 #[tokio::test]
 async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
-    let inbox = ScriptedInbox::new(|_| Answer::Hold);
+    let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
     let (desk, channel, _shutdown) = converse(&inbox, LIVE);
     desk.types(b"hi\n");
     inbox.reached(1).await;
@@ -240,14 +240,14 @@ async fn a_turn_is_streamed_and_its_reply_not_printed_twice() {
     desk.out.shows("One file.").await;
     inbox.finish(id, Reply { content: "One file.".into(), error: None });
     desk.types(b"/exit\n");
-    assert_eq!(left(&channel).await, Left::Asked);
+    assert_eq!(left(&channel).await, TerminalExit::Asked);
     assert_eq!(desk.out.text(), "daoyou\n● list_dir(path=\".\")\n  └ a.txt\n\nBot> One file.\n\n");
 }
 
 #[tokio::test]
 async fn files_go_with_the_next_message_and_another_conversation_is_gone_over_to() {
-    let inbox = ScriptedInbox::new(|message| Answer::Reply(format!("re: {}", message.content.len())));
-    let (desk, channel, _shutdown) = converse(&inbox, Style::PLAIN);
+    let inbox = ScriptedInbox::new(|message| ScriptedAnswer::Reply(format!("re: {}", message.content.len())));
+    let (desk, channel, _shutdown) = converse(&inbox, TerminalStyle::PLAIN);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("my notes.txt");
     std::fs::write(&file, "remember the milk\n").unwrap();
@@ -255,7 +255,7 @@ async fn files_go_with_the_next_message_and_another_conversation_is_gone_over_to
     desk.types(format!("/files\n/add {name}\n/add /no/such\n/help\nread it\nand again\n").as_bytes());
     desk.types(format!("/files\n/drop {name}\n/drop {name}\n/session cli:work\nthere\n/add\n").as_bytes());
     desk.ends();
-    assert_eq!(left(&channel).await, Left::EndOfInput);
+    assert_eq!(left(&channel).await, TerminalExit::EndOfInput);
     let accepted = inbox.accepted();
     let sent: Vec<_> = accepted.iter().map(|message| (message.chat_id.as_str(), message.content.as_str())).collect();
     let with_file = format!("read it\n\n[File: {name}, 18 bytes]\n```\nremember the milk\n```");
@@ -278,8 +278,8 @@ async fn files_go_with_the_next_message_and_another_conversation_is_gone_over_to
 #[tokio::test]
 async fn an_interrupt_stops_the_turn_and_then_means_the_process() {
     let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
-        "/stop" => Answer::Reply("Stopped.".into()),
-        _ => Answer::Hold,
+        "/stop" => ScriptedAnswer::Reply("Stopped.".into()),
+        _ => ScriptedAnswer::Hold,
     });
     let (desk, channel, shutdown) = converse(&inbox, LIVE);
     assert!(!desk.interrupt.raise(), "no turn runs");
@@ -296,18 +296,18 @@ async fn an_interrupt_stops_the_turn_and_then_means_the_process() {
     let out = desk.out.shows("(stopped)").await;
     assert!(out.find("(stopping").unwrap() < out.find("I had begun.").unwrap(), "{out}");
     shutdown.cancel();
-    assert_eq!(left(&channel).await, Left::Shutdown);
+    assert_eq!(left(&channel).await, TerminalExit::Shutdown);
     assert!(!desk.out.text().contains("Stopped."), "the answer to /stop says nothing new");
 }
 
 // Takes the two seconds that a reply may be late: the clock cannot be paused beside real threads.
 #[tokio::test]
 async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
-    let inbox = ScriptedInbox::new(|message| Answer::Reply(format!("re: {}", message.content)));
-    let (desk, front) = Desk::new(Style::PLAIN);
+    let inbox = ScriptedInbox::new(|message| ScriptedAnswer::Reply(format!("re: {}", message.content)));
+    let (desk, setup) = Desk::new(TerminalStyle::PLAIN);
     let (deliver, deliveries) = async_channel::bounded(4);
-    let following = Following { deliveries, events: async_channel::bounded(1).1, attachment: None };
-    let terminal = Terminal::new(front, Arc::clone(&inbox) as _, Arc::new(NoNames), following);
+    let following = ConversationFeed { deliveries, events: async_channel::bounded(1).1, attachment: None };
+    let terminal = Terminal::new(setup, Arc::clone(&inbox) as _, Arc::new(NoNames), following);
     let running = tokio::spawn(terminal.run(CancellationToken::new()));
     desk.types(b"one\n");
     desk.out.shows("re: one").await;
@@ -317,7 +317,7 @@ async fn a_reply_that_is_not_delivered_is_fetched_and_shown_once() {
     deliver.send(outbound("cli", "direct", "news").into()).await.unwrap();
     assert_eq!(desk.out.shows("news").await, "re: one\nnews\n");
     desk.ends();
-    assert_eq!(running.await.unwrap().ok(), Some(Left::EndOfInput));
+    assert_eq!(running.await.unwrap().ok(), Some(TerminalExit::EndOfInput));
 }
 
 #[tokio::test(start_paused = true)]

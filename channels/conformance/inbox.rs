@@ -1,4 +1,4 @@
-//! An inbox that follows a script.
+//! An inbox in memory that follows a script.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,35 +10,35 @@ use uuid::Uuid;
 
 use crate::event::{EventSource, SessionEvent, TurnEvent};
 use crate::inbox::{
-    Acceptance, Alongside, Cursor, Inbox, KeptNote, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage,
+    AcceptExtras, Acceptance, Cursor, Inbox, MessageState, MessageStatus, Note, Refusal, Reply, SentMessage, StoredNote,
 };
 use crate::message::{ErrorInfo, InboundMessage, OutboundMessage};
 
-/// What becomes of one message.
+/// How the inbox answers one message.
 #[derive(Clone, Debug)]
-pub enum Answer {
-    /// It is answered at once.
+pub enum ScriptedAnswer {
+    /// Reply at once.
     Reply(String),
-    /// Its turn fails at once.
+    /// Fail the turn at once.
     Fail(ErrorInfo, String),
-    /// It is taken, and answered by [`ScriptedInbox::finish`].
+    /// Accept it; [`ScriptedInbox::finish`] answers it.
     Hold,
     Refuse(Refusal),
 }
 
-/// What the inbox said to one hand-over.
+/// The result of one hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum InboxVerdict {
     Accepted,
     Duplicate,
     Refused,
-    /// The channel itself passed it over.
+    /// The channel itself skipped it.
     Skipped,
 }
 
-type Script = Box<dyn Fn(&InboundMessage) -> Answer + Send + Sync>;
+type Script = Box<dyn Fn(&InboundMessage) -> ScriptedAnswer + Send + Sync>;
 
-/// Keeps messages in memory, as the real inbox does on disk, and answers them by a script.
+/// An inbox that stores messages in memory and answers them by a script.
 pub struct ScriptedInbox {
     script: Script,
     book: Mutex<Book>,
@@ -53,13 +53,13 @@ struct Book {
     notes: Vec<(Note, Timestamp)>,
     notices: Vec<String>,
     skipped: Vec<String>,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<InboxVerdict>,
     sent: Vec<(String, Uuid, SentMessage)>,
     listeners: Vec<(String, async_channel::Sender<SessionEvent>)>,
 }
 
 impl Book {
-    fn keep(&mut self, alongside: Alongside) {
+    fn keep(&mut self, alongside: AcceptExtras) {
         self.cursors.extend(alongside.cursor);
         self.notes.extend(alongside.notes.into_iter().map(|note| (note, Timestamp::now())));
         self.notices.extend(alongside.notice);
@@ -67,7 +67,7 @@ impl Book {
 }
 
 impl ScriptedInbox {
-    pub fn new(script: impl Fn(&InboundMessage) -> Answer + Send + Sync + 'static) -> Arc<Self> {
+    pub fn new(script: impl Fn(&InboundMessage) -> ScriptedAnswer + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             script: Box::new(script),
             book: Mutex::default(),
@@ -76,17 +76,17 @@ impl ScriptedInbox {
         })
     }
 
-    /// The accepted messages, in order.
+    /// Returns the accepted messages in order.
     pub fn accepted(&self) -> Vec<InboundMessage> {
         self.book().messages.iter().map(|(_, message)| message.clone()).collect()
     }
 
-    /// The id of the `index`-th accepted message.
+    /// Returns the id of the `index`-th accepted message.
     pub fn id(&self, index: usize) -> Option<Uuid> {
         self.book().messages.get(index).map(|(state, _)| state.id)
     }
 
-    /// Completes when `count` messages were accepted.
+    /// Waits until `count` messages were accepted.
     pub async fn reached(&self, count: usize) {
         let mut changed = self.changed.subscribe();
         while self.book().messages.len() < count {
@@ -96,13 +96,13 @@ impl ScriptedInbox {
         }
     }
 
-    /// What was said to each hand-over, in order.
-    pub fn verdicts(&self) -> Vec<Verdict> {
+    /// Returns the results of all hand-overs in order.
+    pub fn verdicts(&self) -> Vec<InboxVerdict> {
         self.book().verdicts.clone()
     }
 
-    /// What was said to the hand-over after `count` of them, once there is one.
-    pub async fn verdict_after(&self, count: usize) -> Verdict {
+    /// Waits for the result of the hand-over after the first `count`.
+    pub async fn verdict_after(&self, count: usize) -> InboxVerdict {
         let mut changed = self.changed.subscribe();
         loop {
             if let Some(verdict) = self.book().verdicts.get(count) {
@@ -113,7 +113,7 @@ impl ScriptedInbox {
         }
     }
 
-    fn say(&self, verdict: Verdict) {
+    fn say(&self, verdict: InboxVerdict) {
         self.book().verdicts.push(verdict);
         self.changed.send_replace(());
     }
@@ -144,12 +144,12 @@ impl ScriptedInbox {
         self.changed.send_replace(());
     }
 
-    /// The replies, as they are to be delivered.
+    /// Returns the queue of replies to deliver.
     pub fn outbound(&self) -> async_channel::Receiver<OutboundMessage> {
         self.outbox.1.clone()
     }
 
-    /// Shows `event` of the turn of the message `id` to whoever listens.
+    /// Sends `event` of the turn of the message `id` to all subscribers.
     pub fn emit(&self, id: Uuid, event: TurnEvent) {
         let book = self.book();
         let Some((state, message)) = book.messages.iter().find(|(state, _)| state.id == id) else { return };
@@ -161,34 +161,34 @@ impl ScriptedInbox {
             event,
         };
         for (_, listener) in book.listeners.iter().filter(|(channel, _)| *channel == message.channel) {
-            // One that falls behind, or is gone, loses events.
+            // A slow or closed subscriber loses events.
             let _ = listener.try_send(event.clone());
         }
     }
 
-    /// As if the message `id` of `channel` had been delivered.
+    /// Records the message `id` of `channel` as delivered.
     pub fn mark_sent(&self, channel: &str, id: Uuid, message: SentMessage) {
         self.book().sent.push((channel.to_owned(), id, message));
     }
 
-    /// Forgets the notes of these kinds, as time does.
+    /// Deletes the notes of these kinds, as expiry does.
     pub fn forget_notes(&self, kinds: &[&str]) {
         self.book().notes.retain(|(note, _)| !kinds.contains(&note.kind));
     }
 
-    /// The newest value of a note; empty where there is none.
+    /// Returns the newest value of a note; empty if there is none.
     pub fn note_of(&self, channel: &str, kind: &str, key: &str) -> String {
         let book = self.book();
         let found = book.notes.iter().rev().find(|(n, _)| n.channel == channel && n.kind == kind && n.key == key);
         found.map(|(note, _)| note.value.clone()).unwrap_or_default()
     }
 
-    /// What the owner was told.
+    /// Returns the notices to the owner.
     pub fn notices(&self) -> Vec<String> {
         self.book().notices.clone()
     }
 
-    /// Why something was passed over, each time.
+    /// Returns the reasons of all skipped messages.
     pub fn skipped(&self) -> Vec<String> {
         self.book().skipped.clone()
     }
@@ -204,7 +204,7 @@ impl ScriptedInbox {
 
 #[async_trait]
 impl Inbox for ScriptedInbox {
-    async fn accept(&self, message: InboundMessage, alongside: Alongside) -> Result<Acceptance, Refusal> {
+    async fn accept(&self, message: InboundMessage, alongside: AcceptExtras) -> Result<Acceptance, Refusal> {
         let known = self.find(|_, first| {
             message.external_id.is_some()
                 && first.channel == message.channel
@@ -212,12 +212,12 @@ impl Inbox for ScriptedInbox {
         });
         if let Some(MessageState { id, session, reply, .. }) = known {
             self.book().keep(alongside);
-            self.say(Verdict::Duplicate);
+            self.say(InboxVerdict::Duplicate);
             return Ok(Acceptance::Duplicate { id, session, reply });
         }
         let answer = (self.script)(&message);
-        if let Answer::Refuse(refusal) = answer {
-            self.say(Verdict::Refused);
+        if let ScriptedAnswer::Refuse(refusal) = answer {
+            self.say(InboxVerdict::Refused);
             return Err(refusal);
         }
         let (id, session) = (crate::new_id(), message.session_key());
@@ -228,11 +228,11 @@ impl Inbox for ScriptedInbox {
             book.messages.push((state, message));
             book.keep(alongside);
         }
-        self.say(Verdict::Accepted);
+        self.say(InboxVerdict::Accepted);
         match answer {
-            Answer::Reply(content) => self.finish(id, Reply { content, error: None }),
-            Answer::Fail(error, content) => self.finish(id, Reply { content, error: Some(error) }),
-            Answer::Hold | Answer::Refuse(_) => {}
+            ScriptedAnswer::Reply(content) => self.finish(id, Reply { content, error: None }),
+            ScriptedAnswer::Fail(error, content) => self.finish(id, Reply { content, error: Some(error) }),
+            ScriptedAnswer::Hold | ScriptedAnswer::Refuse(_) => {}
         }
         Ok(Acceptance::Accepted { id, session })
     }
@@ -241,10 +241,10 @@ impl Inbox for ScriptedInbox {
         &self,
         message: InboundMessage,
         reply: String,
-        alongside: Alongside,
+        alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
-        let answered = ScriptedInbox::new(move |_| Answer::Reply(reply.clone()));
-        let acceptance = answered.accept(message, Alongside::default()).await?;
+        let answered = ScriptedInbox::new(move |_| ScriptedAnswer::Reply(reply.clone()));
+        let acceptance = answered.accept(message, AcceptExtras::default()).await?;
         let replies = answered.outbound();
         let mut book = self.book();
         book.messages.append(&mut answered.book().messages);
@@ -258,19 +258,19 @@ impl Inbox for ScriptedInbox {
         Ok(acceptance)
     }
 
-    async fn skip(&self, alongside: Alongside, reason: &str) -> Result<(), Refusal> {
+    async fn skip(&self, alongside: AcceptExtras, reason: &str) -> Result<(), Refusal> {
         let mut book = self.book();
         book.skipped.push(reason.to_owned());
         book.keep(alongside);
         drop(book);
-        self.say(Verdict::Skipped);
+        self.say(InboxVerdict::Skipped);
         Ok(())
     }
 
-    async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<KeptNote>, Refusal> {
+    async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<StoredNote>, Refusal> {
         let book = self.book();
         let found = book.notes.iter().rev().find(|(n, _)| n.channel == channel && n.kind == kind && n.key == key);
-        Ok(found.map(|(note, at)| KeptNote { value: note.value.clone(), at: *at }))
+        Ok(found.map(|(note, at)| StoredNote { value: note.value.clone(), at: *at }))
     }
 
     async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal> {
@@ -298,7 +298,7 @@ impl Inbox for ScriptedInbox {
                 }
             }
         };
-        // At the limit the state says how far it has come.
+        // At the limit the state tells the progress.
         let _ = tokio::time::timeout(limit, ended).await;
         Ok(self.find(|state, _| state.id == id))
     }

@@ -1,7 +1,7 @@
-//! What every channel must pass, and the inbox that its tests stand on.
+//! The conformance suite of all channels, and the scripted inbox that it uses.
 
 mod inbox;
 mod suite;
 
-pub use inbox::{Answer, ScriptedInbox, Verdict};
-pub use suite::{OtherSide, Subject, Told, outbound, run, started};
+pub use inbox::{InboxVerdict, ScriptedAnswer, ScriptedInbox};
+pub use suite::{ChannelSubject, PeerBehaviour, WriteOutcome, outbound, run, started};

@@ -1,4 +1,4 @@
-//! The suite. Each check panics with what it found: it is called from tests alone.
+//! The conformance suite. Checks panic on failure: only tests call them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,66 +9,66 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::inbox::{Answer, ScriptedInbox};
+use super::inbox::{ScriptedAnswer, ScriptedInbox};
 use crate::channel::{Channel, ChannelContext, SendError, StartError};
 use crate::inbox::Refusal;
 use crate::message::{OutboundMessage, SessionKey};
 
-/// Nothing here takes longer when it works.
+/// The limit of each operation.
 const SOON: Duration = Duration::from_secs(10);
-/// How fast a channel stops receiving.
+/// The time within which a channel must stop receiving.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
-/// What the scripted inbox refuses.
+/// The text that the scripted inbox refuses.
 const REFUSED: &str = "no room for this";
 const MEGABYTE: usize = 1_000_000;
 
-/// What somebody who wrote to the channel learnt.
+/// The result that a sender sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum WriteOutcome {
     Taken,
     Refused,
-    /// Nobody was there.
+    /// The channel did not answer.
     Nothing,
 }
 
-/// How the other side meets a delivery.
+/// How the other side reacts to a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OtherSide {
+pub enum PeerBehaviour {
     Takes,
     RefusesForNow,
     RefusesForGood,
-    /// Takes it, and says nothing.
+    /// Accepts it without an answer.
     BreaksOff,
-    /// Is not there, and comes back by itself.
+    /// Is away, and comes back by itself.
     Away,
 }
 
-/// A channel under test, and the world on its other side.
+/// A channel under test with its other side.
 #[async_trait]
-pub trait Subject: Send + Sync {
+pub trait ChannelSubject: Send + Sync {
     fn channel(&self) -> Arc<dyn Channel>;
 
-    /// Brings up what the channel is reached through; called once, before it starts. `inbox` is that of the context.
+    /// Opens what the channel is reached through; called once before it starts. `inbox` is that of the context.
     async fn open(&self, context: &ChannelContext, inbox: &Arc<ScriptedInbox>);
 
-    /// Writes to the channel as somebody it listens to; with `id` where senders name their messages.
-    async fn write(&self, text: &str, id: Option<&str>) -> Told;
+    /// Writes to the channel as an allowed sender; with `id` if senders assign ids.
+    async fn write(&self, text: &str, id: Option<&str>) -> WriteOutcome;
 
-    /// Writes as somebody it does not listen to; `None` where only one can write.
-    async fn write_as_stranger(&self, text: &str) -> Option<Told>;
+    /// Writes as a sender who is not allowed; `None` if only one can write.
+    async fn write_as_stranger(&self, text: &str) -> Option<WriteOutcome>;
 
-    /// Whether senders name their messages.
+    /// Returns true if senders assign ids.
     fn has_ids(&self) -> bool;
 
-    /// What a message of this id is kept under.
+    /// Returns the external id that is stored for an id.
     fn kept_id(&self, id: &str) -> String {
         id.to_owned()
     }
 
-    /// Makes the other side meet the next deliveries so, and names the chat to send to; `None` where it cannot be.
-    async fn meet(&self, side: OtherSide) -> Option<String>;
+    /// Sets how the other side reacts to the next deliveries, and returns the chat to send to; `None` if it cannot react so.
+    async fn meet(&self, side: PeerBehaviour) -> Option<String>;
 
-    /// The texts that the other side has received.
+    /// Returns the texts that the other side has received.
     async fn received(&self) -> Vec<String>;
 }
 
@@ -76,11 +76,11 @@ pub trait Subject: Send + Sync {
 ///
 /// # Panics
 ///
-/// When the channel fails one.
-pub async fn run(subject: &dyn Subject) {
+/// The channel fails a check.
+pub async fn run(subject: &dyn ChannelSubject) {
     let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
-        REFUSED => Answer::Refuse(Refusal::Draining { retry_after: Duration::from_secs(5) }),
-        text => Answer::Reply(format!("re: {text}")),
+        REFUSED => ScriptedAnswer::Refuse(Refusal::Draining { retry_after: Duration::from_secs(5) }),
+        text => ScriptedAnswer::Reply(format!("re: {text}")),
     });
     let channel = subject.channel();
     check_name(channel.name());
@@ -99,12 +99,12 @@ pub async fn run(subject: &dyn Subject) {
     assert!(matches!(stopped, Ok(Ok(Ok(())))), "start returns soon after shutdown: {stopped:?}");
     let before = inbox.accepted().len();
     let told = subject.write("too late", None).await;
-    assert_ne!(told, Told::Taken, "nothing is taken after shutdown");
+    assert_ne!(told, WriteOutcome::Taken, "nothing is taken after shutdown");
     assert_eq!(inbox.accepted().len(), before, "nothing is accepted after shutdown");
     delivering.abort();
 }
 
-/// A context on `inbox`, and what is notified when the channel has started.
+/// Returns a context on `inbox`, and a notification of the channel's start.
 pub fn started(inbox: &Arc<ScriptedInbox>) -> (ChannelContext, Arc<Notify>) {
     let notify = Arc::new(Notify::new());
     let started = Arc::clone(&notify);
@@ -117,7 +117,7 @@ pub fn started(inbox: &Arc<ScriptedInbox>) -> (ChannelContext, Arc<Notify>) {
     (context, notify)
 }
 
-/// A message that answers nothing.
+/// Creates a message that is not a reply.
 pub fn outbound(channel: &str, chat_id: &str, content: impl Into<String>) -> OutboundMessage {
     OutboundMessage {
         id: crate::new_id(),
@@ -146,7 +146,7 @@ fn spawn_start(channel: &Arc<dyn Channel>, context: &ChannelContext) -> JoinHand
     tokio::spawn(async move { channel.start(context).await })
 }
 
-/// Plays the channel manager: what is answered is sent.
+/// Sends the replies, like the channel manager.
 fn deliver_replies(channel: &Arc<dyn Channel>, inbox: &Arc<ScriptedInbox>) -> JoinHandle<()> {
     let (channel, replies) = (Arc::clone(channel), inbox.outbound());
     tokio::spawn(async move {
@@ -157,9 +157,9 @@ fn deliver_replies(channel: &Arc<dyn Channel>, inbox: &Arc<ScriptedInbox>) -> Jo
     })
 }
 
-async fn check_receiving(subject: &dyn Subject, inbox: &ScriptedInbox) {
+async fn check_receiving(subject: &dyn ChannelSubject, inbox: &ScriptedInbox) {
     let id = subject.has_ids().then_some("first-1");
-    assert_eq!(soon("a message is taken", subject.write("hello", id)).await, Told::Taken);
+    assert_eq!(soon("a message is taken", subject.write("hello", id)).await, WriteOutcome::Taken);
     soon("it reaches the inbox", inbox.reached(1)).await;
     let accepted = inbox.accepted();
     let first = &accepted[0];
@@ -171,20 +171,20 @@ async fn check_receiving(subject: &dyn Subject, inbox: &ScriptedInbox) {
     assert!(first.session_key().as_str().starts_with(&name), "the session is below the channel");
 
     if subject.has_ids() {
-        assert_eq!(soon("a second copy is taken", subject.write("hello", id)).await, Told::Taken);
+        assert_eq!(soon("a second copy is taken", subject.write("hello", id)).await, WriteOutcome::Taken);
         assert_eq!(inbox.accepted().len(), 1, "a second copy is no second message");
     }
-    assert_eq!(soon("a refusal is told", subject.write(REFUSED, None)).await, Told::Refused);
+    assert_eq!(soon("a refusal is told", subject.write(REFUSED, None)).await, WriteOutcome::Refused);
     if let Some(told) = soon("a stranger is told", subject.write_as_stranger("let me in")).await {
-        assert_eq!(told, Told::Refused, "a stranger is refused");
+        assert_eq!(told, WriteOutcome::Refused, "a stranger is refused");
     }
     assert_eq!(inbox.accepted().len(), 1, "what is refused does not reach the inbox");
-    assert_eq!(soon("the next one is taken", subject.write("again", None)).await, Told::Taken);
+    assert_eq!(soon("the next one is taken", subject.write("again", None)).await, WriteOutcome::Taken);
     soon("it reaches the inbox", inbox.reached(2)).await;
 }
 
-async fn check_sending(subject: &dyn Subject, channel: &Arc<dyn Channel>) {
-    use OtherSide::{Away, BreaksOff, RefusesForGood, RefusesForNow, Takes};
+async fn check_sending(subject: &dyn ChannelSubject, channel: &Arc<dyn Channel>) {
+    use PeerBehaviour::{Away, BreaksOff, RefusesForGood, RefusesForNow, Takes};
     for side in [Takes, RefusesForNow, RefusesForGood, BreaksOff, Away, Takes] {
         let Some(chat) = subject.meet(side).await else { continue };
         let text = format!("for one who: {side:?}");

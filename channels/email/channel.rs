@@ -24,7 +24,7 @@ use super::texts::{MailLanguage, MailTexts, NoticeTexts, fill};
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::finding::Finding;
-use crate::inbox::{Alongside, Inbox};
+use crate::inbox::{AcceptExtras, Inbox};
 use crate::message::OutboundMessage;
 use crate::outgoing::OutgoingFiles;
 use crate::trust::TrustLists;
@@ -110,7 +110,7 @@ impl EmailChannel {
         if let Some(inbox) = self.inbox.get().filter(|_| !refused.is_empty()) {
             let said = refused.iter().map(|refused| inline_code(refused)).collect::<Vec<_>>().join(", ");
             let notice = Some(fill(NoticeTexts::of(self.language).partly_notice, &[&message.id.to_string(), &said]));
-            let told = inbox.skip(Alongside { notice, ..Alongside::default() }, "a mail was sent in part").await;
+            let told = inbox.skip(AcceptExtras { notice, ..AcceptExtras::default() }, "a mail was sent in part").await;
             if let Err(refusal) = told {
                 // The mail is sent and must not be sent again. The log names the missing recipients.
                 tracing::error!(message = %message.id, "the notice about refused recipients could not be stored: {refusal}");

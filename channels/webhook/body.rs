@@ -1,4 +1,4 @@
-//! From the bytes of a request to JSON.
+//! Decodes the body of a request into JSON.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::http_error::HttpError;
 
-/// The field of a form that GitHub puts its JSON into.
+/// The form field that holds GitHub's JSON.
 const FORM_FIELD: &[u8] = b"payload";
 
-/// The text of a body; 400 with the position for what is not UTF-8.
+/// Decodes a body as UTF-8; 400 with the position of a wrong byte.
 pub fn text(body: &[u8]) -> Result<&str, HttpError> {
     let text = std::str::from_utf8(body).map_err(|error| {
         HttpError::bad_request(format!("the body is not UTF-8: byte {} cannot be read", error.valid_up_to() + 1))
@@ -22,13 +22,13 @@ pub fn text(body: &[u8]) -> Result<&str, HttpError> {
     Ok(text)
 }
 
-/// The JSON of a body, whatever its content type says; 400 with line and column for what is none, is nested too deep, or
-/// has a key twice in one object.
+/// Parses a body as JSON, whatever its content type; 400 with line and column if it is not JSON, is nested too deep, or has a
+/// duplicate key.
 pub fn json(text: &str) -> Result<Value, HttpError> {
     crate::json::from_str(text).map_err(|error| HttpError::bad_request(format!("the body is not JSON: {error}")))
 }
 
-/// The JSON inside a form (`payload=…`), as GitHub sends it when its content type is set so; any other body as it is.
+/// Returns the JSON inside a form (`payload=…`), which GitHub sends if configured so; returns any other body unchanged.
 pub fn without_form<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [u8]>, HttpError> {
     let kind = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes().to_ascii_lowercase()).unwrap_or_default();
     if !kind.starts_with(b"application/x-www-form-urlencoded") || body.trim_ascii_start().starts_with(b"{") {
@@ -41,22 +41,11 @@ pub fn without_form<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, [
     field.map(Cow::Owned).ok_or_else(|| HttpError::bad_request("the form has no field \"payload\" with the JSON"))
 }
 
-/// As the URL standard decodes a form: `+` is a space, `%XX` a byte; what is no such thing stays as it is.
+/// Decodes a value of a form: `+` is a space, `%XX` a byte; anything else stays.
 /// <https://url.spec.whatwg.org/#concept-urlencoded-parser>
 fn percent_decoded(value: &[u8]) -> Vec<u8> {
-    let digit = |at: usize| value.get(at).and_then(|byte| char::from(*byte).to_digit(16)).map(|digit| digit as u8);
-    let mut decoded = Vec::with_capacity(value.len());
-    let mut at = 0;
-    while at < value.len() {
-        let (byte, length) = match (value[at], digit(at + 1), digit(at + 2)) {
-            (b'%', Some(high), Some(low)) => (high << 4 | low, 3),
-            (b'+', ..) => (b' ', 1),
-            (byte, ..) => (byte, 1),
-        };
-        decoded.push(byte);
-        at += length;
-    }
-    decoded
+    let spaced: Vec<u8> = value.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+    percent_encoding::percent_decode(&spaced).collect()
 }
 
 #[cfg(test)]

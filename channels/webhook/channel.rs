@@ -1,33 +1,40 @@
-//! One webhook as a channel.
+//! The webhook channel.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
+use reqwest::StatusCode;
 
 use super::config::{Verify, WebhookConfig};
-use super::front::Front;
+use super::names::is_path_word;
+use super::request_parser::RequestParser;
+use super::routes::{self, WebhookEndpoint};
 use super::send::Callback;
 use super::signing::SigningKey;
-use super::{probe, receive, wire};
+use super::wire::CallbackBody;
 use crate::backoff::RetryTable;
 use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
 use crate::finding::Finding;
 use crate::message::OutboundMessage;
 use crate::trust::TrustLists;
 
-/// The channel `webhook:NAME`: messages come by `POST /webhook/NAME`; replies go to its callback URL, or are picked up
-/// at `GET /webhook/NAME/messages/ID`.
+/// The name of the check of a callback's receiver.
+const CALLBACK_CHECK: &str = "callback";
+
+/// The channel `webhook:NAME`: messages arrive through `POST /webhook/NAME`; replies go to its callback URL, or are fetched
+/// from `GET /webhook/NAME/messages/ID`.
 pub struct Webhook {
     channel: String,
-    parts: receive::Parts,
+    endpoint: Arc<WebhookEndpoint>,
     callback: Option<Callback>,
     retry: RetryTable,
 }
 
 impl Webhook {
-    /// Checks the settings of `[channels.webhook.NAME]`. `listens_on_loopback` says whether the gateway's server can be
-    /// reached from this machine alone; `lists` say who is trusted. Making the client for callbacks needs rustls' default provider installed.
+    /// Checks the settings of `[channels.webhook.NAME]`. `listens_on_loopback` tells whether the gateway's server can be
+    /// reached from this machine alone; `lists` tell who is trusted. rustls' default provider must be installed for callbacks.
     ///
     /// # Errors
     ///
@@ -38,21 +45,22 @@ impl Webhook {
         listens_on_loopback: bool,
         lists: TrustLists,
     ) -> Result<Self, String> {
-        let fault = |words: &str| format!("channels.webhook.{name}: {words}");
+        let fault = |reason: &str| format!("channels.webhook.{name}: {reason}");
         if !is_path_word(name) {
             return Err(fault("a webhook's name is 1 to 64 of the letters a-z, A-Z, 0-9, -, _ and ."));
         }
-        let front = Front::new(name, &config, listens_on_loopback).map_err(|words| fault(&words))?.trusting(lists);
+        let parser =
+            RequestParser::new(name, &config, listens_on_loopback).map_err(|reason| fault(&reason))?.trusting(lists);
         let callback = match &config.callback_url {
             Some(url) => {
-                let key = callback_key(&config).map_err(|words| fault(&words))?;
-                Some(Callback::new(url, key).map_err(|words| fault(&format!("callback_url: {words}")))?)
+                let key = callback_key(&config).map_err(|reason| fault(&reason))?;
+                Some(Callback::new(url, key).map_err(|reason| fault(&format!("callback_url: {reason}")))?)
             }
             None => None,
         };
         let channel = format!("webhook:{name}");
         Ok(Self {
-            parts: receive::Parts::new(front, config.rate_limit, config.max_body),
+            endpoint: Arc::new(WebhookEndpoint::new(parser, config.rate_limit, config.max_body)),
             channel,
             callback,
             retry: RetryTable::new(config.retry.into_iter().map(Duration::from).collect()),
@@ -83,11 +91,11 @@ impl Channel for Webhook {
     async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
         match &self.callback {
             Some(callback) => {
-                let body = serde_json::to_vec(&wire::CallbackBody::from(message))
+                let body = serde_json::to_vec(&CallbackBody::from(message))
                     .map_err(|error| SendError::Permanent { reason: format!("the reply is not JSON: {error}") })?;
                 callback.post(message.id, body).await
             }
-            // It lies in the store until it is picked up, and so does what a message waits for.
+            // A reply or a notice stays in the store until the caller fetches it.
             None if message.in_reply_to.is_some() || message.context.notice.is_some() => Ok(Receipt::default()),
             None => {
                 let reason = "without callback_url only replies can be picked up, and this is none".to_owned();
@@ -97,31 +105,53 @@ impl Channel for Webhook {
     }
 
     fn routes(&self, context: &ChannelContext) -> Option<Router> {
-        Some(receive::routes(&self.parts, context))
+        Some(routes::routes(&self.endpoint, context))
     }
 
     async fn test(&self) -> Vec<Finding> {
-        vec![probe::callback(self.callback.as_ref()).await]
+        vec![check_callback(self.callback.as_ref()).await]
     }
 }
 
-fn is_path_word(name: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    (1..=64).contains(&name.len()) && name.bytes().all(plain) && name.bytes().any(|b| b != b'.')
+/// Checks whether the receiver of the replies can be reached, if one is configured.
+async fn check_callback(callback: Option<&Callback>) -> Finding {
+    let Some(callback) = callback else {
+        return Finding::ok(CALLBACK_CHECK, "no callback_url: replies are picked up");
+    };
+    let origin = callback.origin();
+    match callback.ask().await {
+        Ok(StatusCode::GONE) => Finding::fail(
+            CALLBACK_CHECK,
+            format!("{origin} answers 410 Gone: it wants no more replies"),
+            "set callback_url to the receiver's new address",
+        ),
+        Ok(status) if status.is_server_error() => Finding::warn(
+            CALLBACK_CHECK,
+            format!("{origin} can be reached, and answers OPTIONS with {status}"),
+            "look at the receiver's own log",
+        ),
+        // A receiver need not support OPTIONS; any answer shows that it is reachable.
+        Ok(status) => Finding::ok(CALLBACK_CHECK, format!("{origin} can be reached (OPTIONS: {status})")),
+        Err(reason) => Finding::fail(
+            CALLBACK_CHECK,
+            format!("{origin}: {reason}"),
+            "start the receiver, or set callback_url to where it is; replies wait meanwhile",
+        ),
+    }
 }
 
-/// The key that signs callbacks: `callback_secret`, else `secret`; without any they go unsigned.
+/// Returns the key that signs callbacks: `callback_secret`, else `secret`; without either they are not signed.
 fn callback_key(config: &WebhookConfig) -> Result<Option<SigningKey>, String> {
     let (key, name) = match (&config.callback_secret, &config.secret) {
         (Some(secret), _) => (SigningKey::of_any(secret), "callback_secret"),
-        // The key that callers sign with, read in the same way.
+        // The key that callers sign with, in the same encoding.
         (None, Some(secret)) if config.verify == Verify::Standard => (SigningKey::standard(secret), "secret"),
-        // Stripe's secrets begin with `whsec_`, too, and are no base64.
+        // Stripe's secrets begin with `whsec_`, too, and are not base64.
         (None, Some(secret)) if config.verify == Verify::Stripe => (SigningKey::of_text(secret), "secret"),
         (None, Some(secret)) => (SigningKey::of_any(secret), "secret"),
         (None, None) => return Ok(None),
     };
-    key.map(Some).map_err(|words| format!("`{name}`: {words}"))
+    key.map(Some).map_err(|reason| format!("`{name}`: {reason}"))
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::front::{fixed_session, is_template};
+use super::names::{fixed_session, key_path};
 use super::rate::Rate;
-use super::template::Template;
+use super::template::{RequestTemplate, is_template};
 use crate::allow::AllowList;
 use crate::settings::{ByteSize, Secret, Span};
 use crate::trust::Author;
@@ -122,7 +122,7 @@ impl WebhookConfig {
             faults.push(WebhookFault { key, wrong, allowed: allowed.to_owned() });
         };
         for (key, source) in self.templates() {
-            if let Err(wrong) = Template::new(&key_path(name, key), source) {
+            if let Err(wrong) = RequestTemplate::new(&key_path(name, key), source) {
                 fault(key, wrong, "a Jinja template over body, headers, query and name");
             }
         }
@@ -151,10 +151,10 @@ impl WebhookConfig {
         if let Some(session) = self.session.as_deref().filter(is_elsewhere)
             && !self.trusted_from.has_everybody()
         {
-            let words = format!(
+            let message = format!(
                 "messages of senders who are not in trusted_from go into {session:?}, and the model is given what was said there"
             );
-            warnings.push(("session", words));
+            warnings.push(("session", message));
         }
         for entry in self.trusted_from.entries().filter(|entry| *entry != "*") {
             if self.allow_from.as_ref().is_some_and(|list| !list.allows(entry)) {
@@ -236,11 +236,6 @@ impl WebhookConfig {
         .into_iter()
         .filter_map(|(key, source)| Some((key, source?.as_str())))
     }
-}
-
-/// Where a key of the webhook `name` stands in the configuration.
-pub fn key_path(name: &str, key: &str) -> String {
-    format!("channels.webhook.{name}.{key}")
 }
 
 impl Default for WebhookConfig {

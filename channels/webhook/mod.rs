@@ -3,10 +3,10 @@
 mod body;
 mod channel;
 mod config;
-mod front;
-mod probe;
+mod names;
 mod rate;
-mod receive;
+mod request_parser;
+mod routes;
 mod send;
 mod services;
 mod signing;
@@ -19,5 +19,5 @@ mod tests;
 
 pub use channel::Webhook;
 pub use config::{Verify, WebhookConfig, WebhookFault};
-pub use front::{Front, Outcome};
 pub use rate::Rate;
+pub use request_parser::{ParsedRequest, RequestParser};

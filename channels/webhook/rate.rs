@@ -1,16 +1,13 @@
 //! How many requests a webhook takes: a rate as it is written, and the limiters that keep it.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
 use crate::client::ClientAddr;
 use crate::rate_limit::{Quota, RateLimiter};
+use crate::settings::string_setting;
 
 /// Failed requests of one client that are answered with the reason; those beyond it get 429.
 const FAILURES: Rate = Rate { count: 600, unit: &UNITS[1] };
@@ -19,24 +16,24 @@ const MAX_CLIENTS: usize = 4_096;
 /// The most that a rate may allow.
 const MAX_COUNT: u32 = 1_000_000;
 
-/// So many requests a second, minute or hour, written `"10/s"`, `"60/m"`, `"1000/h"`. They may come all at once; then
-/// each goes through when its share of the time has passed.
+/// A number of requests a second, minute or hour, written `"10/s"`, `"60/m"`, `"1000/h"`. They may all come at once; then
+/// one more is allowed each time its share of the period has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u32,
-    unit: &'static Unit,
+    unit: &'static RateUnit,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Unit {
+struct RateUnit {
     name: &'static str,
     length: Duration,
 }
 
-const UNITS: &[Unit; 3] = &[
-    Unit { name: "s", length: Duration::from_secs(1) },
-    Unit { name: "m", length: Duration::from_secs(60) },
-    Unit { name: "h", length: Duration::from_secs(3_600) },
+const UNITS: &[RateUnit; 3] = &[
+    RateUnit { name: "s", length: Duration::from_secs(1) },
+    RateUnit { name: "m", length: Duration::from_secs(60) },
+    RateUnit { name: "h", length: Duration::from_secs(3_600) },
 ];
 
 impl Rate {
@@ -70,31 +67,7 @@ impl fmt::Display for Rate {
     }
 }
 
-impl Serialize for Rate {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Rate {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for Rate {
-    fn schema_name() -> Cow<'static, str> {
-        "Rate".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "rate" })
-    }
-}
+string_setting!(Rate, "rate");
 
 /// The limits of one webhook. Requests that fail to authenticate are counted apart, for each client, so that they never
 /// use up what others may send.

@@ -1,4 +1,4 @@
-//! The signed callback.
+//! Posts replies to the callback URL, signed.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The longest wait that a receiver may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3_600);
-/// How much of an answer is read, so that its connection can be used again.
+/// The most bytes of a response that are read so that its connection can be reused.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// Where replies are posted. One client, and so one pool of connections, for all of them.
+/// The receiver of replies, with one client and connection pool for all of them.
 pub struct Callback {
     client: Client,
     url: Url,
@@ -34,7 +34,7 @@ impl Callback {
     fn with_timeout(url: &str, key: Option<SigningKey>, timeout: Duration) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| format!("it is not a URL: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
-            // The address is not repeated: it may hold a key.
+            // The URL is not repeated: it may hold a key.
             return Err("it must begin with http:// or https://".to_owned());
         }
         let mut client = Client::builder()
@@ -45,7 +45,7 @@ impl Callback {
             .timeout(timeout);
         if is_this_machine(&url) {
             client = client.no_proxy();
-            // The machine's certificate authorities cost time and memory, and nobody else can lead to TLS here.
+            // Loading certificate authorities costs time and memory, and no redirect can lead to TLS.
             if url.scheme() == "http" {
                 client = client.tls_certs_only(std::iter::empty());
             }
@@ -53,7 +53,7 @@ impl Callback {
         Ok(Self { client: client.build().map_err(|error| error.to_string())?, url, key })
     }
 
-    /// Posts `body` under `id`, by which the receiver knows a second copy.
+    /// Posts `body` under `id`, by which the receiver recognises a second copy.
     pub async fn post(&self, id: Uuid, body: Vec<u8>) -> Result<Receipt, SendError> {
         let id = id.to_string();
         let timestamp = Timestamp::now().as_second().to_string();
@@ -64,17 +64,15 @@ impl Callback {
         request = request.header(HEADER_ID, id).header(HEADER_TIMESTAMP, timestamp).body(body);
         match request.send().await {
             Ok(mut response) => {
-                let outcome = judge(response.status(), response.headers(), Timestamp::now());
+                let outcome = classify_response(response.status(), response.headers(), Timestamp::now());
                 read_out(&mut response).await;
                 outcome
             }
             Err(error) => Err(failure(error)),
         }
     }
-}
 
-impl Callback {
-    /// Asks the receiver what it takes (OPTIONS), which no receiver takes for a reply; answers whatever it says.
+    /// Sends OPTIONS, which no receiver takes for a reply; returns the status.
     pub async fn ask(&self) -> Result<StatusCode, String> {
         let request = self.client.request(Method::OPTIONS, self.url.clone());
         match request.send().await {
@@ -83,8 +81,8 @@ impl Callback {
         }
     }
 
-    /// Where the receiver is, without what may be secret in its address.
-    pub fn place(&self) -> String {
+    /// Returns the origin of the receiver, without the parts of the URL that may be secret.
+    pub fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
     }
 }
@@ -94,8 +92,8 @@ fn is_this_machine(url: &Url) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// As Standard Webhooks has it: 2xx is taken, 410 is never again, all else is tried again.
-fn judge(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Result<Receipt, SendError> {
+/// Follows Standard Webhooks: 2xx is delivered, 410 fails for good, everything else is retried.
+fn classify_response(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Result<Receipt, SendError> {
     let reason = || format!("the callback answered {status}");
     match status {
         _ if status.is_success() => Ok(Receipt::default()),
@@ -104,7 +102,7 @@ fn judge(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Result<Rece
     }
 }
 
-/// `Retry-After`, in seconds or as a date.
+/// Returns `Retry-After`, given in seconds or as a date.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match text.parse() {
@@ -117,9 +115,9 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     Some(wait.min(MAX_RETRY_AFTER))
 }
 
-/// Only an error before the request was written says that it did not arrive.
+/// Classifies an error: only one before the request was written shows that it did not arrive.
 fn failure(error: reqwest::Error) -> SendError {
-    // The URL may carry a token of the receiver's, and the reason is stored and shown.
+    // The URL may hold a token of the receiver, and the reason is stored and shown.
     let error = error.without_url();
     let mut reason = format!("the callback failed: {error}");
     let mut source = std::error::Error::source(&error);
@@ -136,7 +134,7 @@ fn failure(error: reqwest::Error) -> SendError {
     }
 }
 
-/// The outcome stands already; what follows it only matters to the connection.
+/// Reads the rest of a response, so that the connection can be reused.
 async fn read_out(response: &mut Response) {
     let mut read = 0;
     while let Ok(Some(chunk)) = response.chunk().await {
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_judged_by_their_status() {
+    fn responses_are_classified_by_their_status() {
         let now: Timestamp = "2026-11-20T10:00:00Z".parse().unwrap();
         let hour = Some(Duration::from_secs(3_600));
         let table: &[(u16, Option<&str>, &str, Option<Duration>)] = &[
@@ -214,7 +212,7 @@ mod tests {
         ];
         for (status, header, expected, wait) in table {
             let headers = header.map(|value| (RETRY_AFTER, value.parse().unwrap())).into_iter().collect();
-            let outcome = judge(StatusCode::from_u16(*status).unwrap(), &headers, now);
+            let outcome = classify_response(StatusCode::from_u16(*status).unwrap(), &headers, now);
             let seen = match &outcome {
                 Ok(_) => ("sent", None),
                 Err(SendError::Retry { after, .. }) => ("retry", *after),

@@ -1,70 +1,70 @@
-//! What the events of GitHub, Stripe and Slack come to where no template says otherwise.
+//! Turns events of GitHub, Stripe and Slack into messages where no template does.
 
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::verify::Scheme;
+use super::verify::SignatureScheme;
 use crate::trust::Author;
 
-/// The most characters of an event's JSON that stand in the message.
+/// The most characters of an event's JSON in the message.
 const MAX_EVENT_CHARS: usize = 16_000;
 
 const GITHUB_EVENT: &str = "x-github-event";
 const GITHUB_DELIVERY: &str = "x-github-delivery";
 
-/// A service whose events are known.
+/// A service with built-in rules for its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Service {
+pub enum EventService {
     Github,
     Stripe,
     Slack,
 }
 
-/// The parts of a message, as far as they are known.
+/// The known parts of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Draft {
+pub struct MessageDraft {
     pub content: Option<String>,
     pub chat_id: Option<String>,
     pub sender: Option<String>,
     pub id: Option<String>,
     pub session: Option<String>,
-    /// What is known of whoever wrote the content.
+    /// What is proven of the author of the content.
     pub author: Author,
 }
 
-impl Service {
-    pub fn of(scheme: Option<Scheme>) -> Option<Self> {
+impl EventService {
+    pub fn of(scheme: Option<SignatureScheme>) -> Option<Self> {
         match scheme? {
-            Scheme::Standard => None,
-            Scheme::Github => Some(Self::Github),
-            Scheme::Stripe => Some(Self::Stripe),
-            Scheme::Slack => Some(Self::Slack),
+            SignatureScheme::Standard => None,
+            SignatureScheme::Github => Some(Self::Github),
+            SignatureScheme::Stripe => Some(Self::Stripe),
+            SignatureScheme::Slack => Some(Self::Slack),
         }
     }
 
-    /// The answer to what is no message: a test of the connection, a bot's own words. It is 200, so that nothing is
-    /// sent again.
+    /// Returns the response to an event that is not a message: a connection test, a bot's own message. It is 200, so that the
+    /// event is not sent again.
     pub fn answer(self, headers: &HeaderMap, body: &Value) -> Option<Value> {
         let ignored = |reason: &str| Some(json!({ "status": "ignored", "reason": reason }));
         match self {
             Self::Github if header(headers, GITHUB_EVENT) == Some("ping") => ignored("ping"),
             Self::Slack if body["type"] == "url_verification" => Some(json!({ "challenge": body["challenge"] })),
-            // Its own answers come back to it as events; to answer those would never end. So would two bots together.
+            // The bot's own replies arrive as events, too; answering them, or those of another bot, would never end.
             Self::Slack if is_slack_bot(body) => ignored("written by a bot"),
             _ => None,
         }
     }
 
-    /// The answer to events that a turn is not worth, unless a template asks for them: messages changed or deleted,
-    /// people who come and go.
+    /// Returns the response to events that need no turn unless a template handles them: changed or deleted messages,
+    /// people who join or leave.
     pub fn answer_to_noise(self, body: &Value) -> Option<Value> {
         let is_noise = self == Self::Slack && !is_slack_news(body);
         is_noise.then(|| json!({ "status": "ignored", "reason": "not a new message" }))
     }
 
-    /// The message that an event comes to; `text` is the JSON as it was sent.
-    pub fn draft(self, headers: &HeaderMap, body: &Value, text: &str) -> Draft {
+    /// Builds the message for an event; `text` is the JSON as it was sent.
+    pub fn draft(self, headers: &HeaderMap, body: &Value, text: &str) -> MessageDraft {
         let word = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let shown = |sentence: String| Some(format!("{sentence}\n\n{}", cut(text.trim())));
         match self {
@@ -78,38 +78,38 @@ impl Service {
                     sentence.extend(part.map(|part| format!("{link}{part}")));
                 }
                 let id = github_delivery(headers);
-                Draft { content: shown(sentence + "."), chat_id, sender, id, author, ..Draft::default() }
+                MessageDraft { content: shown(sentence + "."), chat_id, sender, id, author, ..MessageDraft::default() }
             }
             Self::Stripe => {
                 let sentence = format!("Stripe: {}.", word("/type").unwrap_or_else(|| "event".to_owned()));
                 let sender = Some("stripe".to_owned());
-                // Stripe says what happened, and never who wrote the texts in it.
-                Draft {
+                // Stripe does not tell who wrote the texts in an event.
+                MessageDraft {
                     content: shown(sentence),
                     chat_id: word("/account"),
                     sender,
                     id: word("/id"),
-                    ..Draft::default()
+                    ..MessageDraft::default()
                 }
             }
             Self::Slack => {
                 let chat_id = word("/event/channel").or_else(|| word("/event/item/channel"));
-                let said = word("/event/text").filter(|text| !text.trim().is_empty());
+                let message_text = word("/event/text").filter(|text| !text.trim().is_empty());
                 let kind = word("/event/type").or_else(|| word("/type")).unwrap_or_else(|| "event".to_owned());
-                let is_said_by_sender = said.is_some()
+                let is_said_by_sender = message_text.is_some()
                     && matches!(kind.as_str(), "message" | "app_mention")
                     && is_slack_news(body)
                     && body["event"]["user"].is_string();
                 let author = if is_said_by_sender { Author::Named } else { Author::Unproven };
-                let content = said.or_else(|| shown(format!("Slack: {kind}.")));
+                let content = message_text.or_else(|| shown(format!("Slack: {kind}.")));
                 let id = word("/event_id");
-                Draft { content, chat_id, sender: slack_sender(body), id, author, ..Draft::default() }
+                MessageDraft { content, chat_id, sender: slack_sender(body), id, author, ..MessageDraft::default() }
             }
         }
     }
 }
 
-/// The id that GitHub gives a delivery, and gives it again when it is sent again.
+/// Returns the id of a GitHub delivery; a repeated delivery has the same id.
 pub fn github_delivery(headers: &HeaderMap) -> Option<String> {
     header(headers, GITHUB_DELIVERY).map(canonical)
 }
@@ -118,15 +118,15 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// One UUID, however it is spelled.
+/// Returns the canonical form of a UUID, and any other text unchanged.
 fn canonical(id: &str) -> String {
     Uuid::try_parse(id).map_or_else(|_| id.to_owned(), |id| id.to_string())
 }
 
 const GITHUB_SENDER: &str = "/sender/login";
 
-/// The events of GitHub whose texts have known authors, each with the places that name them. In all other events, anybody's
-/// words may stand: what a commit says of its author is what its author says.
+/// The GitHub events whose texts have known authors, each with the paths that name them. All other events may contain
+/// anybody's text: a commit's author is only the author's own claim.
 const GITHUB_AUTHORS: &[(&str, &[&str])] = &[
     ("commit_comment", &["/comment/user/login"]),
     ("discussion", &["/discussion/user/login"]),
@@ -138,7 +138,7 @@ const GITHUB_AUTHORS: &[(&str, &[&str])] = &[
     ("pull_request_review_comment", &["/comment/user/login", "/pull_request/user/login"]),
 ];
 
-/// Whether all texts in an event were written by its sender: whoever labels a stranger's issue sends the stranger's words.
+/// Returns true if the sender of an event wrote all texts in it: labelling a stranger's issue sends the stranger's text.
 fn is_github_sender_alone(event: &str, body: &Value) -> bool {
     let login = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
     let authors = GITHUB_AUTHORS.iter().find(|(known, _)| *known == event).map(|(_, authors)| *authors);
@@ -151,7 +151,7 @@ fn is_github_sender_alone(event: &str, body: &Value) -> bool {
     }
 }
 
-/// Whether any object of an event, such as the answer that a discussion got, has a text and an author who is not `sender`.
+/// Returns true if any object of an event, e.g. a discussion's answer, has a text and an author who is not `sender`.
 fn has_words_of_others(value: &Value, sender: &str) -> bool {
     match value {
         Value::Object(fields) => {
@@ -165,7 +165,7 @@ fn has_words_of_others(value: &Value, sender: &str) -> bool {
     }
 }
 
-/// `TEAM/USER`: in a channel that several organisations share, the users of each are told apart by their own team.
+/// Returns `TEAM/USER`: in a channel that several organisations share, the team distinguishes their users.
 fn slack_sender(body: &Value) -> Option<String> {
     let event = &body["event"];
     let user = event["user"].as_str()?;
@@ -174,7 +174,7 @@ fn slack_sender(body: &Value) -> Option<String> {
     Some(team.map_or_else(|| user.to_owned(), |team| format!("{team}/{user}")))
 }
 
-/// Whether a bot wrote, changed or deleted what the event is about.
+/// Returns true if a bot wrote, changed or deleted the message of an event.
 fn is_slack_bot(body: &Value) -> bool {
     let event = &body["event"];
     let by_bot = |message: &Value| {
@@ -186,7 +186,7 @@ fn is_slack_bot(body: &Value) -> bool {
     own || [event, &event["message"], &event["previous_message"]].into_iter().any(by_bot)
 }
 
-/// Whether an event is worth a turn: of messages only those that somebody has just written.
+/// Returns true if an event needs a turn: of message events only new messages do.
 fn is_slack_news(body: &Value) -> bool {
     let event = &body["event"];
     event["type"] != "message"
@@ -220,9 +220,9 @@ mod tests {
         let said =
             json!({"event_id": "Ev1", "event": {"type": "message", "channel": "C1", "user": "U1", "text": "hi"}});
         let liked = json!({"event": {"type": "reaction_added", "item": {"channel": "C1"}, "user": "U1"}});
-        let table: &[(Service, Pairs<'_>, Value, [Option<&str>; 4])] = &[
+        let table: &[(EventService, Pairs<'_>, Value, [Option<&str>; 4])] = &[
             (
-                Service::Github,
+                EventService::Github,
                 &delivery,
                 issue.clone(),
                 [
@@ -232,28 +232,28 @@ mod tests {
                     Some("72d3162e-cc78-11e3-81ab-4c9367dc0958"),
                 ],
             ),
-            (Service::Github, &[], json!({}), [Some("GitHub: event.\n\n{}"), None, None, None]),
+            (EventService::Github, &[], json!({}), [Some("GitHub: event.\n\n{}"), None, None, None]),
             (
-                Service::Stripe,
+                EventService::Stripe,
                 &[],
                 json!({"id": "evt_1", "type": "charge.failed", "account": "acct_1"}),
                 [Some("Stripe: charge.failed.\n\n{"), Some("acct_1"), Some("stripe"), Some("evt_1")],
             ),
-            (Service::Slack, &[], said, [Some("hi"), Some("C1"), Some("U1"), Some("Ev1")]),
-            (Service::Slack, &[], liked, [Some("Slack: reaction_added.\n\n{"), Some("C1"), Some("U1"), None]),
+            (EventService::Slack, &[], said, [Some("hi"), Some("C1"), Some("U1"), Some("Ev1")]),
+            (EventService::Slack, &[], liked, [Some("Slack: reaction_added.\n\n{"), Some("C1"), Some("U1"), None]),
             (
-                Service::Slack,
+                EventService::Slack,
                 &[],
                 json!({"team_id": "T1", "event": {"type": "message", "channel": "C1", "user": "U1", "text": "hi"}}),
                 [Some("hi"), Some("C1"), Some("T1/U1"), None],
             ),
             (
-                Service::Slack,
+                EventService::Slack,
                 &[],
                 json!({"team_id": "T1", "event": {"type": "message", "user": "U2", "user_team": "T2", "text": "hi"}}),
                 [Some("hi"), None, Some("T2/U2"), None],
             ),
-            (Service::Slack, &[], json!([1]), [Some("Slack: event.\n\n[1]"), None, None, None]),
+            (EventService::Slack, &[], json!([1]), [Some("Slack: event.\n\n[1]"), None, None, None]),
         ];
         for (service, pairs, body, [content, chat_id, sender, id]) in table {
             let draft = service.draft(&headers(pairs), body, &body.to_string());
@@ -262,7 +262,7 @@ mod tests {
             assert_eq!((draft.chat_id.as_deref(), draft.sender.as_deref()), (*chat_id, *sender), "{body}");
             assert_eq!(draft.id.as_deref(), *id, "{body}");
         }
-        let long = Service::Stripe.draft(&HeaderMap::new(), &json!({}), &"é".repeat(20_000)).content.unwrap();
+        let long = EventService::Stripe.draft(&HeaderMap::new(), &json!({}), &"é".repeat(20_000)).content.unwrap();
         assert!(long.chars().count() < 16_100 && long.ends_with("40000 bytes)"), "{}", long.len());
     }
 
@@ -277,55 +277,55 @@ mod tests {
             json!({"team_id": "T1", "event": event})
         };
         for (service, event, body, expected) in [
-            (Service::Github, "issues", json!({"sender": ann(), "issue": by("Ann")}), Author::Named),
-            (Service::Github, "issues", json!({"sender": ann(), "issue": by("eve")}), Author::Unproven),
-            (Service::Github, "issues", json!({"sender": ann(), "issue": {"user": null}}), Author::Unproven),
-            (Service::Github, "issues", json!({"pusher": {"name": "ann"}, "issue": by("ann")}), Author::Unproven),
+            (EventService::Github, "issues", json!({"sender": ann(), "issue": by("Ann")}), Author::Named),
+            (EventService::Github, "issues", json!({"sender": ann(), "issue": by("eve")}), Author::Unproven),
+            (EventService::Github, "issues", json!({"sender": ann(), "issue": {"user": null}}), Author::Unproven),
+            (EventService::Github, "issues", json!({"pusher": {"name": "ann"}, "issue": by("ann")}), Author::Unproven),
             (
-                Service::Github,
+                EventService::Github,
                 "issue_comment",
                 json!({"sender": ann(), "issue": by("eve"), "comment": by("ann")}),
                 Author::Unproven,
             ),
             (
-                Service::Github,
+                EventService::Github,
                 "issue_comment",
                 json!({"sender": ann(), "issue": by("ann"), "comment": by("ann")}),
                 Author::Named,
             ),
             (
-                Service::Github,
+                EventService::Github,
                 "discussion",
                 json!({"sender": ann(), "discussion": by("ann"), "answer": by("eve")}),
                 Author::Unproven,
             ),
-            (Service::Github, "discussion", json!({"sender": ann(), "discussion": by("ann")}), Author::Named),
+            (EventService::Github, "discussion", json!({"sender": ann(), "discussion": by("ann")}), Author::Named),
             (
-                Service::Github,
+                EventService::Github,
                 "issues",
                 json!({"sender": ann(), "issue": by("ann"), "more": [{"author": {"login": "eve"}, "title": "words"}]}),
                 Author::Unproven,
             ),
             (
-                Service::Github,
+                EventService::Github,
                 "release",
                 json!({"sender": ann(), "release": {"author": ann(), "body": "words"}}),
                 Author::Unproven,
             ),
             (
-                Service::Github,
+                EventService::Github,
                 "push",
                 json!({"sender": ann(), "commits": [{"author": {"username": "ann"}}]}),
                 Author::Unproven,
             ),
-            (Service::Github, "unheard_of", json!({"sender": ann()}), Author::Unproven),
-            (Service::Stripe, "", json!({"type": "charge.failed", "sender": ann()}), Author::Unproven),
-            (Service::Slack, "", message(json!({})), Author::Named),
-            (Service::Slack, "", message(json!({"type": "app_mention"})), Author::Named),
-            (Service::Slack, "", message(json!({"subtype": "message_changed"})), Author::Unproven),
-            (Service::Slack, "", message(json!({"type": "pin_added"})), Author::Unproven),
-            (Service::Slack, "", message(json!({"text": " "})), Author::Unproven),
-            (Service::Slack, "", message(json!({"user": null})), Author::Unproven),
+            (EventService::Github, "unheard_of", json!({"sender": ann()}), Author::Unproven),
+            (EventService::Stripe, "", json!({"type": "charge.failed", "sender": ann()}), Author::Unproven),
+            (EventService::Slack, "", message(json!({})), Author::Named),
+            (EventService::Slack, "", message(json!({"type": "app_mention"})), Author::Named),
+            (EventService::Slack, "", message(json!({"subtype": "message_changed"})), Author::Unproven),
+            (EventService::Slack, "", message(json!({"type": "pin_added"})), Author::Unproven),
+            (EventService::Slack, "", message(json!({"text": " "})), Author::Unproven),
+            (EventService::Slack, "", message(json!({"user": null})), Author::Unproven),
         ] {
             let pairs = [(GITHUB_EVENT, event)];
             let draft = service.draft(&headers(&pairs), &body, "{}");
@@ -358,14 +358,14 @@ mod tests {
             (json!("event"), None),
         ];
         for (body, expected) in table {
-            let answer = Service::Slack.answer(&HeaderMap::new(), &body);
-            let answer = answer.or_else(|| Service::Slack.answer_to_noise(&body));
+            let answer = EventService::Slack.answer(&HeaderMap::new(), &body);
+            let answer = answer.or_else(|| EventService::Slack.answer_to_noise(&body));
             let told = answer.map(|answer| if answer["reason"].is_null() { answer } else { answer["reason"].clone() });
             assert_eq!(told, expected, "{body}");
         }
         let ping = headers(&[(GITHUB_EVENT, "ping")]);
-        assert_eq!(Service::Github.answer(&ping, &json!({"zen": "x"})).unwrap()["reason"], "ping");
-        assert_eq!(Service::Github.answer(&headers(&[(GITHUB_EVENT, "push")]), &json!({})), None);
-        assert_eq!(Service::Stripe.answer(&ping, &json!({})), None);
+        assert_eq!(EventService::Github.answer(&ping, &json!({"zen": "x"})).unwrap()["reason"], "ping");
+        assert_eq!(EventService::Github.answer(&headers(&[(GITHUB_EVENT, "push")]), &json!({})), None);
+        assert_eq!(EventService::Stripe.answer(&ping, &json!({})), None);
     }
 }

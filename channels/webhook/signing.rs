@@ -1,4 +1,4 @@
-//! Signatures: HMAC-SHA256 over what each scheme puts together, compared in constant time.
+//! HMAC-SHA256 signatures, compared in constant time.
 
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
@@ -7,17 +7,18 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::settings::Secret;
+use crate::text::hex;
 
 const SECRET_PREFIX: &str = "whsec_";
 const SIGNATURE_PREFIX: &str = "v1,";
 
-/// Takes base64 with and without its padding.
+/// Accepts base64 with and without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The key of a signature.
+/// A key for signatures.
 #[derive(Clone)]
 pub struct SigningKey(Hmac<Sha256>);
 
@@ -30,7 +31,7 @@ impl SigningKey {
         Self::of_bytes(&key)
     }
 
-    /// Reads `whsec_` and base64; any other text is taken as the bytes of the key.
+    /// Reads `whsec_` and base64; the bytes of any other text are the key.
     pub fn of_any(secret: &Secret) -> Result<Self, String> {
         if secret.expose().trim().starts_with(SECRET_PREFIX) {
             return Self::standard(secret);
@@ -38,7 +39,7 @@ impl SigningKey {
         Self::of_text(secret)
     }
 
-    /// Takes the text itself as the bytes of the key, whatever it begins with: GitHub, Stripe and Slack do.
+    /// Uses the bytes of the text as the key, whatever it begins with, like GitHub, Stripe and Slack.
     pub fn of_text(secret: &Secret) -> Result<Self, String> {
         Self::of_bytes(secret.expose().as_bytes())
     }
@@ -50,14 +51,13 @@ impl SigningKey {
         Hmac::new_from_slice(key).map(Self).map_err(|error| error.to_string())
     }
 
-    /// The value of the `webhook-signature` header; `timestamp` in Unix seconds.
+    /// Returns the value of the `webhook-signature` header; `timestamp` in Unix seconds.
     pub fn sign(&self, id: &str, timestamp: &str, body: &[u8]) -> String {
         let mac = self.over(&standard_parts(id, timestamp, body)).finalize().into_bytes();
         format!("{SIGNATURE_PREFIX}{}", STANDARD.encode(mac))
     }
 
-    /// Begins to check what is signed: `head`, and behind it a body that comes piece by piece. `signatures` are those that
-    /// may be right.
+    /// Starts a check of `head` followed by a body that arrives in pieces; one of `signatures` must match.
     pub fn check(&self, head: &[&[u8]], signatures: Vec<[u8; 32]>, header: &'static str) -> SignatureCheck {
         SignatureCheck { mac: self.over(head), signatures, header }
     }
@@ -71,11 +71,11 @@ impl SigningKey {
     }
 }
 
-/// A signature that is being checked while its body arrives.
+/// A signature check that runs while the body arrives.
 pub struct SignatureCheck {
     mac: Hmac<Sha256>,
     signatures: Vec<[u8; 32]>,
-    /// Where the signatures stand.
+    /// The header of the signatures.
     header: &'static str,
 }
 
@@ -88,14 +88,14 @@ impl SignatureCheck {
     /// Ends the body.
     ///
     /// # Errors
-    /// No signature is right, in words that name the header.
+    /// No signature is right; the message names the header.
     pub fn finish(self) -> Result<(), String> {
         let is_right = self.signatures.iter().any(|signature| self.mac.clone().verify_slice(signature).is_ok());
         if is_right { Ok(()) } else { Err(format!("{} is wrong", self.header)) }
     }
 }
 
-/// The signatures of the space-separated header of Standard Webhooks; what is none is left out.
+/// Parses the space-separated signatures of a Standard Webhooks header; skips malformed ones.
 pub fn standard_signatures(header: &str) -> Vec<[u8; 32]> {
     let decoded = header
         .split_ascii_whitespace()
@@ -107,7 +107,7 @@ fn standard_parts<'a>(id: &'a str, timestamp: &'a str, body: &'a [u8]) -> [&'a [
     [id.as_bytes(), b".", timestamp.as_bytes(), b".", body]
 }
 
-/// The 32 bytes that 64 hexadecimal digits stand for.
+/// Decodes 64 hexadecimal digits.
 pub fn unhex(text: &str) -> Option<[u8; 32]> {
     let digits = text.as_bytes();
     let mut bytes = [0_u8; 32];
@@ -121,14 +121,13 @@ pub fn unhex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// A name for exactly these parts, where a sender gives none.
+/// Returns an id derived from the parts, for messages without one.
 pub fn fingerprint(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update(part);
     }
-    let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", hex(&hash.finalize()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Jinja templates that make a message of any JSON.
+//! Jinja templates that build a message from any JSON.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use crate::jinja;
 
 /// The longest template, in bytes.
 const MAX_SOURCE: usize = 16 << 10;
-/// The largest text that a template may make, in bytes.
+/// The largest output of a template, in bytes.
 const MAX_OUTPUT: usize = 1 << 20;
 /// Steps that one rendering may take.
 const FUEL: u64 = 200_000;
 /// How deep includes, macros and blocks may go.
 const RECURSION: usize = 32;
-/// The names that a template knows.
+/// The variables of a template.
 const NAMES: [&str; 4] = ["body", "headers", "query", "name"];
-/// Filters and functions that would fill the memory with a large number, or show the headers with secrets in them.
+/// Removed filters and functions: they could fill the memory, or reveal headers with secrets.
 const NO_FILTERS: [&str; 2] = ["format", "indent"];
 const NO_FUNCTIONS: [&str; 2] = ["debug", "namespace"];
-/// Headers that hold secrets; a template would put them into the message.
+/// HeaderValues that hold secrets; a template would put them into the message.
 const HIDDEN_HEADERS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
-/// A compiled template that knows the key it was written at.
-pub struct Template {
+/// A compiled template with its configuration key.
+pub struct RequestTemplate {
     key: String,
     environment: Environment<'static>,
 }
 
-impl Template {
-    /// Compiles what stands at `key`.
+impl RequestTemplate {
+    /// Compiles the template at the configuration key `key`.
     ///
     /// # Errors
-    /// What is wrong with it, with its line where it has several.
+    /// A sentence about the fault, with its line in a template of several lines.
     pub fn new(key: &str, source: &str) -> Result<Self, String> {
         if source.len() > MAX_SOURCE {
             return Err(format!("the template is longer than {MAX_SOURCE} bytes"));
@@ -51,7 +51,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Finds names that nothing has, and filters that there are not: at run time each message would fail.
+    /// Checks for unknown variables and filters, which would fail for every message at run time.
     fn check(&self, source: &str) -> Result<(), String> {
         let template = self.environment.get_template(&self.key).map_err(|error| describe(&error, source))?;
         let known = |name: &String| {
@@ -63,7 +63,7 @@ impl Template {
         if let Some(name) = unknown.first() {
             return Err(format!("the template has no name {name:?}; there are {}", NAMES.join(", ")));
         }
-        // A trial in which every key is missing and none of that matters.
+        // Renders with every key missing, which is allowed here, to find unknown filters.
         let mut trial = environment();
         trial.set_undefined_behavior(UndefinedBehavior::Chainable);
         let nothing = context! { body => context! {}, headers => context! {}, query => context! {}, name => "" };
@@ -83,22 +83,22 @@ impl Template {
         }
     }
 
-    /// The path of the key that it was written at.
+    /// Returns the path of the configuration key.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// What the template makes of a request.
+    /// Renders the template for a request.
     ///
     /// # Errors
-    /// 422, with the template's key and the name that is missing.
+    /// 422 with the template's key and the missing name.
     pub fn render(&self, request: &Value) -> Result<String, HttpError> {
-        let mut output = Bounded(Vec::new());
+        let mut output = BoundedOutput(Vec::new());
         let rendered = self
             .environment
             .get_template(&self.key)
             .and_then(|template| template.render_captured_to(request.clone(), &mut output).map(drop));
-        let wrong = |words: &str| HttpError::unprocessable(format!("{}: {words}", self.key));
+        let wrong = |reason: &str| HttpError::unprocessable(format!("{}: {reason}", self.key));
         match rendered {
             Ok(()) => String::from_utf8(output.0).map_err(|_| wrong("the template made no text")),
             Err(_) if output.0.len() >= MAX_OUTPUT => Err(wrong("the template makes more than 1 MiB of text")),
@@ -110,10 +110,15 @@ impl Template {
     }
 }
 
-/// The names of a template, for one request.
+/// Returns true if a setting is a template rather than plain text.
+pub fn is_template(text: &str) -> bool {
+    ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
+}
+
+/// Returns the variables of a template for one request.
 pub fn request(body: &serde_json::Value, headers: &HeaderMap, query: &[(String, String)], name: &str) -> Value {
     let query = Value::from_pairs(query.iter().rev().map(|(name, value)| (name.clone(), Value::from(value.as_str()))));
-    let headers = Value::from_object(Headers(headers.clone()));
+    let headers = Value::from_object(HeaderValues(headers.clone()));
     context! { body => Value::from(minijinja::value::Serde(body)), headers, query, name }
 }
 
@@ -124,7 +129,7 @@ fn environment() -> Environment<'static> {
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(RECURSION);
     environment.set_debug(true);
-    // JSON's null is nothing; as the word "none" it would be the id of every message that has no id.
+    // JSON's null renders as nothing; as the word "none" it would be the id of every message without one.
     environment.set_formatter(
         |out, state, value| {
             if value.is_none() { Ok(()) } else { escape_formatter(out, state, value) }
@@ -141,15 +146,15 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-/// Refuses what could make a text of any length of a small request: the template is its owner's, and the request anybody's.
+/// Refuses templates that could produce a text of any length from a small request: anybody may write the request.
 fn check_code(source: &str) -> Result<(), String> {
     for tag in jinja::tags(source) {
-        let keeps = match tag.words().next().filter(|_| tag.is_statement) {
+        let keeps = match tag.names().next().filter(|_| tag.is_statement) {
             Some("set") => !tag.code.contains('='),
             Some("filter") => true,
             _ => false,
         };
-        let is_recursive = tag.is_statement && tag.words().any(|word| word == "recursive");
+        let is_recursive = tag.is_statement && tag.names().any(|word| word == "recursive");
         if keeps || is_recursive {
             return Err(format!("the template has {:?}, which keeps text without a bound", tag.code.trim()));
         }
@@ -167,7 +172,7 @@ fn too_much() -> Error {
     Error::new(ErrorKind::InvalidOperation, "it would make more than 1 MiB of text")
 }
 
-/// As minijinja's, up to [`MAX_OUTPUT`].
+/// minijinja's filter, limited to [`MAX_OUTPUT`].
 fn replace(
     state: &mut State<'_, '_>,
     value: StringInput<'_>,
@@ -181,7 +186,7 @@ fn replace(
     filters::replace(state, value, from, to)
 }
 
-/// As minijinja's, with up to [`MAX_OUTPUT`] between what is joined.
+/// minijinja's filter, with at most [`MAX_OUTPUT`] bytes of separators.
 fn join(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -200,9 +205,9 @@ fn join(
     filters::join(state, value, joiner, attribute, named)
 }
 
-/// The error in one line, with the expression to blame.
+/// Describes an error on one line, with the expression at fault.
 fn describe(error: &Error, source: &str) -> String {
-    let mut words = match (error.kind(), error.detail()) {
+    let mut message = match (error.kind(), error.detail()) {
         // The detail names what is missing: "`body.issue` is undefined".
         (ErrorKind::UndefinedError, Some(detail)) => detail.replace(" is undefined", " is missing"),
         (ErrorKind::UndefinedError, None) => "something is missing".to_owned(),
@@ -212,18 +217,18 @@ fn describe(error: &Error, source: &str) -> String {
     };
     let blamed = error.range().and_then(|range| source.get(range)).map(str::trim).filter(|blamed| !blamed.is_empty());
     if let Some(blamed) = blamed.filter(|_| error.kind() != ErrorKind::UndefinedError) {
-        words = format!("{words} (at {blamed:?})");
+        message = format!("{message} (at {blamed:?})");
     }
     match error.line() {
-        Some(line) if source.contains('\n') => format!("line {line} of the template: {words}"),
-        _ => words,
+        Some(line) if source.contains('\n') => format!("line {line} of the template: {message}"),
+        _ => message,
     }
 }
 
-/// Takes text up to [`MAX_OUTPUT`].
-struct Bounded(Vec<u8>);
+/// A writer that accepts at most [`MAX_OUTPUT`] bytes.
+struct BoundedOutput(Vec<u8>);
 
-impl std::io::Write for Bounded {
+impl std::io::Write for BoundedOutput {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let room = MAX_OUTPUT - self.0.len();
         self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -235,11 +240,11 @@ impl std::io::Write for Bounded {
     }
 }
 
-/// Headers by name in lower case, `headers["x-github-event"]` or `headers.x_github_event`; several of one name are
+/// HeaderValues by name in lower case, `headers["x-github-event"]` or `headers.x_github_event`; several of one name are
 /// joined by commas.
-struct Headers(HeaderMap);
+struct HeaderValues(HeaderMap);
 
-impl Headers {
+impl HeaderValues {
     fn get(&self, name: &str) -> Option<Value> {
         if HIDDEN_HEADERS.contains(&name) {
             return None;
@@ -250,13 +255,13 @@ impl Headers {
     }
 }
 
-impl fmt::Debug for Headers {
+impl fmt::Debug for HeaderValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
 }
 
-impl Object for Headers {
+impl Object for HeaderValues {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         let name = key.as_str()?.to_ascii_lowercase();
         self.get(&name).or_else(|| self.get(&name.replace('_', "-")))
@@ -287,7 +292,7 @@ mod tests {
         }
         let query = [("q".to_owned(), "1".to_owned()), ("q".to_owned(), "2".to_owned())];
         let request = request(body, &map, &query, "ci");
-        Template::new(KEY, source)?.render(&request).map_err(|error| error.message.into_owned())
+        RequestTemplate::new(KEY, source)?.render(&request).map_err(|error| error.message.into_owned())
     }
 
     #[test]
@@ -366,11 +371,11 @@ mod tests {
             ("{% set ns = namespace(a='') %}", "no name \"namespace\""),
         ];
         for (source, words) in table {
-            let fault = Template::new(KEY, source).err().unwrap_or_default();
+            let fault = RequestTemplate::new(KEY, source).err().unwrap_or_default();
             assert!(fault.contains(words) && !fault.contains('\n'), "{source}: {fault}");
         }
-        assert!(Template::new(KEY, &"x".repeat(MAX_SOURCE + 1)).is_err());
-        assert!(Template::new(KEY, "{{ body.x | default(name) }}{{ dict(a=1).a }}").is_ok());
+        assert!(RequestTemplate::new(KEY, &"x".repeat(MAX_SOURCE + 1)).is_err());
+        assert!(RequestTemplate::new(KEY, "{{ body.x | default(name) }}{{ dict(a=1).a }}").is_ok());
     }
 
     proptest! {

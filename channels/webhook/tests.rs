@@ -16,7 +16,7 @@ use super::verify::{HEADER_ID, HEADER_SIGNATURE, HEADER_TIMESTAMP};
 use super::*;
 use crate::allow::AllowList;
 use crate::channel::{Channel, ChannelContext, SendError};
-use crate::conformance::{self, Answer, OtherSide, ScriptedInbox, Subject, Told, outbound};
+use crate::conformance::{self, ChannelSubject, PeerBehaviour, ScriptedAnswer, ScriptedInbox, WriteOutcome, outbound};
 use crate::inbox::{Refusal, Reply};
 use crate::message::{ErrorInfo, OutboundMessage};
 use crate::settings::{ByteSize, Secret};
@@ -107,18 +107,18 @@ struct WebhookSubject {
 }
 
 impl WebhookSubject {
-    async fn post(&self, body: Value) -> Told {
+    async fn post(&self, body: Value) -> WriteOutcome {
         let request = self.client.post(self.url.get().unwrap()).bearer_auth("s3cret").body(body.to_string());
         match request.send().await.map(|response| response.status()) {
-            Ok(StatusCode::ACCEPTED) => Told::Taken,
-            Ok(_) => Told::Refused,
-            Err(_) => Told::Nothing,
+            Ok(StatusCode::ACCEPTED) => WriteOutcome::Taken,
+            Ok(_) => WriteOutcome::Refused,
+            Err(_) => WriteOutcome::Nothing,
         }
     }
 }
 
 #[async_trait]
-impl Subject for WebhookSubject {
+impl ChannelSubject for WebhookSubject {
     fn channel(&self) -> Arc<dyn Channel> {
         Arc::clone(&self.webhook) as _
     }
@@ -127,11 +127,11 @@ impl Subject for WebhookSubject {
         self.url.set(serve(&self.webhook, context).await).unwrap();
     }
 
-    async fn write(&self, text: &str, id: Option<&str>) -> Told {
+    async fn write(&self, text: &str, id: Option<&str>) -> WriteOutcome {
         self.post(json!({"content": text, "id": id, "sender": "ann"})).await
     }
 
-    async fn write_as_stranger(&self, text: &str) -> Option<Told> {
+    async fn write_as_stranger(&self, text: &str) -> Option<WriteOutcome> {
         Some(self.post(json!({"content": text, "sender": "mallory"})).await)
     }
 
@@ -139,13 +139,13 @@ impl Subject for WebhookSubject {
         true
     }
 
-    async fn meet(&self, side: OtherSide) -> Option<String> {
+    async fn meet(&self, side: PeerBehaviour) -> Option<String> {
         let mode = match side {
-            OtherSide::Takes => "204 No Content",
-            OtherSide::RefusesForNow => "503 Busy\r\ncontent-length: 0",
-            OtherSide::RefusesForGood => "410 Gone\r\ncontent-length: 0",
-            OtherSide::BreaksOff => "",
-            OtherSide::Away => return None,
+            PeerBehaviour::Takes => "204 No Content",
+            PeerBehaviour::RefusesForNow => "503 Busy\r\ncontent-length: 0",
+            PeerBehaviour::RefusesForGood => "410 Gone\r\ncontent-length: 0",
+            PeerBehaviour::BreaksOff => "",
+            PeerBehaviour::Away => return None,
         };
         *self.sink.mode.lock().unwrap() = mode.to_owned();
         Some("default".into())
@@ -174,9 +174,9 @@ async fn the_webhook_passes_the_suite() {
 #[tokio::test]
 async fn a_caller_waits_for_the_reply_or_comes_back_for_it() {
     let inbox = ScriptedInbox::new(|message| match message.content.as_str() {
-        "hold" => Answer::Hold,
-        "fail" => Answer::Fail(ErrorInfo { code: "llm_timeout".into() }, "No answer.".into()),
-        text => Answer::Reply(format!("re: {text}")),
+        "hold" => ScriptedAnswer::Hold,
+        "fail" => ScriptedAnswer::Fail(ErrorInfo { code: "llm_timeout".into() }, "No answer.".into()),
+        text => ScriptedAnswer::Reply(format!("re: {text}")),
     });
     let (context, _) = conformance::started(&inbox);
     let url = serve(&webhook(bearer()), &context).await;
@@ -217,9 +217,9 @@ async fn requests_are_refused_before_they_cost_anything() {
     let inbox = ScriptedInbox::new(|message| match message.chat_id.as_str() {
         "full" => {
             let retry_after = Duration::from_secs(7);
-            Answer::Refuse(Refusal::SessionFull { session: message.session_key(), waiting: 20, retry_after })
+            ScriptedAnswer::Refuse(Refusal::SessionFull { session: message.session_key(), waiting: 20, retry_after })
         }
-        _ => Answer::Reply("ok".into()),
+        _ => ScriptedAnswer::Reply("ok".into()),
     });
     let (context, _) = conformance::started(&inbox);
     let url = serve(&webhook(bearer()), &context).await;
@@ -269,7 +269,7 @@ async fn told_without_a_body(url: &str, head: &str) -> String {
 
 #[tokio::test]
 async fn a_refusal_does_not_wait_for_the_body() {
-    let inbox = ScriptedInbox::new(|_| Answer::Reply("ok".into()));
+    let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Reply("ok".into()));
     let (context, _) = conformance::started(&inbox);
     let config = WebhookConfig { max_body: ByteSize(100), rate_limit: Some("1/h".parse().unwrap()), ..bearer() };
     let url = serve(&webhook(config), &context).await;
@@ -307,7 +307,7 @@ async fn a_refusal_does_not_wait_for_the_body() {
 /// the right secret are heard at once, although they come from the same address.
 #[tokio::test]
 async fn a_flood_of_bad_requests_takes_nothing_from_the_good_ones() {
-    let inbox = ScriptedInbox::new(|_| Answer::Reply("ok".into()));
+    let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Reply("ok".into()));
     let (context, _) = conformance::started(&inbox);
     let config = WebhookConfig { rate_limit: Some("2/h".parse().unwrap()), ..bearer() };
     let url = serve(&webhook(config), &context).await;
@@ -353,7 +353,7 @@ async fn a_signed_message_is_taken_once_and_its_reply_is_signed_too() {
         ..WebhookConfig::default()
     };
     let webhook = webhook(config);
-    let inbox = ScriptedInbox::new(|_| Answer::Reply("pong".into()));
+    let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Reply("pong".into()));
     let (context, _) = conformance::started(&inbox);
     let url = serve(&webhook, &context).await;
     let key = SigningKey::standard(&Secret::new(SECRET)).unwrap();

@@ -1,5 +1,5 @@
-//! Who calls: a signature over the body, a bearer secret, or this machine alone. All secrets are compared in constant
-//! time.
+//! Authenticates callers: by a signature over the body, a bearer secret, or a loopback address. Secrets are compared in
+//! constant time.
 
 use axum::http::{HeaderMap, header};
 use subtle::ConstantTimeEq;
@@ -10,7 +10,7 @@ use crate::allow::AllowList;
 use crate::client::ClientAddr;
 use crate::settings::Secret;
 
-/// How far the sender's clock may be off, in seconds.
+/// The accepted difference from the sender's clock, in seconds.
 pub const TOLERANCE_SECS: u64 = 300;
 
 pub const HEADER_ID: &str = "webhook-id";
@@ -22,14 +22,14 @@ const STRIPE_SIGNATURE: &str = "stripe-signature";
 const SLACK_SIGNATURE: &str = "x-slack-signature";
 const SLACK_TIMESTAMP: &str = "x-slack-request-timestamp";
 
-/// The most signatures of one request that are compared; a rotation needs two.
+/// The most signatures of one request that are compared; key rotation needs two.
 const MAX_SIGNATURES: usize = 16;
 
-/// How the callers of one webhook prove who they are.
+/// Authenticates the callers of one webhook.
 pub enum Verifier {
-    /// The secret stands beside its key for requests that have no body to sign.
+    /// The secret authenticates requests without a body.
     Signed {
-        scheme: Scheme,
+        scheme: SignatureScheme,
         key: SigningKey,
         secret: Secret,
     },
@@ -37,9 +37,9 @@ pub enum Verifier {
     Loopback,
 }
 
-/// What is signed, and where the signature stands.
+/// A signature scheme: what is signed, and which header holds the signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
+pub enum SignatureScheme {
     /// <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>
     Standard,
     /// <https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries>
@@ -51,7 +51,7 @@ pub enum Scheme {
 }
 
 impl Verifier {
-    /// What the settings ask for. `listens_on_loopback` says whether the server can be reached from this machine alone.
+    /// Reads the settings. `listens_on_loopback` tells whether the server can be reached from this machine alone.
     pub fn new(config: &WebhookConfig, listens_on_loopback: bool) -> Result<Self, String> {
         let secret = || -> Result<Secret, String> {
             match &config.secret {
@@ -62,19 +62,19 @@ impl Verifier {
         };
         let of_text = |scheme| {
             let secret = secret()?;
-            let key = SigningKey::of_text(&secret).map_err(|words| format!("`secret`: {words}"))?;
+            let key = SigningKey::of_text(&secret).map_err(|reason| format!("`secret`: {reason}"))?;
             Ok(Self::Signed { scheme, key, secret })
         };
         match config.verify {
             Verify::Standard => {
                 let secret = secret()?;
                 let key = SigningKey::standard(&secret)
-                    .map_err(|words| format!("`secret`: {words}; `verify = \"standard\"` needs one"))?;
-                Ok(Self::Signed { scheme: Scheme::Standard, key, secret })
+                    .map_err(|reason| format!("`secret`: {reason}; `verify = \"standard\"` needs one"))?;
+                Ok(Self::Signed { scheme: SignatureScheme::Standard, key, secret })
             }
-            Verify::Github => of_text(Scheme::Github),
-            Verify::Stripe => of_text(Scheme::Stripe),
-            Verify::Slack => of_text(Scheme::Slack),
+            Verify::Github => of_text(SignatureScheme::Github),
+            Verify::Stripe => of_text(SignatureScheme::Stripe),
+            Verify::Slack => of_text(SignatureScheme::Slack),
             Verify::Bearer => Ok(Self::Bearer(secret()?)),
             Verify::None if !listens_on_loopback => {
                 Err("`verify = \"none\"` is allowed only while gateway.listen is a loopback address".into())
@@ -86,8 +86,8 @@ impl Verifier {
         }
     }
 
-    /// Checks all that can be checked before the body is read; `now` in Unix seconds. Returns what is left to check while
-    /// it arrives, if anything is.
+    /// Makes all checks that do not need the body; `now` in Unix seconds. Returns the check that the body completes, if
+    /// the scheme needs one.
     pub fn before_body(
         &self,
         headers: &HeaderMap,
@@ -98,10 +98,10 @@ impl Verifier {
             return self.without_body(headers, client).map(|()| None);
         };
         let check = match scheme {
-            Scheme::Standard => {
-                let (id, signatures) = (text(headers, HEADER_ID)?, text(headers, HEADER_SIGNATURE)?);
-                let timestamp = text(headers, HEADER_TIMESTAMP)?;
-                near(HEADER_TIMESTAMP, timestamp, now)?;
+            SignatureScheme::Standard => {
+                let (id, signatures) = (single_value(headers, HEADER_ID)?, single_value(headers, HEADER_SIGNATURE)?);
+                let timestamp = single_value(headers, HEADER_TIMESTAMP)?;
+                check_time(HEADER_TIMESTAMP, timestamp, now)?;
                 let mut signatures = standard_signatures(signatures);
                 signatures.truncate(MAX_SIGNATURES);
                 if signatures.is_empty() {
@@ -109,51 +109,53 @@ impl Verifier {
                 }
                 key.check(&[id.as_bytes(), b".", timestamp.as_bytes(), b"."], signatures, HEADER_SIGNATURE)
             }
-            Scheme::Github => key.check(&[], vec![prefixed(headers, GITHUB_SIGNATURE, "sha256=")?], GITHUB_SIGNATURE),
-            Scheme::Stripe => {
+            SignatureScheme::Github => {
+                key.check(&[], vec![read_hex_signature(headers, GITHUB_SIGNATURE, "sha256=")?], GITHUB_SIGNATURE)
+            }
+            SignatureScheme::Stripe => {
                 let StripeHeader { timestamp, signatures } = StripeHeader::read(headers)?;
-                near(STRIPE_SIGNATURE, timestamp, now)?;
+                check_time(STRIPE_SIGNATURE, timestamp, now)?;
                 key.check(&[timestamp.as_bytes(), b"."], signatures, STRIPE_SIGNATURE)
             }
-            Scheme::Slack => {
-                let signature = prefixed(headers, SLACK_SIGNATURE, "v0=")?;
-                let timestamp = text(headers, SLACK_TIMESTAMP)?;
-                near(SLACK_TIMESTAMP, timestamp, now)?;
+            SignatureScheme::Slack => {
+                let signature = read_hex_signature(headers, SLACK_SIGNATURE, "v0=")?;
+                let timestamp = single_value(headers, SLACK_TIMESTAMP)?;
+                check_time(SLACK_TIMESTAMP, timestamp, now)?;
                 key.check(&[b"v0:", timestamp.as_bytes(), b":"], vec![signature], SLACK_SIGNATURE)
             }
         };
         Ok(Some(check))
     }
 
-    /// For a request that only asks. There is no body to sign, so the secret is the bearer token here.
+    /// Authenticates a request without a body: the secret is the bearer token.
     pub fn without_body(&self, headers: &HeaderMap, client: Option<ClientAddr>) -> Result<(), String> {
         match self {
-            Self::Signed { secret, .. } | Self::Bearer(secret) => bearer(headers, secret),
+            Self::Signed { secret, .. } | Self::Bearer(secret) => check_bearer(headers, secret),
             Self::Loopback if client.is_some_and(|client| client.0.to_canonical().is_loopback()) => Ok(()),
             Self::Loopback => Err("this webhook takes calls from its own machine only".into()),
         }
     }
 
-    /// Returns true if the head of a request proves who sends it, so that the body need not.
+    /// Returns true if the head of a request alone authenticates it.
     pub fn proves_by_head(&self) -> bool {
         matches!(self, Self::Bearer(_))
     }
 
-    /// The scheme, where one is signed by.
-    pub fn scheme(&self) -> Option<Scheme> {
+    /// Returns the signature scheme, if requests are signed.
+    pub fn scheme(&self) -> Option<SignatureScheme> {
         match self {
             Self::Signed { scheme, .. } => Some(*scheme),
             Self::Bearer(_) | Self::Loopback => None,
         }
     }
 
-    /// The time that was signed along with the body, as it was written; nothing where none is.
+    /// Returns the signed time as written in the request; empty if the scheme signs none.
     pub fn signed_time<'a>(&self, headers: &'a HeaderMap) -> &'a str {
         match self.scheme() {
-            Some(Scheme::Stripe) => StripeHeader::read(headers).map_or("", |header| header.timestamp),
-            Some(Scheme::Slack) => text(headers, SLACK_TIMESTAMP).unwrap_or_default(),
-            Some(Scheme::Standard) => text(headers, HEADER_TIMESTAMP).unwrap_or_default(),
-            Some(Scheme::Github) | None => "",
+            Some(SignatureScheme::Stripe) => StripeHeader::read(headers).map_or("", |header| header.timestamp),
+            Some(SignatureScheme::Slack) => single_value(headers, SLACK_TIMESTAMP).unwrap_or_default(),
+            Some(SignatureScheme::Standard) => single_value(headers, HEADER_TIMESTAMP).unwrap_or_default(),
+            Some(SignatureScheme::Github) | None => "",
         }
     }
 }
@@ -168,7 +170,7 @@ impl<'a> StripeHeader<'a> {
     fn read(headers: &'a HeaderMap) -> Result<Self, String> {
         let mut timestamp = None;
         let mut signatures = Vec::new();
-        for pair in text(headers, STRIPE_SIGNATURE)?.split(',') {
+        for pair in single_value(headers, STRIPE_SIGNATURE)?.split(',') {
             match pair.trim().split_once('=') {
                 Some(("t", time)) if timestamp.is_some_and(|known| known != time) => {
                     return Err(format!("{STRIPE_SIGNATURE} has more than one time"));
@@ -185,8 +187,8 @@ impl<'a> StripeHeader<'a> {
     }
 }
 
-/// Whether the Unix time in `text` is close enough to `now`, both in seconds.
-fn near(name: &str, text: &str, now: i64) -> Result<(), String> {
+/// Checks that the Unix time in `text` is close enough to `now`, both in seconds.
+fn check_time(name: &str, text: &str, now: i64) -> Result<(), String> {
     let sent: i64 = text.parse().map_err(|_| format!("{name} has no Unix time in seconds"))?;
     if now.abs_diff(sent) > TOLERANCE_SECS {
         return Err(format!("the time in {name} is more than {TOLERANCE_SECS} seconds off"));
@@ -194,8 +196,8 @@ fn near(name: &str, text: &str, now: i64) -> Result<(), String> {
     Ok(())
 }
 
-fn bearer(headers: &HeaderMap, secret: &Secret) -> Result<(), String> {
-    let value = text(headers, header::AUTHORIZATION.as_str())?;
+fn check_bearer(headers: &HeaderMap, secret: &Secret) -> Result<(), String> {
+    let value = single_value(headers, header::AUTHORIZATION.as_str())?;
     let token = match value.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
         _ => return Err("authorization is not `Bearer SECRET`".into()),
@@ -207,14 +209,15 @@ fn bearer(headers: &HeaderMap, secret: &Secret) -> Result<(), String> {
     }
 }
 
-/// A signature in hexadecimal behind `prefix`.
-fn prefixed(headers: &HeaderMap, name: &str, prefix: &str) -> Result<[u8; 32], String> {
-    let value = text(headers, name)?.strip_prefix(prefix).and_then(unhex);
+/// Reads a signature in hexadecimal after `prefix`.
+fn read_hex_signature(headers: &HeaderMap, name: &str, prefix: &str) -> Result<[u8; 32], String> {
+    let value = single_value(headers, name)?.strip_prefix(prefix).and_then(unhex);
     value.ok_or_else(|| format!("{name} is not \"{prefix}\" and 64 hexadecimal digits"))
 }
 
-/// The one value of a header. Several would let a proxy and this program see different ones.
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, String> {
+/// Returns the single value of a header. Several values are refused, since a proxy and this program could use different
+/// ones.
+fn single_value<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, String> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().ok_or_else(|| format!("the header {name} is missing"))?;
     if values.next().is_some() {

@@ -1,24 +1,22 @@
-//! What crosses the wire: the native body, the answers, the callback.
+//! The JSON bodies of webhooks: the native request, the responses, the callback.
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::services::Draft;
+use super::names::check_name;
+use super::services::MessageDraft;
 use crate::http_error::HttpError;
 use crate::inbox::{MessageState, MessageStatus, Reply};
 use crate::message::{Attachment, ErrorInfo, OutboundMessage, SessionKey};
 use crate::trust::Author;
 
-/// The longest `id`, `chat_id`, `sender` and `session`, in characters.
-pub const MAX_NAME_CHARS: usize = 256;
-
-/// Where an answer to a message keeps the id its sender gave it.
+/// The metadata key of the id that the sender assigned to a message.
 pub const EXTERNAL_ID: &str = "external_id";
 
-/// Reads the native body, its names checked; unknown fields are ignored. 422 for the wrong fields.
-pub fn native(body: &Value) -> Result<Draft, HttpError> {
+/// Parses a native body and checks its names; ignores unknown fields. 422 for wrong fields.
+pub fn parse_native(body: &Value) -> Result<MessageDraft, HttpError> {
     let Value::Object(fields) = body else {
         return Err(HttpError::unprocessable("the body is not a JSON object"));
     };
@@ -28,7 +26,7 @@ pub fn native(body: &Value) -> Result<Draft, HttpError> {
         Some(_) => return Err(HttpError::unprocessable("\"content\" is not a string")),
         None => return Err(HttpError::unprocessable("\"content\" is missing")),
     };
-    Ok(Draft {
+    Ok(MessageDraft {
         content: Some(content),
         chat_id: name(fields, "chat_id")?,
         sender: name(fields, "sender")?,
@@ -38,7 +36,7 @@ pub fn native(body: &Value) -> Result<Draft, HttpError> {
     })
 }
 
-/// One of the short fields; `null` is absent, and a whole number is taken as its digits.
+/// Reads a name field; `null` counts as absent, and a whole number as its digits.
 fn name(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, HttpError> {
     let text = match fields.get(key) {
         None | Some(Value::Null) => return Ok(None),
@@ -48,20 +46,6 @@ fn name(fields: &Map<String, Value>, key: &str) -> Result<Option<String>, HttpEr
     };
     check_name(&format!("\"{key}\""), &text)?;
     Ok(Some(text))
-}
-
-/// Whether `text` may name a chat, a sender, a session or a message; `what` says which in the error.
-pub fn check_name(what: &str, text: &str) -> Result<(), HttpError> {
-    if text.trim().is_empty() {
-        return Err(HttpError::unprocessable(format!("{what} is empty")));
-    }
-    if text.chars().count() > MAX_NAME_CHARS {
-        return Err(HttpError::unprocessable(format!("{what} is longer than {MAX_NAME_CHARS} characters")));
-    }
-    if text.contains(char::is_control) {
-        return Err(HttpError::unprocessable(format!("{what} holds control characters")));
-    }
-    Ok(())
 }
 
 /// `202 {"id","session","status"}`.
@@ -131,13 +115,13 @@ pub struct CallbackBody<'a> {
 struct CallbackData<'a> {
     id: Uuid,
     in_reply_to: Option<Uuid>,
-    /// The id that the sender gave the message that this answers.
+    /// The id that the sender assigned to the message that this answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     external_id: Option<&'a str>,
     session: &'a SessionKey,
     chat_id: &'a str,
     content: &'a str,
-    /// Files that go along, by name: their bytes stay in the workspace.
+    /// The names of attached files: their bytes stay in the workspace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     attachments: Vec<NamedFile<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,13 +180,13 @@ mod tests {
             (long.as_str(), "longer than 256"),
         ];
         for (body, words) in table {
-            let error = native(&serde_json::from_str(body).unwrap()).unwrap_err();
+            let error = parse_native(&serde_json::from_str(body).unwrap()).unwrap_err();
             assert_eq!(error.status.as_u16(), 422, "{error:?}");
             assert!(error.message.contains(words), "{error:?} {words}");
         }
-        let body = native(&json!({"content": "hi", "chat_id": 42, "sender": null, "more": {}})).unwrap();
+        let body = parse_native(&json!({"content": "hi", "chat_id": 42, "sender": null, "more": {}})).unwrap();
         let (content, chat_id) = (Some("hi".into()), Some("42".into()));
-        let expected = Draft { content, chat_id, author: Author::Holder, ..Draft::default() };
+        let expected = MessageDraft { content, chat_id, author: Author::Holder, ..MessageDraft::default() };
         assert_eq!(body, expected);
     }
 }

@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 
 use axum::http::{HeaderMap, Uri};
 use daoyou_channels::settings::Secret;
-use daoyou_channels::webhook::{Front, Outcome, Verify, WebhookConfig};
+use daoyou_channels::webhook::{ParsedRequest, RequestParser, Verify, WebhookConfig};
 use libfuzzer_sys::fuzz_target;
 
-static FRONT: LazyLock<Front> = LazyLock::new(|| {
+static PARSER: LazyLock<RequestParser> = LazyLock::new(|| {
     let some = |text: &str| Some(text.to_owned());
     let config = WebhookConfig {
         verify: Verify::Bearer,
@@ -24,7 +24,7 @@ static FRONT: LazyLock<Front> = LazyLock::new(|| {
         session: some("{{ body.s[0:3] if body.s is string else 's' }}"),
         ..WebhookConfig::default()
     };
-    Front::new("n", &config, true).expect("these templates are right")
+    RequestParser::new("n", &config, true).expect("these templates are right")
 });
 
 fuzz_target!(|data: &[u8]| {
@@ -35,12 +35,12 @@ fuzz_target!(|data: &[u8]| {
         assert!(config.faults("n").iter().all(|fault| fault.key == "content" && !fault.wrong.is_empty()));
         return;
     }
-    match FRONT.read(&HeaderMap::new(), &Uri::from_static("/webhook/n"), rest) {
-        Ok(Outcome::Message(message)) => {
+    match PARSER.read(&HeaderMap::new(), &Uri::from_static("/webhook/n"), rest) {
+        Ok(ParsedRequest::Message(message)) => {
             assert!(!message.content.trim().is_empty() && message.content.len() <= 1 << 20);
             assert!(message.session_key().as_str().starts_with("webhook:n:"));
         }
-        Ok(Outcome::Answer(answer)) => panic!("{answer}"),
+        Ok(ParsedRequest::Answer(answer)) => panic!("{answer}"),
         Err(error) => assert!(matches!(error.status.as_u16(), 400 | 403 | 422), "{error:?}"),
     }
 });

@@ -1,4 +1,4 @@
-//! The front of a webhook: headers and a body as anybody may send them. Nothing unproven gets through, and what is proven
+//! The request parser of a webhook: headers and a body as anybody may send them. Nothing unproven gets through, and what is proven
 //! is a message within its bounds, an answer, or an error of its own.
 #![no_main]
 
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use daoyou_channels::settings::Secret;
-use daoyou_channels::webhook::{Front, Outcome, Verify, WebhookConfig};
+use daoyou_channels::webhook::{ParsedRequest, RequestParser, Verify, WebhookConfig};
 use libfuzzer_sys::fuzz_target;
 
 const NAMES: [&str; 11] = [
@@ -23,13 +23,13 @@ const NAMES: [&str; 11] = [
     "x-slack-signature",
 ];
 
-static FRONTS: LazyLock<Vec<Front>> = LazyLock::new(|| {
+static PARSERS: LazyLock<Vec<RequestParser>> = LazyLock::new(|| {
     [Verify::Standard, Verify::Github, Verify::Stripe, Verify::Slack, Verify::Bearer]
         .into_iter()
         .map(|verify| {
             let secret = Some(Secret::new("whsec_c2VjcmV0IHRoYXQgbm9ib2R5IGd1ZXNzZXM"));
             let config = WebhookConfig { verify, secret, ..WebhookConfig::default() };
-            Front::new("n", &config, true).expect("these settings are right")
+            RequestParser::new("n", &config, true).expect("these settings are right")
         })
         .collect()
 });
@@ -53,17 +53,17 @@ fn parse(data: &[u8]) -> (HeaderMap, &[u8]) {
 fuzz_target!(|data: &[u8]| {
     let (headers, body) = parse(data);
     let uri = Uri::from_static("/webhook/n?wait=1");
-    for front in FRONTS.iter() {
-        assert!(front.take(&headers, &uri, body, None, 1_700_000_000).is_err(), "nobody knows the secret");
-        match front.read(&headers, &uri, body) {
-            Ok(Outcome::Message(message)) => {
+    for parser in PARSERS.iter() {
+        assert!(parser.take(&headers, &uri, body, None, 1_700_000_000).is_err(), "nobody knows the secret");
+        match parser.read(&headers, &uri, body) {
+            Ok(ParsedRequest::Message(message)) => {
                 assert!(!message.content.trim().is_empty());
                 assert!(message.chat_id.chars().count() <= 256 && message.sender.chars().count() <= 256);
                 assert!(message.external_id.is_none_or(|id| !id.is_empty() && id.chars().count() <= 256));
                 assert!(message.session.is_none_or(|key| key.as_str().starts_with("webhook:n:")));
                 assert!(message.metadata.keys().all(|key| key == "external_id"));
             }
-            Ok(Outcome::Answer(answer)) => assert!(answer.is_object()),
+            Ok(ParsedRequest::Answer(answer)) => assert!(answer.is_object()),
             Err(error) => assert!(matches!(error.status.as_u16(), 400 | 422), "{error:?}"),
         }
     }

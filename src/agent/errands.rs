@@ -17,7 +17,7 @@ use crate::store::{Connection, StoreError};
 /// What holds for errands.
 #[derive(Clone, Debug)]
 pub struct ErrandRules {
-    pub jobs: Arc<cron::Rules>,
+    pub jobs: Arc<cron::CronSettings>,
 }
 
 /// What stands in the store after the commit, and whom the bus is to wake.

@@ -14,7 +14,7 @@ use super::phrases::{Phrases, counted, fill};
 use super::skill_names::SkillFolder;
 use crate::bus::InboundDraft;
 use crate::bus::{CommandAnswer, MessageBus, Order, PastLane};
-use crate::cron::{self, Desk, Scope};
+use crate::cron::{self, JobScope, JobService};
 use crate::live::Live;
 use crate::llm::Models;
 use crate::memory;
@@ -23,6 +23,7 @@ use crate::store::inbox::{InboxRow, State};
 use crate::store::points::Point;
 use crate::store::processes::ProcessRow;
 use crate::store::{Store, StoreError, messages, spawns};
+use crate::text::nearest;
 use crate::tools::Executor;
 
 /// A command as written.
@@ -94,11 +95,10 @@ const ALIKE: f64 = 0.75;
 const MAX_NAME: usize = 40;
 
 /// Returns the command that `name` was most likely meant to be.
-fn nearest(name: &str, in_terminal: bool) -> Option<&'static str> {
+fn nearest_command(name: &str, in_terminal: bool) -> Option<&'static str> {
     let here = |known: &&str| in_terminal || !TERMINAL_COMMANDS.contains(known);
     let known = COMMANDS.into_iter().filter(here).chain(TERMINAL_COMMANDS.into_iter().filter(here));
-    let scored = known.map(|known| (strsim::jaro_winkler(known, name), known));
-    scored.filter(|(alike, _)| *alike >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
+    nearest::nearest(name, known.map(|known| (known, known)), nearest::BY_BEGINNING, ALIKE)
 }
 
 /// How much is repeated of a text that stood below a command, in characters.
@@ -164,7 +164,7 @@ pub struct SlashCommands {
     pub models: Arc<Models>,
     pub tools: Arc<Executor>,
     pub store: Store,
-    pub jobs: Arc<Desk>,
+    pub jobs: Arc<JobService>,
     pub memory: Arc<memory::MemoryService>,
     pub timezone: TimeZone,
     pub skills: Arc<SkillFolder>,
@@ -214,7 +214,7 @@ impl SlashCommands {
 
     fn unknown(&self, name: &str, in_terminal: bool) -> String {
         let written = format!("`/{}`", history::shorten(name, MAX_NAME));
-        match nearest(name, in_terminal) {
+        match nearest_command(name, in_terminal) {
             Some(near) => fill(self.phrases.unknown_command_near, &[&written, &format!("`/{near}`")]),
             None => fill(self.phrases.unknown_command, &[&written]),
         }
@@ -323,12 +323,12 @@ impl SlashCommands {
 
     /// The jobs that the sender may see.
     async fn jobs(&self, row: &InboxRow) -> Result<String, StoreError> {
-        let scope = Scope::of(Trust::parse(&row.trust), &row.channel, &row.chat_id);
+        let scope = JobScope::of(Trust::parse(&row.trust), &row.channel, &row.chat_id);
         let jobs = self.store.read(move |connection| cron::list(connection, &scope)).await?;
         if jobs.is_empty() {
             return Ok(self.phrases.no_jobs.to_owned());
         }
-        let lines = cron::lines_by_name(&jobs, &self.jobs.terms.get(), LISTED_JOBS);
+        let lines = cron::lines_by_name(&jobs, &self.jobs.context.get(), LISTED_JOBS);
         Ok(format!("{}\n{lines}\n\n{}", self.phrases.jobs_are, self.phrases.jobs_use))
     }
 
@@ -487,7 +487,7 @@ mod tests {
             ("nonsense", true, None),
             ("xyz", true, None),
         ] {
-            assert_eq!(nearest(name, in_terminal), expected, "{name}");
+            assert_eq!(nearest_command(name, in_terminal), expected, "{name}");
         }
     }
 

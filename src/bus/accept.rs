@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use daoyou_channels::{Acceptance, Alongside, ErrorInfo, InboundMessage, Refusal, SessionKey, Trust};
+use daoyou_channels::{AcceptExtras, Acceptance, ErrorInfo, InboundMessage, Refusal, SessionKey, Trust};
 use uuid::Uuid;
 
 use super::extras::keep;
@@ -38,7 +38,7 @@ impl MessageBus {
     pub async fn publish_inbound(
         self: &Arc<Self>,
         message: InboundMessage,
-        alongside: Alongside,
+        alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         self.take_in(message, None, alongside).await
     }
@@ -51,7 +51,7 @@ impl MessageBus {
         self: &Arc<Self>,
         message: InboundMessage,
         reply: String,
-        alongside: Alongside,
+        alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         self.take_in(message, Some(reply), alongside).await
     }
@@ -60,7 +60,7 @@ impl MessageBus {
         self: &Arc<Self>,
         message: InboundMessage,
         reply: Option<String>,
-        alongside: Alongside,
+        alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         // A task of its own: a caller who hangs up drops his future, and what is committed must be woken all the same.
         let bus = self.clone();
@@ -81,7 +81,7 @@ impl MessageBus {
         &self,
         mut message: InboundMessage,
         reply: Option<String>,
-        alongside: Alongside,
+        alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         if message.external_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > EXTERNAL_ID_LIMIT) {
             return Err(Refusal::Invalid(format!("the message's id must have 1 to {EXTERNAL_ID_LIMIT} bytes")));
@@ -129,7 +129,7 @@ impl MessageBus {
         Ok(current.first().is_some_and(|row| row.state == State::Waiting))
     }
 
-    async fn queue(&self, message: InboundMessage, alongside: Alongside) -> Result<Acceptance, Refusal> {
+    async fn queue(&self, message: InboundMessage, alongside: AcceptExtras) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
         if let Err(refusal) = self.ledger.take(&message.channel, &session) {
             // What was accepted before is no new message, and its sender is not to be turned away.
@@ -185,7 +185,7 @@ impl MessageBus {
         &self,
         with: OnTheSpot,
         message: InboundMessage,
-        alongside: Alongside,
+        alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         let session = message.session_key();
         if let Err(refusal) = self.ledger.may_take(&message.channel) {
@@ -363,7 +363,7 @@ mod tests {
                     let mut message = InboundMessage::text(&format!("c{channel}"), "chat", "ann", Trust::Known, "hi");
                     message.external_id = Some(format!("id{id}"));
                     let bus = bus.clone();
-                    async move { bus.publish_inbound(message, Alongside::default()).await }
+                    async move { bus.publish_inbound(message, AcceptExtras::default()).await }
                 });
                 let answers = futures_util::future::join_all(accepts).await;
                 let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();

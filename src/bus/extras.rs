@@ -1,6 +1,6 @@
 //! What a channel keeps in the commit of what it took in.
 
-use daoyou_channels::Alongside;
+use daoyou_channels::AcceptExtras;
 use uuid::Uuid;
 
 use super::Notices;
@@ -10,7 +10,7 @@ use crate::store::{Connection, StoreError, cursors, notes};
 /// it to deliver.
 pub(super) fn keep(
     connection: &Connection,
-    alongside: &Alongside,
+    alongside: &AcceptExtras,
     notices: Option<&Notices>,
 ) -> Result<Option<String>, StoreError> {
     if let Some(cursor) = &alongside.cursor {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use daoyou_channels::{
-    Acceptance, Alongside, Cursor, InboundMessage, Inbox, KeptNote, MessageState, MessageStatus, Refusal, Reply,
-    SentMessage,
+    AcceptExtras, Acceptance, Cursor, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, Reply, SentMessage,
+    StoredNote,
 };
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -23,7 +23,7 @@ pub struct BusInbox(pub Arc<MessageBus>);
 
 #[async_trait]
 impl Inbox for BusInbox {
-    async fn accept(&self, message: InboundMessage, alongside: Alongside) -> Result<Acceptance, Refusal> {
+    async fn accept(&self, message: InboundMessage, alongside: AcceptExtras) -> Result<Acceptance, Refusal> {
         self.0.publish_inbound(message, alongside).await
     }
 
@@ -31,12 +31,12 @@ impl Inbox for BusInbox {
         &self,
         message: InboundMessage,
         reply: String,
-        alongside: Alongside,
+        alongside: AcceptExtras,
     ) -> Result<Acceptance, Refusal> {
         self.0.publish_answered(message, reply, alongside).await
     }
 
-    async fn skip(&self, alongside: Alongside, reason: &str) -> Result<(), Refusal> {
+    async fn skip(&self, alongside: AcceptExtras, reason: &str) -> Result<(), Refusal> {
         let reason = reason.to_owned();
         let notices = self.0.notices();
         let write = move |connection: &Connection| {
@@ -51,11 +51,11 @@ impl Inbox for BusInbox {
         Ok(())
     }
 
-    async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<KeptNote>, Refusal> {
+    async fn note(&self, channel: &str, kind: &str, key: &str) -> Result<Option<StoredNote>, Refusal> {
         let (channel, kind, key) = (channel.to_owned(), kind.to_owned(), key.to_owned());
         let found = self.0.store.read(move |connection| notes::get(connection, &channel, &kind, &key)).await;
         let found = found.map_err(|error| refuse(&error))?;
-        Ok(found.map(|(value, at)| KeptNote { value, at: Timestamp::from_millisecond(at).unwrap_or_default() }))
+        Ok(found.map(|(value, at)| StoredNote { value, at: Timestamp::from_millisecond(at).unwrap_or_default() }))
     }
 
     async fn sent(&self, channel: &str, id: Uuid) -> Result<Option<SentMessage>, Refusal> {

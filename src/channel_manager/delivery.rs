@@ -1,4 +1,4 @@
-//! One try to deliver one message: `pending → sending → sent`, or what comes instead.
+//! One attempt to deliver one message: `pending → sending → sent`, or another outcome.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::metrics::DeliveryOutcome;
 use crate::store::outbox::{self, Pending};
 use crate::store::{Commit, Connection, StoreError, now_ms};
 
-/// What is to be done with a message that was out.
-pub(super) enum Next {
+/// What follows for a message after an attempt.
+pub(super) enum NextStep {
     Ended,
-    /// Somebody has dropped it, and counted that.
+    /// Another task dropped and counted it.
     Dropped,
     Retry {
         tries: u32,
@@ -25,20 +25,20 @@ pub(super) enum Next {
     Away,
 }
 
-/// Whether a channel can send at all, as far as its deliveries say: shown as its state, and the owner is told once.
-pub(super) struct Hold {
+/// Whether a channel can send at all, judged by its deliveries: sets the channel's state and notifies the owner once.
+pub(super) struct SendingHealth {
     health: Arc<ChannelHealth>,
-    /// The state that is shown, and the one before.
+    /// The state that is shown, and the one it replaced.
     shown: Mutex<Option<(ChannelState, ChannelState)>>,
 }
 
-impl Hold {
+impl SendingHealth {
     pub fn new(health: Arc<ChannelHealth>) -> Self {
         Self { health, shown: Mutex::default() }
     }
 
-    /// It cannot; answers whether that is news.
-    fn held(&self, channel: &str, reason: &str) -> bool {
+    /// Records that the channel cannot send; returns true if it could before.
+    fn record_held(&self, channel: &str, reason: &str) -> bool {
         let failed = ChannelState::Failed { error: format!("sending: {reason}") };
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.health.exchange(channel, failed.clone()).unwrap_or(ChannelState::Running);
@@ -51,8 +51,8 @@ impl Hold {
         is_news
     }
 
-    /// It can.
-    fn sends(&self, channel: &str) {
+    /// Records that the channel can send.
+    fn record_working(&self, channel: &str) {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((failed, before)) = shown {
             tracing::info!(channel, "the channel sends again");
@@ -61,13 +61,13 @@ impl Hold {
     }
 }
 
-/// `pending → sending → …`: one try.
+/// Claims a message and makes one attempt: `pending → sending → …`.
 pub(super) async fn deliver(
     channel: &dyn Channel,
     bus: &MessageBus,
-    hold: &Hold,
+    sending: &SendingHealth,
     pending: &Pending,
-) -> Result<Next, StoreError> {
+) -> Result<NextStep, StoreError> {
     let id = pending.id;
     let resend = match channel.capabilities().resend {
         Resend::SameId => "same_id",
@@ -75,31 +75,31 @@ pub(super) async fn deliver(
         Resend::Never => "never",
     };
     let claimed = bus.store().write(Commit::Synced, move |connection| outbox::claim(connection, id, resend)).await?;
-    let Some(row) = claimed else { return Ok(Next::Dropped) };
+    let Some(row) = claimed else { return Ok(NextStep::Dropped) };
     let (turn, tries) = (row.turn, row.tries);
     let (slot, chat_id) = (row.slot.clone(), row.chat_id.clone());
-    let delivery = Delivery { channel, bus, hold, id, turn, slot, chat_id, tries };
+    let delivery = DeliveryAttempt { channel, bus, sending, id, turn, slot, chat_id, tries };
     match message_of(row) {
         Ok(message) => delivery.send(&message).await,
         Err(error) => delivery.end("dead", format!("the row cannot be read: {error}")).await,
     }
 }
 
-/// One try of one message, claimed.
-struct Delivery<'a> {
+/// One attempt of one message that is claimed.
+struct DeliveryAttempt<'a> {
     channel: &'a dyn Channel,
     bus: &'a MessageBus,
-    hold: &'a Hold,
+    sending: &'a SendingHealth,
     id: Uuid,
     turn: Uuid,
     slot: String,
     chat_id: String,
-    /// This one included.
+    /// Attempts so far, this one included.
     tries: u32,
 }
 
-impl Delivery<'_> {
-    async fn send(&self, message: &OutboundMessage) -> Result<Next, StoreError> {
+impl DeliveryAttempt<'_> {
+    async fn send(&self, message: &OutboundMessage) -> Result<NextStep, StoreError> {
         crash::point("sending_committed", &message.content);
         let id = self.id;
         let is_last = self.channel.retry().wait_after(self.tries).is_none();
@@ -115,80 +115,80 @@ impl Delivery<'_> {
                 tracing::info!(channel, %id, %turn, %session, slot, "sent");
                 let sent = move |connection: &_| outbox::mark_sent(connection, id, provider_id.as_deref());
                 self.record(Commit::Logged, sent).await?;
-                self.hold.sends(channel);
+                self.sending.record_working(channel);
                 self.count(DeliveryOutcome::Sent);
-                Ok(Next::Ended)
+                Ok(NextStep::Ended)
             }
             Err(SendError::Away) => {
                 self.record(Commit::Logged, move |connection| outbox::mark_away(connection, id)).await?;
-                Ok(Next::Away)
+                Ok(NextStep::Away)
             }
-            Err(SendError::Held { after, reason }) => self.held(after, reason).await,
-            // Whoever judges a message has let the channel in.
+            Err(SendError::Held { after, reason }) => self.postpone(after, reason).await,
+            // The other side refused the message, so it accepts the channel.
             Err(SendError::Permanent { reason }) => {
-                self.hold.sends(self.channel.name());
+                self.sending.record_working(self.channel.name());
                 self.end("dead", reason).await
             }
             Err(SendError::Unknown { reason }) if self.channel.capabilities().resend == Resend::Never => {
                 self.end("unknown", reason).await
             }
-            Err(SendError::Unknown { reason }) => self.again(None, reason).await,
-            Err(SendError::Retry { after, reason }) => self.again(after, reason).await,
+            Err(SendError::Unknown { reason }) => self.retry(None, reason).await,
+            Err(SendError::Retry { after, reason }) => self.retry(after, reason).await,
         }
     }
 
-    /// `sending → pending`, without a try: the channel cannot send, whatever the message.
-    async fn held(&self, after: Duration, reason: String) -> Result<Next, StoreError> {
+    /// `sending → pending`, without counting an attempt: the channel cannot send any message.
+    async fn postpone(&self, after: Duration, reason: String) -> Result<NextStep, StoreError> {
         let (id, channel) = (self.id, self.channel.name());
         let at = now_ms() + millis(after.mul_f64(1.0 + jitter(id)));
-        let told = reason.clone();
+        let cause = reason.clone();
         self.record(Commit::Logged, move |connection: &_| outbox::mark_held(connection, id, at, &reason)).await?;
-        if self.hold.held(channel, &told) {
-            tracing::error!(channel, reason = told, "the channel cannot send; its messages wait");
-            self.bus.notify_held(channel, &told).await;
+        if self.sending.record_held(channel, &cause) {
+            tracing::error!(channel, reason = cause, "the channel cannot send; its messages wait");
+            self.bus.notify_held(channel, &cause).await;
         }
         self.count(DeliveryOutcome::Retry);
-        Ok(Next::Retry { tries: self.tries - 1, at })
+        Ok(NextStep::Retry { tries: self.tries - 1, at })
     }
 
-    /// `sending → pending`, or a dead letter when the channel's table is used up.
-    async fn again(&self, after: Option<Duration>, reason: String) -> Result<Next, StoreError> {
+    /// `sending → pending`, or a dead letter after the last wait of the channel's retry table.
+    async fn retry(&self, after: Option<Duration>, reason: String) -> Result<NextStep, StoreError> {
         let (id, turn, tries, table) = (self.id, self.turn, self.tries, self.channel.retry());
         let Some(wait) = table.wait_after(tries) else {
             return self.end("dead", format!("given up after {tries} tries: {reason}")).await;
         };
-        // The other side may ask for more patience, but not for more than the table would ever have.
+        // The other side may ask for a longer wait, up to the longest of the table.
         let wait = wait.max(after.unwrap_or_default().min(table.longest()));
         let at = now_ms() + millis(wait.mul_f64(1.0 + jitter(id)));
         tracing::info!(channel = self.channel.name(), %id, %turn, tries, ?wait, reason, "not delivered; trying again");
         let write = move |connection: &_| outbox::mark_retry(connection, id, at, &reason);
         self.record(Commit::Logged, write).await?;
         self.count(DeliveryOutcome::Retry);
-        Ok(Next::Retry { tries, at })
+        Ok(NextStep::Retry { tries, at })
     }
 
     /// `sending → dead`, or `unknown` for good.
-    async fn end(&self, state: &'static str, reason: String) -> Result<Next, StoreError> {
+    async fn end(&self, state: &'static str, reason: String) -> Result<NextStep, StoreError> {
         let (channel, id, turn) = (self.channel.name(), self.id, self.turn);
         tracing::warn!(channel, %id, %turn, state, reason, "not delivered, and not tried again");
-        let told = reason.clone();
+        let cause = reason.clone();
         let write = move |connection: &_| outbox::mark_ended(connection, id, state, &reason);
         self.record(Commit::Synced, write).await?;
         self.count(if state == "dead" { DeliveryOutcome::Dead } else { DeliveryOutcome::Unknown });
         if state == "dead" {
             let (slot, chat_id) = (self.slot.as_str(), self.chat_id.as_str());
-            let letter = DeadLetter { turn, slot, id, channel, chat_id, reason: &told };
+            let letter = DeadLetter { turn, slot, id, channel, chat_id, reason: &cause };
             self.bus.notify_dead_letter(letter).await;
         }
-        Ok(Next::Ended)
+        Ok(NextStep::Ended)
     }
 
     fn count(&self, how: DeliveryOutcome) {
         self.bus.metrics().messages.channel(self.channel.name()).delivered(how, 1);
     }
 
-    /// Writes what became of the try. A store that cannot take it is asked again until it can: a row that stayed
-    /// `sending` would not be looked at before the next start.
+    /// Records the outcome. It retries until the store accepts: a row that stays `sending` is not delivered before the
+    /// next start.
     async fn record(
         &self,
         commit: Commit,
@@ -198,7 +198,7 @@ impl Delivery<'_> {
         loop {
             match self.bus.store().write(commit, write.clone()).await {
                 Err(error) if !matches!(error, StoreError::Closed) => {
-                    tracing::error!(id = %self.id, %error, "what became of a delivery could not be written; its chat waits");
+                    tracing::error!(id = %self.id, %error, "the outcome of a delivery could not be recorded; its chat waits");
                     tokio::time::sleep(backoff.next_wait()).await;
                 }
                 written => return written,
@@ -207,12 +207,12 @@ impl Delivery<'_> {
     }
 }
 
-/// Up to a tenth more, so that what failed together does not come back together.
+/// Returns up to 0.1, by which waits are lengthened, so that messages that failed together are not retried together.
 fn jitter(id: Uuid) -> f64 {
     f64::from(id.as_bytes()[15]) / 2_550.0
 }
 
-/// In the store's unit.
+/// Returns a duration in milliseconds, the store's unit.
 pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 2)
 }

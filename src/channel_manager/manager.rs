@@ -1,4 +1,4 @@
-//! Starts every channel, starts it again when it fails, and tells each courier when there is something to deliver.
+//! Starts every channel, restarts it after a failure, and wakes its delivery worker when there is something to deliver.
 
 use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
@@ -14,45 +14,45 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::courier::Courier;
+use super::delivery_worker::DeliveryWorker;
 use crate::bus::{ChannelHealth, ChannelState, MessageBus};
 use crate::metrics::DeliveryOutcome;
 use crate::store::{Commit, Connection, StoreError, outbox};
 
-/// Outbox rows of a channel that does not exist, looked at in one go.
+/// Outbox rows of an unknown channel that one transaction handles.
 const UNKNOWN_BATCH: u32 = 1_000;
 
-/// The waits before something that failed is started again: the first and the longest.
+/// The waits before a failed task is restarted: the first and the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
-/// To look whether the other side is back costs little, and people wait for what it has.
+/// Checking whether the other side is back is cheap, and people wait for its messages.
 const LONGEST_START_WAIT: Duration = Duration::from_secs(50);
 
 /// All channels of a gateway.
 pub struct ChannelManager {
     bus: Arc<MessageBus>,
     channels: Vec<Arc<dyn Channel>>,
-    /// Configured but switched off: what they have to deliver waits for them.
-    resting: BTreeSet<String>,
+    /// Channels that are configured and not enabled; their messages wait.
+    disabled: BTreeSet<String>,
     health: Arc<ChannelHealth>,
 }
 
 impl ChannelManager {
-    /// A manager of `channels`; `resting` names those that are configured but not enabled. From now on each of `channels`
-    /// counts as starting: nobody who asks is told that all is well before they were started.
+    /// `disabled` names the channels that are configured and not enabled. Each of `channels` counts as starting from now
+    /// on, so that no health check succeeds before they have started.
     pub fn new(
         bus: Arc<MessageBus>,
         channels: Vec<Arc<dyn Channel>>,
-        resting: BTreeSet<String>,
+        disabled: BTreeSet<String>,
         health: Arc<ChannelHealth>,
     ) -> Self {
         for channel in &channels {
             health.set(channel.name(), ChannelState::Starting);
         }
-        Self { bus, channels, resting, health }
+        Self { bus, channels, disabled, health }
     }
 
-    /// How long notes are kept: channel, kind, time.
+    /// Returns how long notes are kept: channel, kind, time.
     pub fn note_ages(&self) -> Vec<(String, &'static str, Duration)> {
         let of = |channel: &Arc<dyn Channel>| {
             let ages = channel.note_ages().iter();
@@ -61,7 +61,7 @@ impl ChannelManager {
         self.channels.iter().flat_map(of).collect()
     }
 
-    /// Looks at what the last run left: what was being sent becomes `unknown`, and then by the rule in its row.
+    /// Recovers deliveries that the last run left unfinished: they become `unknown`, or are sent again if their row says so.
     pub async fn recover(&self) -> Result<(), StoreError> {
         let longest = self.channels.iter().map(|channel| channel.retry().longest()).max().unwrap_or_default() * 2;
         let longest = i64::try_from(longest.as_millis()).unwrap_or(i64::MAX / 2);
@@ -74,23 +74,29 @@ impl ChannelManager {
         Ok(())
     }
 
-    /// Receives until `context.shutdown`, delivers until `flush` and then what is due at that moment.
+    /// Receives until `context.shutdown`; delivers until `flush`, and then what is due at that moment.
     pub async fn run(self, context: ChannelContext, flush: CancellationToken) {
         let mut tasks = JoinSet::new();
-        let mut looks = HashMap::new();
+        let mut wakers = HashMap::new();
         for channel in &self.channels {
-            tasks.spawn(supervise(channel.clone(), context.clone(), self.health.clone()));
-            let look = Arc::new(Notify::new());
-            looks.insert(channel.name().to_owned(), look.clone());
-            tasks.spawn(carry(channel.clone(), self.bus.clone(), look, self.health.clone(), flush.clone()));
+            tasks.spawn(supervise_receiving(channel.clone(), context.clone(), self.health.clone()));
+            let waker = Arc::new(Notify::new());
+            wakers.insert(channel.name().to_owned(), waker.clone());
+            tasks.spawn(supervise_delivery(
+                channel.clone(),
+                self.bus.clone(),
+                waker,
+                self.health.clone(),
+                flush.clone(),
+            ));
         }
-        self.look_everywhere(&looks).await;
+        self.wake_all(&wakers).await;
         loop {
             tokio::select! {
                 () = flush.cancelled() => break,
                 name = self.bus.consume_outbound() => match name {
-                    Some(name) => self.look_at(&looks, &name).await,
-                    None => self.look_everywhere(&looks).await,
+                    Some(name) => self.wake(&wakers, &name).await,
+                    None => self.wake_all(&wakers).await,
                 },
             }
         }
@@ -101,32 +107,33 @@ impl ChannelManager {
         }
     }
 
-    async fn look_everywhere(&self, looks: &HashMap<String, Arc<Notify>>) {
+    async fn wake_all(&self, wakers: &HashMap<String, Arc<Notify>>) {
         match self.bus.store().read(outbox::open_by_channel).await {
             Ok(open) => {
                 for (name, _) in open {
-                    self.look_at(looks, &name).await;
+                    self.wake(wakers, &name).await;
                 }
             }
-            Err(error) => tracing::error!(%error, "the outbox could not be looked at"),
+            Err(error) => tracing::error!(%error, "the outbox could not be read"),
         }
     }
 
-    async fn look_at(&self, looks: &HashMap<String, Arc<Notify>>, name: &str) {
-        if let Some(look) = looks.get(name) {
-            look.notify_one();
-        } else if !self.resting.contains(name)
-            && let Err(error) = self.give_up(name).await
+    /// Wakes the worker of a channel; messages to an unknown channel become dead letters.
+    async fn wake(&self, wakers: &HashMap<String, Arc<Notify>>, name: &str) {
+        if let Some(waker) = wakers.get(name) {
+            waker.notify_one();
+        } else if !self.disabled.contains(name)
+            && let Err(error) = self.dead_letter_messages_to(name).await
         {
-            tracing::error!(channel = name, %error, "messages to an unknown channel could not be put away");
+            tracing::error!(channel = name, %error, "messages to an unknown channel could not become dead letters");
         }
     }
 
-    /// Messages to a channel that does not exist become dead letters.
-    async fn give_up(&self, name: &str) -> Result<(), StoreError> {
+    /// Turns messages to a channel that does not exist into dead letters.
+    async fn dead_letter_messages_to(&self, name: &str) -> Result<(), StoreError> {
         loop {
             let channel = name.to_owned();
-            let given_up = self
+            let dead = self
                 .bus
                 .store()
                 .write(Commit::Synced, move |connection| {
@@ -138,20 +145,20 @@ impl ChannelManager {
                     Ok(rows.len())
                 })
                 .await?;
-            if given_up == 0 {
+            if dead == 0 {
                 return Ok(());
             }
-            for _ in 0..given_up {
+            for _ in 0..dead {
                 self.bus.outbound_ended(name);
             }
-            self.bus.metrics().messages.channel(name).delivered(DeliveryOutcome::Dead, given_up);
-            tracing::warn!(channel = name, messages = given_up, "there is no such channel: dead letters");
+            self.bus.metrics().messages.channel(name).delivered(DeliveryOutcome::Dead, dead);
+            tracing::warn!(channel = name, messages = dead, "there is no such channel: dead letters");
         }
     }
 }
 
-/// Keeps a channel receiving: a failed start is tried again, later each time, and takes no other channel down.
-async fn supervise(channel: Arc<dyn Channel>, context: ChannelContext, health: Arc<ChannelHealth>) {
+/// Keeps a channel receiving: restarts it after a failure, with growing waits, independently of the other channels.
+async fn supervise_receiving(channel: Arc<dyn Channel>, context: ChannelContext, health: Arc<ChannelHealth>) {
     let name = channel.name().to_owned();
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_START_WAIT);
     loop {
@@ -191,18 +198,18 @@ async fn supervise(channel: Arc<dyn Channel>, context: ChannelContext, health: A
     }
 }
 
-/// A panic of a channel's is a failure as any other.
+/// Starts a channel; a panic counts as a failure.
 async fn start(channel: &dyn Channel, context: ChannelContext) -> Result<(), StartError> {
     let started = AssertUnwindSafe(channel.start(context)).catch_unwind().await;
-    started.unwrap_or_else(|panic| Err(StartError(fault(panic.as_ref()))))
+    started.unwrap_or_else(|panic| Err(StartError(panic_message(panic.as_ref()))))
 }
 
-/// Delivers what a channel has to deliver until `flush`. A courier that panics is followed by another, later each time, and
-/// what it had out goes by the rule in its row, as after a crash.
-async fn carry(
+/// Delivers a channel's messages until `flush`. After a panic another worker follows, with growing waits; the messages that
+/// were in flight are recovered as after a crash.
+async fn supervise_delivery(
     channel: Arc<dyn Channel>,
     bus: Arc<MessageBus>,
-    look: Arc<Notify>,
+    waker: Arc<Notify>,
     health: Arc<ChannelHealth>,
     flush: CancellationToken,
 ) {
@@ -210,13 +217,14 @@ async fn carry(
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     loop {
         let since = Instant::now();
-        let courier = Courier::new(channel.clone(), bus.clone(), look.clone(), health.clone()).run(flush.clone());
-        let Err(panic) = AssertUnwindSafe(courier).catch_unwind().await else { return };
+        let worker =
+            DeliveryWorker::new(channel.clone(), bus.clone(), waker.clone(), health.clone()).run(flush.clone());
+        let Err(panic) = AssertUnwindSafe(worker).catch_unwind().await else { return };
         if since.elapsed() >= LONGEST_WAIT {
             backoff.reset();
         }
-        let (error, wait) = (format!("delivering: {}", fault(panic.as_ref())), backoff.next_wait());
-        tracing::error!(channel = name, error, ?wait, "delivering stopped; it is begun anew");
+        let (error, wait) = (format!("delivering: {}", panic_message(panic.as_ref())), backoff.next_wait());
+        tracing::error!(channel = name, error, ?wait, "delivering failed; restarting it");
         let failed = ChannelState::Failed { error };
         let before = health.exchange(&name, failed.clone());
         tokio::select! {
@@ -224,20 +232,20 @@ async fn carry(
             () = flush.cancelled() => return,
         }
         if let Err(error) = recover(&bus, Some(&name)).await {
-            tracing::error!(channel = name, %error, "what was being sent could not be looked at");
+            tracing::error!(channel = name, %error, "messages that were being sent could not be recovered");
         }
-        // Receiving may have got elsewhere meanwhile, which counts.
+        // A change by the receiving side in the meantime stays.
         if let Some(before) = before {
             health.change(&name, &failed, before);
         }
     }
 }
 
-/// What was being sent when that broke off, of one channel or of all, goes by the rule in its row; answers how much it was.
+/// Recovers deliveries that were cut off, of one channel or of all: each row says what follows. Returns their number.
 async fn recover(bus: &MessageBus, channel: Option<&str>) -> Result<usize, StoreError> {
     let channel = channel.map(str::to_owned);
-    let look = move |connection: &Connection| outbox::recover(connection, channel.as_deref());
-    let cut_off = bus.store().write(Commit::Synced, look).await?;
+    let recover = move |connection: &Connection| outbox::recover(connection, channel.as_deref());
+    let cut_off = bus.store().write(Commit::Synced, recover).await?;
     for row in cut_off.iter().filter(|row| !row.is_sent_again) {
         bus.outbound_ended(&row.channel);
         bus.metrics().messages.channel(&row.channel).delivered(DeliveryOutcome::Unknown, 1);
@@ -245,8 +253,8 @@ async fn recover(bus: &MessageBus, channel: Option<&str>) -> Result<usize, Store
     Ok(cut_off.len())
 }
 
-/// What a panic said.
-fn fault(panic: &(dyn Any + Send)) -> String {
+/// Describes a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     format!("a fault inside daoyou: {}", text.as_deref().unwrap_or("a panic"))

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use daoyou_channels::backoff::RetryTable;
-use daoyou_channels::conformance::{Answer, ScriptedInbox};
+use daoyou_channels::conformance::{ScriptedAnswer, ScriptedInbox};
 use daoyou_channels::{Capabilities, OutboundMessage, Receipt, Resend, SendError, SessionKey};
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -14,9 +14,9 @@ use crate::bus::testing::bus;
 use crate::bus::{OutboundBody, OutboundDraft};
 use crate::store::Store;
 
-/// Panics at its first start, and where its courier first waits for somebody; works from then on. The chat "new" takes
+/// Panics at its first start, and where its worker first waits for somebody; works from then on. The chat "new" takes
 /// nothing but what comes for the last time.
-struct Clumsy {
+struct PanickingChannel {
     retry: RetryTable,
     starts: AtomicUsize,
     looks: AtomicUsize,
@@ -24,7 +24,7 @@ struct Clumsy {
 }
 
 #[async_trait]
-impl Channel for Clumsy {
+impl Channel for PanickingChannel {
     fn name(&self) -> &str {
         "clumsy"
     }
@@ -38,7 +38,7 @@ impl Channel for Clumsy {
     }
 
     async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
-        assert!(self.starts.fetch_add(1, Ordering::SeqCst) > 0, "stumbled over the threshold");
+        assert!(self.starts.fetch_add(1, Ordering::SeqCst) > 0, "the first start fails");
         (context.started)();
         context.shutdown.cancelled().await;
         Ok(())
@@ -85,24 +85,24 @@ async fn a_panic_is_a_failure_as_any_other() {
     };
     bus.publish_outbound(draft("new")).await.unwrap();
     let out = bus.publish_outbound(draft("out")).await.unwrap();
-    // One was being sent when the courier stumbled.
+    // One was being sent when the worker panicked.
     store.write(Commit::Synced, move |connection| outbox::claim(connection, out, "same_id")).await.unwrap();
     let (sent, mut is_sent) = watch::channel(0);
-    let channel = Arc::new(Clumsy {
+    let channel = Arc::new(PanickingChannel {
         retry: RetryTable::new(vec![Duration::from_millis(1)]),
         starts: AtomicUsize::new(0),
         looks: AtomicUsize::new(0),
         sent,
     });
     let health = Arc::new(ChannelHealth::default());
-    let inbox = ScriptedInbox::new(|_| Answer::Hold);
+    let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
     let shutdown = CancellationToken::new();
     let context =
         ChannelContext { inbox: inbox.clone(), events: inbox, shutdown: shutdown.clone(), started: Arc::new(|| {}) };
     let flush = CancellationToken::new();
-    let receiving = tokio::spawn(supervise(channel.clone(), context, health.clone()));
-    let look = Arc::new(Notify::new());
-    let delivering = tokio::spawn(carry(channel.clone(), bus, look, health.clone(), flush.clone()));
+    let receiving = tokio::spawn(supervise_receiving(channel.clone(), context, health.clone()));
+    let waker = Arc::new(Notify::new());
+    let delivering = tokio::spawn(supervise_delivery(channel.clone(), bus, waker, health.clone(), flush.clone()));
 
     let both = async {
         is_sent.wait_for(|sent| *sent == 2).await.map(drop).unwrap();
@@ -124,7 +124,7 @@ async fn channels_that_are_built_count_as_starting() {
     let folder = tempfile::tempdir().unwrap();
     let health = Arc::new(ChannelHealth::default());
     let bus = bus(Store::open(&folder.path().join("daoyou.db")).unwrap(), 10);
-    let channel = Clumsy {
+    let channel = PanickingChannel {
         retry: RetryTable::new(vec![Duration::from_millis(1)]),
         starts: AtomicUsize::new(0),
         looks: AtomicUsize::new(0),

@@ -1,8 +1,8 @@
-//! Supervises the channels and fans replies out to them by name: one outbound queue a channel, so that one slow sink
-//! stalls nobody.
+//! Supervises the channels and delivers messages to them: each channel has its own outbound queue, so that a slow
+//! channel does not delay the others.
 
-mod courier;
 mod delivery;
+mod delivery_worker;
 mod manager;
 mod queue;
 

@@ -1,45 +1,50 @@
-//! What one channel has to deliver, in order a chat. Pure: times go in and come out.
+//! The undelivered messages of one channel, in order for each chat. It reads no clock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 use crate::store::outbox::Pending;
 
-/// From this failure on, a message lets those behind it by.
-const LETS_BY_AFTER: u32 = 2;
+/// From this number of failures on, a message no longer blocks those behind it.
+const BLOCKS_UNTIL: u32 = 2;
 
-/// The queue of a channel. One message of a chat is out at a time; the head of a chat holds the others back until its
+/// The queues of a channel. At most one message of a chat is in flight; the head of a chat blocks the others until its
 /// second failure.
 #[derive(Default)]
 pub struct ChatQueues {
-    chats: HashMap<String, Chat>,
-    /// When the next message of each chat that has none out is due.
+    chats: HashMap<String, ChatQueue>,
+    /// When the next message of each chat without one in flight is due.
     due: BTreeSet<(i64, String)>,
-    out: HashSet<String>,
-    /// Messages that nobody was there for.
+    /// The chats that have a message in flight.
+    in_flight: HashSet<String>,
+    /// Messages that were sent while the other side was away.
     away: Vec<Pending>,
 }
 
 #[derive(Default)]
-struct Chat {
+struct ChatQueue {
     in_order: VecDeque<Pending>,
-    /// Messages that failed twice, by the time they are due.
-    aside: BTreeMap<(i64, i64), Pending>,
+    /// Messages that failed twice or more, by the time they are due.
+    deferred: BTreeMap<(i64, i64), Pending>,
 }
 
-impl Chat {
+impl ChatQueue {
     fn next_at(&self) -> Option<i64> {
         let head = self.in_order.front().map(|pending| pending.next_at);
-        let aside = self.aside.first_key_value().map(|((at, _), _)| *at);
-        head.into_iter().chain(aside).min()
+        let deferred = self.deferred.first_key_value().map(|((at, _), _)| *at);
+        head.into_iter().chain(deferred).min()
     }
 
     fn take(&mut self) -> Option<Pending> {
-        let aside_first = match (self.in_order.front(), self.aside.first_key_value()) {
+        let is_deferred_first = match (self.in_order.front(), self.deferred.first_key_value()) {
             (Some(head), Some(((at, _), _))) => *at < head.next_at,
             (None, Some(_)) => true,
             _ => false,
         };
-        if aside_first { self.aside.pop_first().map(|(_, pending)| pending) } else { self.in_order.pop_front() }
+        if is_deferred_first {
+            self.deferred.pop_first().map(|(_, pending)| pending)
+        } else {
+            self.in_order.pop_front()
+        }
     }
 }
 
@@ -50,38 +55,38 @@ impl ChatQueues {
         self.change(&chat_id, |chat| put(chat, pending, VecDeque::push_back));
     }
 
-    /// Takes the next message that is due at `now`; its chat has one out from then on.
+    /// Takes the next message that is due at `now`; it is in flight from then on.
     pub fn take_due(&mut self, now: i64) -> Option<Pending> {
         let (at, _) = self.due.first()?;
         if *at > now {
             return None;
         }
         let (_, chat_id) = self.due.pop_first()?;
-        self.out.insert(chat_id.clone());
+        self.in_flight.insert(chat_id.clone());
         self.chats.get_mut(&chat_id)?.take()
     }
 
-    /// The message that was out is gone for good, delivered or not.
+    /// Ends the message in flight, delivered or not.
     pub fn finished(&mut self, chat_id: &str) {
-        self.out.remove(chat_id);
+        self.in_flight.remove(chat_id);
         self.change(chat_id, |_| {});
     }
 
-    /// The message that was out is to be tried again.
+    /// Puts the message in flight back for another attempt.
     pub fn retry(&mut self, pending: Pending) {
         let chat_id = pending.chat_id.clone();
-        self.out.remove(&chat_id);
+        self.in_flight.remove(&chat_id);
         self.change(&chat_id, |chat| put(chat, pending, VecDeque::push_front));
     }
 
-    /// Nobody was there for the message that was out.
+    /// Keeps the message in flight until the other side is present.
     pub fn away(&mut self, pending: Pending) {
         let chat_id = pending.chat_id.clone();
         self.away.push(pending);
         self.finished(&chat_id);
     }
 
-    /// Somebody is there again: what nobody was there for is tried again, in its old order.
+    /// The other side is present: messages that were kept for it are due again, in their old order.
     pub fn present(&mut self) {
         let mut back = std::mem::take(&mut self.away);
         back.sort_by_key(|pending| std::cmp::Reverse(pending.seq));
@@ -91,26 +96,26 @@ impl ChatQueues {
         }
     }
 
-    /// Makes messages due at once, by their seqs.
+    /// Makes the messages with these seqs due at once.
     pub fn hasten(&mut self, seqs: &[i64]) {
         for chat_id in self.chats.keys().cloned().collect::<Vec<_>>() {
             self.change(&chat_id, |chat| {
                 for pending in chat.in_order.iter_mut().filter(|pending| seqs.contains(&pending.seq)) {
                     pending.next_at = 0;
                 }
-                let aside = std::mem::take(&mut chat.aside);
+                let deferred = std::mem::take(&mut chat.deferred);
                 let sooner = |((at, seq), pending)| ((if seqs.contains(&seq) { 0 } else { at }, seq), pending);
-                chat.aside = aside.into_iter().map(sooner).collect();
+                chat.deferred = deferred.into_iter().map(sooner).collect();
             });
         }
     }
 
-    /// When something is due next.
+    /// Returns when the next message is due.
     pub fn next_at(&self) -> Option<i64> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// No message waits beyond `latest`: the clock has jumped.
+    /// Makes every message due at `latest` or before, after the clock has jumped.
     pub fn bound(&mut self, latest: i64) {
         let late: Vec<_> = self.due.iter().filter(|(at, _)| *at > latest).map(|(_, chat)| chat.clone()).collect();
         for chat_id in late {
@@ -118,20 +123,21 @@ impl ChatQueues {
                 if let Some(head) = chat.in_order.front_mut() {
                     head.next_at = head.next_at.min(latest);
                 }
-                let aside = std::mem::take(&mut chat.aside);
-                chat.aside = aside.into_iter().map(|((at, seq), pending)| ((at.min(latest), seq), pending)).collect();
+                let deferred = std::mem::take(&mut chat.deferred);
+                chat.deferred =
+                    deferred.into_iter().map(|((at, seq), pending)| ((at.min(latest), seq), pending)).collect();
             });
         }
     }
 
-    fn change(&mut self, chat_id: &str, change: impl FnOnce(&mut Chat)) {
+    fn change(&mut self, chat_id: &str, change: impl FnOnce(&mut ChatQueue)) {
         let chat = self.chats.entry(chat_id.to_owned()).or_default();
         if let Some(at) = chat.next_at() {
             self.due.remove(&(at, chat_id.to_owned()));
         }
         change(chat);
         match chat.next_at() {
-            Some(at) if !self.out.contains(chat_id) => {
+            Some(at) if !self.in_flight.contains(chat_id) => {
                 self.due.insert((at, chat_id.to_owned()));
             }
             Some(_) => {}
@@ -142,9 +148,9 @@ impl ChatQueues {
     }
 }
 
-fn put(chat: &mut Chat, pending: Pending, into: fn(&mut VecDeque<Pending>, Pending)) {
-    if pending.tries >= LETS_BY_AFTER {
-        chat.aside.insert((pending.next_at, pending.seq), pending);
+fn put(chat: &mut ChatQueue, pending: Pending, into: fn(&mut VecDeque<Pending>, Pending)) {
+    if pending.tries >= BLOCKS_UNTIL {
+        chat.deferred.insert((pending.next_at, pending.seq), pending);
     } else {
         into(&mut chat.in_order, pending);
     }
@@ -165,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn one_message_of_a_chat_is_out_at_a_time_and_chats_do_not_wait_for_each_other() {
+    fn one_message_of_a_chat_is_in_flight_and_chats_do_not_wait_for_each_other() {
         let mut queues = ChatQueues::default();
         for (seq, chat) in [(1, "a"), (2, "a"), (3, "b")] {
             queues.push(pending(seq, chat));
@@ -179,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_holds_the_others_back_until_its_second_failure() {
+    fn the_head_of_a_chat_blocks_the_others_until_its_second_failure() {
         let mut queues = ChatQueues::default();
         queues.push(pending(1, "a"));
         queues.push(pending(2, "a"));
@@ -197,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_was_there_for_comes_back_in_order() {
+    fn messages_kept_while_away_come_back_in_order() {
         let mut queues = ChatQueues::default();
         for seq in [1, 2] {
             queues.push(pending(seq, "a"));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use daoyou_channels::cli::Interrupt;
 use daoyou_channels::trust::{Author, Standing, trust_of};
-use daoyou_channels::{Alongside, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, SessionKey};
+use daoyou_channels::{AcceptExtras, InboundMessage, Inbox, MessageState, MessageStatus, Refusal, SessionKey};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -142,7 +142,7 @@ struct Asking {
 impl Asking {
     /// Hands the message over and waits for its end or for the time that is given; says once why it has to wait.
     async fn ask(&mut self, inbox: &dyn Inbox, message: InboundMessage) -> Result<Option<MessageState>, Refusal> {
-        let id: Uuid = inbox.accept(message, Alongside::default()).await?.id();
+        let id: Uuid = inbox.accept(message, AcceptExtras::default()).await?.id();
         self.id = Some(id);
         loop {
             let left = self.until.map_or(WAIT, |until| until.saturating_duration_since(Instant::now()).min(WAIT));

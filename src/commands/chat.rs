@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use daoyou_channels::cli::{Console, Conversation, Directory, Files, Front, Host, Interrupt, Left, Names, Terminal};
+use daoyou_channels::cli::{
+    CompletionNames, Console, ConversationFiles, Interrupt, NameDirectory, Terminal, TerminalConversation,
+    TerminalExit, TerminalHost, TerminalSetup,
+};
 
 use super::Exit;
 use super::prepared::{Prepared, watch_signals};
@@ -18,8 +21,9 @@ use crate::home::Home;
 /// # Errors
 /// A file cannot be added, the model is not there, the terminal cannot be had, or the gateway goes away.
 pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
-    let conversation = Conversation { model: args.model.clone(), ..Conversation::of(args.session.as_deref()) };
-    let mut files = Files::default();
+    let conversation =
+        TerminalConversation { model: args.model.clone(), ..TerminalConversation::of(args.session.as_deref()) };
+    let mut files = ConversationFiles::default();
     for file in &args.files {
         files.add(file).context("not added")?;
     }
@@ -43,11 +47,11 @@ pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
             front.banner = banner(&model, &workspace, &front);
             let terminal = Terminal::new(front, Arc::new(client.clone()), Arc::new(client), following);
             let left = terminal.run(shutdown).await?;
-            Ok(if left == Left::Shutdown { Exit::Failed } else { Exit::Ok })
+            Ok(if left == TerminalExit::Shutdown { Exit::Failed } else { Exit::Ok })
         }
         Reach::Alone(lock) => {
             let alone = Some(conversation.key());
-            let front = Some(Front { files, ..front(&home, &loaded.config, conversation, interrupt)? });
+            let front = Some(TerminalSetup { files, ..front(&home, &loaded.config, conversation, interrupt)? });
             let gateway = Gateway::build(home, lock, &loaded, Options { alone, front, ..Options::default() }).await?;
             gateway.run(shutdown, |_| {}).await?;
             Ok(Exit::Ok)
@@ -59,12 +63,17 @@ pub async fn run(args: &ChatArgs, prepared: Prepared) -> anyhow::Result<Exit> {
 ///
 /// # Errors
 /// It cannot be had.
-pub fn front(home: &Home, config: &Config, conversation: Conversation, interrupt: Interrupt) -> anyhow::Result<Front> {
-    Ok(Front {
+pub fn front(
+    home: &Home,
+    config: &Config,
+    conversation: TerminalConversation,
+    interrupt: Interrupt,
+) -> anyhow::Result<TerminalSetup> {
+    Ok(TerminalSetup {
         console: Console::of_process(Some(home.history()))?,
         banner: String::new(),
         conversation,
-        files: Files::default(),
+        files: ConversationFiles::default(),
         language: language(config),
         thinking: config.channels.cli.thinking,
         interrupt,
@@ -76,12 +85,12 @@ pub fn front(home: &Home, config: &Config, conversation: Conversation, interrupt
 struct Nobody;
 
 #[async_trait::async_trait]
-impl Directory for Nobody {
-    async fn names(&self) -> Names {
-        Names::default()
+impl NameDirectory for Nobody {
+    async fn names(&self) -> CompletionNames {
+        CompletionNames::default()
     }
 
-    async fn model(&self, _: &Conversation) -> Result<String, String> {
+    async fn model(&self, _: &TerminalConversation) -> Result<String, String> {
         Err("the gateway is not built yet".to_owned())
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use daoyou_channels::cli::{Conversation, Interrupt};
+use daoyou_channels::cli::{Interrupt, TerminalConversation};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::prepared::{Prepared, refuse, watch_signals};
@@ -30,7 +30,7 @@ pub async fn run(chats_here: bool, globals: &Globals, prepared: Prepared) -> any
             log: log.clone(),
         };
         let front = match chats_here && loaded.config.channels.cli.enabled {
-            true => Some(super::chat::front(&home, &loaded.config, Conversation::of(None), interrupt.clone())?),
+            true => Some(super::chat::front(&home, &loaded.config, TerminalConversation::of(None), interrupt.clone())?),
             false => None,
         };
         Ok(Options { front, daemon: Some(daemon), ..Options::default() })

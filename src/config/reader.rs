@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 use super::changes::fingerprint;
 use super::fault::{Fault, Place, join, quoted};
 use super::secrets::Secrets;
-use super::shape::{Shape, alike, nearest};
+use super::shape::{Shape, alike, nearest_key};
 
 /// No setting needs a longer time, and a century can be added to any clock.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 86_400);
@@ -300,7 +300,7 @@ impl<'a> Reader<'a> {
 }
 
 fn unknown(place: Place, path: &str, name: &str, keys: &BTreeMap<String, Shape>) -> Fault {
-    let near = nearest(Shape::config(), path, keys, name);
+    let near = nearest_key(Shape::config(), path, keys, name);
     let near = near.map_or(String::new(), |near| format!("; the nearest known key is {near}"));
     Fault::new(
         place,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::fault::join;
 use super::settings::Config;
+use crate::text::nearest;
 
 /// How alike (1 is the same) a key of the same table must be to be taken for what was meant.
 const ALIKE: f64 = 0.6;
@@ -137,24 +138,19 @@ impl Shape {
 
 /// The path of the known key that `name`, unknown in the table at `path`, was most likely meant to be: one of its
 /// table that is much alike, else one of the same name elsewhere, else the most alike of its table.
-pub(super) fn nearest(root: &Shape, path: &str, keys: &BTreeMap<String, Shape>, name: &str) -> Option<String> {
+pub(super) fn nearest_key(root: &Shape, path: &str, keys: &BTreeMap<String, Shape>, name: &str) -> Option<String> {
     let name = name.to_lowercase();
-    let best = keys
-        .keys()
-        .map(|key| (strsim::normalized_damerau_levenshtein(key, &name), key))
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    match best {
-        Some((alike, key)) if alike >= ALIKE => Some(join(path, key)),
-        _ => elsewhere(root, "", &name).or_else(|| best.map(|(_, key)| join(path, key))),
-    }
+    let best = |least| {
+        let known = keys.keys().map(|key| (key.as_str(), key));
+        nearest::nearest(&name, known, nearest::BY_EDITS, least).map(|key| join(path, key))
+    };
+    best(ALIKE).or_else(|| elsewhere(root, "", &name)).or_else(|| best(0.0))
 }
 
 /// The one of `names` that `text` was most likely meant to be, if any is much alike.
 pub(super) fn alike<'a>(names: &'a [String], text: &str) -> Option<&'a str> {
-    let text = text.to_lowercase();
-    let likeness = |name: &&'a String| strsim::normalized_damerau_levenshtein(name, &text);
-    let best = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    (likeness(&best) >= ALIKE).then_some(best.as_str())
+    let known = names.iter().map(|name| (name.as_str(), name.as_str()));
+    nearest::nearest(&text.to_lowercase(), known, nearest::BY_EDITS, ALIKE)
 }
 
 /// The first key called `name` in any table, by its path.
@@ -244,7 +240,7 @@ mod tests {
             let Shape::Table(keys, _) = (if path.is_empty() { Shape::config() } else { at(path) }) else {
                 panic!("{path} is no table")
             };
-            assert_eq!(nearest(Shape::config(), path, keys, name).as_deref(), Some(expected), "{path} {name}");
+            assert_eq!(nearest_key(Shape::config(), path, keys, name).as_deref(), Some(expected), "{path} {name}");
         }
     }
 }

@@ -6,10 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use async_channel::Sender;
 use async_trait::async_trait;
-use daoyou_channels::cli::{Conversation, Delivery, Directory, Following, Host, Names};
+use daoyou_channels::cli::{
+    CompletionNames, ConversationFeed, NameDirectory, ScreenDelivery, TerminalConversation, TerminalHost,
+};
 use daoyou_channels::{
-    Acceptance, Alongside, Cursor, InboundMessage, Inbox, KeptNote, MessageState, Refusal, SentMessage, SessionEvent,
-    StartError,
+    AcceptExtras, Acceptance, Cursor, InboundMessage, Inbox, MessageState, Refusal, SentMessage, SessionEvent,
+    StartError, StoredNote,
 };
 use futures_util::StreamExt;
 use reqwest::{Client, Method, Response, StatusCode};
@@ -79,7 +81,7 @@ impl ControlClient {
         parse_answer(response.context("the gateway does not answer on its control socket")?).await
     }
 
-    async fn terminal_info(&self, conversation: &Conversation) -> anyhow::Result<TerminalInfo> {
+    async fn terminal_info(&self, conversation: &TerminalConversation) -> anyhow::Result<TerminalInfo> {
         let key = conversation.key();
         let mut query = vec![("session", key.as_str())];
         query.extend(conversation.model.as_deref().map(|model| ("model", model)));
@@ -87,7 +89,7 @@ impl ControlClient {
         parse_answer(response.context("the gateway does not answer on its control socket")?).await
     }
 
-    async fn attach(&self, conversation: &Conversation) -> anyhow::Result<Following> {
+    async fn attach(&self, conversation: &TerminalConversation) -> anyhow::Result<ConversationFeed> {
         let mut query = vec![("chat_id", conversation.chat_id.as_str())];
         query.extend(conversation.session.as_ref().map(|session| ("session", session.as_str())));
         let response = self.http.get(format!("{BASE}/api/attach")).query(&query).send().await?;
@@ -99,30 +101,30 @@ impl ControlClient {
         let (attached, is_attached) = tokio::sync::oneshot::channel();
         tokio::spawn(forward_frames(response, deliver, show, attached));
         is_attached.await.map_err(|_| anyhow!("the gateway closed the connection"))?;
-        Ok(Following { deliveries, events, attachment: None })
+        Ok(ConversationFeed { deliveries, events, attachment: None })
     }
 }
 
 #[async_trait]
-impl Directory for ControlClient {
-    async fn names(&self) -> Names {
-        match self.terminal_info(&Conversation::of(None)).await {
-            Ok(TerminalInfo { sessions, models, .. }) => Names { sessions, models },
+impl NameDirectory for ControlClient {
+    async fn names(&self) -> CompletionNames {
+        match self.terminal_info(&TerminalConversation::of(None)).await {
+            Ok(TerminalInfo { sessions, models, .. }) => CompletionNames { sessions, models },
             Err(error) => {
                 tracing::debug!(%error, "nothing can be completed");
-                Names::default()
+                CompletionNames::default()
             }
         }
     }
 
-    async fn model(&self, conversation: &Conversation) -> Result<String, String> {
+    async fn model(&self, conversation: &TerminalConversation) -> Result<String, String> {
         self.terminal_info(conversation).await.map(|info| info.model).map_err(|error| format!("{error:#}"))
     }
 }
 
 #[async_trait]
-impl Host for ControlClient {
-    async fn follow(&self, conversation: &Conversation) -> Result<Following, StartError> {
+impl TerminalHost for ControlClient {
+    async fn follow(&self, conversation: &TerminalConversation) -> Result<ConversationFeed, StartError> {
         self.attach(conversation).await.map_err(|error| StartError(format!("{error:#}")))
     }
 
@@ -134,7 +136,7 @@ impl Host for ControlClient {
 /// Forwards the frames of the stream until it ends or its receivers are gone.
 async fn forward_frames(
     response: Response,
-    deliver: Sender<Delivery>,
+    deliver: Sender<ScreenDelivery>,
     show: Sender<SessionEvent>,
     attached: tokio::sync::oneshot::Sender<()>,
 ) {
@@ -160,7 +162,7 @@ async fn forward_frames(
             };
             let forwarded = match serde_json::from_str(&data) {
                 Ok(TerminalFrame::Attached) => attached.take().is_none_or(|sender| sender.send(()).is_ok()),
-                Ok(TerminalFrame::Delivery(message)) => deliver.send(Delivery::from(message)).await.is_ok(),
+                Ok(TerminalFrame::Delivery(message)) => deliver.send(ScreenDelivery::from(message)).await.is_ok(),
                 Ok(TerminalFrame::Event(event)) => show.send(event).await.is_ok(),
                 Err(error) => {
                     tracing::debug!(%error, "a frame of another version");
@@ -176,7 +178,7 @@ async fn forward_frames(
 
 #[async_trait]
 impl Inbox for ControlClient {
-    async fn accept(&self, message: InboundMessage, _: Alongside) -> Result<Acceptance, Refusal> {
+    async fn accept(&self, message: InboundMessage, _: AcceptExtras) -> Result<Acceptance, Refusal> {
         let request = self.http.post(format!("{BASE}/api/messages")).json(&message);
         let response = request.send().await.map_err(|error| unreachable(&error))?;
         let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
@@ -191,15 +193,15 @@ impl Inbox for ControlClient {
         }
     }
 
-    async fn answer(&self, _: InboundMessage, _: String, _: Alongside) -> Result<Acceptance, Refusal> {
+    async fn answer(&self, _: InboundMessage, _: String, _: AcceptExtras) -> Result<Acceptance, Refusal> {
         Err(Refusal::Invalid("a terminal answers nobody itself".to_owned()))
     }
 
-    async fn skip(&self, _: Alongside, _: &str) -> Result<(), Refusal> {
+    async fn skip(&self, _: AcceptExtras, _: &str) -> Result<(), Refusal> {
         Err(Refusal::Invalid("a terminal has no cursor".to_owned()))
     }
 
-    async fn note(&self, _: &str, _: &str, _: &str) -> Result<Option<KeptNote>, Refusal> {
+    async fn note(&self, _: &str, _: &str, _: &str) -> Result<Option<StoredNote>, Refusal> {
         Ok(None)
     }
 

@@ -1,34 +1,40 @@
-//! `[cron]`.
+//! `[cron]`: the configuration as written, and the settings by which jobs run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use daoyou_channels::settings::Span;
+use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 /// Scheduled prompts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CronConfig {
-    /// Run them. Off: jobs can be made and listed, and wait.
+    /// Runs the jobs. If false, jobs can be created and listed, and wait.
     pub enabled: bool,
-    /// Jobs at most; one more is refused.
+    /// The most jobs; one more is refused.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_jobs: u32,
-    /// A slot that was missed by more is not made up for, unless the job says otherwise. Jobs of one time (`at`) run however
-    /// late.
+    /// A slot missed by more does not run late, unless the job says otherwise. Jobs of one time (`at`) run however late.
     pub stale_after: Span,
-    /// Missed slots that `misfire = "all"` makes up for, the newest.
+    /// The most missed slots, the newest ones, that `misfire = "all"` runs late.
     #[schemars(range(min = 1, max = 1_000))]
     pub catch_up: u32,
-    /// A job that fails so often in a row pauses, and its owner is told.
+    /// A job that fails so often in a row is paused, and the owner is informed.
     #[schemars(range(min = 1))]
     pub pause_after: u32,
-    /// Runs that are kept of each job.
+    /// The runs that are kept of each job.
     #[schemars(range(min = 1))]
     pub keep_runs: u32,
-    /// A prompt that repeats more often is refused; 0 allows any. Messages need no model and repeat as often as they like.
+    /// A prompt that repeats more often is refused; 0 allows any interval. Messages need no model and may repeat at any
+    /// interval.
     pub min_interval: Span,
-    /// Tokens that jobs and their sub-agents may use a day (midnight to midnight in `agent.timezone`); then prompts are skipped until
-    /// the next, and the owner is told. 0: no limit.
+    /// The tokens that jobs and their sub-agents may use in a day (midnight to midnight in `agent.timezone`). After that,
+    /// prompts are skipped until the next day, and the owner is informed. 0: no limit.
     pub tokens_per_day: u64,
 }
 
@@ -45,4 +51,67 @@ impl Default for CronConfig {
             tokens_per_day: 0,
         }
     }
+}
+
+/// Notices about jobs in chats; `{}` is replaced by a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobNotices {
+    /// Name, failures in a row, the last one's reason, id.
+    pub paused: &'static str,
+    /// Name, reason.
+    pub failed: &'static str,
+    /// Name, why the channel cannot be reached, id.
+    pub unreachable: &'static str,
+    /// Name, the limit.
+    pub over_budget: &'static str,
+}
+
+/// The settings by which jobs run. A reload creates new ones.
+#[derive(Clone, Debug)]
+pub struct CronSettings {
+    pub config: CronConfig,
+    /// The running channels, and whether each can receive messages that nobody there asked for.
+    pub channels: BTreeMap<String, bool>,
+    /// The longest time of an orderly stop: slots within it are not missed.
+    pub drain_timeout: Duration,
+    /// The owner's zone.
+    pub zone: TimeZone,
+    pub notices: JobNotices,
+    /// Channel and chat of the owner's notices.
+    pub owner: Option<(String, String)>,
+}
+
+impl CronSettings {
+    /// Explains why nobody would read what a job sends to `channel`; `None` if somebody may.
+    pub fn why_unreachable(&self, channel: &str) -> Option<String> {
+        match self.channels.get(channel) {
+            Some(true) => None,
+            Some(false) => Some(format!("{channel} has no callback_url, so nobody reads there what was not asked for")),
+            None => Some(format!("there is no channel {channel:?} that is switched on")),
+        }
+    }
+}
+
+/// Wakes the cron service. Cheap to clone; without a service, it does nothing.
+#[derive(Clone, Debug, Default)]
+pub struct CronHandle(pub(super) Arc<Notify>);
+
+impl CronHandle {
+    /// Wakes the service after a change of jobs or settings.
+    pub fn wake(&self) {
+        self.0.notify_one();
+    }
+}
+
+/// Replaces each `{}` by the next of `values`.
+pub(super) fn fill_template(template: &str, values: &[&str]) -> String {
+    let mut values = values.iter();
+    let mut filled = String::with_capacity(template.len() + 64);
+    for (at, piece) in template.split("{}").enumerate() {
+        if at > 0 {
+            filled.push_str(values.next().copied().unwrap_or_default());
+        }
+        filled.push_str(piece);
+    }
+    filled
 }

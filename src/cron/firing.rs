@@ -1,4 +1,4 @@
-//! Jobs that are due: what is done about each is thought out beside the writer, and written in one commit.
+//! Fires due jobs: a plan is made in a read transaction, and one commit carries it out.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use daoyou_channels::{ErrorInfo, SessionKey};
 use jiff::Timestamp;
 
-use super::ended::{End, settle};
-use super::misfire::{Decision, ON_TIME, Policy, decide};
-use super::moments::Moments;
-use super::rules::fill;
-use super::run_message::{self, Slot, Work};
-use super::words::{called, called_in_shell};
-use super::{Job, JobError, Misfire, Rules, Schedule, Task};
+use super::config::fill_template;
+use super::job_text::{display_name, shell_name};
+use super::misfire::{MisfireDecision, MisfireRules, ON_TIME, choose_runs};
+use super::run_end::{JobRunEnd, record_end};
+use super::run_message::{self, RunSlot, RunWork};
+use super::run_times::RunTimes;
+use super::{CronSettings, Job, JobError, JobTask, MisfirePolicy, Schedule};
 use crate::bus::{FollowUps, InboundDraft, MessageBus};
 use crate::store::inbox::Inserted;
 use crate::store::job_runs::{self, NewRun, RunOutcome};
@@ -21,50 +21,50 @@ use crate::store::{Connection, StoreError, meta, usage};
 
 /// A job that is due.
 #[derive(Clone, Debug)]
-pub enum Due {
-    Job(Box<Planned>),
-    /// Nobody can read it: it is set aside, so that it never holds up others.
+pub enum DueJob {
+    Job(Box<PlannedRuns>),
+    /// The job cannot be read: it is set aside, so that it does not delay others.
     Unreadable {
         id: String,
         reason: String,
     },
-    /// Nobody would read what it sends: it pauses, and the owner is told.
+    /// Nobody would read its output: it is paused, and the owner is informed.
     Unreachable {
         job: Box<Job>,
         reason: String,
     },
 }
 
-/// What is to be done about a job.
+/// The plan for a due job.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PlannedRuns {
     job: Job,
-    decision: Decision,
-    runs: Vec<(Slot, Work)>,
+    decision: MisfireDecision,
+    runs: Vec<(RunSlot, RunWork)>,
     next: Option<Timestamp>,
-    /// Jobs have used their tokens of the day: since when that day is.
-    braked: Option<Timestamp>,
+    /// The midnight since which jobs have used their daily tokens, if they have.
+    over_budget_since: Option<Timestamp>,
 }
 
-/// What a commit has done, and whom it gave something to do.
+/// The effects of a commit, and those who have work after it.
 #[derive(Clone, Debug, Default)]
-pub struct Fired {
+pub struct FiringReport {
     /// Sessions with a new message.
     sessions: Vec<SessionKey>,
-    /// Channels with something to deliver.
+    /// Channels with an outbound message.
     channels: Vec<String>,
-    /// What the owner is told; whoever commits hands it to the bus.
+    /// Notices for the owner; the committer passes them to the bus.
     notices: Vec<String>,
     pub started: u64,
     pub skipped: u64,
     pub missed: u64,
     pub failed: u64,
-    /// Of the runs that began.
+    /// How late each started run began.
     pub lateness: Vec<Duration>,
 }
 
-impl Fired {
-    /// Wakes those who have something to do; after the commit.
+impl FiringReport {
+    /// Wakes those who have work; after the commit.
     pub fn wake(self, bus: &MessageBus) {
         for session in self.sessions {
             bus.inbound_written(session, 1);
@@ -74,7 +74,7 @@ impl Fired {
         }
     }
 
-    /// Hands what the owner is told to the bus, within the commit.
+    /// Passes the owner's notices to the bus, within the commit.
     pub(super) fn tell_owner(&mut self, connection: &Connection, bus: &MessageBus) -> Result<(), StoreError> {
         for notice in std::mem::take(&mut self.notices) {
             let told = bus.tell_owner(connection, daoyou_channels::new_id(), "notice:errand", notice)?;
@@ -84,82 +84,91 @@ impl Fired {
     }
 }
 
-/// Thinks out what is done about the jobs that are due, at most `limit`.
+/// Plans what happens to the due jobs, at most `limit`.
 pub fn plan(
     connection: &Connection,
-    rules: &Rules,
+    settings: &CronSettings,
     deferred: Option<&RangeInclusive<Timestamp>>,
     now: Timestamp,
     limit: u32,
-) -> Result<Vec<Due>, StoreError> {
+) -> Result<Vec<DueJob>, StoreError> {
     let rows = jobs::due(connection, now.as_millisecond(), limit)?;
-    rows.into_iter().map(|row| plan_one(connection, row, rules, deferred, now)).collect()
+    rows.into_iter().map(|row| plan_one(connection, row, settings, deferred, now)).collect()
 }
 
 fn plan_one(
     connection: &Connection,
     row: JobRow,
-    rules: &Rules,
+    settings: &CronSettings,
     deferred: Option<&RangeInclusive<Timestamp>>,
     now: Timestamp,
-) -> Result<Due, StoreError> {
+) -> Result<DueJob, StoreError> {
     let (id, first) = (row.id.clone(), row.next_at.and_then(|next| Timestamp::from_millisecond(next).ok()));
     let (job, first) = match (Job::read(row), first) {
         (Ok(job), Some(first)) => (job, first),
-        (Err(error), _) => return Ok(Due::Unreadable { id, reason: unreadable(&error) }),
-        (_, None) => return Ok(Due::Unreadable { id, reason: "its next time is none".to_owned() }),
+        (Err(error), _) => return Ok(DueJob::Unreadable { id, reason: unreadable(&error) }),
+        (_, None) => return Ok(DueJob::Unreadable { id, reason: "its next time is none".to_owned() }),
     };
-    if let Some(reason) = rules.why_unreachable(&job.body.target.channel) {
-        return Ok(Due::Unreachable { job: Box::new(job), reason });
+    if let Some(reason) = settings.why_unreachable(&job.body.target.channel) {
+        return Ok(DueJob::Unreachable { job: Box::new(job), reason });
     }
-    let slots = Moments::of(&job);
-    let policy = Policy {
+    let slots = RunTimes::of(&job);
+    let policy = MisfireRules {
         misfire: job.body.misfire,
-        stale_after: job.body.stale_after.map_or(rules.stale_after, |stale_after| stale_after.0),
-        catch_up: rules.catch_up,
+        stale_after: job.body.stale_after.unwrap_or(settings.config.stale_after).0,
+        catch_up: usize::try_from(settings.config.catch_up).unwrap_or(usize::MAX),
         deferred: deferred.cloned(),
     };
-    let decision = decide(&slots, first, now, &policy);
+    let decision = choose_runs(&slots, first, now, &policy);
     let next = slots.next_after(now);
-    let stands_for = if job.body.misfire == Misfire::Once { decision.passed_over } else { 0 };
+    let stands_for = if job.body.misfire == MisfirePolicy::Once { decision.passed_over } else { 0 };
     let mut runs = Vec::with_capacity(decision.runs.len());
     for due in &decision.runs {
-        let slot = Slot { due: *due, passed_over: stands_for, by_hand: false };
-        runs.push((slot, run_message::work(connection, &job, rules, slot, now)?));
+        let slot = RunSlot { due: *due, passed_over: stands_for, by_hand: false };
+        runs.push((slot, run_message::work(connection, &job, settings, slot, now)?));
     }
-    let asks = runs.iter().any(|(_, work)| matches!(work, Work::Ask(_)));
-    let braked = if asks { brake(connection, rules, now)? } else { None };
-    Ok(Due::Job(Box::new(Planned { job, decision, runs, next, braked })))
+    let asks = runs.iter().any(|(_, work)| matches!(work, RunWork::Ask(_)));
+    let over_budget_since = if asks { token_budget_spent_since(connection, settings, now)? } else { None };
+    Ok(DueJob::Job(Box::new(PlannedRuns { job, decision, runs, next, over_budget_since })))
 }
 
-/// The midnight since which jobs have used as many tokens as they may in a day, if they have.
-fn brake(connection: &Connection, rules: &Rules, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-    if rules.tokens_per_day == 0 {
+/// Returns the last midnight if jobs have used their daily tokens since then.
+fn token_budget_spent_since(
+    connection: &Connection,
+    settings: &CronSettings,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, StoreError> {
+    if settings.config.tokens_per_day == 0 {
         return Ok(None);
     }
-    let midnight = now.to_zoned(rules.zone.clone()).start_of_day().map_or(now, |midnight| midnight.timestamp());
+    let midnight = now.to_zoned(settings.zone.clone()).start_of_day().map_or(now, |midnight| midnight.timestamp());
     let used = usage::tokens_of_jobs(connection, run_message::SENDER, midnight.as_millisecond())?;
-    Ok((used >= rules.tokens_per_day).then_some(midnight))
+    Ok((used >= settings.config.tokens_per_day).then_some(midnight))
 }
 
-/// Why a job's row cannot be read, for whoever looks at it.
+/// Explains why a job cannot be read.
 pub fn unreadable(error: &StoreError) -> String {
     format!("daoyou cannot read this job ({error}); remove it and make it anew")
 }
 
-/// Writes it, within the caller's commit. A job that was changed since is left for the next look.
-pub fn commit(connection: &Connection, rules: &Rules, due: &[Due], now: Timestamp) -> Result<Fired, StoreError> {
-    let mut fired = Fired::default();
+/// Carries out the plan within the caller's commit. A job that was changed meanwhile is left for the next poll.
+pub fn commit(
+    connection: &Connection,
+    settings: &CronSettings,
+    due: &[DueJob],
+    now: Timestamp,
+) -> Result<FiringReport, StoreError> {
+    let mut fired = FiringReport::default();
     for due in due {
         match due {
-            Due::Job(planned) => planned.commit(connection, rules, now, &mut fired)?,
-            Due::Unreadable { id, reason } => jobs::set_aside(connection, id, reason)?,
-            Due::Unreachable { job, reason } => {
+            DueJob::Job(planned) => planned.commit(connection, settings, now, &mut fired)?,
+            DueJob::Unreadable { id, reason } => jobs::set_aside(connection, id, reason)?,
+            DueJob::Unreachable { job, reason } => {
                 if is_unchanged(connection, &job.row)? {
                     jobs::set_enabled(connection, &job.row.id, false, None, Some(reason))?;
                     tracing::warn!(job = job.row.id, name = job.row.name, reason, "a scheduled job is paused");
-                    let told = [called(&job.row), reason, &called_in_shell(&job.row)];
-                    fired.notices.push(fill(rules.words.unreachable, &told));
+                    let told = [display_name(&job.row), reason, &shell_name(&job.row)];
+                    fired.notices.push(fill_template(settings.notices.unreachable, &told));
                 }
             }
         }
@@ -167,34 +176,44 @@ pub fn commit(connection: &Connection, rules: &Rules, due: &[Due], now: Timestam
     Ok(fired)
 }
 
-/// Refuses a run by the model that would reach nobody, or that spends what jobs may no longer spend today. A person who runs a
-/// job by hand is not held by the latter.
+/// Checks a run that the model starts: somebody must be able to read its output, and jobs must have tokens left today. The
+/// latter does not apply to a person who runs a job by hand.
 ///
 /// # Errors
-/// Why it does not run.
-pub(super) fn check_run(connection: &Connection, job: &Job, rules: &Rules, now: Timestamp) -> Result<(), JobError> {
-    if let Some(reason) = rules.why_unreachable(&job.body.target.channel) {
-        return Err(JobError::Wrong(reason));
+/// Explains why the job does not run.
+pub(super) fn check_run(
+    connection: &Connection,
+    job: &Job,
+    settings: &CronSettings,
+    now: Timestamp,
+) -> Result<(), JobError> {
+    if let Some(reason) = settings.why_unreachable(&job.body.target.channel) {
+        return Err(JobError::Invalid(reason));
     }
-    if matches!(job.body.task, Task::Prompt(_)) && brake(connection, rules, now)?.is_some() {
-        return Err(JobError::Wrong(format!(
+    if matches!(job.body.task, JobTask::Prompt(_)) && token_budget_spent_since(connection, settings, now)?.is_some() {
+        return Err(JobError::Invalid(format!(
             "scheduled prompts have used the tokens of this day (cron.tokens_per_day = {}); it can run after midnight",
-            rules.tokens_per_day
+            settings.config.tokens_per_day
         )));
     }
     Ok(())
 }
 
-/// Runs a job now, beside its schedule, within the caller's commit; who has something to do is then woken by what is
-/// answered. A job that is disabled runs, too.
+/// Runs a job now, outside its schedule, within the caller's commit, even if it is disabled. After the commit, the caller
+/// wakes those who have work.
 ///
 /// # Errors
-/// Its last run is not done, or its prompt cannot be made.
-pub fn run_now(connection: &Connection, job: &Job, rules: &Rules, now: Timestamp) -> Result<Fired, JobError> {
+/// The last run is not done, or the prompt cannot be rendered.
+pub fn run_now(
+    connection: &Connection,
+    job: &Job,
+    settings: &CronSettings,
+    now: Timestamp,
+) -> Result<FiringReport, JobError> {
     if job_runs::unfinished(connection, &job.row.id)?.is_some() {
-        return Err(JobError::Wrong(format!("the last run of {:?} is not done yet", job.row.name)));
+        return Err(JobError::Invalid(format!("the last run of {:?} is not done yet", job.row.name)));
     }
-    // Two runs within a millisecond are two.
+    // Two runs within a millisecond need two slots.
     let free = (0..1_000).map(|ms| now.as_millisecond() + ms);
     let mut due = now;
     for ms in free {
@@ -203,20 +222,20 @@ pub fn run_now(connection: &Connection, job: &Job, rules: &Rules, now: Timestamp
             break;
         }
     }
-    if let Some(reason) = rules.why_unreachable(&job.body.target.channel) {
-        return Err(JobError::Wrong(reason));
+    if let Some(reason) = settings.why_unreachable(&job.body.target.channel) {
+        return Err(JobError::Invalid(reason));
     }
-    let slot = Slot { due, passed_over: 0, by_hand: true };
-    let work = run_message::work(connection, job, rules, slot, now)?;
-    if let Work::Fail(_, reason) = work {
-        return Err(JobError::Wrong(reason));
+    let slot = RunSlot { due, passed_over: 0, by_hand: true };
+    let work = run_message::work(connection, job, settings, slot, now)?;
+    if let RunWork::Fail(_, reason) = work {
+        return Err(JobError::Invalid(reason));
     }
-    let mut fired = Fired::default();
-    begin(connection, job, rules, slot, &work, &mut fired)?;
+    let mut fired = FiringReport::default();
+    start_run(connection, job, settings, slot, &work, &mut fired)?;
     Ok(fired)
 }
 
-impl Planned {
+impl PlannedRuns {
     pub fn name(&self) -> &str {
         &self.job.row.name
     }
@@ -224,48 +243,49 @@ impl Planned {
     fn commit(
         &self,
         connection: &Connection,
-        rules: &Rules,
+        settings: &CronSettings,
         now: Timestamp,
-        fired: &mut Fired,
+        fired: &mut FiringReport,
     ) -> Result<(), StoreError> {
         let row = &self.job.row;
         if !is_unchanged(connection, row)? {
             return Ok(());
         }
-        // Before the runs: the end of one that needs no turn may remove or pause the job.
-        self.go_on(connection)?;
-        self.put_down_missed(connection, fired)?;
+        // This precedes the runs, since the end of one that needs no turn may remove or pause the job.
+        self.schedule_next(connection)?;
+        self.record_missed_slots(connection, fired)?;
         let busy = job_runs::unfinished(connection, &row.id)?.is_some();
         for (slot, work) in &self.runs {
             let late = Duration::try_from(now.duration_since(slot.due)).unwrap_or_default();
-            // What is made up for waits in the session's lane, each in its turn; so does the only slot of a job.
-            let is_made_up_for = self.job.body.misfire == Misfire::All && (self.runs.len() > 1 || late > ON_TIME);
+            // Late runs wait in the session's lane one after the other; so does the only slot of a job.
+            let is_made_up_for = self.job.body.misfire == MisfirePolicy::All && (self.runs.len() > 1 || late > ON_TIME);
             let queues = is_made_up_for || matches!(self.job.body.schedule, Schedule::At { .. });
-            if let (Some(midnight), Work::Ask(_)) = (self.braked, work) {
-                self.skip_braked(connection, rules, (slot.due, midnight), fired)?;
+            if let (Some(midnight), RunWork::Ask(_)) = (self.over_budget_since, work) {
+                self.skip_over_budget(connection, settings, (slot.due, midnight), fired)?;
             } else if busy && !queues {
                 let reason = "the run before it was not done";
-                if job_runs::insert(connection, &self.run(slot.due, RunOutcome::Skipped, reason))? {
+                if job_runs::insert(connection, &self.run_row(slot.due, RunOutcome::Skipped, reason))? {
                     fired.skipped += 1;
                 }
-            } else if begin(connection, &self.job, rules, *slot, work, fired)? {
+            } else if start_run(connection, &self.job, settings, *slot, work, fired)? {
                 fired.lateness.push(late);
             }
         }
-        job_runs::prune(connection, &row.id, rules.keep_runs)
+        job_runs::prune(connection, &row.id, settings.config.keep_runs)
     }
 
-    /// Puts a run off for good, as jobs may use no more tokens today; one that was to run once says so. The owner is told once a day.
-    fn skip_braked(
+    /// Skips a run because jobs may use no more tokens today; a job of one time records that. The owner is informed once a
+    /// day.
+    fn skip_over_budget(
         &self,
         connection: &Connection,
-        rules: &Rules,
+        settings: &CronSettings,
         (due, midnight): (Timestamp, Timestamp),
-        fired: &mut Fired,
+        fired: &mut FiringReport,
     ) -> Result<(), StoreError> {
         const TOLD: &str = "cron_braked";
         let (row, reason) = (&self.job.row, "the tokens of cron.tokens_per_day were used up");
-        if job_runs::insert(connection, &self.run(due, RunOutcome::Skipped, reason))? {
+        if job_runs::insert(connection, &self.run_row(due, RunOutcome::Skipped, reason))? {
             fired.skipped += 1;
         }
         if self.next.is_none() {
@@ -275,16 +295,19 @@ impl Planned {
         if meta::get(connection, TOLD)?.as_deref() != Some(&day) {
             meta::set(connection, TOLD, &day)?;
             tracing::warn!(
-                limit = rules.tokens_per_day,
+                limit = settings.config.tokens_per_day,
                 "jobs have used their tokens of the day; prompts are skipped until midnight"
             );
-            fired.notices.push(fill(rules.words.braked, &[called(row), &rules.tokens_per_day.to_string()]));
+            fired.notices.push(fill_template(
+                settings.notices.over_budget,
+                &[display_name(row), &settings.config.tokens_per_day.to_string()],
+            ));
         }
         Ok(())
     }
 
-    /// The job's next slot; one without is disabled.
-    fn go_on(&self, connection: &Connection) -> Result<(), StoreError> {
+    /// Sets the job's next slot, or disables a job without one.
+    fn schedule_next(&self, connection: &Connection) -> Result<(), StoreError> {
         let id = &self.job.row.id;
         if let Some(next) = self.next {
             return jobs::set_next(connection, id, Some(next.as_millisecond()));
@@ -293,43 +316,43 @@ impl Planned {
         jobs::set_enabled(connection, id, false, None, reason).map(drop)
     }
 
-    fn put_down_missed(&self, connection: &Connection, fired: &mut Fired) -> Result<(), StoreError> {
-        let Decision { missed, passed_over, .. } = &self.decision;
+    fn record_missed_slots(&self, connection: &Connection, fired: &mut FiringReport) -> Result<(), StoreError> {
+        let MisfireDecision { missed, passed_over, .. } = &self.decision;
         let mut reason = "daoyou did not run, or the clock was set forward".to_owned();
         if *passed_over > missed.len() {
             reason = format!("{reason}; it is one of {passed_over}");
         }
         for due in missed {
-            job_runs::insert(connection, &self.run(*due, RunOutcome::Missed, &reason))?;
+            job_runs::insert(connection, &self.run_row(*due, RunOutcome::Missed, &reason))?;
         }
         fired.missed += u64::try_from(*passed_over).unwrap_or(u64::MAX);
         Ok(())
     }
 
-    fn run<'a>(&'a self, due: Timestamp, outcome: RunOutcome, reason: &'a str) -> NewRun<'a> {
+    fn run_row<'a>(&'a self, due: Timestamp, outcome: RunOutcome, reason: &'a str) -> NewRun<'a> {
         let row = &self.job.row;
         let (due, reason) = (due.as_millisecond(), Some(reason));
         NewRun { job: &row.id, name: &row.name, due, turn: None, outcome, reason }
     }
 }
 
-/// Whether a job stands as it was read.
+/// Returns true if a job is as it was read.
 fn is_unchanged(connection: &Connection, row: &JobRow) -> Result<bool, StoreError> {
     let is_same = |now: JobRow| now.enabled && now.next_at == row.next_at && now.body == row.body;
     Ok(jobs::find(connection, &row.id)?.is_some_and(is_same))
 }
 
-/// Takes the slot and does what is to be done in it; answers whether it was free.
-fn begin(
+/// Takes the slot and starts the run; returns false if the slot was taken.
+fn start_run(
     connection: &Connection,
     job: &Job,
-    rules: &Rules,
-    slot: Slot,
-    work: &Work,
-    fired: &mut Fired,
+    settings: &CronSettings,
+    slot: RunSlot,
+    work: &RunWork,
+    fired: &mut FiringReport,
 ) -> Result<bool, StoreError> {
     let row = &job.row;
-    let (Work::Ask(draft) | Work::Say(draft, _) | Work::Fail(draft, _)) = work;
+    let (RunWork::Ask(draft) | RunWork::Say(draft, _) | RunWork::Fail(draft, _)) = work;
     let due = slot.due.as_millisecond();
     let outcome = RunOutcome::Started;
     let run = NewRun { job: &row.id, name: &row.name, due, turn: Some(draft.id), outcome, reason: None };
@@ -337,15 +360,15 @@ fn begin(
         return Ok(false);
     }
     match work {
-        Work::Ask(draft) => {
+        RunWork::Ask(draft) => {
             if draft.insert(connection)? == Inserted::New {
                 fired.sessions.push(draft.message.session_key());
             }
         }
-        Work::Say(draft, text) => finish(connection, job, rules, slot, (draft, text, None), fired)?,
-        Work::Fail(draft, reason) => {
-            let told = fill(rules.words.failed, &[&row.name, reason]);
-            finish(connection, job, rules, slot, (draft, &told, Some(reason)), fired)?;
+        RunWork::Say(draft, text) => finish_run(connection, job, settings, slot, (draft, text, None), fired)?,
+        RunWork::Fail(draft, reason) => {
+            let told = fill_template(settings.notices.failed, &[&row.name, reason]);
+            finish_run(connection, job, settings, slot, (draft, &told, Some(reason)), fired)?;
             fired.failed += 1;
         }
     }
@@ -353,18 +376,18 @@ fn begin(
     Ok(true)
 }
 
-/// A run that needs no turn is over at once: `said` is what it answers, with the reason when it failed.
-fn finish(
+/// Ends a run that needs no turn: `said` is its output, with the reason if it failed.
+fn finish_run(
     connection: &Connection,
     job: &Job,
-    rules: &Rules,
-    slot: Slot,
+    settings: &CronSettings,
+    slot: RunSlot,
     (draft, said, failed): (&InboundDraft, &str, Option<&str>),
-    fired: &mut Fired,
+    fired: &mut FiringReport,
 ) -> Result<(), StoreError> {
     let job_turn = run_message::job_turn(job, slot);
     let session = draft.message.session_key();
-    let end = End {
+    let end = JobRunEnd {
         turn: draft.id,
         channel: &draft.message.channel,
         chat_id: &draft.message.chat_id,
@@ -372,7 +395,7 @@ fn finish(
         reply: said,
         error: failed,
     };
-    let FollowUps { reply, messages, notice } = settle(connection, rules, &job_turn, &end)?;
+    let FollowUps { reply, messages, notice } = record_end(connection, settings, &job_turn, &end)?;
     let error = failed.map(|_| ErrorInfo { code: "job_prompt".to_owned() });
     if reply.is_some() {
         fired.channels.push(draft.message.channel.clone());

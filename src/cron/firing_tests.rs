@@ -4,20 +4,20 @@ use daoyou_channels::SessionKey;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::ended::{End, settle};
 use super::firing::{commit, plan};
-use super::testing::terms;
-use super::{AskedJob, Job, Place, Scope, add, find, run_now};
+use super::run_end::{JobRunEnd, record_end};
+use super::testing::job_context;
+use super::{Job, JobOrigin, JobRequest, JobScope, add, find, run_now};
 use crate::origin::JobTurn;
 use crate::store::{Commit, Connection, Store, StoreError, job_runs, jobs};
 
 /// A job that is due at second 100, as it stands.
 fn job(connection: &Connection, name: &str) -> Job {
-    let (now, terms) = (Timestamp::from_second(10).unwrap(), terms(10, &["cli"]));
+    let (now, job_context) = (Timestamp::from_second(10).unwrap(), job_context(10, &["cli"]));
     let at = Some("1970-01-01T00:01:40Z".to_owned());
-    let asked = AskedJob { name: Some(name.to_owned()), prompt: Some("x".to_owned()), at, ..AskedJob::default() };
-    let new = asked.plan(&Place::terminal(), &terms, now).unwrap();
-    add(connection, &new, terms.settings, now).unwrap()
+    let asked = JobRequest { name: Some(name.to_owned()), prompt: Some("x".to_owned()), at, ..JobRequest::default() };
+    let new = asked.into_new_job(&JobOrigin::terminal(), &job_context, now).unwrap();
+    add(connection, &new, job_context.settings.config.max_jobs, now).unwrap()
 }
 
 async fn on_store(run: impl FnOnce(&Connection) -> Result<(), StoreError> + Send + 'static) {
@@ -29,11 +29,11 @@ async fn on_store(run: impl FnOnce(&Connection) -> Result<(), StoreError> + Send
 #[tokio::test]
 async fn the_only_slot_of_a_job_waits_for_a_run_by_hand() {
     on_store(|connection| {
-        let (rules, now) = (terms(10, &["cli"]).rules, Timestamp::from_second(100).unwrap());
+        let (settings, now) = (job_context(10, &["cli"]).settings, Timestamp::from_second(100).unwrap());
         let job = job(connection, "once");
-        run_now(connection, &job, &rules, Timestamp::from_second(50).unwrap()).unwrap();
-        let due = plan(connection, &rules, None, now, 10)?;
-        let fired = commit(connection, &rules, &due, now)?;
+        run_now(connection, &job, &settings, Timestamp::from_second(50).unwrap()).unwrap();
+        let due = plan(connection, &settings, None, now, 10)?;
+        let fired = commit(connection, &settings, &due, now)?;
         let runs = job_runs::of_job(connection, &job.row.id, 10)?;
         let outcomes: Vec<_> = runs.iter().map(|run| (run.due, run.outcome.as_str())).collect();
         assert_eq!((fired.started, fired.skipped, outcomes), (1, 0, vec![(100_000, "started"), (50_000, "started")]));
@@ -43,9 +43,9 @@ async fn the_only_slot_of_a_job_waits_for_a_run_by_hand() {
 }
 
 #[tokio::test]
-async fn a_job_that_was_to_run_once_is_gone_when_somebody_stops_it() {
+async fn stopping_the_run_of_a_one_time_job_removes_the_job() {
     on_store(|connection| {
-        let rules = terms(10, &["cli"]).rules;
+        let settings = job_context(10, &["cli"]).settings;
         for (name, by_hand, error, expected) in
             [("a", false, "stopped", false), ("b", true, "stopped", true), ("c", false, "llm_timeout", true)]
         {
@@ -54,9 +54,9 @@ async fn a_job_that_was_to_run_once_is_gone_when_somebody_stops_it() {
             let (id, session) = (job.row.id.clone(), SessionKey::from("cron:x"));
             let errand = JobTurn { job: id.clone(), due: 100_000, chat: "cli:direct".into(), by_hand };
             let (turn, channel, chat_id) = (Uuid::now_v7(), "cli", "direct");
-            let end = End { turn, channel, chat_id, session: &session, reply: "x", error: Some(error) };
-            settle(connection, &rules, &errand, &end)?;
-            assert_eq!(find(connection, &Scope::All, &id).is_ok(), expected, "{name}");
+            let end = JobRunEnd { turn, channel, chat_id, session: &session, reply: "x", error: Some(error) };
+            record_end(connection, &settings, &errand, &end)?;
+            assert_eq!(find(connection, &JobScope::All, &id).is_ok(), expected, "{name}");
         }
         Ok(())
     })

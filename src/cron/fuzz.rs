@@ -6,12 +6,13 @@ use daoyou_channels::settings::Span;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{Language, Schedule};
-use crate::text::time::{self, Due};
+use super::Schedule;
+use crate::text::Language;
+use crate::text::time_expression::{self, DueTime};
 
 const ZONES: [&str; 5] = ["UTC", "Asia/Shanghai", "America/New_York", "Europe/Lisbon", "Australia/Lord_Howe"];
 /// 100 years, the furthest that a schedule goes.
-const FURTHEST: Duration = Duration::from_secs(time::LONGEST);
+const FURTHEST: Duration = Duration::from_secs(time_expression::MAX_SECONDS);
 
 /// Takes a byte for zone and hour, and any text as a time, an interval and a cron expression. Asserts that what is accepted
 /// comes true after now, reads the same after it was stored, and can be described.
@@ -35,19 +36,19 @@ pub fn words(data: &[u8]) {
 
 /// What is read comes true, is read whole, and is seen where it stands beside another time.
 fn words_of_time(text: &str, now: Timestamp, zone: &TimeZone) {
-    let language = time::Language::of(text);
-    if let Some(wrong) = time::unclear(text, language) {
+    let language = Language::of(text);
+    if let Some(wrong) = time_expression::explain_partial_time(text, language) {
         assert!(!wrong.to_string().is_empty() && !wrong.chinese().is_empty());
     }
-    match time::read(text) {
+    match time_expression::parse(text) {
         Err(wrong) => assert!(!wrong.to_string().is_empty() && !wrong.chinese().is_empty()),
         Ok(when) => {
-            assert!(time::read(&format!("{text} banana")).is_err());
+            assert!(time_expression::parse(&format!("{text} banana")).is_err());
             let now = now.to_zoned(zone.clone()).datetime();
             match when.due(Some(now)) {
-                Some(Due::Cron(expression)) => assert!(Schedule::cron(&expression, "UTC").is_ok(), "{expression}"),
-                Some(Due::Every { first, .. }) => assert!(first.is_none_or(|first| first > now)),
-                Some(Due::In(_) | Due::At(_)) | None => {}
+                Some(DueTime::Cron(expression)) => assert!(Schedule::cron(&expression, "UTC").is_ok(), "{expression}"),
+                Some(DueTime::Every { first, .. }) => assert!(first.is_none_or(|first| first > now)),
+                Some(DueTime::In(_) | DueTime::At(_)) | None => {}
             }
         }
     }

@@ -1,9 +1,9 @@
-//! How a run is told to people: in the words of `daoyou cron history`.
+//! The state of a run in the words of `daoyou cron history`.
 
 use crate::store::job_runs::RunRow;
 
-/// What became of it: `ok`, `error`, `queued` (it waits for a gateway, or behind other turns), `running`, `skipped` (the run
-/// before it was not done) or `missed` (nobody was there).
+/// Returns the outcome of a run: `ok`, `error`, `queued` (it waits for a gateway, or behind other turns), `running`,
+/// `skipped` (the previous run was not done) or `missed` (no gateway ran).
 pub fn outcome(run: &RunRow) -> &'static str {
     let has_ended = matches!(run.state.as_deref(), Some("done" | "dead"));
     match run.outcome.as_str() {
@@ -16,8 +16,8 @@ pub fn outcome(run: &RunRow) -> &'static str {
     }
 }
 
-/// Where its answer is: `sent`; `pending`, on its way; `failed`, tried and not delivered so far, or not known to have
-/// arrived; `dead`, given up; `none`, nothing is to be sent.
+/// Returns the state of the run's output: `sent`; `pending`, on its way; `failed`, tried and not delivered so far, or not
+/// known to have arrived; `dead`, given up; `none`, nothing is to be sent.
 pub fn delivery(run: &RunRow) -> &'static str {
     if !run.sends || matches!(outcome(run), "skipped" | "missed" | "queued" | "running") {
         return "none";
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_told_in_one_word_each() {
+    fn outcome_and_delivery_of_a_run_are_one_word_each() {
         let run = |outcome: &str, state: Option<&str>, sends, delivery: Option<&str>, tries| RunRow {
             job: "j".to_owned(),
             name: "n".to_owned(),

@@ -1,12 +1,13 @@
-//! What a job is.
+//! The parts of a job.
 
 use daoyou_channels::settings::Span;
 use daoyou_channels::{SessionKey, Trust};
+use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Schedule;
+use super::{Schedule, time_zone};
 use crate::origin::TurnOrigin;
 use crate::store::StoreError;
 use crate::store::jobs::JobRow;
@@ -14,21 +15,22 @@ use crate::store::jobs::JobRow;
 /// What a job does when it is due.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "text", rename_all = "snake_case")]
-pub enum Task {
-    /// The model answers it, a template: `{{ time }}`, `{{ last_run }}`, `{{ last_result }}`, `{{ name }}`.
+pub enum JobTask {
+    /// A prompt for the model: a template with `{{ time }}`, `{{ last_run }}`, `{{ last_result }}`, `{{ name }}`.
     Prompt(String),
-    /// It is delivered as it stands, without a model.
+    /// A message that is delivered unchanged, without a model.
     Message(String),
 }
 
-/// Where what a job answers is delivered.
+/// The chat that receives the output of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Target {
+pub struct DeliveryTarget {
     pub channel: String,
     pub chat_id: String,
-    /// The session of that chat, which is told what the job said there.
+    /// The session of that chat, which is informed of the output.
     pub session: SessionKey,
-    /// The metadata of the message by which the job was made there, which the channel needs to answer it: a mail's thread.
+    /// The metadata of the message that created the job there; the channel needs it to reply, for example in a mail's
+    /// thread.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
     /// Whom the runs act for, and what is set for their turns.
@@ -36,67 +38,67 @@ pub struct Target {
     pub origin: TurnOrigin,
 }
 
-/// Who made a job: its turns are trusted no further, and he finds it again.
+/// Who created a job: the trust of its turns, and the chat that may manage it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Maker {
+pub struct JobMaker {
     pub trust: Trust,
     pub channel: String,
     pub chat_id: String,
 }
 
-/// When what a job answers is delivered.
+/// When the output of a job is delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Deliver {
+pub enum DeliveryMode {
     #[default]
     Always,
-    /// When it is not what the last run answered.
+    /// When it differs from the output of the last run.
     OnChange,
     /// When the model does not answer `NO_REPLY`.
     WhenAsked,
 }
 
-/// What is done about slots that were missed.
+/// What happens to missed slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Misfire {
-    /// One run stands for all of them.
+pub enum MisfirePolicy {
+    /// One run replaces all of them.
     #[default]
     Once,
-    /// Each is made up for, up to `cron.catch_up`.
+    /// Each of them runs late, up to `cron.catch_up`.
     All,
     Skip,
 }
 
-/// What stands in a job's row, as JSON.
+/// The JSON of a job's row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobBody {
     pub schedule: Schedule,
-    pub task: Task,
-    pub target: Target,
-    pub maker: Maker,
-    /// The session that its prompts run in, with what was said there; absent: one of its own, where each run begins anew.
+    pub task: JobTask,
+    pub target: DeliveryTarget,
+    pub maker: JobMaker,
+    /// The session in which the prompts run, with its history; absent: a session of the job's own, without history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionKey>,
-    /// `PROVIDER/MODEL`; absent is the agent's own.
+    /// `PROVIDER/MODEL`; absent: the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     #[serde(default)]
-    pub deliver: Deliver,
+    pub deliver: DeliveryMode,
     #[serde(default)]
-    pub misfire: Misfire,
-    /// A slot missed by more is not made up for; absent: `cron.stale_after`.
+    pub misfire: MisfirePolicy,
+    /// A slot missed by more does not run late; absent: `cron.stale_after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale_after: Option<Span>,
-    /// Each run is put off by up to this much, at random.
+    /// The longest random delay of a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Span>,
-    /// The job is removed when it has run.
+    /// The job is removed after its run.
     #[serde(default)]
     pub delete_after_run: bool,
 }
 
-/// A job as it stands.
+/// A job with its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     pub row: JobRow,
@@ -104,16 +106,25 @@ pub struct Job {
 }
 
 impl Job {
+    /// Returns the zone of the job's schedule, or `default` for a schedule without one.
+    pub fn zone(&self, default: &TimeZone) -> TimeZone {
+        let own = match &self.body.schedule {
+            Schedule::Cron { tz, .. } => time_zone(tz).ok(),
+            Schedule::At { .. } | Schedule::Every { .. } => None,
+        };
+        own.unwrap_or_else(|| default.clone())
+    }
+
     /// Reads a row.
     ///
     /// # Errors
-    /// Its body is none that this program can read.
+    /// The body is not one that this program can read.
     pub fn read(row: JobRow) -> Result<Self, StoreError> {
         let body = serde_json::from_str(&row.body)?;
         Ok(Self { row, body })
     }
 
-    /// The session that its prompts run in.
+    /// Returns the session in which the prompts run.
     pub fn session(&self) -> SessionKey {
         let own = || SessionKey::from(format!("cron:{}", self.row.id));
         self.body.session.clone().unwrap_or_else(own)

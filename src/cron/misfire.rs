@@ -1,40 +1,40 @@
-//! Which of the slots that have passed are run: pure.
+//! Chooses which of the passed slots run: pure.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::moments::Moments;
-use super::{Misfire, Schedule};
+use super::run_times::RunTimes;
+use super::{MisfirePolicy, Schedule};
 
-/// A run that begins within this of its slot is on time.
+/// A run that begins within this time after its slot is on time.
 pub const ON_TIME: Duration = Duration::from_secs(60);
 
-/// How a job wants missed slots to be treated.
+/// How missed slots of a job are treated.
 #[derive(Clone, Debug)]
-pub struct Policy {
-    pub misfire: Misfire,
-    /// A slot that is late by more is not made up for.
+pub struct MisfireRules {
+    pub misfire: MisfirePolicy,
+    /// A slot that is late by more does not run.
     pub stale_after: Duration,
     pub catch_up: usize,
-    /// In these an orderly stop was under way: what came due is put off, not missed.
+    /// The time of an orderly stop: slots within it are deferred, not missed.
     pub deferred: Option<RangeInclusive<Timestamp>>,
 }
 
-/// What is done about the slots up to now.
+/// What happens to the slots up to now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decision {
-    /// Those that are run, in order.
+pub struct MisfireDecision {
+    /// The slots that run, in order.
     pub runs: Vec<Timestamp>,
-    /// The newest of those that are not and are put down as missed, in order.
+    /// The newest slots that do not run and are recorded as missed, in order.
     pub missed: Vec<Timestamp>,
-    /// How many are not run, together.
+    /// The number of slots that do not run.
     pub passed_over: usize,
 }
 
-/// Looks at the slots from `first`, which is one, up to `now`.
-pub fn decide(slots: &Moments<'_>, first: Timestamp, now: Timestamp, policy: &Policy) -> Decision {
+/// Chooses among the slots from `first`, which is one, up to `now`.
+pub fn choose_runs(slots: &RunTimes<'_>, first: Timestamp, now: Timestamp, policy: &MisfireRules) -> MisfireDecision {
     let (newest, count) = slots.passed(first, now, policy.catch_up.max(1));
     let late = |slot: &Timestamp| Duration::try_from(now.duration_since(*slot)).unwrap_or_default();
     let is_once = matches!(slots.schedule, Schedule::At { .. });
@@ -43,17 +43,19 @@ pub fn decide(slots: &Moments<'_>, first: Timestamp, now: Timestamp, policy: &Po
     let is_fresh = |slot: &Timestamp| is_on_time(slot) || is_once || late(slot) <= policy.stale_after;
     let last = newest.last().copied();
     let runs: Vec<Timestamp> = match policy.misfire {
-        Misfire::Once => last.into_iter().filter(is_fresh).collect(),
-        // What the stop put off is the earliest.
-        Misfire::Skip => last.into_iter().filter(is_on_time).chain(Some(first).filter(is_deferred)).take(1).collect(),
-        Misfire::All => newest.iter().copied().filter(is_fresh).collect(),
+        MisfirePolicy::Once => last.into_iter().filter(is_fresh).collect(),
+        // A slot that the stop deferred is the earliest.
+        MisfirePolicy::Skip => {
+            last.into_iter().filter(is_on_time).chain(Some(first).filter(is_deferred)).take(1).collect()
+        }
+        MisfirePolicy::All => newest.iter().copied().filter(is_fresh).collect(),
     };
     let passed_over = count.saturating_sub(runs.len());
-    // One run stands for all the others.
-    let stands_for_all = policy.misfire == Misfire::Once && !runs.is_empty();
+    // One run replaces all the others.
+    let stands_for_all = policy.misfire == MisfirePolicy::Once && !runs.is_empty();
     let missed =
         if stands_for_all { Vec::new() } else { newest.into_iter().filter(|slot| !runs.contains(slot)).collect() };
-    Decision { runs, missed, passed_over }
+    MisfireDecision { runs, missed, passed_over }
 }
 
 #[cfg(test)]
@@ -68,40 +70,40 @@ mod tests {
         Timestamp::from_second(secs).unwrap()
     }
 
-    fn decided(schedule: &Schedule, first: i64, now: i64, policy: &Policy) -> (Vec<i64>, Vec<i64>, usize) {
-        let slots = Moments { job: "j", schedule, jitter: None, made: Timestamp::MIN };
-        let Decision { runs, missed, passed_over } = decide(&slots, at(first), at(now), policy);
+    fn decided(schedule: &Schedule, first: i64, now: i64, policy: &MisfireRules) -> (Vec<i64>, Vec<i64>, usize) {
+        let slots = RunTimes { job: "j", schedule, jitter: None, created: Timestamp::MIN };
+        let MisfireDecision { runs, missed, passed_over } = choose_runs(&slots, at(first), at(now), policy);
         let secs = |slots: Vec<Timestamp>| slots.into_iter().map(Timestamp::as_second).collect();
         (secs(runs), secs(missed), passed_over)
     }
 
-    fn policy(misfire: Misfire, deferred: Option<(i64, i64)>) -> Policy {
+    fn policy(misfire: MisfirePolicy, deferred: Option<(i64, i64)>) -> MisfireRules {
         let deferred = deferred.map(|(from, to)| at(from)..=at(to));
-        Policy { misfire, stale_after: Duration::from_secs(86_400), catch_up: 2, deferred }
+        MisfireRules { misfire, stale_after: Duration::from_secs(86_400), catch_up: 2, deferred }
     }
 
     #[test]
-    fn missed_slots_are_treated_as_their_job_says() {
+    fn missed_slots_follow_the_misfire_policy() {
         let hourly = Schedule::Every { every: Span::from_secs(3_600), anchor: at(0) };
         let once = Schedule::At { at: at(HOUR) };
         // Runs, missed, passed over.
         type Told<'a> = (&'a [i64], &'a [i64], usize);
-        // What, schedule, policy, stop under way, now, expected.
-        type Row<'a> = (&'a str, &'a Schedule, Misfire, Option<(i64, i64)>, i64, Told<'a>);
+        // What, schedule, policy, time of a stop, now, expected.
+        type Row<'a> = (&'a str, &'a Schedule, MisfirePolicy, Option<(i64, i64)>, i64, Told<'a>);
         #[rustfmt::skip]
         let table: &[Row<'_>] = &[
-            ("on the dot",          &hourly, Misfire::Skip, None, HOUR,              (&[HOUR], &[], 0)),
-            ("60 s late",           &hourly, Misfire::Skip, None, HOUR + 60,         (&[HOUR], &[], 0)),
-            ("61 s late",           &hourly, Misfire::Skip, None, HOUR + 61,         (&[], &[HOUR], 1)),
-            ("three, once",         &hourly, Misfire::Once, None, 3 * HOUR + 100,    (&[3 * HOUR], &[], 2)),
-            ("three, all",          &hourly, Misfire::All,  None, 3 * HOUR + 100,    (&[2 * HOUR, 3 * HOUR], &[], 1)),
-            ("three, skip",         &hourly, Misfire::Skip, None, 3 * HOUR + 100,    (&[], &[2 * HOUR, 3 * HOUR], 3)),
-            ("three, last on time", &hourly, Misfire::Skip, None, 3 * HOUR + 5,      (&[3 * HOUR], &[2 * HOUR], 2)),
-            ("put off by a stop",   &hourly, Misfire::Skip, Some((HOUR - 9, HOUR + 9)), HOUR + 900, (&[HOUR], &[], 0)),
-            ("put off, two more",   &hourly, Misfire::Skip, Some((HOUR - 9, HOUR + 9)), 3 * HOUR + 900,
+            ("on the dot",          &hourly, MisfirePolicy::Skip, None, HOUR,              (&[HOUR], &[], 0)),
+            ("60 s late",           &hourly, MisfirePolicy::Skip, None, HOUR + 60,         (&[HOUR], &[], 0)),
+            ("61 s late",           &hourly, MisfirePolicy::Skip, None, HOUR + 61,         (&[], &[HOUR], 1)),
+            ("three, once",         &hourly, MisfirePolicy::Once, None, 3 * HOUR + 100,    (&[3 * HOUR], &[], 2)),
+            ("three, all",          &hourly, MisfirePolicy::All,  None, 3 * HOUR + 100,    (&[2 * HOUR, 3 * HOUR], &[], 1)),
+            ("three, skip",         &hourly, MisfirePolicy::Skip, None, 3 * HOUR + 100,    (&[], &[2 * HOUR, 3 * HOUR], 3)),
+            ("three, last on time", &hourly, MisfirePolicy::Skip, None, 3 * HOUR + 5,      (&[3 * HOUR], &[2 * HOUR], 2)),
+            ("put off by a stop",   &hourly, MisfirePolicy::Skip, Some((HOUR - 9, HOUR + 9)), HOUR + 900, (&[HOUR], &[], 0)),
+            ("put off, two more",   &hourly, MisfirePolicy::Skip, Some((HOUR - 9, HOUR + 9)), 3 * HOUR + 900,
                 (&[HOUR], &[2 * HOUR, 3 * HOUR], 2)),
-            ("days late, one time", &once,   Misfire::Once, None, 240 * HOUR,        (&[HOUR], &[], 0)),
-            ("days late, skipped",  &once,   Misfire::Skip, None, 240 * HOUR,        (&[], &[HOUR], 1)),
+            ("days late, one time", &once,   MisfirePolicy::Once, None, 240 * HOUR,        (&[HOUR], &[], 0)),
+            ("days late, skipped",  &once,   MisfirePolicy::Skip, None, 240 * HOUR,        (&[], &[HOUR], 1)),
         ];
         for (what, schedule, misfire, deferred, now, expected) in table {
             let found = decided(schedule, HOUR, *now, &policy(*misfire, *deferred));
@@ -110,32 +112,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stale_is_missed() {
+    fn stale_slots_are_missed() {
         // Policy, late by, runs, missed, passed over.
-        type Row<'a> = (Misfire, i64, &'a [i64], &'a [i64], usize);
+        type Row<'a> = (MisfirePolicy, i64, &'a [i64], &'a [i64], usize);
         let day = 86_400;
         let daily = Schedule::Every { every: Span::from_secs(86_400), anchor: at(0) };
         #[rustfmt::skip]
         let table: &[Row<'_>] = &[
-            (Misfire::Once, 3_600, &[2 * day], &[],             1),
-            (Misfire::Once, 3_601, &[],        &[day, 2 * day], 2),
-            (Misfire::All,  3_600, &[2 * day], &[day],          1),
-            (Misfire::All,  3_601, &[],        &[day, 2 * day], 2),
+            (MisfirePolicy::Once, 3_600, &[2 * day], &[],             1),
+            (MisfirePolicy::Once, 3_601, &[],        &[day, 2 * day], 2),
+            (MisfirePolicy::All,  3_600, &[2 * day], &[day],          1),
+            (MisfirePolicy::All,  3_601, &[],        &[day, 2 * day], 2),
         ];
         for (misfire, late, runs, missed, passed_over) in table {
-            let policy = Policy { stale_after: Duration::from_secs(3_600), ..policy(*misfire, None) };
+            let policy = MisfireRules { stale_after: Duration::from_secs(3_600), ..policy(*misfire, None) };
             let found = decided(&daily, day, 2 * day + late, &policy);
             assert_eq!((&*found.0, &*found.1, found.2), (*runs, *missed, *passed_over), "{misfire:?} {late}");
         }
     }
 
     #[test]
-    fn a_year_of_seconds_is_not_gone_through() {
+    fn a_year_of_seconds_is_decided_without_visiting_each() {
         let year = 366 * 86_400;
         for every in [1, 7, 60] {
             let schedule = Schedule::Every { every: Span::from_secs(every), anchor: at(0) };
             let every = i64::try_from(every).unwrap();
-            let (runs, missed, passed_over) = decided(&schedule, every, year + 100, &policy(Misfire::All, None));
+            let (runs, missed, passed_over) = decided(&schedule, every, year + 100, &policy(MisfirePolicy::All, None));
             let newest = (year + 100) / every * every;
             assert_eq!((runs, missed), (vec![newest - every, newest], Vec::new()));
             assert_eq!(i64::try_from(passed_over).unwrap(), newest / every - 2);

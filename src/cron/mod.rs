@@ -1,4 +1,4 @@
-//! Scheduled prompts: when they are due, what they are, and the service that puts each into the inbox at its time. It never
+//! Scheduled prompts: jobs, when each is due, and the service that puts each into the inbox at its time. This module never
 //! calls the agent: a job that is due is an inbound message.
 
 mod config;
@@ -6,49 +6,46 @@ mod config;
 pub mod heartbeat;
 mod schedule;
 
-mod asked;
-mod clock;
-mod desk;
-mod ended;
-mod file;
-#[cfg(test)]
-mod file_tests;
 mod firing;
 #[cfg(test)]
 mod firing_tests;
 mod history;
 mod job;
+mod job_context;
+mod job_file;
+#[cfg(test)]
+mod job_file_tests;
+mod job_request;
+mod job_service;
+mod job_text;
 mod jobs;
 mod misfire;
-mod moments;
 mod prompt;
-mod rules;
+mod run_end;
 mod run_message;
+mod run_times;
 mod service;
-mod terms;
 #[cfg(test)]
 mod testing;
 mod tool;
 #[cfg(test)]
 mod tool_tests;
-mod words;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 
-pub use asked::{AskedJob, Place};
-pub use config::CronConfig;
-pub use desk::Desk;
-pub use ended::ended;
-pub use file::{Imported, export, import};
-pub use firing::{Fired, run_now};
+pub use config::{CronConfig, CronHandle, CronSettings, JobNotices};
+pub use firing::{FiringReport, run_now};
 pub use heartbeat::HeartbeatConfig;
 pub use history::{delivery, outcome};
-pub use job::{Deliver, Job, JobBody, Maker, Misfire, Target, Task};
-pub use jobs::{JobError, Listed, NewJob, Scope, Settings, Unreadable, add, find, list, remove, set_enabled};
-pub use rules::{CronHandle, Rules, Words};
-pub use schedule::{Language, Schedule, ScheduleError, Slots, time_zone};
+pub use job::{DeliveryMode, DeliveryTarget, Job, JobBody, JobMaker, JobTask, MisfirePolicy};
+pub use job_context::JobContext;
+pub use job_file::{ImportReport, export, import};
+pub use job_request::{JobOrigin, JobRequest};
+pub use job_service::JobService;
+pub use job_text::{lines, lines_by_name};
+pub use jobs::{JobEntry, JobError, JobScope, NewJob, UnreadableJob, add, find, list, remove, set_enabled};
+pub use run_end::ended;
+pub use schedule::{PassedSlots, Schedule, ScheduleError, time_zone};
 pub use service::{CronService, note_stop};
-pub use terms::Terms;
 pub use tool::CronTool;
-pub use words::{lines, lines_by_name};

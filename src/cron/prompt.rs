@@ -1,4 +1,4 @@
-//! The prompt of a job: a template in small bounds, since it is written by whoever may make jobs.
+//! The prompt of a job: a template within narrow limits, since anybody who may create jobs writes it.
 
 use daoyou_channels::jinja;
 use minijinja::{
@@ -7,37 +7,37 @@ use minijinja::{
 
 /// The longest template, in bytes.
 const MAX_SOURCE: usize = 32 << 10;
-/// The longest text that one makes, in bytes.
+/// The longest rendered text, in bytes.
 const MAX_OUTPUT: usize = 100 << 10;
-/// Steps that one rendering may take.
+/// The most steps of one rendering.
 const FUEL: u64 = 10_000;
-/// How far a `range` goes.
+/// The longest `range`.
 const RANGE: isize = 1_000;
-/// Texts that one template joins with `~` or `+`.
+/// The most texts that one template joins with `~` or `+`.
 const JOINS: usize = 16;
-/// How deep tags stand in each other.
+/// The deepest nesting of tags.
 const RECURSION: usize = 16;
-/// The names that a template knows.
+/// The names that a template may use.
 const NAMES: [&str; 4] = ["time", "last_run", "last_result", "name"];
-/// The statements that it may have: none that keeps a text, to make a longer one of it.
+/// The statements that a template may have: none that stores a text and could build a longer one from it.
 const STATEMENTS: [&str; 6] = ["if", "elif", "else", "endif", "for", "endfor"];
 const TEMPLATE: &str = "prompt";
 
-/// What a template can name; times by the owner's clock.
+/// The values of the names; times by the owner's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct PromptNames {
     pub time: String,
     /// Empty before the first run.
     pub last_run: String,
-    /// Empty before the first run that went well.
+    /// Empty before the first successful run.
     pub last_result: String,
     pub name: String,
 }
 
-/// Finds what would fail at each run.
+/// Finds faults that would fail every run.
 ///
 /// # Errors
-/// What is wrong with it, in words for whoever wrote it.
+/// Explains the fault to the author of the template.
 pub fn check(source: &str) -> Result<(), String> {
     let environment = environment(source)?;
     let template = environment.get_template(TEMPLATE).map_err(|error| describe(&error))?;
@@ -48,21 +48,21 @@ pub fn check(source: &str) -> Result<(), String> {
     if let Some(name) = unknown.first() {
         return Err(format!("the prompt has no name {name:?}; there are {}", NAMES.join(", ")));
     }
-    render(source, &Names { name: "x".to_owned(), ..Names::default() }).map(drop)
+    render(source, &PromptNames { name: "x".to_owned(), ..PromptNames::default() }).map(drop)
 }
 
-/// What the template makes of `names`.
+/// Renders the template with `names`.
 ///
 /// # Errors
-/// What is wrong, in one line.
-pub fn render(source: &str, names: &Names) -> Result<String, String> {
+/// Explains the fault in one line.
+pub fn render(source: &str, names: &PromptNames) -> Result<String, String> {
     // Nearly all prompts are plain text.
     if !source.contains("{{") && !source.contains("{%") && !source.contains("{#") {
         return if source.len() > MAX_SOURCE { Err(too_long()) } else { Ok(source.to_owned()) };
     }
-    let Names { time, last_run, last_result, name } = names;
+    let PromptNames { time, last_run, last_result, name } = names;
     let environment = environment(source)?;
-    let mut output = Bounded(Vec::new());
+    let mut output = BoundedOutput(Vec::new());
     let rendered = environment.get_template(TEMPLATE).and_then(|template| {
         template.render_captured_to(context! { time, last_run, last_result, name }, &mut output).map(drop)
     });
@@ -77,8 +77,8 @@ fn too_long() -> String {
     format!("the prompt is longer than {MAX_SOURCE} bytes; put what is long into a file of the workspace")
 }
 
-/// What a template can do is listed here, as whatever makes a long text of a short one could take all memory: only what is
-/// written out is counted.
+/// Lists what a template may use. Anything that makes a long text of a short one could exhaust the memory, since only output
+/// is counted.
 fn environment(source: &str) -> Result<Environment<'static>, String> {
     if source.len() > MAX_SOURCE {
         return Err(too_long());
@@ -116,7 +116,7 @@ fn check_code(source: &str) -> Result<(), String> {
             return wrong("does not multiply (*)".to_owned());
         }
         joins += tag.code.matches(['~', '+']).count();
-        let mut words = tag.words();
+        let mut words = tag.names();
         if !tag.is_statement {
             continue;
         }
@@ -134,7 +134,7 @@ fn check_code(source: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The error in one line.
+/// Formats the error in one line.
 fn describe(error: &Error) -> String {
     let words = match (error.kind(), error.detail()) {
         (ErrorKind::OutOfFuel, _) => "it takes too many steps".to_owned(),
@@ -146,10 +146,10 @@ fn describe(error: &Error) -> String {
     format!("the prompt is a template and is wrong{line}: {words}; text with {{{{ or {{% in it stands in {{% raw %}}")
 }
 
-/// Takes text up to [`MAX_OUTPUT`].
-struct Bounded(Vec<u8>);
+/// Accepts text up to [`MAX_OUTPUT`].
+struct BoundedOutput(Vec<u8>);
 
-impl std::io::Write for Bounded {
+impl std::io::Write for BoundedOutput {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let room = MAX_OUTPUT - self.0.len();
         self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
@@ -166,10 +166,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prompts_are_filled_in_or_refused_with_a_reason() {
+    fn prompts_are_rendered_or_refused_with_a_reason() {
         let text = |text: &str| text.to_owned();
-        let names =
-            Names { time: text("2026-03-08 09:00"), last_run: text(""), last_result: text("sun"), name: text("w") };
+        let names = PromptNames {
+            time: text("2026-03-08 09:00"),
+            last_run: text(""),
+            last_result: text("sun"),
+            name: text("w"),
+        };
         for (source, expected) in [
             ("plain { text }", Ok("plain { text }")),
             ("/stop", Ok("/stop")),
@@ -186,7 +190,7 @@ mod tests {
                 Ok("**1** w~!"),
             ),
             ("{% for n in range(3) %}{{ loop.index + n }}{% endfor %}", Ok("135")),
-            // What would take all memory.
+            // These would exhaust the memory.
             ("{{ 'x' * 100000000 }}", Err("does not multiply")),
             ("{{ ('x'*100000)|replace('x','y'*100000) }}", Err("does not multiply")),
             ("{% set a='x' %}{% set b=a~a~a %}", Err("no statement \"set\"")),
@@ -211,7 +215,7 @@ mod tests {
         let long = "x".repeat(MAX_SOURCE + 1);
         assert!(check(&long).is_err_and(|error| error.contains("longer than")));
         let filling = "{% for a in range(1000) %}{{ last_result }}{% endfor %}";
-        let large = Names { last_result: "y".repeat(4_000), ..names };
+        let large = PromptNames { last_result: "y".repeat(4_000), ..names };
         assert!(render(filling, &large).is_err_and(|error| error.contains("more than")), "output is bounded");
     }
 }

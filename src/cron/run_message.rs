@@ -1,4 +1,4 @@
-//! The message that a run is: what the model is asked, or what is said without one.
+//! The message of a run: a prompt for the model, or a text that is delivered without one.
 
 use std::time::Duration;
 
@@ -7,51 +7,57 @@ use daoyou_channels::{InboundMessage, OutboundContext, TurnSettings};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::prompt::{self, Names};
-use super::words::called;
-use super::{Deliver, Job, Rules, Schedule, Task, time_zone};
+use super::job_text::display_name;
+use super::prompt::{self, PromptNames};
+use super::{CronSettings, DeliveryMode, Job, JobTask};
 use crate::bus::InboundDraft;
 use crate::origin::{JobTurn, TurnCause, TurnOrigin};
 use crate::store::{Connection, StoreError, job_runs};
 
-/// Who writes it.
+/// The sender of the message.
 pub const SENDER: &str = "cron";
 
-/// A slot that is run.
+/// A slot that runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Slot {
+pub struct RunSlot {
     pub due: Timestamp,
-    /// Slots before it that were missed, and that this run stands for.
+    /// The missed slots before it, which this run replaces.
     pub passed_over: usize,
-    /// Somebody asked for it, beside the schedule.
+    /// Somebody started the run by hand, outside the schedule.
     pub by_hand: bool,
 }
 
 /// What a run does.
 #[derive(Clone, Debug)]
-pub enum Work {
-    /// A turn answers it.
+pub enum RunWork {
+    /// A turn answers the message.
     Ask(InboundDraft),
-    /// It is delivered as it stands.
+    /// The text is delivered unchanged.
     Say(InboundDraft, String),
-    /// It cannot be asked, for this reason.
+    /// The prompt cannot be rendered, for this reason.
     Fail(InboundDraft, String),
 }
 
-/// What the run of `job` in `slot` does at `now`.
-pub fn work(connection: &Connection, job: &Job, rules: &Rules, slot: Slot, now: Timestamp) -> Result<Work, StoreError> {
-    let draft = |content: String| draft(job, rules, slot, now, content);
+/// Returns what the run of `job` in `slot` does at `now`.
+pub fn work(
+    connection: &Connection,
+    job: &Job,
+    settings: &CronSettings,
+    slot: RunSlot,
+    now: Timestamp,
+) -> Result<RunWork, StoreError> {
+    let draft = |content: String| draft(job, settings, slot, now, content);
     Ok(match &job.body.task {
-        Task::Message(text) => Work::Say(draft(text.clone()), text.clone()),
-        Task::Prompt(template) => match prompt::render(template, &names(connection, job, rules, now)?) {
-            Ok(content) => Work::Ask(draft(content)),
-            Err(reason) => Work::Fail(draft(template.clone()), reason),
+        JobTask::Message(text) => RunWork::Say(draft(text.clone()), text.clone()),
+        JobTask::Prompt(template) => match prompt::render(template, &names(connection, job, settings, now)?) {
+            Ok(content) => RunWork::Ask(draft(content)),
+            Err(reason) => RunWork::Fail(draft(template.clone()), reason),
         },
     })
 }
 
 /// Returns what names the run of `slot`.
-pub fn job_turn(job: &Job, slot: Slot) -> JobTurn {
+pub fn job_turn(job: &Job, slot: RunSlot) -> JobTurn {
     JobTurn {
         job: job.row.id.clone(),
         due: slot.due.as_millisecond(),
@@ -60,32 +66,33 @@ pub fn job_turn(job: &Job, slot: Slot) -> JobTurn {
     }
 }
 
-fn draft(job: &Job, rules: &Rules, slot: Slot, now: Timestamp, content: String) -> InboundDraft {
+fn draft(job: &Job, settings: &CronSettings, slot: RunSlot, now: Timestamp, content: String) -> InboundDraft {
     let body = &job.body;
-    // The slot is unique by its run: the message has no id of a sender's.
+    // The row of the run makes the slot unique: the message needs no id of a sender's.
     let mut message =
         InboundMessage::text(&body.target.channel, &body.target.chat_id, SENDER, body.maker.trust, content);
     message.metadata.clone_from(&body.target.metadata);
     (message.received_at, message.session) = (now, Some(job.session()));
-    // What holds for the turns of the chat, or of whoever made the job there, holds for this one.
+    // The settings of the chat's turns, or of the job's creator there, hold for this turn.
     let TurnOrigin { settings: kept, reply, follow_ups, on_behalf_of, .. } = body.target.origin.clone();
+    let about = about(job, settings, slot, now);
     let settings = TurnSettings {
         model: body.model.clone().or(kept.model),
         prompt: kept.prompt,
         tools: kept.tools,
-        about: about(job, rules, slot, now),
+        about,
         fresh: body.session.is_none(),
         ..TurnSettings::default()
     };
-    let reply = OutboundContext { job: Some(called(&job.row).to_owned()), ..reply };
+    let reply = OutboundContext { job: Some(display_name(&job.row).to_owned()), ..reply };
     let cause = TurnCause::Job(job_turn(job, slot));
     InboundDraft::with_origin(message, TurnOrigin { cause, follow_ups, on_behalf_of, settings, reply })
 }
 
-/// What the model is told of the run, a line each.
-fn about(job: &Job, rules: &Rules, slot: Slot, now: Timestamp) -> Vec<String> {
+/// Returns what the model learns about the run, in lines.
+fn about(job: &Job, settings: &CronSettings, slot: RunSlot, now: Timestamp) -> Vec<String> {
     let Job { row, body } = job;
-    let due = shown(slot.due, &zone_of(job, rules));
+    let due = shown(slot.due, &job.zone(&settings.zone));
     let first = if slot.by_hand {
         format!("This is the scheduled job {:?}, run by hand now.", row.name)
     } else {
@@ -99,11 +106,11 @@ fn about(job: &Job, rules: &Rules, slot: Slot, now: Timestamp) -> Vec<String> {
         ));
     }
     match body.deliver {
-        Deliver::Always => {}
-        Deliver::OnChange => {
+        DeliveryMode::Always => {}
+        DeliveryMode::OnChange => {
             lines.push("Your answer is sent to the chat only when it is another than the last one.".to_owned());
         }
-        Deliver::WhenAsked => lines.push(
+        DeliveryMode::WhenAsked => lines.push(
             "When there is nothing to tell, answer NO_REPLY and nothing else: that is kept and not sent to the chat."
                 .to_owned(),
         ),
@@ -117,24 +124,20 @@ fn late(due: Timestamp, now: Timestamp) -> String {
     if minutes == 0 { String::new() } else { format!(" (late by {})", Span::from_secs(minutes * 60)) }
 }
 
-fn names(connection: &Connection, job: &Job, rules: &Rules, now: Timestamp) -> Result<Names, StoreError> {
-    let zone = zone_of(job, rules);
+fn names(
+    connection: &Connection,
+    job: &Job,
+    settings: &CronSettings,
+    now: Timestamp,
+) -> Result<PromptNames, StoreError> {
+    let zone = job.zone(&settings.zone);
     let last = job_runs::last_run(connection, &job.row.id)?.and_then(|at| Timestamp::from_millisecond(at).ok());
-    Ok(Names {
+    Ok(PromptNames {
         time: shown(now, &zone),
         last_run: last.map(|at| shown(at, &zone)).unwrap_or_default(),
         last_result: job.row.result.clone().unwrap_or_default(),
         name: job.row.name.clone(),
     })
-}
-
-/// The job's own zone, or the owner's.
-fn zone_of(job: &Job, rules: &Rules) -> TimeZone {
-    let own = match &job.body.schedule {
-        Schedule::Cron { tz, .. } => time_zone(tz).ok(),
-        Schedule::At { .. } | Schedule::Every { .. } => None,
-    };
-    own.unwrap_or_else(|| rules.zone.clone())
 }
 
 /// `2026-03-08 09:00 (Asia/Shanghai)`.

@@ -1,4 +1,4 @@
-//! The service: one task that waits until a job is due, exactly, and puts what is due into the inbox.
+//! The cron service: one task that sleeps until a job is due, and puts due jobs into the inbox.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -8,67 +8,69 @@ use daoyou_channels::backoff::Backoff;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::clock::{self, Clock};
-use super::firing::{self, Due};
-use super::moments::Moments;
-use super::{CronHandle, Job, Rules};
+use super::firing::{self, DueJob};
+use super::run_times::RunTimes;
+use super::{CronHandle, CronSettings, Job};
 use crate::bus::MessageBus;
 use crate::crash;
 use crate::live::Live;
 use crate::store::{Commit, Connection, Store, StoreError, jobs, meta, now_ms};
 
-/// Jobs that one commit takes.
-const PIECE: u32 = 100;
-/// The longest time without a look: the clock may have been set, or the machine asleep.
-const LOOK: Duration = Duration::from_secs(60);
-/// Next slots that one commit corrects.
-const CORRECTED: usize = 500;
-/// What an orderly stop may take beside its turns.
+/// The jobs of one commit.
+const BATCH: u32 = 100;
+/// The longest sleep, since the clock may have been set, or the machine may have slept.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// The next runs that one commit corrects.
+const CORRECTIONS_PER_COMMIT: usize = 500;
+/// The longest time of an orderly stop, apart from its turns.
 const STOP_SLACK: Duration = Duration::from_secs(15);
 
-/// Fires jobs. One for a gateway; what it knows stands in the store.
+/// The wall clock is being adjusted, not set, if it lags by less than this many milliseconds.
+const ADJUSTED: i64 = 1_000;
+
+/// Fires jobs. A gateway has one; its state is in the store.
 pub struct CronService {
     bus: Arc<MessageBus>,
-    rules: Arc<Live<Rules>>,
+    settings: Arc<Live<CronSettings>>,
     handle: CronHandle,
 }
 
-/// What is kept from one look to the next.
-struct State {
-    clock: Clock,
-    /// When the last orderly stop was under way.
+/// The state between two polls.
+struct ServiceState {
+    clock: WallClock,
+    /// The time of the last orderly stop.
     deferred: Option<RangeInclusive<Timestamp>>,
-    /// Every job's next slot is right by this clock.
+    /// Every job's next run is right by the current clock.
     checked: bool,
 }
 
 impl CronService {
-    /// For the gateway of `bus`; `handle` wakes it.
-    pub fn new(bus: Arc<MessageBus>, rules: Arc<Live<Rules>>, handle: CronHandle) -> Self {
-        Self { bus, rules, handle }
+    /// Creates the service for the gateway of `bus`; `handle` wakes it.
+    pub fn new(bus: Arc<MessageBus>, settings: Arc<Live<CronSettings>>, handle: CronHandle) -> Self {
+        Self { bus, settings, handle }
     }
 
-    /// Runs until `shutdown`, and notes when that was: what comes due from then on until the next start is put off.
+    /// Runs until `shutdown`, and records the time of the stop: slots from then on until the next start are deferred.
     pub async fn run(self, shutdown: CancellationToken) {
-        let clock = Clock::new(now_ms(), Instant::now());
-        let deferred = match last_stop(self.bus.store(), self.rules.get().drain_timeout).await {
+        let clock = WallClock::new(now_ms(), Instant::now());
+        let deferred = match last_stop(self.bus.store(), self.settings.get().drain_timeout).await {
             Ok(deferred) => deferred,
             Err(error) => {
-                tracing::warn!(%error, "it is unknown when the last stop was: what came due meanwhile counts as missed");
+                tracing::warn!(%error, "the time of the last stop is unknown: slots during it count as missed");
                 None
             }
         };
-        let mut state = State { clock, deferred, checked: false };
-        let mut backoff = Backoff::new(Duration::from_secs(1), LOOK);
+        let mut state = ServiceState { clock, deferred, checked: false };
+        let mut backoff = Backoff::new(Duration::from_secs(1), MAX_WAIT);
         while !shutdown.is_cancelled() {
-            let wait = match self.look(&mut state).await {
+            let wait = match self.poll(&mut state).await {
                 Ok(wait) => {
-                    backoff = Backoff::new(Duration::from_secs(1), LOOK);
+                    backoff = Backoff::new(Duration::from_secs(1), MAX_WAIT);
                     wait
                 }
                 Err(StoreError::Closed) => return,
                 Err(error) => {
-                    tracing::error!(%error, "the jobs that are due could not be looked at; trying again");
+                    tracing::error!(%error, "due jobs could not be examined; retrying");
                     backoff.next_wait()
                 }
             };
@@ -84,46 +86,50 @@ impl CronService {
         let began = now_ms().to_string();
         let note = move |connection: &Connection| meta::set(connection, meta::STOP_BEGAN, &began);
         if let Err(error) = self.bus.store().write(Commit::Logged, note).await {
-            tracing::warn!(%error, "it could not be noted that the gateway stops");
+            tracing::warn!(%error, "the time of this stop could not be recorded");
         }
     }
 
-    /// Fires what is due, a piece of it; answers how long there is nothing to do.
-    async fn look(&self, state: &mut State) -> Result<Duration, StoreError> {
-        let rules = self.rules.get();
+    /// Fires one batch of due jobs; returns the time until there is more to do.
+    async fn poll(&self, state: &mut ServiceState) -> Result<Duration, StoreError> {
+        let settings = self.settings.get();
         let now = now_ms();
         if state.clock.was_set_back(now, Instant::now()) {
-            tracing::warn!("the clock was set back: jobs go on from what it says now");
+            tracing::warn!("the clock was set back: jobs continue from the time it shows now");
             state.checked = false;
         }
-        if !rules.enabled {
-            return Ok(LOOK);
+        if !settings.config.enabled {
+            return Ok(MAX_WAIT);
         }
         if !state.checked {
-            self.correct().await?;
+            self.correct_next_runs().await?;
             state.checked = true;
         }
-        if self.fire(&rules, state.deferred.clone()).await? {
+        if self.fire(&settings, state.deferred.clone()).await? {
             return Ok(Duration::ZERO);
         }
         let next = self.bus.store().read_here(jobs::next_due)?;
-        Ok(next.map_or(LOOK, |next| clock::until(next, now_ms()).min(LOOK)))
+        Ok(next.map_or(MAX_WAIT, |next| until(next, now_ms()).min(MAX_WAIT)))
     }
 
-    /// Fires a piece of what is due; answers whether there may be more.
-    async fn fire(&self, rules: &Arc<Rules>, deferred: Option<RangeInclusive<Timestamp>>) -> Result<bool, StoreError> {
+    /// Fires one batch of due jobs; returns true if there may be more.
+    async fn fire(
+        &self,
+        settings: &Arc<CronSettings>,
+        deferred: Option<RangeInclusive<Timestamp>>,
+    ) -> Result<bool, StoreError> {
         let (now, store) = (Timestamp::now(), self.bus.store());
         if store.read_here(jobs::next_due)?.is_none_or(|next| next > now.as_millisecond()) {
             return Ok(false);
         }
-        let planning = rules.clone();
+        let planning = settings.clone();
         let due =
-            store.read(move |connection| firing::plan(connection, &planning, deferred.as_ref(), now, PIECE)).await?;
-        let names = names(&due);
-        let (rules, bus, detail) = (rules.clone(), self.bus.clone(), names.clone());
+            store.read(move |connection| firing::plan(connection, &planning, deferred.as_ref(), now, BATCH)).await?;
+        let names = job_names(&due);
+        let (settings, bus, detail) = (settings.clone(), self.bus.clone(), names.clone());
         let fired = store
             .write(Commit::Synced, move |connection| {
-                let mut fired = firing::commit(connection, &rules, &due, now)?;
+                let mut fired = firing::commit(connection, &settings, &due, now)?;
                 fired.tell_owner(connection, &bus)?;
                 crash::point("cron_before_commit", &detail);
                 Ok(fired)
@@ -132,20 +138,20 @@ impl CronService {
         crash::point("cron_committed", &names);
         self.bus.metrics().cron.fired(&fired.lateness, fired.skipped, fired.missed, fired.failed);
         fired.wake(&self.bus);
-        // Also when nothing came of it: a job was changed meanwhile, and is looked at again.
+        // Even without an effect: a job was changed meanwhile, and is examined again.
         Ok(true)
     }
 
-    /// Puts every job's next slot where its schedule has it by the clock of now. What is due already is left as it is.
-    async fn correct(&self) -> Result<(), StoreError> {
+    /// Moves every job's next run to where its schedule has it by the current clock. Due runs stay.
+    async fn correct_next_runs(&self) -> Result<(), StoreError> {
         let store = self.bus.store();
         let now = Timestamp::now();
         let corrections = store.read(move |connection| corrections(connection, now)).await?;
         if corrections.is_empty() {
             return Ok(());
         }
-        tracing::info!(jobs = corrections.len(), "next times of jobs are corrected");
-        for piece in corrections.chunks(CORRECTED) {
+        tracing::info!(jobs = corrections.len(), "next runs of jobs corrected");
+        for piece in corrections.chunks(CORRECTIONS_PER_COMMIT) {
             let piece = piece.to_vec();
             let write =
                 move |connection: &Connection| piece.iter().try_for_each(|correction| correction.write(connection));
@@ -155,7 +161,7 @@ impl CronService {
     }
 }
 
-/// Notes that the gateway has stopped in order; the last thing before the store is closed.
+/// Records the end of an orderly stop; the last write before the store is closed.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -164,7 +170,7 @@ pub async fn note_stop(store: &Store) -> Result<(), StoreError> {
     store.write(Commit::Logged, move |connection| meta::set(connection, meta::STOP_ENDED, &ended)).await
 }
 
-/// When the last orderly stop was under way. One that was cut off took as long as it might have.
+/// Returns the time of the last orderly stop. One that was cut off counts with its longest time.
 async fn last_stop(store: &Store, drain_timeout: Duration) -> Result<Option<RangeInclusive<Timestamp>>, StoreError> {
     let read = |connection: &Connection, key| -> Result<Option<Timestamp>, StoreError> {
         let ms = meta::get(connection, key)?.and_then(|ms| ms.parse::<i64>().ok());
@@ -180,13 +186,13 @@ async fn last_stop(store: &Store, drain_timeout: Duration) -> Result<Option<Rang
         .await
 }
 
-/// The jobs of a piece in one line, for whoever looks for one.
-fn names(due: &[Due]) -> String {
+/// Returns the names of the jobs of a batch for the log.
+fn job_names(due: &[DueJob]) -> String {
     let names = due.iter().map(|due| match due {
-        Due::Job(planned) => planned.name(),
-        Due::Unreachable { job, .. } => &job.row.name,
-        Due::Unreadable { id, reason } => {
-            // Said once: it is no longer due after this.
+        DueJob::Job(planned) => planned.name(),
+        DueJob::Unreachable { job, .. } => &job.row.name,
+        DueJob::Unreadable { id, reason } => {
+            // Logged once: the job is no longer due after this.
             tracing::error!(job = id, reason, "a scheduled job is set aside");
             id
         }
@@ -194,15 +200,15 @@ fn names(due: &[Due]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// What is wrong with a job's next slot.
+/// A correction of a job's next run.
 #[derive(Clone, Debug)]
-enum Correction {
+enum NextRunCorrection {
     Move { id: String, from: Option<i64>, to: i64 },
     Never { id: String },
     SetAside { id: String, reason: String },
 }
 
-impl Correction {
+impl NextRunCorrection {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
         match self {
             Self::Move { id, from, to } => jobs::move_next(connection, id, *from, *to),
@@ -214,7 +220,7 @@ impl Correction {
     }
 }
 
-fn corrections(connection: &Connection, now: Timestamp) -> Result<Vec<Correction>, StoreError> {
+fn corrections(connection: &Connection, now: Timestamp) -> Result<Vec<NextRunCorrection>, StoreError> {
     let mut found = Vec::new();
     for row in jobs::all(connection)? {
         let is_due = row.next_at.is_some_and(|next| next <= now.as_millisecond());
@@ -223,14 +229,62 @@ fn corrections(connection: &Connection, now: Timestamp) -> Result<Vec<Correction
         }
         let (id, from, was_aside) = (row.id.clone(), row.next_at, row.next_at.is_none() && row.paused.is_some());
         match Job::read(row) {
-            Ok(job) => match Moments::of(&job).next_after(now).map(Timestamp::as_millisecond) {
-                Some(to) if from != Some(to) => found.push(Correction::Move { id, from, to }),
+            Ok(job) => match RunTimes::of(&job).next_after(now).map(Timestamp::as_millisecond) {
+                Some(to) if from != Some(to) => found.push(NextRunCorrection::Move { id, from, to }),
                 Some(_) => {}
-                None => found.push(Correction::Never { id }),
+                None => found.push(NextRunCorrection::Never { id }),
             },
             Err(_) if was_aside => {}
-            Err(error) => found.push(Correction::SetAside { id, reason: firing::unreadable(&error) }),
+            Err(error) => found.push(NextRunCorrection::SetAside { id, reason: firing::unreadable(&error) }),
         }
     }
     Ok(found)
+}
+
+/// The reading of the wall clock at a moment of the monotonic clock.
+#[derive(Clone, Copy, Debug)]
+struct WallClock {
+    wall_ms: i64,
+    at: Instant,
+}
+
+impl WallClock {
+    fn new(wall_ms: i64, at: Instant) -> Self {
+        Self { wall_ms, at }
+    }
+
+    /// Returns true if the wall clock lags behind the monotonic clock since the last reading; stores the new reading.
+    fn was_set_back(&mut self, wall_ms: i64, at: Instant) -> bool {
+        let passed = i64::try_from(at.saturating_duration_since(self.at).as_millis()).unwrap_or(i64::MAX);
+        let expected = self.wall_ms.saturating_add(passed);
+        *self = Self { wall_ms, at };
+        wall_ms < expected.saturating_sub(ADJUSTED)
+    }
+}
+
+/// Returns the time from `now` to `then`, both in UTC milliseconds; zero if it is past.
+fn until(then: i64, now: i64) -> Duration {
+    Duration::from_millis(u64::try_from(then.saturating_sub(now)).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clock_that_was_set_back_is_noticed() {
+        let begun = Instant::now();
+        for (wall, secs, expected) in [
+            (60_000, 60, false),
+            (59_100, 60, false),
+            (58_900, 60, true),
+            (-3_600_000, 60, true),
+            (31_536_000_000, 60, false),
+        ] {
+            let mut clock = WallClock::new(0, begun);
+            let at = begun + Duration::from_secs(secs);
+            assert_eq!(clock.was_set_back(wall, at), expected, "{wall}");
+            assert!(!clock.was_set_back(wall, at), "once is enough");
+        }
+    }
 }

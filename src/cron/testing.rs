@@ -1,23 +1,29 @@
-//! What the tests of this area share.
+//! Helpers of the tests of this module.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
-use super::{CronConfig, Language, Rules, Settings, Terms, Words};
+use super::{CronConfig, CronSettings, JobContext, JobNotices};
+use crate::text::Language;
 
-/// In Shanghai, with these channels switched on.
-pub(super) fn terms(max_jobs: u32, channels: &[&str]) -> Terms {
-    let words = Words { paused: "{} {} {} {}", failed: "{} {}", unreachable: "{} {} {}", braked: "{} {}" };
+/// Returns a context in Shanghai, with these channels running.
+pub(super) fn job_context(max_jobs: u32, channels: &[&str]) -> JobContext {
+    let notices = JobNotices { paused: "{} {} {} {}", failed: "{} {}", unreachable: "{} {} {}", over_budget: "{} {}" };
     let zone = TimeZone::get("Asia/Shanghai").unwrap();
-    let mut rules = Rules::new(&CronConfig::default(), zone, words, Duration::from_secs(30));
     let read = channels.iter().map(|channel| ((*channel).to_owned(), true));
-    rules.channels = read.chain([("webhook:deaf".to_owned(), false)]).collect();
-    Terms {
-        settings: Settings { max_jobs },
+    let settings = CronSettings {
+        config: CronConfig { max_jobs, ..CronConfig::default() },
+        channels: read.chain([("webhook:deaf".to_owned(), false)]).collect(),
+        drain_timeout: Duration::from_secs(30),
+        zone,
+        notices,
+        owner: None,
+    };
+    JobContext {
         providers: ["a", "offline"].map(str::to_owned).into(),
         language: Language::En,
-        rules: Arc::new(rules),
+        settings: Arc::new(settings),
     }
 }

@@ -1,4 +1,4 @@
-//! `cron`: the agent's own way to jobs, for reminders and for what it promises to do later.
+//! The tool `cron`, with which the agent schedules reminders and tasks for itself.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +10,15 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::asked::{AskedJob, Place};
 use super::firing::check_run;
+use super::job_request::{JobOrigin, JobRequest};
+use super::job_text::lines;
 use super::jobs::{self, id_from, next_slot};
-use super::moments::Moments;
-use super::words::lines;
-use super::{Deliver, Desk, Fired, Job, JobError, Maker, Misfire, NewJob, Scope, Target, Terms, run_now};
+use super::run_times::RunTimes;
+use super::{
+    DeliveryMode, DeliveryTarget, FiringReport, Job, JobContext, JobError, JobMaker, JobScope, JobService,
+    MisfirePolicy, NewJob, run_now,
+};
 use crate::bus::ReplyTarget;
 use crate::chat::ToolSpec;
 use crate::origin::TurnOrigin;
@@ -24,18 +27,18 @@ use crate::store::{Connection, StoreError, job_runs};
 use crate::tools::{Effect, Replay, Rows, Tool, ToolContext, ToolOutcome, ToolResult, WriteRows, tool_spec};
 
 const NAME: &str = "cron";
-/// Jobs that `list` shows.
+/// The most jobs that `list` shows.
 const LISTED: usize = 50;
-/// Jobs that are named where one is not found.
+/// The most jobs that are named when one is not found.
 const NAMED: usize = 10;
 
 #[derive(Deserialize, JsonSchema)]
-struct Args {
-    action: Action,
+struct CronArgs {
+    action: CronAction,
     /// What to say or do then; self-contained.
     message: Option<String>,
     /// prompt (default): you get it as a task then. message: sent as it stands, right for plain reminders.
-    kind: Option<Kind>,
+    kind: Option<TaskKind>,
     name: Option<String>,
     /// Once: "in 20m", "tomorrow 9:00", RFC 3339. With every: its first time.
     at: Option<String>,
@@ -49,9 +52,9 @@ struct Args {
     /// Id or name.
     job_id: Option<String>,
     /// Of a prompt. when_asked: not if you answer NO_REPLY.
-    deliver: Option<Deliver>,
+    deliver: Option<DeliveryMode>,
     /// What is done about missed times.
-    misfire: Option<Misfire>,
+    misfire: Option<MisfirePolicy>,
     /// Default: this chat.
     channel: Option<String>,
     chat_id: Option<String>,
@@ -62,7 +65,7 @@ struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Action {
+enum CronAction {
     Add,
     List,
     Remove,
@@ -73,28 +76,28 @@ enum Action {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum TaskKind {
     Prompt,
     Message,
 }
 
-/// Makes, lists and changes jobs. A change is committed together with the call's result.
+/// Creates, lists and changes jobs. A change is committed together with the result of the call.
 pub struct CronTool {
     spec: ToolSpec,
-    desk: Option<Arc<Desk>>,
+    service: Option<Arc<JobService>>,
 }
 
 impl CronTool {
-    /// A tool that works on the jobs of `desk`.
-    pub fn new(desk: Arc<Desk>) -> Self {
-        Self { desk: Some(desk), ..Self::to_be_shown() }
+    /// Creates the tool for the jobs of `service`.
+    pub fn new(service: Arc<JobService>) -> Self {
+        Self { service: Some(service), ..Self::to_be_shown() }
     }
 
-    /// A tool for lists of tools, where no gateway runs: its calls fail.
+    /// Creates a tool for lists of tools without a gateway: its calls fail.
     pub fn to_be_shown() -> Self {
         let description = "Schedule a reminder, or a task for yourself, once or repeatedly; the outcome is sent to this \
                            chat. Use it whenever you promise something for later.";
-        Self { spec: tool_spec::<Args>(NAME, description), desk: None }
+        Self { spec: tool_spec::<CronArgs>(NAME, description), service: None }
     }
 }
 
@@ -112,16 +115,16 @@ impl Tool for CronTool {
         Replay::Atomic
     }
 
-    /// What a page says must not choose who is written to.
+    /// Text from outside must not choose the recipient.
     fn sealed_arguments(&self) -> &'static [&'static str] {
         &["action", "channel", "chat_id", "session", "job_id"]
     }
 
     fn check(&self, arguments: &Value, _: &ToolContext) -> Result<(), String> {
-        let args: Args = serde_json::from_value(arguments.clone()).map_err(|error| error.to_string())?;
+        let args: CronArgs = serde_json::from_value(arguments.clone()).map_err(|error| error.to_string())?;
         let names_one = args.job_id.as_deref().is_some_and(|id| !id.trim().is_empty());
         match args.action {
-            Action::Add | Action::List => Ok(()),
+            CronAction::Add | CronAction::List => Ok(()),
             _ if names_one => Ok(()),
             _ => Err("job_id is missing: the id or name of the job, as action=list shows it".to_owned()),
         }
@@ -129,39 +132,40 @@ impl Tool for CronTool {
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> ToolOutcome {
         let failed = |error: String| ToolOutcome::from(ToolResult::failed(error));
-        let Some(desk) = &self.desk else { return failed("no gateway runs here".to_owned()) };
+        let Some(service) = &self.service else { return failed("no gateway runs here".to_owned()) };
         match serde_json::from_value(arguments) {
-            Ok(args) => carry_out(desk, args, context).await.unwrap_or_else(|error| failed(error.to_string())),
+            Ok(args) => carry_out(service, args, context).await.unwrap_or_else(|error| failed(error.to_string())),
             Err(error) => failed(error.to_string()),
         }
     }
 }
 
-/// For whom a call runs, as far as jobs are concerned.
+/// The caller of the tool.
 #[derive(Clone)]
-struct Caller {
-    scope: Scope,
-    place: Place,
+struct ToolCaller {
+    scope: JobScope,
+    place: JobOrigin,
     origin: Arc<TurnOrigin>,
     turn: Uuid,
     call_id: String,
 }
 
-async fn carry_out(desk: &Arc<Desk>, args: Args, context: &ToolContext) -> Result<ToolOutcome, JobError> {
-    let (now, terms, caller) = (Timestamp::now(), desk.terms.get(), Caller::of(context));
-    let looked = desk.store.read(move |connection| match prepare(connection, args, &caller, &terms, now) {
+async fn carry_out(service: &Arc<JobService>, args: CronArgs, context: &ToolContext) -> Result<ToolOutcome, JobError> {
+    let (now, job_context, caller) = (Timestamp::now(), service.context.get(), ToolCaller::of(context));
+    let looked = service.store.read(move |connection| match prepare(connection, args, &caller, &job_context, now) {
         Err(JobError::Store(error)) => Err(error),
         other => Ok(other),
     });
     let (told, change) = looked.await??;
-    let rows =
-        |change| Effect::Rows(Rows(Arc::new(Written { desk: desk.clone(), change, now, fired: Mutex::default() })));
+    let rows = |change| {
+        Effect::Rows(Rows(Arc::new(PendingEdit { service: service.clone(), change, now, fired: Mutex::default() })))
+    };
     Ok(ToolOutcome { result: ToolResult::ok(told), effects: change.map(rows).into_iter().collect() })
 }
 
-/// What a call changes.
+/// The change that a call makes.
 #[derive(Clone, Debug, PartialEq)]
-enum Change {
+enum JobEdit {
     Add(Box<NewJob>),
     Remove(String),
     Enable(String),
@@ -169,56 +173,56 @@ enum Change {
     Run(String),
 }
 
-/// Looks whether the call can be carried out; answers what the model is told, and what is to be written.
+/// Checks a call; returns the answer for the model, and the change to be written.
 fn prepare(
     connection: &Connection,
-    args: Args,
-    caller: &Caller,
-    terms: &Terms,
+    args: CronArgs,
+    caller: &ToolCaller,
+    job_context: &JobContext,
     now: Timestamp,
-) -> Result<(String, Option<Change>), JobError> {
+) -> Result<(String, Option<JobEdit>), JobError> {
     let job = |id: Option<&str>| find(connection, &caller.scope, id.unwrap_or_default());
     match args.action {
-        Action::List => {
+        CronAction::List => {
             let jobs = jobs::list(connection, &caller.scope)?;
             let none = || "No scheduled jobs.".to_owned();
-            Ok((if jobs.is_empty() { none() } else { lines(&jobs, terms, LISTED) }, None))
+            Ok((if jobs.is_empty() { none() } else { lines(&jobs, job_context, LISTED) }, None))
         }
-        Action::Add => add(connection, args, caller, terms, now),
-        Action::Remove => {
+        CronAction::Add => add(connection, args, caller, job_context, now),
+        CronAction::Remove => {
             let JobRow { id, name, .. } =
                 find_row(connection, &caller.scope, args.job_id.as_deref().unwrap_or_default())?;
-            Ok((format!("Removed job {id} ({name})"), Some(Change::Remove(id))))
+            Ok((format!("Removed job {id} ({name})"), Some(JobEdit::Remove(id))))
         }
-        Action::Enable => {
+        CronAction::Enable => {
             let job = job(args.job_id.as_deref())?;
-            let next = next_slot(&Moments::of(&job), now)?;
+            let next = next_slot(&RunTimes::of(&job), now)?;
             let enabled = Job { row: JobRow { next_at: Some(next.as_millisecond()), ..job.row }, ..job };
-            let next = enabled.next_in_words(terms).unwrap_or_default();
-            Ok((format!("Enabled job {}; next: {next}", enabled.row.id), Some(Change::Enable(enabled.row.id))))
+            let next = enabled.next_in_words(job_context).unwrap_or_default();
+            Ok((format!("Enabled job {}; next: {next}", enabled.row.id), Some(JobEdit::Enable(enabled.row.id))))
         }
-        Action::Disable => {
+        CronAction::Disable => {
             let job = job(args.job_id.as_deref())?;
-            Ok((format!("Disabled job {}", job.row.id), Some(Change::Disable(job.row.id))))
+            Ok((format!("Disabled job {}", job.row.id), Some(JobEdit::Disable(job.row.id))))
         }
-        Action::Run => {
+        CronAction::Run => {
             let job = job(args.job_id.as_deref())?;
             if job_runs::unfinished(connection, &job.row.id)?.is_some() {
-                return Err(JobError::Wrong(format!("the last run of job {} is not done yet", job.row.id)));
+                return Err(JobError::Invalid(format!("the last run of job {} is not done yet", job.row.id)));
             }
-            check_run(connection, &job, &terms.rules, now)?;
-            Ok((format!("Job {} runs now", job.row.id), Some(Change::Run(job.row.id))))
+            check_run(connection, &job, &job_context.settings, now)?;
+            Ok((format!("Job {} runs now", job.row.id), Some(JobEdit::Run(job.row.id))))
         }
     }
 }
 
-/// The job that is meant; when there is none, those that there are.
-fn find(connection: &Connection, scope: &Scope, id: &str) -> Result<Job, JobError> {
+/// Finds the job; the error lists the existing ones.
+fn find(connection: &Connection, scope: &JobScope, id: &str) -> Result<Job, JobError> {
     Ok(Job::read(find_row(connection, scope, id)?)?)
 }
 
-/// Its row, also of one that cannot be read.
-fn find_row(connection: &Connection, scope: &Scope, id: &str) -> Result<JobRow, JobError> {
+/// Finds the row, readable or not.
+fn find_row(connection: &Connection, scope: &JobScope, id: &str) -> Result<JobRow, JobError> {
     let id = id.trim();
     match jobs::find_row(connection, scope, id) {
         Err(JobError::NotFound(_)) => {
@@ -227,7 +231,7 @@ fn find_row(connection: &Connection, scope: &Scope, id: &str) -> Result<JobRow, 
             let named: Vec<_> = named.map(|job| format!("{} ({})", job.row.id, job.row.name)).collect();
             let there =
                 if named.is_empty() { "there are none".to_owned() } else { format!("there are {}", named.join(", ")) };
-            Err(JobError::Wrong(format!("Job {id} not found; {there}")))
+            Err(JobError::Invalid(format!("Job {id} not found; {there}")))
         }
         found => found,
     }
@@ -235,33 +239,35 @@ fn find_row(connection: &Connection, scope: &Scope, id: &str) -> Result<JobRow, 
 
 fn add(
     connection: &Connection,
-    args: Args,
-    caller: &Caller,
-    terms: &Terms,
+    args: CronArgs,
+    caller: &ToolCaller,
+    job_context: &JobContext,
     now: Timestamp,
-) -> Result<(String, Option<Change>), JobError> {
-    let place = caller.at_home(connection)?;
-    let mut new = args.asked()?.plan(&place, terms, now)?;
+) -> Result<(String, Option<JobEdit>), JobError> {
+    let place = caller.origin_of_turn(connection)?;
+    let mut new = args.into_request()?.into_new_job(&place, job_context, now)?;
     new.id = Some(id_from(caller.turn, &caller.call_id));
-    let job = jobs::preview(connection, &new, terms.settings, now)?;
-    let (id, name, when) = (&job.row.id, &job.row.name, job.when(terms));
-    let next = job.next_in_words(terms).unwrap_or_default();
+    let job = jobs::preview(connection, &new, job_context.settings.config.max_jobs, now)?;
+    let (id, name, when) = (&job.row.id, &job.row.name, job.when(job_context));
+    let next = job.next_in_words(job_context).unwrap_or_default();
     let told = format!("Created job '{name}' (id: {id}): {when}; next: {next}");
-    Ok((told, Some(Change::Add(Box::new(new)))))
+    Ok((told, Some(JobEdit::Add(Box::new(new)))))
 }
 
-impl Args {
-    fn asked(self) -> Result<AskedJob, JobError> {
-        let (prompt, message) = match self.kind.unwrap_or(Kind::Prompt) {
-            Kind::Prompt => (self.message, None),
-            Kind::Message => (None, self.message),
+impl CronArgs {
+    fn into_request(self) -> Result<JobRequest, JobError> {
+        let (prompt, message) = match self.kind.unwrap_or(TaskKind::Prompt) {
+            TaskKind::Prompt => (self.message, None),
+            TaskKind::Message => (None, self.message),
         };
         let every = match (self.every.filter(|every| !every.trim().is_empty()), self.every_seconds) {
-            (Some(_), Some(_)) => return Err(JobError::Wrong("every and every_seconds: give one of them".to_owned())),
+            (Some(_), Some(_)) => {
+                return Err(JobError::Invalid("every and every_seconds: give one of them".to_owned()));
+            }
             (every, None) => every,
             (None, Some(seconds)) => Some(format!("{seconds}s")),
         };
-        Ok(AskedJob {
+        Ok(JobRequest {
             name: self.name,
             prompt,
             message,
@@ -275,25 +281,25 @@ impl Args {
             model: self.model,
             deliver: self.deliver,
             misfire: self.misfire,
-            ..AskedJob::default()
+            ..JobRequest::default()
         })
     }
 }
 
-impl Caller {
+impl ToolCaller {
     fn of(context: &ToolContext) -> Self {
         let ToolContext { channel, chat_id, trust, .. } = context;
         Self {
-            scope: Scope::of(*trust, channel, chat_id),
-            place: Place {
-                target: Target {
+            scope: JobScope::of(*trust, channel, chat_id),
+            place: JobOrigin {
+                target: DeliveryTarget {
                     channel: channel.clone(),
                     chat_id: chat_id.clone(),
                     session: context.session.clone(),
                     metadata: serde_json::from_str(&context.metadata).unwrap_or_default(),
                     origin: for_runs(&context.origin),
                 },
-                maker: Maker { trust: *trust, channel: channel.clone(), chat_id: chat_id.clone() },
+                maker: JobMaker { trust: *trust, channel: channel.clone(), chat_id: chat_id.clone() },
             },
             origin: context.origin.clone(),
             turn: context.turn,
@@ -301,8 +307,8 @@ impl Caller {
         }
     }
 
-    /// A turn that runs in a session of its own makes jobs for the chat that it works for.
-    fn at_home(&self, connection: &Connection) -> Result<Place, StoreError> {
+    /// Returns the origin of a job. A turn in a session of its own creates jobs for the chat that it works for.
+    fn origin_of_turn(&self, connection: &Connection) -> Result<JobOrigin, StoreError> {
         let mut place = self.place.clone();
         if !self.origin.is_errand() {
             return Ok(place);
@@ -333,52 +339,52 @@ fn for_runs(origin: &TurnOrigin) -> TurnOrigin {
     origin
 }
 
-/// A change on its way into the commit of its call's result.
-struct Written {
-    desk: Arc<Desk>,
-    change: Change,
+/// A change to be written in the commit of its call's result.
+struct PendingEdit {
+    service: Arc<JobService>,
+    change: JobEdit,
     now: Timestamp,
-    /// What a run by hand gave others to do.
-    fired: Mutex<Option<Fired>>,
+    /// Those who have work after a run by hand.
+    fired: Mutex<Option<FiringReport>>,
 }
 
-impl fmt::Debug for Written {
+impl fmt::Debug for PendingEdit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.change.fmt(f)
     }
 }
 
-impl Written {
+impl PendingEdit {
     fn run(&self, connection: &Connection, id: &str) -> Result<(), JobError> {
-        let job = jobs::find(connection, &Scope::All, id)?;
-        let fired = run_now(connection, &job, &self.desk.terms.get().rules, self.now)?;
+        let job = jobs::find(connection, &JobScope::All, id)?;
+        let fired = run_now(connection, &job, &self.service.context.get().settings, self.now)?;
         *self.fired.lock().unwrap_or_else(PoisonError::into_inner) = Some(fired);
         Ok(())
     }
 }
 
-impl WriteRows for Written {
+impl WriteRows for PendingEdit {
     fn write(&self, connection: &Connection) -> Result<(), StoreError> {
-        // The job was found in the caller's scope; here it goes by its id.
-        let (all, now) = (Scope::All, self.now);
-        let settings = self.desk.terms.get().settings;
+        // The job was found in the caller's scope; here its id is enough.
+        let (all, now) = (JobScope::All, self.now);
+        let max_jobs = self.service.context.get().settings.config.max_jobs;
         let done = match &self.change {
-            Change::Add(new) => match jobs::add(connection, new, settings, now) {
-                // The model was told that it is made: the name was taken since, by a call of the same response at the latest.
+            JobEdit::Add(new) => match jobs::add(connection, new, max_jobs, now) {
+                // The model was informed of success; the name was taken since, at the latest by a call of the same response.
                 Err(JobError::NameTaken { name, .. }) => jobs::numbered(connection, &name)
-                    .and_then(|name| jobs::add(connection, &NewJob { name, ..(**new).clone() }, settings, now))
+                    .and_then(|name| jobs::add(connection, &NewJob { name, ..(**new).clone() }, max_jobs, now))
                     .map(|_| ()),
                 added => added.map(|_| ()),
             },
-            Change::Remove(id) => jobs::remove(connection, &all, id).map(|_| ()),
-            Change::Enable(id) => jobs::set_enabled(connection, &all, id, true, now).map(|_| ()),
-            Change::Disable(id) => jobs::set_enabled(connection, &all, id, false, now).map(|_| ()),
-            Change::Run(id) => self.run(connection, id),
+            JobEdit::Remove(id) => jobs::remove(connection, &all, id).map(|_| ()),
+            JobEdit::Enable(id) => jobs::set_enabled(connection, &all, id, true, now).map(|_| ()),
+            JobEdit::Disable(id) => jobs::set_enabled(connection, &all, id, false, now).map(|_| ()),
+            JobEdit::Run(id) => self.run(connection, id),
         };
         match done {
             Err(JobError::Store(error)) => Err(error),
             Err(error) => {
-                tracing::warn!(change = ?self.change, %error, "a job has changed since the model asked for a change of it");
+                tracing::warn!(change = ?self.change, %error, "a job changed after the model asked to change it");
                 Ok(())
             }
             Ok(()) => Ok(()),
@@ -387,8 +393,8 @@ impl WriteRows for Written {
 
     fn written(&self) {
         if let Some(fired) = self.fired.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            self.desk.started(fired);
+            self.service.wake_started(fired);
         }
-        self.desk.wake();
+        self.service.wake();
     }
 }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::run_message::{Slot, Work, work};
-use super::testing::terms;
-use super::{CronHandle, CronTool, Desk, Job, Scope, Task, list};
+use super::run_message::{RunSlot, RunWork, work};
+use super::testing::job_context;
+use super::{CronHandle, CronTool, Job, JobScope, JobService, JobTask, list};
 use crate::bus::InboundDraft;
 use crate::origin::TurnOrigin;
 use crate::store::{Commit, Store, jobs};
@@ -17,7 +17,7 @@ use crate::tools::{Effect, Tool, ToolContext, parse_arguments};
 
 struct World {
     _folder: tempfile::TempDir,
-    desk: Arc<Desk>,
+    service: Arc<JobService>,
     tool: CronTool,
     calls: std::cell::Cell<u32>,
 }
@@ -26,9 +26,9 @@ impl World {
     fn new(max_jobs: u32) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
-        let terms = terms(max_jobs, &["cli", "webhook:in"]);
-        let desk = Arc::new(Desk::new(store, terms, CronHandle::default()));
-        Self { _folder: folder, tool: CronTool::new(desk.clone()), desk, calls: std::cell::Cell::new(0) }
+        let job_context = job_context(max_jobs, &["cli", "webhook:in"]);
+        let service = Arc::new(JobService::new(store, job_context, CronHandle::default()));
+        Self { _folder: folder, tool: CronTool::new(service.clone()), service, calls: std::cell::Cell::new(0) }
     }
 
     /// What the model reads; what the call does is committed.
@@ -48,14 +48,14 @@ impl World {
             // A commit that is tried again changes nothing more.
             for _ in 0..2 {
                 let rows = rows.clone();
-                self.desk.store.write(Commit::Synced, move |connection| rows.0.write(connection)).await.unwrap();
+                self.service.store.write(Commit::Synced, move |connection| rows.0.write(connection)).await.unwrap();
             }
         }
         outcome.result.render()
     }
 
     async fn jobs(&self) -> Vec<Job> {
-        let jobs = self.desk.store.read(|connection| list(connection, &Scope::All)).await.unwrap();
+        let jobs = self.service.store.read(|connection| list(connection, &JobScope::All)).await.unwrap();
         jobs.into_iter().map(Result::unwrap).collect()
     }
 }
@@ -77,7 +77,7 @@ fn context(trust: Trust, chat: &str) -> ToolContext {
 }
 
 #[tokio::test]
-async fn a_job_is_made_listed_changed_and_removed() {
+async fn a_job_is_created_listed_changed_and_removed() {
     let (world, owner) = (World::new(10), context(Trust::Owner, "c"));
     assert_eq!(world.says(&owner, &json!({"action": "list"})).await, "No scheduled jobs.");
     let asked = json!({"action": "add", "kind": "message", "message": "tea", "at": "2031-01-01T09:00:00+08:00"});
@@ -88,7 +88,7 @@ async fn a_job_is_made_listed_changed_and_removed() {
     let jobs = world.jobs().await;
     let news = jobs.iter().find(|job| job.row.name == "news").unwrap();
     let tea = jobs.iter().find(|job| job.row.name == "tea").unwrap();
-    assert_eq!((&tea.body.task, tea.body.delete_after_run), (&Task::Message("tea".to_owned()), true));
+    assert_eq!((&tea.body.task, tea.body.delete_after_run), (&JobTask::Message("tea".to_owned()), true));
     assert_eq!(news.body.session.as_ref().map(SessionKey::as_str), Some("webhook:in:c"));
     let target = json!([news.body.target.metadata, news.body.target.origin]);
     assert_eq!(target, json!([{"thread": "t"}, {"settings": {"model": "a/b"}}]));
@@ -108,7 +108,7 @@ async fn a_job_is_made_listed_changed_and_removed() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_told() {
+async fn an_impossible_call_fails_with_a_reason() {
     let (world, owner) = (World::new(1), context(Trust::Owner, "c"));
     for (asked, expected) in [
         (json!({"action": "sing"}), "is not one of"),
@@ -140,7 +140,7 @@ async fn what_cannot_be_done_is_told() {
 }
 
 #[tokio::test]
-async fn who_is_not_the_owner_sees_the_jobs_of_his_chat_alone() {
+async fn others_than_the_owner_see_only_the_jobs_of_their_chat() {
     let world = World::new(10);
     let (owner, ann, bob) = (context(Trust::Owner, "o"), context(Trust::Known, "a"), context(Trust::Known, "b"));
     for (who, name) in [(&owner, "owners"), (&ann, "anns")] {
@@ -165,13 +165,13 @@ async fn who_is_not_the_owner_sees_the_jobs_of_his_chat_alone() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_removed_by_its_id_or_name() {
+async fn an_unreadable_job_is_removed_by_its_id_or_name() {
     let (world, owner, ann) = (World::new(10), context(Trust::Owner, "c"), context(Trust::Known, "a"));
     let insert = |connection: &crate::store::Connection| {
         jobs::insert(connection, "broken1", "old news", "{", true, None)?;
         jobs::insert(connection, "broken2", "old mail", "{", true, None)
     };
-    world.desk.store.write(Commit::Synced, insert).await.unwrap();
+    world.service.store.write(Commit::Synced, insert).await.unwrap();
     for (who, job, expected) in [
         (&ann, "broken1", "not found"),
         (&owner, "old news", "Removed job broken1 (old news)"),
@@ -185,7 +185,7 @@ async fn what_cannot_be_read_is_removed_by_its_id_or_name() {
 
 /// What holds for the turn that makes a job holds for its runs: a hook's model and prompt, and the tools that a sub-agent has.
 #[tokio::test]
-async fn a_job_is_of_the_chat_and_has_no_more_than_its_maker() {
+async fn a_job_belongs_to_the_chat_and_has_at_most_its_creators_tools() {
     let world = World::new(10);
     let mut message = InboundMessage::text("webhook:in", "c", "ann", Trust::Known, "x");
     message.metadata.insert("thread".to_owned(), "t".into());
@@ -197,7 +197,7 @@ async fn a_job_is_of_the_chat_and_has_no_more_than_its_maker() {
     };
     let draft = InboundDraft::new(message);
     let turn = draft.id;
-    world.desk.store.write(Commit::Synced, move |connection| draft.insert(connection)).await.unwrap();
+    world.service.store.write(Commit::Synced, move |connection| draft.insert(connection)).await.unwrap();
     let cause =
         json!({"kind": "sub_agent", "session": "webhook:in:c", "turn": turn, "label": "", "depth": 1, "waits": false});
     let settings = json!({"tools": ["cron"], "fresh": true});
@@ -222,11 +222,11 @@ async fn a_job_is_of_the_chat_and_has_no_more_than_its_maker() {
             },
         ])
     );
-    let rules = world.desk.terms.get().rules.clone();
+    let settings = world.service.context.get().settings.clone();
     let now = jiff::Timestamp::now();
-    let slot = Slot { due: now, passed_over: 0, by_hand: true };
-    let work = world.desk.store.read(move |connection| work(connection, &job, &rules, slot, now)).await.unwrap();
-    let Work::Ask(run) = work else { panic!("{work:?}") };
+    let slot = RunSlot { due: now, passed_over: 0, by_hand: true };
+    let work = world.service.store.read(move |connection| work(connection, &job, &settings, slot, now)).await.unwrap();
+    let RunWork::Ask(run) = work else { panic!("{work:?}") };
     let set = run.origin.settings;
     let tools = set.tools.as_deref().map(|tools| tools.join(" "));
     assert_eq!(
@@ -237,7 +237,7 @@ async fn a_job_is_of_the_chat_and_has_no_more_than_its_maker() {
 
 /// A model is told of it with every request.
 #[test]
-fn its_description_is_short() {
+fn the_tools_description_is_short() {
     let spec = CronTool::to_be_shown().spec().clone();
     let length = spec.description.len() + spec.parameters.to_string().len();
     assert!(length < 2_000, "{length} bytes: {}", spec.parameters);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use daoyou_channels::cli::{CliChannel, Directory, Front, Language};
+use daoyou_channels::cli::{CliChannel, Language, NameDirectory, TerminalSetup};
 use daoyou_channels::{ChannelContext, Inbox, SessionKey};
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +42,7 @@ pub struct Options {
     /// Run this session's messages only, and open no port: for `chat` and `agent` where no gateway runs.
     pub alone: Option<SessionKey>,
     /// The terminal of this process.
-    pub front: Option<Front>,
+    pub front: Option<TerminalSetup>,
     /// What a gateway that stays has beside: it reads its configuration anew when asked to.
     pub daemon: Option<Daemon>,
     /// The socket to serve on, where one is bound already.
@@ -117,7 +117,7 @@ impl Gateway {
         };
         let inspector = RunningInspector::new(home.clone(), &running, parts);
         let cron =
-            (!is_alone).then(|| CronService::new(bus.clone(), equipment.rules.clone(), equipment.jobs.service()));
+            (!is_alone).then(|| CronService::new(bus.clone(), equipment.rules.clone(), equipment.jobs.cron_handle()));
         let stop_serving = CancellationToken::new();
         let state = Arc::new(AppState {
             inbox: BusInbox(bus.clone()),
@@ -169,7 +169,7 @@ impl Gateway {
 
 /// Builds the terminals: that of this process, if it has one, and those that attach later. Notices for the owner go to them.
 async fn terminals(
-    front: Option<Front>,
+    front: Option<TerminalSetup>,
     bus: &MessageBus,
     equipment: &Equipment,
     workspace: &Path,
@@ -189,17 +189,21 @@ async fn terminals(
 }
 
 /// Tells a terminal of this process what it talks to. A model that was asked for by name must be there.
-async fn introduce(front: Front, directory: Arc<GatewayDirectory>, workspace: &Path) -> anyhow::Result<Front> {
+async fn introduce(
+    front: TerminalSetup,
+    directory: Arc<GatewayDirectory>,
+    workspace: &Path,
+) -> anyhow::Result<TerminalSetup> {
     let model = match (directory.model(&front.conversation).await, &front.conversation.model) {
         (Err(error), Some(wanted)) => bail!("the model {wanted} cannot be used: {error}"),
         (model, _) => model,
     };
     let banner = banner(&model, workspace, &front);
-    Ok(Front { banner, directory, ..front })
+    Ok(TerminalSetup { banner, directory, ..front })
 }
 
 /// What stands above the first prompt.
-pub fn banner(model: &Result<String, String>, workspace: &Path, front: &Front) -> String {
+pub fn banner(model: &Result<String, String>, workspace: &Path, front: &TerminalSetup) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let key = front.conversation.key();
     let is_zh = front.language == Language::Zh;
@@ -278,8 +282,11 @@ async fn build_agent(
     let config = &loaded.config;
     let metrics = Arc::new(Metrics::default());
     let store = open_store(home, metrics.clone())?;
-    let desk =
-        cron::Desk::new(store.clone(), job_terms(config, Arc::new(job_rules(config)?)), cron::CronHandle::default());
+    let desk = cron::JobService::new(
+        store.clone(),
+        job_terms(config, Arc::new(job_rules(config)?)),
+        cron::CronHandle::default(),
+    );
     let desk = Arc::new(desk);
     let processes = Processes::open(store.clone(), workspace)
         .with_context(|| format!("the workspace {} cannot be opened", workspace.display()))?;
@@ -301,7 +308,7 @@ async fn build_agent(
     let slash = Arc::new(Live::new(current.clone()));
     let bus = Arc::new(MessageBus::new(store, bus_settings(config), slash.clone(), metrics));
     late.set(&bus);
-    desk.serve(&bus);
+    desk.connect_bus(&bus);
     bus.recount().await?;
     let (flight, waited) = match alone {
         // The gateway's record is for the next gateway.

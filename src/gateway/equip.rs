@@ -19,7 +19,7 @@ use crate::agent::{
 use crate::bus::{BusSettings, Capacities, MessageBus, Notices, WeakBus};
 use crate::config::{Config, Loaded};
 use crate::cron::heartbeat::HeartbeatSettings;
-use crate::cron::{self, CronTool, Rules, Words};
+use crate::cron::{self, CronSettings, CronTool, JobNotices};
 use crate::guard::Secrets;
 use crate::home::Home;
 use crate::live::Live;
@@ -27,6 +27,7 @@ use crate::llm::{Embedder, Models, OFFLINE, SERVICES};
 use crate::memory;
 use crate::metrics::Metrics;
 use crate::store::StoreConfig;
+use crate::text;
 use crate::tools::{self, Beside, Executor, PrivateFolders, Processes, Tool};
 
 /// The parts of a running gateway that a reload replaces.
@@ -40,9 +41,9 @@ pub struct Equipment {
     pub store: Arc<Live<StoreConfig>>,
     pub config: Arc<Live<Config>>,
     /// What holds for jobs.
-    pub rules: Arc<Live<Rules>>,
+    pub rules: Arc<Live<CronSettings>>,
     /// Where jobs are made.
-    pub jobs: Arc<cron::Desk>,
+    pub jobs: Arc<cron::JobService>,
     /// What runs in the background, whatever is replaced.
     pub processes: Arc<Processes>,
     /// Where things are remembered.
@@ -57,7 +58,7 @@ pub struct Equipment {
 #[derive(Clone, Default)]
 pub struct Partners {
     /// Where jobs are made; absent where tools are only shown.
-    pub jobs: Option<Arc<cron::Desk>>,
+    pub jobs: Option<Arc<cron::JobService>>,
     /// What runs in the background; without it nothing does.
     pub processes: Option<Arc<Processes>>,
     /// Where things are remembered; absent where tools are only shown.
@@ -70,7 +71,7 @@ impl Equipment {
         config: &Config,
         runner: LaneRunner,
         slash: Arc<Live<SlashCommands>>,
-        jobs: Arc<cron::Desk>,
+        jobs: Arc<cron::JobService>,
         processes: Arc<Processes>,
         memory: Arc<memory::MemoryService>,
     ) -> Self {
@@ -108,7 +109,7 @@ impl Equipment {
         self.memory.settings.set(memory_terms(config, runner.timezone.clone(), workspace));
         self.memory.secrets.set(runner.secrets.clone());
         self.memory.embed_by(embedder(config, &runner.models, runner.bus.metrics()));
-        self.jobs.terms.set(job_terms(config, runner.errands.jobs.clone()));
+        self.jobs.context.set(job_terms(config, runner.errands.jobs.clone()));
         runner.bus.reconfigure(bus_settings(config));
         self.trust.set(trust_lists(config));
         self.models.set(runner.models.clone());
@@ -146,7 +147,7 @@ pub(super) fn build_tools(
 
 pub(super) fn slash_commands(
     config: &Config,
-    (jobs, memory): (Arc<cron::Desk>, Arc<memory::MemoryService>),
+    (jobs, memory): (Arc<cron::JobService>, Arc<memory::MemoryService>),
     models: Arc<Models>,
     tools: Arc<Executor>,
     workspace: &Path,
@@ -253,20 +254,26 @@ fn capacities(config: &Config) -> Capacities {
 }
 
 /// How jobs run, and what is said of them.
-pub(super) fn job_rules(config: &Config) -> anyhow::Result<Rules> {
+pub(super) fn job_rules(config: &Config) -> anyhow::Result<CronSettings> {
     let phrases = Phrases::of(config.agent.locale.resolve());
-    let words = Words {
+    let notices = JobNotices {
         paused: phrases.job_paused,
         failed: phrases.job_failed,
         unreachable: phrases.job_unreachable,
-        braked: phrases.jobs_braked,
+        over_budget: phrases.jobs_braked,
     };
-    let rules = Rules::new(&config.cron, timezone(config)?, words, config.gateway.drain_timeout.0);
     let hooks = &config.channels.webhook;
     let hooks = hooks.iter().map(|(name, hook)| (format!("webhook:{name}"), hook.callback_url.is_some()));
     let channels = ["cli", "email"].map(|name| (name.to_owned(), true)).into_iter().chain(hooks);
     let channels = channels.filter(|(channel, _)| runs(config, channel)).collect();
-    Ok(Rules { owner: Some(chat(&config.owner.notify).unwrap_or_else(terminal)), channels, ..rules })
+    Ok(CronSettings {
+        config: config.cron.clone(),
+        channels,
+        drain_timeout: config.gateway.drain_timeout.0,
+        zone: timezone(config)?,
+        notices,
+        owner: Some(chat(&config.owner.notify).unwrap_or_else(terminal)),
+    })
 }
 
 /// Where the owner is told: on the open terminals, unless another chat is set.
@@ -298,14 +305,13 @@ fn terminal() -> (String, String) {
 }
 
 /// By what jobs are made and shown.
-pub(super) fn job_terms(config: &Config, rules: Arc<Rules>) -> cron::Terms {
-    cron::Terms {
-        settings: cron::Settings::from(&config.cron),
-        rules,
+pub(super) fn job_terms(config: &Config, settings: Arc<CronSettings>) -> cron::JobContext {
+    cron::JobContext {
+        settings,
         providers: providers(config),
         language: match config.agent.locale.resolve() {
-            Locale::En => cron::Language::En,
-            Locale::Zh => cron::Language::Zh,
+            Locale::En => text::Language::En,
+            Locale::Zh => text::Language::Zh,
         },
     }
 }

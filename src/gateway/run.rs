@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use daoyou_channels::cli::Left;
+use daoyou_channels::cli::TerminalExit;
 use tokio_util::sync::CancellationToken;
 
 use super::equip::PRIVATE;
@@ -90,7 +90,7 @@ impl Gateway {
 
         tokio::select! {
             () = shutdown.cancelled() => {}
-            left = self.cli.left() => if left != Left::Shutdown {
+            left = self.cli.left() => if left != TerminalExit::Shutdown {
                 tracing::info!("the terminal was left");
             },
             // Neither ends by itself: whoever watches this process starts it again, and it goes on from the store.

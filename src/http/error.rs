@@ -62,7 +62,7 @@ impl From<JobError> for HttpError {
         match error {
             JobError::Store(error) => error.into(),
             JobError::NotFound(_) => Self::not_found(error.to_string()),
-            JobError::Wrong(message) => Self::unprocessable(message),
+            JobError::Invalid(message) => Self::unprocessable(message),
             JobError::NameTaken { .. } => Self::unprocessable(error.to_string()),
         }
     }

@@ -6,7 +6,7 @@ use daoyou_channels::cli::CliChannel;
 use tokio_util::sync::CancellationToken;
 
 use crate::bus::{BusInbox, ChannelHealth, MessageBus};
-use crate::cron::Desk;
+use crate::cron::JobService;
 use crate::memory;
 use crate::query::{GatewayDirectory, Inspect};
 
@@ -17,7 +17,7 @@ pub struct AppState {
     pub channels: Arc<ChannelHealth>,
     pub cli: Arc<CliChannel>,
     pub directory: Arc<GatewayDirectory>,
-    pub jobs: Arc<Desk>,
+    pub jobs: Arc<JobService>,
     pub memory: Arc<memory::MemoryService>,
     /// Answers queries about the gateway itself.
     pub inspector: Arc<dyn Inspect>,

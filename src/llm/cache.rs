@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::ChatRequest;
-use crate::cache::Key;
+use crate::cache::CacheKey;
 
 /// Returns the key of a request to `provider`: everything that the answer may depend on. `as_asked` strips a message's
 /// content of what differs in each request and does not count.
-pub fn request_key(provider: &str, request: &ChatRequest, as_asked: impl Fn(&str) -> String) -> Option<Key> {
+pub fn request_key(provider: &str, request: &ChatRequest, as_asked: impl Fn(&str) -> String) -> Option<CacheKey> {
     // Destructured, so that a new field of requests cannot be forgotten here.
     let ChatRequest { model, system, messages, images, tools, temperature, max_tokens } = request;
     let mut messages = serde_json::to_value(messages).ok()?;
@@ -25,7 +25,7 @@ pub fn request_key(provider: &str, request: &ChatRequest, as_asked: impl Fn(&str
     {
         parts.push(json!(images.digests()));
     }
-    Some(Key::of("response", &normal))
+    Some(CacheKey::of("response", &normal))
 }
 
 #[cfg(test)]

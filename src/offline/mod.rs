@@ -13,7 +13,7 @@ mod tests;
 use serde_json::{Value, json};
 
 use crate::chat::{ChatMessage, ToolCall, ToolSpec};
-use crate::text::time::Language;
+use crate::text::Language;
 use context::MessageTime;
 use request::UserRequest;
 

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::context::MessageTime;
 use super::reply;
-use crate::text::time::{self, Due, Language, Misread, When, Why};
+use crate::text::Language;
+use crate::text::time_expression::{self as time, DueTime, TimeExpression, TimeFault, TimeParseError};
 
 /// The longest time in words, in bytes.
 const MAX_TIME: usize = 150;
@@ -17,7 +18,7 @@ const MAX_NAME: usize = 30;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reminder {
     At {
-        when: When,
+        when: TimeExpression,
         note: String,
     },
     /// It names no time.
@@ -25,19 +26,19 @@ pub(super) enum Reminder {
         note: String,
     },
     /// Its time is not understood whole.
-    Unclear(Misread),
+    Unclear(TimeParseError),
 }
 
 impl Reminder {
     /// Reads what follows "remind me": a time and a note, in either order.
     pub fn read(text: &str, language: Language) -> Self {
         let text = text.trim().trim_start_matches(['，', ',', '：', ':', ' ']);
-        let at = |(when, note): (When, &str)| Self::At { when, note: clean(note) };
+        let at = |(when, note): (TimeExpression, &str)| Self::At { when, note: clean(note) };
         if let Some(found) = time_and_note(text, language) {
             return at(found);
         }
         let text = strip_lead(text, language);
-        match time::unclear(text, language) {
+        match time::explain_partial_time(text, language) {
             Some(misread) => Self::Unclear(misread),
             None => Self::NoTime { note: clean(text) },
         }
@@ -45,9 +46,9 @@ impl Reminder {
 
     /// Reads "WHEN, remind me NOTE"; `None` if the words before are no time.
     pub fn read_time_first(when: &str, note: &str, language: Language) -> Option<Self> {
-        match time::read(when.trim()) {
+        match time::parse(when.trim()) {
             Ok(when) => Some(Self::At { when, note: clean(strip_lead(note.trim(), language)) }),
-            Err(_) => time::unclear(when.trim(), language).map(Self::Unclear),
+            Err(_) => time::explain_partial_time(when.trim(), language).map(Self::Unclear),
         }
     }
 
@@ -69,23 +70,23 @@ impl Reminder {
         };
         let stamp = |at: DateTime| now.map_or_else(|| at.to_string(), |now| now.stamp(at));
         let times = match when.due(now.map(|now| now.at)) {
-            Some(Due::At(at)) if now.is_some_and(|now| at <= now.at) => return Err(reply::past_time(language)),
-            Some(Due::At(at)) => vec![("at", stamp(at))],
+            Some(DueTime::At(at)) if now.is_some_and(|now| at <= now.at) => return Err(reply::past_time(language)),
+            Some(DueTime::At(at)) => vec![("at", stamp(at))],
             // To the second: the clock of the message knows minutes only.
-            Some(Due::In(seconds)) => vec![("at", format!("in {}", Span::from_secs(seconds)))],
-            Some(Due::Every { seconds, first }) => {
+            Some(DueTime::In(seconds)) => vec![("at", format!("in {}", Span::from_secs(seconds)))],
+            Some(DueTime::Every { seconds, first }) => {
                 let every = ("every", Span::from_secs(seconds).to_string());
                 first.map(|first| ("at", stamp(first))).into_iter().chain([every]).collect()
             }
-            Some(Due::Cron(expression)) => {
+            Some(DueTime::Cron(expression)) => {
                 let zone = now.filter(|now| now.has_zone()).map(|now| ("tz", now.zone.clone()));
                 zone.into_iter().chain([("cron_expr", expression)]).collect()
             }
             None if now.is_none() => return Err(reply::no_clock(language)),
             None => {
                 let wrong = match language {
-                    Language::En => Why::NoSuchDate.to_string(),
-                    Language::Zh => Why::NoSuchDate.chinese().to_owned(),
+                    Language::En => TimeFault::NoSuchDate.to_string(),
+                    Language::Zh => TimeFault::NoSuchDate.chinese().to_owned(),
                 };
                 return Err(reply::unclear_time(language, &wrong));
             }
@@ -105,12 +106,12 @@ pub(super) fn name(note: &str) -> String {
 
 /// Splits a text into a time and a note. The longest time at the beginning is taken; a note that goes on with the time, or
 /// leads up to it, is none.
-fn time_and_note(text: &str, language: Language) -> Option<(When, &str)> {
+fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str)> {
     let leading = |note_of: &dyn Fn(&str) -> Option<usize>| {
         let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]).filter(|at| (1..=MAX_TIME).contains(at));
         ends.rev().find_map(|end| {
             let note = &text[end + note_of(&text[end..])?..];
-            Some((time::read(text[..end].trim()).ok()?, note))
+            Some((time::parse(text[..end].trim()).ok()?, note))
         })
     };
     // What a pause, a colon or "about" introduces is a note, whatever it begins with.
@@ -123,9 +124,9 @@ fn time_and_note(text: &str, language: Language) -> Option<(When, &str)> {
             Language::En => prefix(rest, &[" to ", ","])?,
             Language::Zh => prefix(rest, &["，", ",", "去", "要"]).unwrap_or(0),
         };
-        (!time::begins(rest[lead..].trim(), language)).then_some(lead)
+        (!time::starts_with_time(rest[lead..].trim(), language)).then_some(lead)
     };
-    let bare = |rest: &str| (rest.starts_with(' ') && !time::begins(rest.trim(), language)).then_some(0);
+    let bare = |rest: &str| (rest.starts_with(' ') && !time::starts_with_time(rest.trim(), language)).then_some(0);
     leading(&told)
         .or_else(|| leading(&joined))
         .or_else(|| trailing_time(strip_lead(text, language), language))
@@ -133,16 +134,16 @@ fn time_and_note(text: &str, language: Language) -> Option<(When, &str)> {
 }
 
 /// Splits a text into a note and the longest time at its end.
-fn trailing_time(text: &str, language: Language) -> Option<(When, &str)> {
+fn trailing_time(text: &str, language: Language) -> Option<(TimeExpression, &str)> {
     text.char_indices().skip(1).find_map(|(at, c)| {
         let (note, when) = text.split_at(at);
         if when.len() > MAX_TIME || (language == Language::En && c != ' ') {
             return None;
         }
-        let when = time::read(when.trim()).ok()?;
+        let when = time::parse(when.trim()).ok()?;
         let note =
             if language == Language::Zh { note.trim_end_matches('在').trim_end_matches(['，', ',']) } else { note };
-        (!note.trim().is_empty() && !time::ends(note.trim(), language)).then_some((when, note))
+        (!note.trim().is_empty() && !time::ends_with_time(note.trim(), language)).then_some((when, note))
     })
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::context::MessageTime;
 use crate::chat::{ToolCall, without_notes};
-use crate::text::time::Language;
+use crate::text::Language;
 
 /// The most of a tool's result that is passed on, in characters.
 const MAX_CHARS: usize = 4_000;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use super::reminder::{Reminder, unquoted};
-use crate::text::time::Language;
+use crate::text::Language;
 
 /// The most requests that one message may hold, one a line.
 const MAX_LINES: usize = 8;

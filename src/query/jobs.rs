@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::rows::timestamp;
-use crate::cron::{self, AskedJob, Fired, Job, JobError, Place, Schedule, Scope, Task, Terms, Unreadable};
+use crate::cron::{
+    self, FiringReport, Job, JobContext, JobError, JobOrigin, JobRequest, JobScope, JobTask, Schedule, UnreadableJob,
+};
 use crate::llm::costs_in_words;
 use crate::store::job_runs::{self, RunRow};
 use crate::store::usage::Costs;
@@ -35,7 +37,7 @@ pub enum JobQuery {
 /// Something to change about jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobChange {
-    /// JSON with the fields of [`AskedJob`].
+    /// JSON with the fields of [`JobRequest`].
     Add(Value),
     Remove(String),
     Enable(String),
@@ -49,24 +51,24 @@ pub enum JobChange {
 pub struct AppliedJobChange {
     pub answer: Value,
     /// The message of a run that was started by hand.
-    pub fired: Option<Fired>,
+    pub fired: Option<FiringReport>,
 }
 
 /// Answers a query.
 ///
 /// # Errors
 /// The job does not exist, or the store cannot be read.
-pub async fn read(store: &Store, query: JobQuery, terms: Arc<Terms>) -> Result<Value, JobError> {
-    store.read(move |connection| settle(answer(connection, &query, &terms))).await?
+pub async fn read(store: &Store, query: JobQuery, context: Arc<JobContext>) -> Result<Value, JobError> {
+    store.read(move |connection| settle(answer(connection, &query, &context))).await?
 }
 
 /// Makes a change in one synced commit. The caller wakes the cron service after it.
 ///
 /// # Errors
 /// The job does not exist, the change is invalid, or the store cannot be written.
-pub async fn apply(store: &Store, change: JobChange, terms: Arc<Terms>) -> Result<AppliedJobChange, JobError> {
+pub async fn apply(store: &Store, change: JobChange, context: Arc<JobContext>) -> Result<AppliedJobChange, JobError> {
     let now = Timestamp::now();
-    store.write(Commit::Synced, move |connection| settle(write(connection, &change, &terms, now))).await?
+    store.write(Commit::Synced, move |connection| settle(write(connection, &change, &context, now))).await?
 }
 
 /// Lets only an error of the store roll the transaction back.
@@ -77,18 +79,21 @@ fn settle<T>(result: Result<T, JobError>) -> Result<Result<T, JobError>, StoreEr
     }
 }
 
-fn answer(connection: &Connection, query: &JobQuery, terms: &Terms) -> Result<Value, JobError> {
+fn answer(connection: &Connection, query: &JobQuery, context: &JobContext) -> Result<Value, JobError> {
     match query {
         JobQuery::List => {
-            let jobs = cron::list(connection, &Scope::All)?;
-            Ok(jobs.iter().map(|job| job.as_ref().map_or_else(|row| unreadable(row), |job| view(job, terms))).collect())
+            let jobs = cron::list(connection, &JobScope::All)?;
+            Ok(jobs
+                .iter()
+                .map(|job| job.as_ref().map_or_else(|row| unreadable(row), |job| view(job, context)))
+                .collect())
         }
-        JobQuery::Show(job) => show(connection, job, terms),
+        JobQuery::Show(job) => show(connection, job, context),
         JobQuery::History { job, limit } => {
             let runs = job_runs::of_job(connection, job, (*limit).min(HISTORY_LIMIT))?;
             if runs.is_empty() {
                 // A job that has not run yet has an empty history; an unknown job is an error.
-                cron::find(connection, &Scope::All, job)?;
+                cron::find(connection, &JobScope::All, job)?;
             }
             Ok(runs.iter().map(run).collect())
         }
@@ -99,26 +104,26 @@ fn answer(connection: &Connection, query: &JobQuery, terms: &Terms) -> Result<Va
 fn write(
     connection: &Connection,
     change: &JobChange,
-    terms: &Terms,
+    context: &JobContext,
     now: Timestamp,
 ) -> Result<AppliedJobChange, JobError> {
-    let all = Scope::All;
+    let all = JobScope::All;
     let answer = match change {
         JobChange::Add(asked) => {
-            let asked: AskedJob = AskedJob::read(asked)?;
-            let new = asked.plan(&Place::terminal(), terms, now)?;
-            view(&cron::add(connection, &new, terms.settings, now)?, terms)
+            let asked: JobRequest = JobRequest::from_json(asked)?;
+            let new = asked.into_new_job(&JobOrigin::terminal(), context, now)?;
+            view(&cron::add(connection, &new, context.settings.config.max_jobs, now)?, context)
         }
         JobChange::Remove(job) => {
             let (id, name) = cron::remove(connection, &all, job)?;
             json!({ "id": id, "name": name, "removed": true })
         }
-        JobChange::Enable(job) => view(&cron::set_enabled(connection, &all, job, true, now)?, terms),
-        JobChange::Disable(job) => view(&cron::set_enabled(connection, &all, job, false, now)?, terms),
-        JobChange::Import(text) => json!(cron::import(connection, text, terms, now)?),
+        JobChange::Enable(job) => view(&cron::set_enabled(connection, &all, job, true, now)?, context),
+        JobChange::Disable(job) => view(&cron::set_enabled(connection, &all, job, false, now)?, context),
+        JobChange::Import(text) => json!(cron::import(connection, text, context, now)?),
         JobChange::Run(job) => {
             let job = cron::find(connection, &all, job)?;
-            let fired = cron::run_now(connection, &job, &terms.rules, now)?;
+            let fired = cron::run_now(connection, &job, &context.settings, now)?;
             let answer = json!({ "id": job.row.id, "name": job.row.name, "due": timestamp(now.as_millisecond()) });
             return Ok(AppliedJobChange { answer, fired: Some(fired) });
         }
@@ -126,9 +131,9 @@ fn write(
     Ok(AppliedJobChange { answer, fired: None })
 }
 
-fn show(connection: &Connection, job: &str, terms: &Terms) -> Result<Value, JobError> {
-    let job = cron::find(connection, &Scope::All, job)?;
-    let mut view = view(&job, terms);
+fn show(connection: &Connection, job: &str, context: &JobContext) -> Result<Value, JobError> {
+    let job = cron::find(connection, &JobScope::All, job)?;
+    let mut view = view(&job, context);
     let upcoming = job.row.enabled.then(|| job.body.schedule.upcoming(Timestamp::now(), VIEW_TIMES));
     view["upcoming"] = upcoming.unwrap_or_default().iter().map(|at| json!(at)).collect();
     let runs = job_runs::of_job(connection, &job.row.id, VIEW_RUNS)?;
@@ -138,11 +143,11 @@ fn show(connection: &Connection, job: &str, terms: &Terms) -> Result<Value, JobE
     Ok(view)
 }
 
-fn view(job: &Job, terms: &Terms) -> Value {
+fn view(job: &Job, context: &JobContext) -> Value {
     let Job { row, body } = job;
     let (kind, text) = match &body.task {
-        Task::Prompt(text) => ("prompt", text),
-        Task::Message(text) => ("message", text),
+        JobTask::Prompt(text) => ("prompt", text),
+        JobTask::Message(text) => ("message", text),
     };
     let state = match (&row.paused, row.enabled) {
         (Some(_), _) => "paused",
@@ -156,9 +161,9 @@ fn view(job: &Job, terms: &Terms) -> Value {
         "enabled": row.enabled,
         "paused": row.paused,
         "failures": row.failures,
-        "when": job.when(terms),
+        "when": job.when(context),
         "next_at": row.next_at.filter(|_| row.enabled).map(timestamp),
-        "next": job.next_in_words(terms).filter(|_| row.enabled),
+        "next": job.next_in_words(context).filter(|_| row.enabled),
         "schedule": schedule(&body.schedule),
         "kind": kind,
         "text": text,
@@ -176,7 +181,7 @@ fn view(job: &Job, terms: &Terms) -> Value {
     })
 }
 
-fn unreadable(Unreadable { row, error }: &Unreadable) -> Value {
+fn unreadable(UnreadableJob { row, error }: &UnreadableJob) -> Value {
     json!({
         "id": row.id,
         "name": row.name,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use daoyou_channels::cli::{Conversation, Directory, Names};
+use daoyou_channels::cli::{CompletionNames, NameDirectory, TerminalConversation};
 use daoyou_channels::{OutboundMessage, SessionEvent};
 use serde::{Deserialize, Serialize};
 
@@ -41,8 +41,8 @@ pub struct GatewayDirectory {
 }
 
 #[async_trait]
-impl Directory for GatewayDirectory {
-    async fn names(&self) -> Names {
+impl NameDirectory for GatewayDirectory {
+    async fn names(&self) -> CompletionNames {
         let sessions =
             self.store.read(|connection| messages::list(connection, SESSIONS)).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the sessions could not be listed");
@@ -52,10 +52,13 @@ impl Directory for GatewayDirectory {
         let name = |(provider, model): (String, String)| {
             if model.is_empty() || provider == model { provider } else { format!("{provider}/{model}") }
         };
-        Names { sessions: sessions.into_iter().map(|row| row.session).collect(), models: models.map(name).collect() }
+        CompletionNames {
+            sessions: sessions.into_iter().map(|row| row.session).collect(),
+            models: models.map(name).collect(),
+        }
     }
 
-    async fn model(&self, conversation: &Conversation) -> Result<String, String> {
+    async fn model(&self, conversation: &TerminalConversation) -> Result<String, String> {
         let key = conversation.key().to_string();
         let head = self.store.read(move |connection| messages::session(connection, &key)).await;
         let chosen = head.map_err(|error| error.to_string())?.model;

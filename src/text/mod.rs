@@ -1,12 +1,16 @@
-//! Text helpers that everybody shares: lines and sentences, scripts, stems, terms to search by, times in words.
+//! Shared text helpers: lines and sentences, scripts, stems, search terms, similar names, time expressions. They import
+//! nothing but each other.
 
+mod language;
 mod line;
+pub mod nearest;
 mod normalize;
 mod script;
 mod segment;
 mod stem;
-pub mod time;
+pub mod time_expression;
 
+pub use language::Language;
 pub use line::{is_invisible, is_sentence_mark, one_line, sentences, truncate};
 pub use normalize::{comparison_key, narrow};
 pub use script::{is_cjk, is_han, is_han_or_kana, is_unspaced};

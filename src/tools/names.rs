@@ -1,6 +1,8 @@
 //! The names of the tools, known before any tool is built: the configuration names tools, and is checked without a
 //! workspace. A test holds them against the tools themselves.
 
+use crate::text::nearest;
+
 /// Each tool, and its other names.
 pub const TOOLS: &[(&str, &[&str])] = &[
     ("read_file", &["read", "cat", "view", "view_file", "open_file", "get_file"]),
@@ -35,10 +37,7 @@ pub fn is_tool(name: &str) -> bool {
 
 /// Returns the tool that `name` was most likely meant to be, if one is much alike.
 pub fn nearest_tool(name: &str) -> Option<&'static str> {
-    let name = name.to_lowercase();
-    let alike = names().map(|(known, tool)| (strsim::normalized_damerau_levenshtein(known, &name), tool));
-    let best = alike.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 >= ALIKE).then_some(best.1)
+    nearest::nearest(&name.to_lowercase(), names(), nearest::BY_EDITS, ALIKE)
 }
 
 /// Every name, with the tool that it means.

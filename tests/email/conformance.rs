@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use daoyou_channels::allow::AllowList;
 use daoyou_channels::channel::{Channel, ChannelContext};
-use daoyou_channels::conformance::{self, OtherSide, ScriptedInbox, Subject, Told, Verdict};
+use daoyou_channels::conformance::{self, ChannelSubject, InboxVerdict, PeerBehaviour, ScriptedInbox, WriteOutcome};
 use daoyou_channels::email::{EmailChannel, EmailConfig, EmailSetup, MailLanguage, Tls};
 use daoyou_channels::outgoing::OutgoingFiles;
 use daoyou_channels::settings::Secret;
@@ -27,31 +27,31 @@ struct Mailbox {
 
 impl Mailbox {
     /// Lays a mail down, and waits until the channel has handed it over or passed it over.
-    async fn deliver(&self, draft: &Draft) -> Told {
+    async fn deliver(&self, draft: &Draft) -> WriteOutcome {
         let inbox = self.inbox.get().expect("it was opened");
         // The first look into the mailbox is one, and settles what is old.
         inbox.verdict_after(0).await;
         let before = inbox.verdicts().len();
         self.dovecot.deliver(ASSISTANT, draft);
         match tokio::time::timeout(NOTHING * 9, inbox.verdict_after(before)).await {
-            Ok(Verdict::Accepted | Verdict::Duplicate) => Told::Taken,
-            Ok(Verdict::Refused) => {
+            Ok(InboxVerdict::Accepted | InboxVerdict::Duplicate) => WriteOutcome::Taken,
+            Ok(InboxVerdict::Refused) => {
                 // It would be handed over again, and hold up those behind it: its sender takes it back.
                 self.dovecot.remove(ASSISTANT, draft.message_id());
-                Told::Refused
+                WriteOutcome::Refused
             }
             // A second copy is known without asking.
-            Ok(Verdict::Skipped) if inbox.skipped().last().is_some_and(|why| why == "it was taken before") => {
-                Told::Taken
+            Ok(InboxVerdict::Skipped) if inbox.skipped().last().is_some_and(|why| why == "it was taken before") => {
+                WriteOutcome::Taken
             }
-            Ok(Verdict::Skipped) => Told::Refused,
-            Err(_) => Told::Nothing,
+            Ok(InboxVerdict::Skipped) => WriteOutcome::Refused,
+            Err(_) => WriteOutcome::Nothing,
         }
     }
 }
 
 #[async_trait]
-impl Subject for Mailbox {
+impl ChannelSubject for Mailbox {
     fn channel(&self) -> Arc<dyn Channel> {
         Arc::clone(&self.channel) as _
     }
@@ -60,7 +60,7 @@ impl Subject for Mailbox {
         assert!(self.inbox.set(Arc::clone(inbox)).is_ok(), "opened once");
     }
 
-    async fn write(&self, text: &str, id: Option<&str>) -> Told {
+    async fn write(&self, text: &str, id: Option<&str>) -> WriteOutcome {
         let draft = Draft::new(ADA, "a word", text);
         match id {
             Some(id) => self.deliver(&draft.header("Message-ID", &format!("<{id}@people.test>"))).await,
@@ -68,7 +68,7 @@ impl Subject for Mailbox {
         }
     }
 
-    async fn write_as_stranger(&self, text: &str) -> Option<Told> {
+    async fn write_as_stranger(&self, text: &str) -> Option<WriteOutcome> {
         Some(self.deliver(&Draft::new("mallory@other.test", "a word", text)).await)
     }
 
@@ -80,15 +80,15 @@ impl Subject for Mailbox {
         format!("<{id}@people.test> {ADA}")
     }
 
-    async fn meet(&self, side: OtherSide) -> Option<String> {
+    async fn meet(&self, side: PeerBehaviour) -> Option<String> {
         // The replies to what was written come first, and take no part in this.
         self.smtp.wait_taken(self.inbox.get().expect("it was opened").accepted().len()).await;
         match side {
-            OtherSide::Takes => {}
-            OtherSide::RefusesForNow => self.smtp.then([Take::Recipient("450 4.2.0 greylisted")]),
-            OtherSide::RefusesForGood => self.smtp.then([Take::Recipient("550 5.1.1 no such user")]),
-            OtherSide::BreaksOff => self.smtp.then([Take::Drop]),
-            OtherSide::Away => return None,
+            PeerBehaviour::Takes => {}
+            PeerBehaviour::RefusesForNow => self.smtp.then([Take::Recipient("450 4.2.0 greylisted")]),
+            PeerBehaviour::RefusesForGood => self.smtp.then([Take::Recipient("550 5.1.1 no such user")]),
+            PeerBehaviour::BreaksOff => self.smtp.then([Take::Drop]),
+            PeerBehaviour::Away => return None,
         }
         Some(ADA.to_owned())
     }

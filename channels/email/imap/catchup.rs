@@ -9,7 +9,7 @@ use super::reader::{BacklogScan, MailPosition, MailboxReader};
 use super::session::{ImapSession, SelectedMailbox};
 use crate::email::config::DoneAction;
 use crate::email::mail::IntakeOutcome;
-use crate::inbox::{Alongside, Note, Refusal};
+use crate::inbox::{AcceptExtras, Note, Refusal};
 
 /// Mails just below the cursor that are checked after a restart. Mails are accepted and marked one at a time, so a
 /// crash can keep only the last from being marked; the others cover mails that the server refused to mark.
@@ -62,7 +62,7 @@ impl MailboxReader {
         let note = || -> Result<(), ImapError> {
             if self.load_cursor()?.is_none() && self.load_note(NOTE_SINCE)?.is_none() {
                 let notes = vec![self.note(NOTE_SINCE, self.backlog_before(began).to_string())];
-                let alongside = Alongside { notes, ..Alongside::default() };
+                let alongside = AcceptExtras { notes, ..AcceptExtras::default() };
                 let reason = "the mailbox could not be opened yet";
                 self.retry_store(|| self.context.handle.block_on(self.inbox.skip(alongside.clone(), reason)))?;
             }
@@ -161,7 +161,7 @@ impl MailboxReader {
 
     fn save_position(&mut self, position: MailPosition, notes: Vec<Note>, reason: &str) -> Result<(), ImapError> {
         self.position = position;
-        let alongside = Alongside { notes, ..Alongside::from(self.cursor(position.uid)) };
+        let alongside = AcceptExtras { notes, ..AcceptExtras::from(self.cursor(position.uid)) };
         self.retry_store(|| self.context.handle.block_on(self.inbox.skip(alongside.clone(), reason)))
     }
 

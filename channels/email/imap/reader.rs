@@ -16,7 +16,7 @@ use super::settings::WatchSettings;
 use crate::backoff::Backoff;
 use crate::email::config::DoneAction;
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome};
-use crate::inbox::{Alongside, Cursor, Inbox, Refusal};
+use crate::inbox::{AcceptExtras, Cursor, Inbox, Refusal};
 
 /// Failures after which a mail that the server does not deliver is skipped.
 const MAX_FAILURES: u32 = 3;
@@ -268,7 +268,7 @@ impl MailboxReader {
             .replace("{uid}", &uid.to_string())
             .replace("{reason}", &error.to_string());
         tracing::error!(mailbox = %self.settings.mailbox, uid, "a mail is skipped because it cannot be fetched: {error}");
-        let alongside = Alongside { notice: Some(notice), ..Alongside::from(self.cursor(uid)) };
+        let alongside = AcceptExtras { notice: Some(notice), ..AcceptExtras::from(self.cursor(uid)) };
         self.context.handle.block_on(self.inbox.skip(alongside, &format!("it cannot be fetched: {error}")))
     }
 

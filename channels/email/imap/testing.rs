@@ -14,11 +14,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::settings::{ImapTimings, WatchSettings};
 use crate::channel::StartError;
-use crate::conformance::{Answer as Accepting, ScriptedInbox};
+use crate::conformance::{ScriptedAnswer as Accepting, ScriptedInbox};
 use crate::email::account::Account;
 use crate::email::config::{EmailConfig, Tls};
 use crate::email::mail::{FetchedContent, FetchedMail, Intake, IntakeOutcome};
-use crate::inbox::{Alongside, Inbox, Refusal};
+use crate::inbox::{AcceptExtras, Inbox, Refusal};
 use crate::settings::Secret;
 
 /// Events in order: commands to the server, and results of mails.
@@ -282,7 +282,7 @@ impl Intake for RecordingIntake {
         let (FetchedContent::Whole(bytes) | FetchedContent::TooLarge { header: bytes, .. }) = &mail.content;
         let is_ours = !String::from_utf8_lossy(bytes).contains("Subject: stranger");
         let position = mail.cursor.position.clone();
-        self.inbox.skip(Alongside::from(mail.cursor), "taken").await?;
+        self.inbox.skip(AcceptExtras::from(mail.cursor), "taken").await?;
         self.log.push(format!("kept {position}"));
         if is_ours {
             self.know(bytes);
@@ -365,7 +365,7 @@ impl WatchFixture {
             key: "INBOX".to_owned(),
             value: "2026-03-01T00:00:00Z".to_owned(),
         };
-        let alongside = Alongside { notes: vec![note], ..Alongside::from(cursor) };
+        let alongside = AcceptExtras { notes: vec![note], ..AcceptExtras::from(cursor) };
         self.inbox.skip(alongside, "before").await.unwrap();
     }
 }

@@ -9,7 +9,7 @@ use super::identity::{ArrivedMail, from_and_subject, inline_code};
 use super::notes::{FAILED, MailNotes};
 use crate::email::mail::IntakeOutcome;
 use crate::email::texts::{NoticeTexts, fill};
-use crate::inbox::{Alongside, Refusal};
+use crate::inbox::{AcceptExtras, Refusal};
 
 /// A mail that fails this often is skipped.
 const MAX_FAILURES: u32 = 3;
@@ -68,7 +68,7 @@ pub async fn record_failure(
     let position = &arrived.cursor.position;
     if !is_last {
         tracing::warn!(position, reason, tries = failures.count, "a mail failed and is tried again");
-        notes.inbox.skip(Alongside { notes: changed, ..Alongside::default() }, &reason).await?;
+        notes.inbox.skip(AcceptExtras { notes: changed, ..AcceptExtras::default() }, &reason).await?;
         return Err(match unchecked {
             Some(_) => Refusal::Store { reason, retry_after: CHECK_AGAIN },
             None => Refusal::Invalid(reason),
@@ -82,7 +82,7 @@ pub async fn record_failure(
             fill(texts.failed_notice, &[&inline_code(&from), &inline_code(&subject), &reason])
         }
     };
-    let alongside = Alongside { cursor: Some(arrived.cursor.clone()), notes: changed, notice: Some(notice) };
+    let alongside = AcceptExtras { cursor: Some(arrived.cursor.clone()), notes: changed, notice: Some(notice) };
     notes.inbox.skip(alongside, &reason).await?;
     Ok(IntakeOutcome::Skipped)
 }

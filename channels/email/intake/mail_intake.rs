@@ -27,7 +27,7 @@ use crate::email::parse::{ParseLimits, parse_mail};
 use crate::email::subject::BaseSubject;
 use crate::email::texts::{NoticeTexts, fill, format_size};
 use crate::email::threads::{ReferencedId, ThreadMatch, hash, match_thread};
-use crate::inbox::{Alongside, Inbox, Note, Refusal};
+use crate::inbox::{AcceptExtras, Inbox, Note, Refusal};
 use crate::message::{InboundMessage, SessionKey, Trust};
 use crate::trust::TrustLists;
 
@@ -148,7 +148,7 @@ impl MailIntake {
                     return self.exceed_quota(arrived, &mail, identity, (thread.root, trust)).await;
                 };
                 let reply = fill(self.texts.too_large, &[&limit]);
-                let alongside = Alongside { notes, ..Alongside::default() };
+                let alongside = AcceptExtras { notes, ..AcceptExtras::default() };
                 self.answer(arrived, &mail, identity, (thread.root, trust), reply, alongside).await
             }
             SenderDecision::Defer { sender, .. } => {
@@ -200,7 +200,7 @@ impl MailIntake {
         message.attachments.clone_from(&saved.attachments);
         context.put(&mut message.metadata);
         let cursor = Some(arrived.cursor.clone());
-        self.inbox().accept(message, Alongside { cursor, notes, notice: None }).await?;
+        self.inbox().accept(message, AcceptExtras { cursor, notes, notice: None }).await?;
         Ok(IntakeOutcome::Accepted)
     }
 
@@ -218,7 +218,7 @@ impl MailIntake {
         tracing::info!(sender = identity.sender, is_silent, "a sender subscribes or unsubscribes");
         notes.push(self.notes.write(SILENT, &identity.sender, &is_silent));
         let reply = if is_silent { self.texts.unsubscribed } else { self.texts.subscribed }.to_owned();
-        self.answer(arrived, mail, identity, place, reply, Alongside { notes, ..Alongside::default() }).await
+        self.answer(arrived, mail, identity, place, reply, AcceptExtras { notes, ..AcceptExtras::default() }).await
     }
 
     /// Counts one more mail of `sender` in the thread `root`. Returns the changed notes, or `None` if a limit is reached.
@@ -258,7 +258,7 @@ impl MailIntake {
         tracing::warn!(sender, limit, "too many mails within an hour: the sender is notified once");
         let notice = Some(fill(self.texts.too_many_notice, &[&inline_code(&sender), &limit]));
         let reply = fill(self.texts.too_many, &[&limit]);
-        let alongside = Alongside { cursor: None, notes, notice };
+        let alongside = AcceptExtras { cursor: None, notes, notice };
         self.answer(arrived, mail, identity, (root, trust), reply, alongside).await
     }
 
@@ -291,7 +291,7 @@ impl MailIntake {
         ];
         // The mail of an unknown sender begins a thread of its own, whatever it references.
         let thread = match_thread(&identity.sender, &self.own_reference(&identity).await?, &[], None);
-        let alongside = Alongside { cursor: None, notes, notice: None };
+        let alongside = AcceptExtras { cursor: None, notes, notice: None };
         let reply = self.texts.refused.to_owned();
         self.answer(arrived, mail, identity, (thread.root, Trust::Untrusted), reply, alongside).await
     }
@@ -304,7 +304,7 @@ impl MailIntake {
         identity: MailIdentity,
         (root, trust): (String, Trust),
         reply: String,
-        mut alongside: Alongside,
+        mut alongside: AcceptExtras,
     ) -> Result<IntakeOutcome, IntakeError> {
         alongside.notes.push(self.notes.write(SPOT, hash(&[&identity.external_id]), &true));
         let mut message = self.message(arrived, identity, &root, trust, subject_line(mail));
@@ -414,7 +414,7 @@ impl MailIntake {
         notice: Option<String>,
     ) -> Result<IntakeOutcome, IntakeError> {
         let cursor = Some(arrived.cursor.clone());
-        self.inbox().skip(Alongside { cursor, notes, notice }, reason).await?;
+        self.inbox().skip(AcceptExtras { cursor, notes, notice }, reason).await?;
         Ok(IntakeOutcome::Skipped)
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::MailIntake;
 use crate::allow::AllowList;
-use crate::conformance::{Answer, ScriptedInbox};
+use crate::conformance::{ScriptedAnswer, ScriptedInbox};
 use crate::email::auth::SenderAuthenticator;
 use crate::email::auth::verifier_tests::perplexed;
 use crate::email::config::{EmailConfig, StrangerPolicy, TrustBy};
@@ -41,7 +41,7 @@ pub(super) struct Post {
 
 impl Post {
     pub fn new(change: impl FnOnce(&mut EmailConfig)) -> Self {
-        Self::with_inbox(change, ScriptedInbox::new(|_| Answer::Hold))
+        Self::with_inbox(change, ScriptedInbox::new(|_| ScriptedAnswer::Hold))
     }
 
     fn with_inbox(change: impl FnOnce(&mut EmailConfig), inbox: Arc<ScriptedInbox>) -> Self {
@@ -299,8 +299,8 @@ async fn a_flood_ends_in_silence() {
 #[tokio::test]
 async fn a_mail_that_fails_three_times_is_passed_over() {
     let inbox = ScriptedInbox::new(|message| match message.content.contains("broken") {
-        true => Answer::Refuse(Refusal::Invalid("cannot be kept".to_owned())),
-        false => Answer::Hold,
+        true => ScriptedAnswer::Refuse(Refusal::Invalid("cannot be kept".to_owned())),
+        false => ScriptedAnswer::Hold,
     });
     let post = Post::with_inbox(|_| {}, inbox);
     let lines = "Message-ID: <1@x>\r\nSubject: `Bad`\r\n";
@@ -367,7 +367,7 @@ async fn a_refusal_for_now_counts_as_no_failure() {
     let retry_after = std::time::Duration::from_secs(1);
     let full = Refusal::InboxFull { waiting: 9, retry_after };
     let refusal = full.clone();
-    let post = Post::with_inbox(|_| {}, ScriptedInbox::new(move |_| Answer::Refuse(refusal.clone())));
+    let post = Post::with_inbox(|_| {}, ScriptedInbox::new(move |_| ScriptedAnswer::Refuse(refusal.clone())));
     for _ in 0..5 {
         assert_eq!(post.take("ann@example.org", "Message-ID: <1@x>\r\n", "Hello").await, Err(full.clone()));
     }

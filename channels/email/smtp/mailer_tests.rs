@@ -15,7 +15,7 @@ use super::pool::RecipientPolicy;
 use super::script_tests::Act::{Drop, Hang, Say};
 use super::script_tests::{Privacy, Script, ScriptedServer, authority};
 use crate::channel::{Channel, Receipt, SendError};
-use crate::conformance::{self, Answer, ScriptedInbox};
+use crate::conformance::{self, ScriptedAnswer, ScriptedInbox};
 use crate::email::account::Account;
 use crate::email::channel::{EmailChannel, EmailSetup};
 use crate::email::config::{EmailConfig, Tls};
@@ -334,7 +334,7 @@ async fn the_owner_is_told_of_recipients_that_were_left_out_in_the_end() {
         language: MailLanguage::English,
     };
     let channel = EmailChannel::new(config, around).unwrap();
-    let inbox = ScriptedInbox::new(|_| Answer::Hold);
+    let inbox = ScriptedInbox::new(|_| ScriptedAnswer::Hold);
     let (context, _) = conformance::started(&inbox);
     // There is nothing to receive; the inbox is known from then on.
     channel.start(context).await.unwrap_err();

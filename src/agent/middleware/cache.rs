@@ -8,7 +8,7 @@ use super::around::{Around, Context, Inner, ModelCall, ModelRequest, ToolRun};
 use super::config::CacheConfig;
 use crate::agent::context::without_time;
 use crate::agent::error::TurnError;
-use crate::cache::{Cache, Found, Keep};
+use crate::cache::{CacheLookup, Cacheability, ResultCache};
 use crate::chat::{ToolCall, Usage};
 use crate::llm::{ChatResponse, request_key};
 use crate::metrics::Metrics;
@@ -20,14 +20,14 @@ const LARGEST: usize = 256 * 1024;
 /// What is kept; a reload that does not change how much goes on with it.
 pub struct Caches {
     capacity: u32,
-    responses: Cache<ChatResponse>,
-    tools: Cache<ToolOutcome>,
+    responses: ResultCache<ChatResponse>,
+    tools: ResultCache<ToolOutcome>,
 }
 
 impl Caches {
     pub fn new(capacity: u32) -> Self {
         let entries = u64::from(capacity);
-        Self { capacity, responses: Cache::new(entries), tools: Cache::new(entries) }
+        Self { capacity, responses: ResultCache::new(entries), tools: ResultCache::new(entries) }
     }
 
     pub fn capacity(&self) -> u32 {
@@ -60,17 +60,17 @@ impl Around<ModelCall> for ResponseCache {
         let again = request.clone();
         let make = async {
             let response = inner.run(request).await?;
-            let keep = if response.text.len() <= LARGEST { Keep::Yes } else { Keep::No };
+            let keep = if response.text.len() <= LARGEST { Cacheability::Store } else { Cacheability::Skip };
             Ok((response, keep))
         };
         let counts = &self.metrics.caches.responses;
         match self.caches.responses.get_or(key, self.config.ttl.0, counts, make).await {
-            Found::Kept(response) => {
+            CacheLookup::Cached(response) => {
                 Ok(ChatResponse { usage: Usage::default(), latency_ms: 0, cached: true, ..response })
             }
-            Found::Made(response) => Ok(response),
-            Found::Failed(error) => Err(error),
-            Found::Nothing => inner.run(again).await,
+            CacheLookup::Computed(response) => Ok(response),
+            CacheLookup::Failed(error) => Err(error),
+            CacheLookup::Uncached => inner.run(again).await,
         }
     }
 }
@@ -99,18 +99,18 @@ impl Around<ToolRun> for ToolCache {
         let make = async {
             let outcome = inner.run(call).await?;
             let small = outcome.result.content.len() <= LARGEST;
-            let keep = if small { Cacheable::keep(&outcome) } else { Keep::No };
+            let keep = if small { Cacheable::keep(&outcome) } else { Cacheability::Skip };
             Ok((outcome, keep))
         };
         match self.caches.tools.get_or(key, ttl, &self.metrics.caches.tools, make).await {
-            Found::Kept(mut outcome) => {
+            CacheLookup::Cached(mut outcome) => {
                 outcome.result.duration_ms = 0;
                 outcome.result.metadata.insert("cached".to_owned(), true.into());
                 Ok(outcome)
             }
-            Found::Made(outcome) => Ok(outcome),
-            Found::Failed(error) => Err(error),
-            Found::Nothing => inner.run(again).await,
+            CacheLookup::Computed(outcome) => Ok(outcome),
+            CacheLookup::Failed(error) => Err(error),
+            CacheLookup::Uncached => inner.run(again).await,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The end of a sub-agent: who asked for it is told, in the commit of that end.
 
-use daoyou_channels::numbers::thousands;
 use daoyou_channels::settings::Span;
+use daoyou_channels::text::thousands;
 use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, Trust, TurnSettings};
 use jiff::Timestamp;
 use uuid::Uuid;

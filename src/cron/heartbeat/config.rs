@@ -8,26 +8,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cron::Schedule;
-use crate::cron::schedule::moment;
+use crate::cron::schedule::instant_at;
 
-/// Looks at HEARTBEAT.md from time to time.
+/// A regular check of HEARTBEAT.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeartbeatConfig {
-    /// Look; off, nothing runs.
+    /// Runs the checks. If false, nothing runs.
     pub enabled: bool,
-    /// How often it is looked, counted from midnight; at least 1s. Less than 1m holds from a start on.
+    /// The interval of the checks, counted from midnight; at least 1s. A change to or from less than 1m takes effect at the
+    /// next start.
     pub every: Span,
-    /// `HH:MM-HH:MM` by agent.timezone, also over midnight; outside of it all is quiet. Empty is always.
+    /// `HH:MM-HH:MM` by agent.timezone, also over midnight; there are no checks outside of it. Empty is always.
     pub active_hours: String,
-    /// `CHANNEL:CHAT` where answers go; empty is owner.notify, or else the terminal.
+    /// `CHANNEL:CHAT` that receives the answers; empty is owner.notify, or else the terminal.
     pub deliver_to: String,
     /// `PROVIDER/MODEL`; empty is the agent's.
     pub model: String,
-    /// Tokens that its turns may use in one day; then it is silent until the next.
+    /// The tokens that its turns may use in a day; after that, there are no turns until the next day.
     #[schemars(range(min = 1))]
     pub tokens_per_day: u64,
-    /// Entries that one turn is given; the others come with the next.
+    /// The most entries of one turn; the others follow in the next one.
     #[schemars(range(min = 1, max = 1_000))]
     pub max_items: u32,
 }
@@ -46,7 +47,7 @@ impl Default for HeartbeatConfig {
     }
 }
 
-/// The hours of a day in which something may be done.
+/// The hours of a day in which checks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActiveHours {
     from: Time,
@@ -54,10 +55,10 @@ pub struct ActiveHours {
 }
 
 impl ActiveHours {
-    /// Reads `HH:MM-HH:MM`; `None` where nothing is written.
+    /// Reads `HH:MM-HH:MM`; returns `None` for an empty text.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// Explains what is wrong.
     pub fn read(text: &str) -> Result<Option<Self>, String> {
         if text.trim().is_empty() {
             return Ok(None);
@@ -82,45 +83,45 @@ impl ActiveHours {
         Ok(Some(Self { from, to }))
     }
 
-    fn hold(self, clock: Time) -> bool {
+    fn contains(self, clock: Time) -> bool {
         if self.from < self.to { (self.from..self.to).contains(&clock) } else { clock >= self.from || clock < self.to }
     }
 }
 
-/// What a heartbeat goes by, as the configuration is at the moment.
+/// The current settings of the heartbeat.
 #[derive(Clone, Debug)]
 pub struct HeartbeatSettings {
     pub config: HeartbeatConfig,
     pub zone: TimeZone,
-    /// Where answers go.
+    /// The chat that receives the answers.
     pub channel: String,
     pub chat_id: String,
-    /// Says that the tokens of the day are used up; `{}` is how many.
+    /// The notice that the tokens of the day are used up; `{}` is their number.
     pub silent: &'static str,
 }
 
 impl HeartbeatSettings {
-    /// When it is looked next: at a multiple of `every` since midnight, or when the active hours begin.
-    pub fn next_look(&self, now: Timestamp) -> Option<Timestamp> {
+    /// Returns the time of the next check: at a multiple of `every` since midnight, or when the active hours begin.
+    pub fn next_check(&self, now: Timestamp) -> Option<Timestamp> {
         let midnight = now.to_zoned(self.zone.clone()).start_of_day().ok()?.timestamp();
         let next = Schedule::Every { every: self.config.every, anchor: midnight }.next_after(now)?;
-        if self.is_active(next) { Some(next) } else { self.beginning(now) }
+        if self.is_active(next) { Some(next) } else { self.next_start(now) }
     }
 
     pub fn is_active(&self, at: Timestamp) -> bool {
         let clock = at.to_zoned(self.zone.clone()).time();
-        self.hours().is_none_or(|hours| hours.hold(clock))
+        self.hours().is_none_or(|hours| hours.contains(clock))
     }
 
-    /// When the active hours begin next.
-    fn beginning(&self, now: Timestamp) -> Option<Timestamp> {
+    /// Returns when the active hours begin next.
+    fn next_start(&self, now: Timestamp) -> Option<Timestamp> {
         let from = self.hours()?.from;
         let today = now.to_zoned(self.zone.clone()).date();
         let days = [Ok(today), today.tomorrow(), today.tomorrow().and_then(jiff::civil::Date::tomorrow)];
-        days.into_iter().flatten().find_map(|day| moment(day.to_datetime(from), &self.zone).filter(|at| *at > now))
+        days.into_iter().flatten().find_map(|day| instant_at(day.to_datetime(from), &self.zone).filter(|at| *at > now))
     }
 
-    /// What cannot be read was refused when the configuration was checked.
+    /// The configuration was validated; an unreadable value cannot occur.
     fn hours(&self) -> Option<ActiveHours> {
         ActiveHours::read(&self.config.active_hours).unwrap_or_default()
     }
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_come_in_active_hours_and_at_their_beginning() {
+    fn checks_come_in_active_hours_and_at_their_beginning() {
         for (every, hours, now, expected) in [
             ("30m", "08:00-22:00", "2026-11-21T09:10", "2026-11-21T09:30"),
             ("30m", "08:00-22:00", "2026-11-21T09:30", "2026-11-21T10:00"),
@@ -156,7 +157,7 @@ mod tests {
                 chat_id: String::new(),
                 silent: "",
             };
-            assert_eq!(settings.next_look(at(now)), Some(at(expected)), "{every} {hours} {now}");
+            assert_eq!(settings.next_check(at(now)), Some(at(expected)), "{every} {hours} {now}");
         }
         for wrong in ["8-22", "08:00", "08:00-08:00", "25:00-26:00", "morning", "08:00–22:00", "-", "+8:00-9:00"] {
             assert!(ActiveHours::read(wrong).is_err(), "{wrong}");

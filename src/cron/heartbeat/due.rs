@@ -1,4 +1,4 @@
-//! Which entries are due, and what is remembered of them.
+//! Chooses the due entries, and remembers their runs.
 
 use std::collections::BTreeMap;
 
@@ -6,42 +6,46 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::items::Item;
+use super::items::HeartbeatItem;
 use crate::cron::Schedule;
+use crate::store::{Connection, StoreError, notes};
 
-/// A single time that was missed by more, before its entry was first seen, is not made up for.
+/// A single time that was missed by more, before its entry was first seen, does not run.
 const STALE: SignedDuration = SignedDuration::from_hours(24);
 
-/// Turns that fail in a row before their entries are left until they are due again.
+/// Failed turns in a row after which their entries wait until they are due again.
 pub(super) const TRIES: u32 = 3;
 
-/// What is remembered from one look to the next, as JSON in a note.
+/// The group of notes of the heartbeat.
+pub(super) const NOTES: &str = "heartbeat";
+
+/// The state between two checks, as JSON in a note.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Memory {
-    /// By entry: when it ran last, or was first seen where it has to wait for its time; UTC milliseconds.
+pub(super) struct HeartbeatMemory {
+    /// By entry: the time of its last run, or the time it was first seen if it is not due yet; UTC milliseconds.
     pub items: BTreeMap<String, i64>,
-    /// What stood there of the entries of the last turn, so that one that fails is done again.
+    /// The previous values of the entries of the last turn, for a turn that fails.
     pub before: BTreeMap<String, Option<i64>>,
-    /// Turns that failed, in a row up to now.
+    /// Failed turns in a row.
     pub failures: u32,
 }
 
-/// The due ones of `items`, at most `limit`, and what is remembered when a turn is given them.
-pub(super) fn choose<'i>(
-    items: &'i [Item],
-    memory: &Memory,
+/// Returns the due entries of `items`, at most `limit`, and the memory after a turn with them.
+pub(super) fn choose_due<'i>(
+    items: &'i [HeartbeatItem],
+    memory: &HeartbeatMemory,
     now: Timestamp,
     zone: &TimeZone,
     limit: usize,
-) -> (Vec<&'i Item>, Memory) {
+) -> (Vec<&'i HeartbeatItem>, HeartbeatMemory) {
     let mut due = Vec::new();
-    let mut after = Memory { items: BTreeMap::new(), ..memory.clone() };
+    let mut after = HeartbeatMemory { items: BTreeMap::new(), ..memory.clone() };
     let mut before = BTreeMap::new();
     for item in items {
         let last = memory.items.get(&item.hash).copied();
         let is_due = match last.and_then(|last| Timestamp::from_millisecond(last).ok()) {
-            Some(last) => comes_again(item, last, now, zone),
+            Some(last) => is_due_again(item, last, now, zone),
             None => is_due_when_new(item, now),
         };
         if is_due && due.len() < limit {
@@ -58,7 +62,7 @@ pub(super) fn choose<'i>(
     (due, after)
 }
 
-fn is_due_when_new(item: &Item, now: Timestamp) -> bool {
+fn is_due_when_new(item: &HeartbeatItem, now: Timestamp) -> bool {
     match &item.schedule {
         None | Some(Schedule::Every { .. }) => true,
         Some(Schedule::At { at }) => *at <= now && now.duration_since(*at) < STALE,
@@ -66,8 +70,8 @@ fn is_due_when_new(item: &Item, now: Timestamp) -> bool {
     }
 }
 
-fn comes_again(item: &Item, last: Timestamp, now: Timestamp, zone: &TimeZone) -> bool {
-    // The clock was set back behind its last run, which then tells nothing.
+fn is_due_again(item: &HeartbeatItem, last: Timestamp, now: Timestamp, zone: &TimeZone) -> bool {
+    // The clock was set back before the last run, which then says nothing about the next one.
     let is_ahead = last > now;
     match &item.schedule {
         None => {
@@ -81,9 +85,9 @@ fn comes_again(item: &Item, last: Timestamp, now: Timestamp, zone: &TimeZone) ->
     }
 }
 
-impl Memory {
-    /// The last turn failed: its entries stand as before, unless it has failed too often.
-    pub fn take_back(&mut self) {
+impl HeartbeatMemory {
+    /// Restores the entries of a failed turn, unless too many turns failed.
+    pub fn record_failure(&mut self) {
         self.failures = self.failures.saturating_add(1);
         let before = std::mem::take(&mut self.before);
         if self.failures >= TRIES {
@@ -98,25 +102,35 @@ impl Memory {
         }
     }
 
-    /// The last turn went well.
-    pub fn keep(&mut self) {
+    /// Keeps the entries of a successful turn.
+    pub fn record_success(&mut self) {
         self.failures = 0;
         self.before.clear();
     }
 }
 
+/// Loads the memory; an unreadable one is discarded.
+pub(super) fn load(connection: &Connection) -> Result<HeartbeatMemory, StoreError> {
+    let note = notes::get(connection, NOTES, "memory", "items")?;
+    Ok(note.and_then(|(memory, _)| serde_json::from_str(&memory).ok()).unwrap_or_default())
+}
+
+pub(super) fn save(connection: &Connection, memory: &HeartbeatMemory) -> Result<(), StoreError> {
+    notes::set(connection, NOTES, "memory", "items", &serde_json::to_string(memory)?)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::items::read;
+    use super::super::items::parse_items;
     use super::*;
 
-    /// The entries that are due at each of the times, with what is remembered in between.
+    /// Returns the due entries at each of the times.
     fn run(file: &str, times: &[&str]) -> Vec<String> {
         let zone = TimeZone::UTC;
-        let mut memory = Memory::default();
+        let mut memory = HeartbeatMemory::default();
         let look = |time: &&str| {
-            let items = read(file, &zone);
-            let (due, after) = choose(&items, &memory, time.parse().unwrap(), &zone, 20);
+            let items = parse_items(file, &zone);
+            let (due, after) = choose_due(&items, &memory, time.parse().unwrap(), &zone, 20);
             memory = after;
             due.iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join(" | ")
         };
@@ -124,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_when() {
+    fn entries_are_due_by_their_schedules() {
         let times = ["2026-11-21T09:00:00Z", "2026-11-21T09:30:00Z", "2026-11-21T11:00:00Z", "2026-11-22T09:00:00Z"];
         for (file, expected) in [
             ("- a", ["a", "", "", "a"]),
@@ -141,20 +155,20 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_and_go_and_a_turn_that_fails_is_done_again() {
+    fn a_failed_turn_is_repeated_and_surplus_entries_follow_later() {
         let zone = TimeZone::UTC;
         let now: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
-        let (old, new) = (read("- a\n- b\n- c", &zone), read("- a\n- d", &zone));
-        let (due, memory) = choose(&old, &Memory::default(), now, &zone, 2);
+        let (old, new) = (parse_items("- a\n- b\n- c", &zone), parse_items("- a\n- d", &zone));
+        let (due, memory) = choose_due(&old, &HeartbeatMemory::default(), now, &zone, 2);
         assert_eq!(due.len(), 2);
-        let (due, mut memory) = choose(&old, &memory, now, &zone, 2);
+        let (due, mut memory) = choose_due(&old, &memory, now, &zone, 2);
         assert_eq!((due.len(), due[0].text.as_str()), (1, "c"), "what was too much comes next");
-        memory.keep();
-        let (due, mut memory) = choose(&new, &memory, now, &zone, 20);
+        memory.record_success();
+        let (due, mut memory) = choose_due(&new, &memory, now, &zone, 20);
         assert_eq!((due.len(), due[0].text.as_str(), memory.items.len()), (1, "d", 2));
         for expected in [1, 1, 0] {
-            memory.take_back();
-            let (due, after) = choose(&new, &memory, now, &zone, 20);
+            memory.record_failure();
+            let (due, after) = choose_due(&new, &memory, now, &zone, 20);
             assert_eq!(due.len(), expected);
             memory = after;
         }

@@ -1,4 +1,4 @@
-//! Reads HEARTBEAT.md: its list entries and paragraphs, each perhaps with its own time in front.
+//! Reads HEARTBEAT.md: list entries and paragraphs, each with an optional schedule in front.
 
 use daoyou_channels::settings::Span;
 use jiff::Timestamp;
@@ -7,39 +7,39 @@ use jiff::tz::TimeZone;
 use sha2::{Digest, Sha256};
 
 use crate::cron::Schedule;
-use crate::cron::schedule::{instant, moment, zone_name};
-use crate::text::time::{self, Due};
+use crate::cron::schedule::{instant_at, parse_instant, zone_name};
+use crate::text::time_expression::{self, DueTime};
 
-/// The most of an entry that is read, in characters.
+/// The longest entry, in characters.
 const MAX_ITEM: usize = 2_000;
 
-/// The longest time in front of an entry, in bytes.
+/// The longest schedule in front of an entry, in bytes.
 const MAX_HEAD: usize = 80;
 
-/// Where intervals with a day or a clock time count from: the file does not say when an entry was written. A Monday.
+/// The start of intervals with a day or a clock time, since the file does not say when an entry was written. A Monday.
 const COUNTED_FROM: DateTime = date(2024, 1, 1).at(0, 0, 0, 0);
 
-/// An entry.
+/// An entry of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Item {
-    /// Of its words: another text is another entry.
+pub(super) struct HeartbeatItem {
+    /// The hash of its text: a changed text is another entry.
     pub hash: String,
-    /// As written, with its time.
+    /// The text as written, with its schedule.
     pub text: String,
-    /// Its own time; without one it is due once a day.
+    /// The entry's own schedule; an entry without one is due once a day.
     pub schedule: Option<Schedule>,
 }
 
-/// The entries of a file, in its order, each once. Comments, headings and what is ticked off are none.
-pub(super) fn read(file: &str, zone: &TimeZone) -> Vec<Item> {
-    let mut items: Vec<Item> = Vec::new();
+/// Returns the distinct entries of a file, in order. Comments, headings and completed entries are left out.
+pub(super) fn parse_items(file: &str, zone: &TimeZone) -> Vec<HeartbeatItem> {
+    let mut items: Vec<HeartbeatItem> = Vec::new();
     for text in texts(&without_comments(file)) {
         let text: String = text.chars().take(MAX_ITEM).collect();
         let digest = Sha256::digest(text.as_bytes());
         let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         if !items.iter().any(|item| item.hash == hash) {
             let schedule = schedule(&text, zone);
-            items.push(Item { hash, text, schedule });
+            items.push(HeartbeatItem { hash, text, schedule });
         }
     }
     items
@@ -55,63 +55,63 @@ fn without_comments(file: &str) -> String {
     text + rest
 }
 
-/// List entries with what is indented below them, and paragraphs, each in one line.
+/// Returns list entries with the lines indented below them, and paragraphs, each in one line.
 fn texts(file: &str) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
-    // Whether the next line may go on with the last text; `None` where that was ticked off.
+    // How the next line may continue the last text; `None` after a heading, a rule or an empty entry.
     let mut open = None;
     for line in file.lines() {
         let (indented, line) = (line.starts_with([' ', '\t']), line.trim());
         let is_rule = line.len() >= 3 && line.chars().all(|c| matches!(c, '-' | '*' | '_' | ' '));
         if line.is_empty() || line.starts_with('#') || is_rule {
-            // An entry's indented lines may come behind an empty one.
-            open = open.filter(|_| line.is_empty()).map(|_| Line::Behind);
+            // An empty line may precede an entry's indented lines.
+            open = open.filter(|_| line.is_empty()).map(|_| PreviousLine::Behind);
             continue;
         }
         let goes_on = match open {
-            Some(Line::In) => indented || entry(line).is_none(),
-            Some(Line::Behind) => indented,
-            None | Some(Line::Done) => false,
+            Some(PreviousLine::In) => indented || list_entry(line).is_none(),
+            Some(PreviousLine::Behind) => indented,
+            None | Some(PreviousLine::Done) => false,
         };
-        match (goes_on, open, texts.last_mut(), entry(line)) {
+        match (goes_on, open, texts.last_mut(), list_entry(line)) {
             (true, _, Some(last), _) => {
                 last.push(' ');
                 last.push_str(line);
-                open = Some(Line::In);
+                open = Some(PreviousLine::In);
             }
-            (_, Some(Line::Done), ..) if indented => {}
-            (.., Some(Entry::Done)) => open = Some(Line::Done),
-            (.., Some(Entry::Open(""))) => open = None,
-            (.., Some(Entry::Open(text))) => {
+            (_, Some(PreviousLine::Done), ..) if indented => {}
+            (.., Some(ListEntry::Done)) => open = Some(PreviousLine::Done),
+            (.., Some(ListEntry::Open(""))) => open = None,
+            (.., Some(ListEntry::Open(text))) => {
                 texts.push(text.to_owned());
-                open = Some(Line::In);
+                open = Some(PreviousLine::In);
             }
             (.., None) => {
                 texts.push(line.to_owned());
-                open = Some(Line::In);
+                open = Some(PreviousLine::In);
             }
         }
     }
     texts
 }
 
-/// How the line before stands to the next.
+/// How the previous line affects the next.
 #[derive(Clone, Copy)]
-enum Line {
+enum PreviousLine {
     In,
     /// An empty line lies between.
     Behind,
-    /// It was ticked off.
+    /// It was a completed entry.
     Done,
 }
 
-enum Entry<'t> {
+enum ListEntry<'t> {
     Open(&'t str),
     Done,
 }
 
-/// What stands behind the mark of a list.
-fn entry(line: &str) -> Option<Entry<'_>> {
+/// Returns the entry after a list mark.
+fn list_entry(line: &str) -> Option<ListEntry<'_>> {
     let numbered = |line: &'_ str| -> Option<usize> {
         let digits = line.bytes().take_while(u8::is_ascii_digit).count();
         let is_mark = (1..=3).contains(&digits) && line[digits..].starts_with(['.', ')']);
@@ -120,37 +120,37 @@ fn entry(line: &str) -> Option<Entry<'_>> {
     let mark = if line.starts_with(['-', '*', '+']) { Some(1) } else { numbered(line) }?;
     let text = line[mark..].strip_prefix([' ', '\t']).or((line.len() == mark).then_some(""))?.trim_start();
     if ["[x]", "[X]"].iter().any(|done| text.starts_with(done)) {
-        return Some(Entry::Done);
+        return Some(ListEntry::Done);
     }
-    Some(Entry::Open(text.strip_prefix("[ ]").unwrap_or(text).trim_start()))
+    Some(ListEntry::Open(text.strip_prefix("[ ]").unwrap_or(text).trim_start()))
 }
 
-/// The time in front of an entry: `every 2h: …`, `daily 9:00: …`, `每天9:00：…`. Times have colons themselves.
+/// Reads the schedule in front of an entry: `every 2h: …`, `daily 9:00: …`, `每天9:00：…`. Clock times contain colons as well.
 fn schedule(text: &str, zone: &TimeZone) -> Option<Schedule> {
     let ends = text.char_indices().filter_map(|(at, c)| match c {
         '：' => Some(at),
         ':' if text[at + 1..].starts_with(char::is_whitespace) => Some(at),
         _ => None,
     });
-    ends.take_while(|end| *end <= MAX_HEAD).find_map(|end| read_head(text[..end].trim(), zone))
+    ends.take_while(|end| *end <= MAX_HEAD).find_map(|end| parse_schedule_prefix(text[..end].trim(), zone))
 }
 
-fn read_head(head: &str, zone: &TimeZone) -> Option<Schedule> {
+fn parse_schedule_prefix(head: &str, zone: &TimeZone) -> Option<Schedule> {
     let head = head.to_lowercase();
     let cron = |expr: &str| Schedule::cron(expr, &zone_name(zone)).ok();
     if let Some(expr) = head.strip_prefix("cron ") {
         return cron(expr);
     }
     if let Some(time) = head.strip_prefix("at ") {
-        return instant(time, zone).map(|at| Schedule::At { at });
+        return parse_instant(time, zone).map(|at| Schedule::At { at });
     }
-    match time::read(&head).ok()?.due(Some(COUNTED_FROM))? {
-        Due::Cron(expr) => cron(&expr),
-        Due::Every { seconds, first } => {
-            let anchor = first.map_or(Some(Timestamp::UNIX_EPOCH), |first| moment(first, zone))?;
+    match time_expression::parse(&head).ok()?.due(Some(COUNTED_FROM))? {
+        DueTime::Cron(expr) => cron(&expr),
+        DueTime::Every { seconds, first } => {
+            let anchor = first.map_or(Some(Timestamp::UNIX_EPOCH), |first| instant_at(first, zone))?;
             Schedule::every(Span::from_secs(seconds), anchor).ok()
         }
-        Due::In(_) | Due::At(_) => None,
+        DueTime::In(_) | DueTime::At(_) => None,
     }
 }
 
@@ -159,11 +159,11 @@ mod tests {
     use super::*;
 
     fn texts_of(file: &str) -> Vec<String> {
-        read(file, &TimeZone::UTC).into_iter().map(|item| item.text).collect()
+        parse_items(file, &TimeZone::UTC).into_iter().map(|item| item.text).collect()
     }
 
     #[test]
-    fn what_counts_as_an_entry() {
+    fn entries_are_found_in_the_file() {
         for (file, expected) in [
             ("", &[][..]),
             ("# Heartbeat\n\n<!-- - [ ] a\n- b -->\n\n---\n- \n", &[]),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn times_in_front() {
+    fn schedules_in_front_of_entries_are_read() {
         let zone = TimeZone::get("Asia/Shanghai").unwrap();
         let cron = |expr: &str| Some(Schedule::cron(expr, "Asia/Shanghai").unwrap());
         let from = |span: &str, at: &str| Some(Schedule::every(span.parse().unwrap(), at.parse().unwrap()).unwrap());

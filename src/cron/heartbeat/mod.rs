@@ -1,14 +1,14 @@
-//! What the owner wants looked after from time to time: HEARTBEAT.md in the workspace. Only what is new, changed or due is
-//! put before a model, and what it finds not worth a word is not delivered.
+//! The heartbeat: a regular check of HEARTBEAT.md in the workspace. Only new, changed and due entries reach a model, and an
+//! answer without news is not delivered.
 
 mod config;
 
 mod due;
 mod items;
 
-mod ended;
+mod run_end;
 mod service;
 
 pub use config::{ActiveHours, HeartbeatConfig, HeartbeatSettings};
-pub use ended::ended;
+pub use run_end::ended;
 pub use service::{Heartbeat, SESSION, is_fast};

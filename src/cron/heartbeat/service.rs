@@ -1,4 +1,4 @@
-//! Looks at the file when it is time, and puts what is due into the inbox.
+//! Checks the file when it is time, and puts the due entries into the inbox.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,47 +10,46 @@ use daoyou_channels::{InboundMessage, OutboundContext, SessionKey, TurnBounds, T
 use jiff::Timestamp;
 
 use super::HeartbeatSettings;
-use super::due::{Memory, choose};
-use super::ended::OK;
-use super::items::{self, Item};
+use super::due::{HeartbeatMemory, choose_due, load, save};
+use super::items::{self, HeartbeatItem};
+use super::run_end::OK;
 use crate::bus::{InboundDraft, MessageBus, OutboundBody, OutboundDraft};
 use crate::guard::{Jail, JailError};
 use crate::origin::{TurnCause, TurnOrigin};
 use crate::store::{Commit, Connection, StoreError, inbox, notes, usage};
 
-/// The session that its turns run in.
+/// The session of its turns.
 pub const SESSION: &str = "heartbeat";
 
 const FILE: &str = "HEARTBEAT.md";
 
-/// A larger file is not read, in bytes.
+/// The largest file that is read, in bytes.
 const FILE_LIMIT: u64 = 65_536;
 
-/// Responses with tool calls of one turn.
+/// The most responses with tool calls in one turn.
 const ITERATIONS: u32 = 30;
 
-/// Active time of one turn.
+/// The longest active time of one turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Looks after HEARTBEAT.md.
+/// The check of HEARTBEAT.md.
 pub struct Heartbeat {
     bus: Arc<MessageBus>,
-    /// The agent's commands can put a link or a pipe in the file's place: none is followed, and nothing private is
-    /// read.
+    /// The agent's commands can replace the file by a link or a pipe. The jail follows no link and reads nothing private.
     workspace: Jail,
     next: Mutex<Option<Timestamp>>,
 }
 
-/// What a look came to.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum HeartbeatOutcome {
     Nothing,
     Asked,
-    /// The day's tokens are used up, and the chat is told so.
+    /// The day's tokens are used up, and the chat is informed.
     Silenced,
 }
 
-/// Whether looks come so often that once a minute does not do.
+/// Returns true if checks are more frequent than once a minute.
 pub fn is_fast(every: Span) -> bool {
     every < Span::from_secs(60)
 }
@@ -63,15 +62,15 @@ impl Heartbeat {
         Ok(Self { bus, workspace, next: Mutex::default() })
     }
 
-    /// Looks, if it is time. To be called every minute, or oftener.
+    /// Runs a check if it is time. The caller calls this at least every minute.
     pub async fn tick(&self, settings: &HeartbeatSettings, now: Timestamp) {
         if !self.is_time(settings, now) {
             return;
         }
-        match self.look(settings, now).await {
-            // The gateway is going.
+        match self.check(settings, now).await {
+            // The gateway stops.
             Ok(()) | Err(StoreError::Closed) => {}
-            Err(error) => tracing::warn!(%error, "the heartbeat could not look; it will at the next"),
+            Err(error) => tracing::warn!(%error, "the heartbeat check failed; the next check retries"),
         }
     }
 
@@ -82,52 +81,57 @@ impl Heartbeat {
             return false;
         }
         let is_time = next.is_some_and(|next| next <= now) && settings.is_active(now);
-        // Also when the clock was set back, or the settings are others.
-        *next = settings.next_look(now);
+        // This also applies if the clock was set back or the settings changed.
+        *next = settings.next_check(now);
         is_time
     }
 
-    async fn look(&self, settings: &HeartbeatSettings, now: Timestamp) -> Result<(), StoreError> {
+    async fn check(&self, settings: &HeartbeatSettings, now: Timestamp) -> Result<(), StoreError> {
         let items = match self.workspace.read(FILE) {
-            Ok(opened) => items::read(&String::from_utf8_lossy(&opened.bytes), &settings.zone),
+            Ok(opened) => items::parse_items(&String::from_utf8_lossy(&opened.bytes), &settings.zone),
             Err(JailError::Missing(_)) => return Ok(()),
             Err(error) => {
-                tracing::warn!(%error, "the heartbeat does nothing: {FILE} cannot be read");
+                tracing::warn!(%error, "the heartbeat is idle: {FILE} cannot be read");
                 return Ok(());
             }
         };
-        tracing::debug!(entries = items.len(), "the heartbeat looks");
+        tracing::debug!(entries = items.len(), "checking HEARTBEAT.md");
         if items.is_empty() {
             return Ok(());
         }
-        let (items, of_look) = (Arc::new(items), settings.clone());
+        let (items, check_settings) = (Arc::new(items), settings.clone());
         let seen = items.clone();
-        // Nearly always there is nothing to do, and then nothing to write.
+        // Nearly always nothing is due, and nothing is written.
         let changes = move |connection: &Connection| {
             let memory = load(connection)?;
-            Ok(of_look.choose(&seen, &memory, now).1 != memory)
+            Ok(check_settings.choose(&seen, &memory, now).1 != memory)
         };
         if !self.bus.store().read(changes).await? {
             return Ok(());
         }
-        let of_look = settings.clone();
-        let take = move |connection: &Connection| take(connection, &of_look, &items, now);
+        let check_settings = settings.clone();
+        let take = move |connection: &Connection| take(connection, &check_settings, &items, now);
         match self.bus.store().write(Commit::Synced, take).await? {
-            Look::Nothing => {}
-            Look::Asked => self.bus.inbound_written(SessionKey::from(SESSION), 1),
-            Look::Silenced => self.bus.outbound_written(&settings.channel, 1),
+            HeartbeatOutcome::Nothing => {}
+            HeartbeatOutcome::Asked => self.bus.inbound_written(SessionKey::from(SESSION), 1),
+            HeartbeatOutcome::Silenced => self.bus.outbound_written(&settings.channel, 1),
         }
         Ok(())
     }
 }
 
 impl HeartbeatSettings {
-    fn choose<'i>(&self, items: &'i [Item], memory: &Memory, now: Timestamp) -> (Vec<&'i Item>, Memory) {
+    fn choose<'i>(
+        &self,
+        items: &'i [HeartbeatItem],
+        memory: &HeartbeatMemory,
+        now: Timestamp,
+    ) -> (Vec<&'i HeartbeatItem>, HeartbeatMemory) {
         let limit = usize::try_from(self.config.max_items).unwrap_or(usize::MAX);
-        choose(items, memory, now, &self.zone, limit)
+        choose_due(items, memory, now, &self.zone, limit)
     }
 
-    /// The tokens that its turns have used since midnight.
+    /// Returns the tokens that its turns have used since midnight.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -137,37 +141,41 @@ impl HeartbeatSettings {
     }
 }
 
-/// Puts what is due into the inbox, unless the turn before is unfinished or the day's tokens are used up.
+/// Puts the due entries into the inbox, unless the previous turn is unfinished or the day's tokens are used up.
 fn take(
     connection: &Connection,
     settings: &HeartbeatSettings,
-    items: &[Item],
+    items: &[HeartbeatItem],
     now: Timestamp,
-) -> Result<Look, StoreError> {
+) -> Result<HeartbeatOutcome, StoreError> {
     if !inbox::open_of_session(connection, SESSION, 1)?.is_empty() {
-        return Ok(Look::Nothing);
+        return Ok(HeartbeatOutcome::Nothing);
     }
     let memory = load(connection)?;
     let (due, after) = settings.choose(items, &memory, now);
     if due.is_empty() {
         save(connection, &after)?;
-        return Ok(Look::Nothing);
+        return Ok(HeartbeatOutcome::Nothing);
     }
     let budget = settings.config.tokens_per_day;
     let used = settings.tokens_today(connection, now)?;
     if used >= budget {
-        return silence(connection, settings, now);
+        return report_budget_spent(connection, settings, now);
     }
     save(connection, &after)?;
     message(settings, &due, budget - used, now).insert(connection)?;
-    Ok(Look::Asked)
+    Ok(HeartbeatOutcome::Asked)
 }
 
-/// Says once a day that there are no tokens left.
-fn silence(connection: &Connection, settings: &HeartbeatSettings, now: Timestamp) -> Result<Look, StoreError> {
+/// Informs the chat once a day that no tokens are left.
+fn report_budget_spent(
+    connection: &Connection,
+    settings: &HeartbeatSettings,
+    now: Timestamp,
+) -> Result<HeartbeatOutcome, StoreError> {
     let today = now.to_zoned(settings.zone.clone()).date().to_string();
     if notes::get(connection, SESSION, "silent", "day")?.is_some_and(|(day, _)| day == today) {
-        return Ok(Look::Nothing);
+        return Ok(HeartbeatOutcome::Nothing);
     }
     notes::set(connection, SESSION, "silent", "day", &today)?;
     let body = OutboundBody {
@@ -182,10 +190,10 @@ fn silence(connection: &Connection, settings: &HeartbeatSettings, now: Timestamp
     let (channel, chat_id) = (settings.channel.clone(), settings.chat_id.clone());
     OutboundDraft { turn: daoyou_channels::new_id(), slot: "notice:heartbeat".to_owned(), channel, chat_id, body }
         .insert(connection)?;
-    Ok(Look::Silenced)
+    Ok(HeartbeatOutcome::Silenced)
 }
 
-fn message(settings: &HeartbeatSettings, due: &[&Item], tokens: u64, now: Timestamp) -> InboundDraft {
+fn message(settings: &HeartbeatSettings, due: &[&HeartbeatItem], tokens: u64, now: Timestamp) -> InboundDraft {
     let items: Vec<_> = due.iter().map(|item| format!("- {}", item.text)).collect();
     let model = Some(settings.config.model.clone()).filter(|model| !model.is_empty());
     let timeout_ms = u64::try_from(TURN_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
@@ -210,14 +218,4 @@ fn message(settings: &HeartbeatSettings, due: &[&Item], tokens: u64, now: Timest
 
 fn subject() -> OutboundContext {
     OutboundContext { subject: Some("Heartbeat".to_owned()), ..OutboundContext::default() }
-}
-
-/// What is remembered; what cannot be read is forgotten.
-pub(super) fn load(connection: &Connection) -> Result<Memory, StoreError> {
-    let note = notes::get(connection, SESSION, "memory", "items")?;
-    Ok(note.and_then(|(memory, _)| serde_json::from_str(&memory).ok()).unwrap_or_default())
-}
-
-pub(super) fn save(connection: &Connection, memory: &Memory) -> Result<(), StoreError> {
-    notes::set(connection, SESSION, "memory", "items", &serde_json::to_string(memory)?)
 }

@@ -2,7 +2,7 @@
 
 use jiff::Zoned;
 
-use super::describe::{DaysSaid, MonthDays, Times, Unit, WeekDays, clock, ranges};
+use super::outline::{DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, ranges};
 
 const UNITS: [&str; 5] = ["day", "hour", "minute", "second", "millisecond"];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -37,10 +37,10 @@ pub(super) fn every(parts: &[(u128, usize)]) -> String {
     }
 }
 
-pub(super) fn cron(times: &Times, days: &DaysSaid) -> String {
+pub(super) fn cron(times: &TimesOutline, days: &DaysOutline) -> String {
     let (on, in_months) = (on_days(days), in_months(days));
     match times {
-        Times::At(times) => {
+        TimesOutline::At(times) => {
             let times: Vec<_> = times.iter().map(|(h, m, s)| clock(*h, *m, *s)).collect();
             let on = on.unwrap_or_else(|| "every day".to_owned());
             format!("{on}{in_months} at {}", list(&times))
@@ -52,27 +52,27 @@ pub(super) fn cron(times: &Times, days: &DaysSaid) -> String {
     }
 }
 
-fn often(times: &Times) -> String {
+fn often(times: &TimesOutline) -> String {
     match times {
-        Times::At(_) => String::new(),
-        Times::Every { count, unit, hours } => {
+        TimesOutline::At(_) => String::new(),
+        TimesOutline::Every { count, unit, hours } => {
             let unit = match unit {
-                Unit::Second => "second",
-                Unit::Minute => "minute",
-                Unit::Hour => "hour",
+                IntervalUnit::Second => "second",
+                IntervalUnit::Minute => "minute",
+                IntervalUnit::Hour => "hour",
             };
-            format!("every {}{}", counted(*count, unit), hours.map(|(a, b)| stretch(a, b, 59)).unwrap_or_default())
+            format!("every {}{}", counted(*count, unit), hours.map(|(a, b)| period(a, b, 59)).unwrap_or_default())
         }
-        Times::Hourly { every, minutes, hours } => {
+        TimesOutline::Hourly { every, minutes, hours } => {
             let every = format!("every {}", counted(*every, "hour"));
             let last = minutes.last().copied().unwrap_or(0);
-            let hours = hours.map(|(a, b)| stretch(a, b, last)).unwrap_or_default();
+            let hours = hours.map(|(a, b)| period(a, b, last)).unwrap_or_default();
             match minutes.as_slice() {
                 [0] => format!("{every}{hours}"),
                 minutes => format!("{every} at {}{hours}", numbers("minute", minutes)),
             }
         }
-        Times::Listed { seconds, minutes, hours } => {
+        TimesOutline::Listed { seconds, minutes, hours } => {
             let seconds = match seconds.as_deref() {
                 Some([0]) => None,
                 Some(seconds) => Some(format!("at {}", numbers("second", seconds))),
@@ -89,11 +89,11 @@ fn often(times: &Times) -> String {
     }
 }
 
-fn stretch(first: u32, last: u32, minute: u32) -> String {
+fn period(first: u32, last: u32, minute: u32) -> String {
     format!(" from {} to {}", clock(first, 0, 0), clock(last, minute, 0))
 }
 
-fn on_days(said: &DaysSaid) -> Option<String> {
+fn on_days(said: &DaysOutline) -> Option<String> {
     match (&said.days, &said.weekdays) {
         (None, None) => None,
         (Some(days), None) => Some(format!("on {}{}", month_days(days), of_the_month(said))),
@@ -109,11 +109,11 @@ fn on_days(said: &DaysSaid) -> Option<String> {
     }
 }
 
-fn of_the_month(said: &DaysSaid) -> &'static str {
+fn of_the_month(said: &DaysOutline) -> &'static str {
     if said.months.is_empty() { " of the month" } else { "" }
 }
 
-fn month_days(said: &MonthDays) -> String {
+fn month_days(said: &MonthDaysOutline) -> String {
     let mut words = Vec::new();
     if !said.days.is_empty() {
         words.push(numbers("day", &said.days));
@@ -128,11 +128,11 @@ fn month_days(said: &MonthDays) -> String {
     list(&words)
 }
 
-fn week_days(said: &WeekDays) -> String {
+fn week_days(said: &WeekdaysOutline) -> String {
     match said {
-        WeekDays::MondayToFriday => "weekdays".to_owned(),
-        WeekDays::Weekend => "weekends".to_owned(),
-        WeekDays::Listed { days, nth, last } => {
+        WeekdaysOutline::MondayToFriday => "weekdays".to_owned(),
+        WeekdaysOutline::Weekend => "weekends".to_owned(),
+        WeekdaysOutline::Listed { days, nth, last } => {
             let mut words: Vec<_> = days.iter().map(|day| format!("{}s", weekday(*day))).collect();
             words.extend(nth.iter().map(|(n, day)| format!("the {} {} of the month", nth_word(*n), weekday(*day))));
             words.extend(last.iter().map(|day| format!("the last {} of the month", weekday(*day))));
@@ -141,7 +141,7 @@ fn week_days(said: &WeekDays) -> String {
     }
 }
 
-fn in_months(said: &DaysSaid) -> String {
+fn in_months(said: &DaysOutline) -> String {
     if said.months.is_empty() {
         return String::new();
     }

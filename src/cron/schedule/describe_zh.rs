@@ -2,7 +2,7 @@
 
 use jiff::Zoned;
 
-use super::describe::{DaysSaid, MonthDays, Times, Unit, WeekDays, clock, ranges};
+use super::outline::{DaysOutline, IntervalUnit, MonthDaysOutline, TimesOutline, WeekdaysOutline, clock, ranges};
 
 const UNITS: [&str; 5] = ["天", "小时", "分钟", "秒", "毫秒"];
 const WEEKDAYS: [&str; 7] = ["周日", "周一", "周二", "周三", "周四", "周五", "周六"];
@@ -24,10 +24,10 @@ pub(super) fn every(parts: &[(u128, usize)]) -> String {
     }
 }
 
-pub(super) fn cron(times: &Times, said: &DaysSaid) -> String {
+pub(super) fn cron(times: &TimesOutline, said: &DaysOutline) -> String {
     let days = days(said);
     match times {
-        Times::At(times) => {
+        TimesOutline::At(times) => {
             let times: Vec<_> = times.iter().map(|(h, m, s)| clock(*h, *m, *s)).collect();
             format!("{} {}", days.unwrap_or_else(|| "每天".to_owned()), times.join("、"))
         }
@@ -38,27 +38,27 @@ pub(super) fn cron(times: &Times, said: &DaysSaid) -> String {
     }
 }
 
-fn often(times: &Times) -> String {
+fn often(times: &TimesOutline) -> String {
     match times {
-        Times::At(_) => String::new(),
-        Times::Every { count, unit, hours } => {
+        TimesOutline::At(_) => String::new(),
+        TimesOutline::Every { count, unit, hours } => {
             let unit = match unit {
-                Unit::Second => "秒",
-                Unit::Minute => "分钟",
-                Unit::Hour => "小时",
+                IntervalUnit::Second => "秒",
+                IntervalUnit::Minute => "分钟",
+                IntervalUnit::Hour => "小时",
             };
-            format!("{}每{}", hours.map(|(a, b)| stretch(a, b, 59)).unwrap_or_default(), counted(*count, unit))
+            format!("{}每{}", hours.map(|(a, b)| period(a, b, 59)).unwrap_or_default(), counted(*count, unit))
         }
-        Times::Hourly { every, minutes, hours } => {
+        TimesOutline::Hourly { every, minutes, hours } => {
             let last = minutes.last().copied().unwrap_or(0);
-            let hours = hours.map(|(a, b)| stretch(a, b, last)).unwrap_or_default();
+            let hours = hours.map(|(a, b)| period(a, b, last)).unwrap_or_default();
             let every = format!("{hours}每{}", counted(*every, "小时"));
             match minutes.as_slice() {
                 [0] => every,
                 minutes => format!("{every}的第{}分", numbers(minutes)),
             }
         }
-        Times::Listed { seconds, minutes, hours } => {
+        TimesOutline::Listed { seconds, minutes, hours } => {
             let hours = hours.as_ref().map_or(String::new(), |hours| format!("{}点", numbers(hours)));
             let minutes =
                 minutes.as_ref().map_or("每分钟".to_owned(), |minutes| format!("第{}分", numbers(minutes)));
@@ -73,11 +73,11 @@ fn often(times: &Times) -> String {
     }
 }
 
-fn stretch(first: u32, last: u32, minute: u32) -> String {
+fn period(first: u32, last: u32, minute: u32) -> String {
     format!("{} 至 {} ", clock(first, 0, 0), clock(last, minute, 0))
 }
 
-fn days(said: &DaysSaid) -> Option<String> {
+fn days(said: &DaysOutline) -> Option<String> {
     let months = if said.months.is_empty() { None } else { Some(months(&said.months)) };
     let month = months.clone().unwrap_or_else(|| "每月".to_owned());
     match (&said.days, &said.weekdays) {
@@ -86,7 +86,7 @@ fn days(said: &DaysSaid) -> Option<String> {
         (Some(days), None) => Some(format!("{month}{}", month_days(days))),
         (None, Some(weekdays)) => {
             let is_of_month =
-                matches!(weekdays, WeekDays::Listed { nth, last, .. } if !nth.is_empty() || !last.is_empty());
+                matches!(weekdays, WeekdaysOutline::Listed { nth, last, .. } if !nth.is_empty() || !last.is_empty());
             let prefix = match months {
                 Some(months) => format!("{months}的"),
                 None if is_of_month => "每月".to_owned(),
@@ -101,7 +101,7 @@ fn days(said: &DaysSaid) -> Option<String> {
     }
 }
 
-fn month_days(said: &MonthDays) -> String {
+fn month_days(said: &MonthDaysOutline) -> String {
     let mut words = ranges(&said.days, |day| format!("{day}日"), "至");
     words.extend(said.nearest.iter().map(|day| format!("离{day}日最近的工作日")));
     if said.last_working {
@@ -113,11 +113,11 @@ fn month_days(said: &MonthDays) -> String {
     words.join("、")
 }
 
-fn week_days(said: &WeekDays) -> String {
+fn week_days(said: &WeekdaysOutline) -> String {
     match said {
-        WeekDays::MondayToFriday => "周一至周五".to_owned(),
-        WeekDays::Weekend => "周末".to_owned(),
-        WeekDays::Listed { days, nth, last } => {
+        WeekdaysOutline::MondayToFriday => "周一至周五".to_owned(),
+        WeekdaysOutline::Weekend => "周末".to_owned(),
+        WeekdaysOutline::Listed { days, nth, last } => {
             let mut words: Vec<_> = days.iter().map(|day| weekday(*day).to_owned()).collect();
             if let Some(first) = words.first_mut() {
                 *first = format!("每{first}");

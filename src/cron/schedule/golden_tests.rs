@@ -1,4 +1,4 @@
-//! The golden table: what a schedule means, row by row, and the days on which clocks are changed.
+//! The golden table of schedules, row by row, and the days of clock changes.
 
 use std::time::Instant;
 
@@ -6,7 +6,8 @@ use daoyou_channels::settings::Span;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{Language, Schedule};
+use super::Schedule;
+use crate::text::Language;
 
 fn stamp(text: &str) -> Timestamp {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -16,7 +17,7 @@ fn shown(at: Timestamp, tz: &str) -> String {
     at.to_zoned(TimeZone::get(tz).unwrap()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }
 
-/// `06T09:00+08:00` behind `2026-03-08T…`: what is left out is taken from the time before, seconds are none.
+/// Completes `06T09:00+08:00` after `2026-03-08T…`: omitted parts are those of the time before, omitted seconds are 0.
 fn full(short: &str, before: &str) -> String {
     let (clock, offset) = short.split_at(short.rfind(['+', '-']).unwrap());
     let time = clock.rsplit('T').next().unwrap();
@@ -42,9 +43,9 @@ fn check(expr: &str, tz: &str, after: &str, expected: &[&str]) {
 }
 
 #[test]
-fn where_the_clock_goes_forward() {
+fn schedules_when_the_clock_goes_forward() {
     let rows: &[(&str, &str, &str, &[&str])] = &[
-        // A fixed time that is skipped is due right after, one that is not is due once.
+        // A skipped fixed time is due right after; one that is not skipped is due once.
         ("30 2 * * *", "America/New_York", "2026-03-07T12:00-05:00", &["08T03:00-04:00", "09T02:30-04:00"]),
         ("30 1 * * *", "America/New_York", "2026-03-07T12:00-05:00", &["08T01:30-05:00", "09T01:30-04:00"]),
         ("0 3 * * *", "America/New_York", "2026-03-07T12:00-05:00", &["08T03:00-04:00", "09T03:00-04:00"]),
@@ -70,7 +71,7 @@ fn where_the_clock_goes_forward() {
         ),
         ("30 2 8 3 *", "America/New_York", "2026-03-07T12:00-05:00", &["08T03:00-04:00", "2027-03-08T02:30-05:00"]),
         ("30 2 9 3 *", "America/New_York", "2026-03-07T12:00-05:00", &["09T02:30-04:00"]),
-        // What follows the clock is due when the clock shows it.
+        // An expression that follows the clock is due when the clock shows its time.
         ("0 * * * *", "America/New_York", "2026-03-08T00:30-05:00", &["01:00-05:00", "03:00-04:00", "04:00-04:00"]),
         ("0 */2 * * *", "America/New_York", "2026-03-08T00:30-05:00", &["04:00-04:00", "06:00-04:00"]),
         ("*/30 2 * * *", "America/New_York", "2026-03-08T00:30-05:00", &["09T02:00-04:00", "02:30-04:00"]),
@@ -82,7 +83,7 @@ fn where_the_clock_goes_forward() {
         ("45 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00+10:30", &["04T02:45+11:00", "05T02:45+11:00"]),
         ("30 2 * * *", "Africa/Casablanca", "2026-03-21T12:00+00:00", &["22T03:00+01:00", "23T02:30+01:00"]),
         ("0 0 * * *", "America/Santiago", "2026-09-05T12:00-04:00", &["06T01:00-03:00", "07T00:00-03:00"]),
-        // A whole day that was skipped.
+        // A whole day was skipped.
         ("0 9 * * *", "Pacific/Apia", "2011-12-28T12:00-10:00", &["29T09:00-10:00", "31T00:00+14:00", "09:00+14:00"]),
         ("0 0 30 * *", "Pacific/Apia", "2011-12-01T12:00-10:00", &["31T00:00+14:00", "2012-01-30T00:00+14:00"]),
         ("0 * * * *", "Pacific/Apia", "2011-12-29T22:30-10:00", &["23:00-10:00", "31T00:00+14:00", "01:00+14:00"]),
@@ -93,7 +94,7 @@ fn where_the_clock_goes_forward() {
 }
 
 #[test]
-fn where_the_clock_goes_back() {
+fn schedules_when_the_clock_goes_back() {
     let rows: &[(&str, &str, &str, &[&str])] = &[
         // A fixed time is due the first time.
         ("30 1 * * *", "America/New_York", "2026-10-31T12:00-04:00", &["2026-11-01T01:30-04:00", "02T01:30-05:00"]),
@@ -111,7 +112,7 @@ fn where_the_clock_goes_back() {
             "2026-11-01T00:00-04:00",
             &["01:05-04:00", "01:10-04:00", "02T01:05-05:00"],
         ),
-        // What follows the clock is due both times.
+        // An expression that follows the clock is due both times.
         ("0 * * * *", "America/New_York", "2026-11-01T00:30-04:00", &["01:00-04:00", "01:00-05:00", "02:00-05:00"]),
         (
             "*/30 1 * * *",
@@ -141,7 +142,7 @@ fn where_the_clock_goes_back() {
 }
 
 #[test]
-fn days_and_fields() {
+fn expressions_match_days_and_fields() {
     let rows: &[(&str, &str, &str, &[&str])] = &[
         ("0 9 * * *", "Asia/Kathmandu", "2026-01-01T08:59+05:45", &["09:00+05:45", "02T09:00+05:45"]),
         ("30 5 * * *", "Asia/Kolkata", "2026-01-01T05:30+05:30", &["02T05:30+05:30"]),
@@ -206,7 +207,7 @@ fn days_and_fields() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn invalid_expressions_and_zones_fail_with_a_reason() {
     for (expr, tz, expected) in [
         ("0 25 * * *", "UTC", r#"in its hour field "25", "25" is none of 0 to 23"#),
         ("60 * * * *", "UTC", "minute field"),
@@ -250,13 +251,13 @@ fn what_is_wrong_is_said() {
     assert!(Schedule::cron(&"1,".repeat(2_000), "UTC").is_err());
     let spelled = Schedule::cron(" 0  9 * * * ", "asia/shanghai").unwrap();
     assert_eq!(spelled, Schedule::Cron { expr: "0 9 * * *".to_owned(), tz: "Asia/Shanghai".to_owned() });
-    // An offset is a zone, too, and stays one in the store.
+    // An offset is a zone as well, and stays one in the store.
     let fixed = Schedule::cron("0 9 * * *", "GMT+8").unwrap();
     assert_eq!(fixed, Schedule::Cron { expr: "0 9 * * *".to_owned(), tz: "+08:00".to_owned() });
     assert_eq!(fixed.next_after(stamp("2026-01-01T00:00:00Z")), Some(stamp("2026-01-01T01:00:00Z")));
     assert_eq!(fixed.slots(stamp("2026-01-01T00:00:00Z"), stamp("2026-01-03T00:00:00Z"), 9).count, 2);
     assert_eq!(fixed.describe(Language::En, &TimeZone::UTC), "every day at 09:00 (+08:00)");
-    // What nobody could have made, from a row that was changed by hand.
+    // An invalid row, changed by hand.
     let broken = Schedule::Cron { expr: "no".to_owned(), tz: "Nowhere".to_owned() };
     assert_eq!((broken.next_after(Timestamp::UNIX_EPOCH), broken.upcoming(Timestamp::UNIX_EPOCH, 3).len()), (None, 0));
 }
@@ -273,7 +274,7 @@ fn intervals_do_not_drift() {
     ] {
         assert_eq!(every.next_after(stamp(after)), Some(stamp(expected)), "{after}");
     }
-    // Longer than the 24.8 days that fit into 32 bits of milliseconds.
+    // More than the 24.8 days that fit into 32 bits of milliseconds.
     let long = Schedule::every("60d".parse().unwrap(), anchor).unwrap();
     assert_eq!(long.next_after(anchor), Some(stamp("2026-03-02T00:00:00.25Z")));
     assert!(Schedule::every(Span::from_millis(999), anchor).unwrap_err().to_string().contains("shortest is 1s"));
@@ -314,7 +315,7 @@ fn missed_slots_are_counted_and_the_newest_shown_at_once() {
 }
 
 #[test]
-fn schedules_in_words() {
+fn schedules_are_described_in_both_languages() {
     for (expr, en, zh) in [
         ("0 9 * * *", "every day at 09:00", "每天 09:00"),
         ("30 18 * * 1-5", "on weekdays at 18:30", "周一至周五 18:30"),
@@ -378,7 +379,7 @@ fn schedules_in_words() {
 }
 
 #[test]
-fn times_that_the_clock_skips_or_shows_twice() {
+fn ambiguous_and_skipped_times_are_resolved() {
     let zone = TimeZone::get("America/New_York").unwrap();
     let now = stamp("2026-01-01T00:00:00Z");
     for (words, expected) in

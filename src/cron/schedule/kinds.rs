@@ -1,4 +1,4 @@
-//! The three kinds of schedule, and what can be asked of each.
+//! The three kinds of schedule.
 
 use std::time::Duration;
 
@@ -7,53 +7,38 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-use super::describe::{self, Language};
-use super::pattern::Pattern;
-use super::timeline::Timeline;
-use super::{words, zone};
-use crate::text::time;
+use super::cron_pattern::CronPattern;
+use super::error::ScheduleError;
+use super::outline::{days, parts, times};
+use super::parse_time::parse_time;
+use super::timeline::{PassedSlots, Timeline};
+use super::{describe_en, describe_zh, zone};
+use crate::text::{Language, time_expression};
 
-/// The longest time between two slots, and until the first: 100 years.
-pub(super) const LONGEST: Duration = Duration::from_secs(time::LONGEST);
-
-/// When a job is due.
+/// A schedule of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Schedule {
-    /// Once.
+    /// One time.
     At { at: Timestamp },
-    /// At `anchor` and every `every` before and after it.
+    /// Every `every`, before and after `anchor`, and at `anchor`.
     Every { every: Span, anchor: Timestamp },
     /// By the clock of the zone `tz`: an IANA name, or an offset such as `+08:00`.
     Cron { expr: String, tz: String },
 }
 
-/// What is wrong with a schedule and what would be right, in words for whoever wrote it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ScheduleError(pub String);
-
-/// The slots of a stretch of time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Slots {
-    /// How many there are.
-    pub count: u64,
-    /// The newest of them, the oldest first.
-    pub newest: Vec<Timestamp>,
-}
-
 impl Schedule {
     /// Reads a time: RFC 3339, or by the clock of `zone` `2026-03-08 9:00`, `in 20m`, `tomorrow 9:00`, `on the 1st at noon`,
-    /// `明天9点` and more, see [`time::read`]. A time that the clock skips is the moment right after; of one that it shows
-    /// twice, the first counts.
+    /// `明天9点` and others, see [`time_expression::parse`]. A time that the clock skips becomes the moment right after; of a
+    /// time that it shows twice, the first one counts.
     ///
     /// # Errors
-    /// It is none, not read whole, not after `now`, or further off than 100 years.
-    pub fn at(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Self, ScheduleError> {
-        words::read(words, now, zone).map(|at| Self::At { at })
+    /// The text is no time, or the time is not after `now`, or more than 100 years later.
+    pub fn at(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Self, ScheduleError> {
+        parse_time(text, now, zone).map(|at| Self::At { at })
     }
 
-    /// Every `every` from `anchor` on.
+    /// Creates an interval from `anchor` on.
     ///
     /// # Errors
     /// `every` is shorter than a second, or longer than 100 years.
@@ -61,28 +46,28 @@ impl Schedule {
         if every < Span::from_secs(1) {
             return Err(ScheduleError(format!("an interval of {every} is too short; the shortest is 1s")));
         }
-        if every.0 > LONGEST {
+        if every.0 > Duration::from_secs(time_expression::MAX_SECONDS) {
             return Err(ScheduleError(format!("an interval of {every} is too long; the longest is 100 years")));
         }
         Ok(Self::Every { every, anchor })
     }
 
-    /// Five or six fields (seconds first), or `@daily` and the like, by the clock of the zone `tz`: an IANA name, or an
-    /// offset such as `UTC+8`, kept as `+08:00`.
+    /// Creates a schedule of five or six fields (seconds first), or of `@daily` and the like, by the clock of the zone `tz`:
+    /// an IANA name, or an offset such as `UTC+8`, which is stored as `+08:00`.
     ///
     /// # Errors
-    /// The expression or the zone is wrong, or the expression never comes true.
+    /// The expression or the zone is invalid, or the expression never matches.
     pub fn cron(expr: &str, tz: &str) -> Result<Self, ScheduleError> {
-        let pattern: Pattern = expr.parse()?;
+        let pattern: CronPattern = expr.parse()?;
         if !pattern.comes_true() {
             return Err(ScheduleError(format!("the cron expression {expr:?} never comes true: there is no such day")));
         }
         let zone = zone::time_zone(tz)?;
-        // The name as the database spells it, so that it reads the same everywhere.
-        Ok(Self::Cron { expr: expr.split_whitespace().collect::<Vec<_>>().join(" "), tz: zone::name(&zone) })
+        // The name as the database spells it.
+        Ok(Self::Cron { expr: expr.split_whitespace().collect::<Vec<_>>().join(" "), tz: zone::zone_name(&zone) })
     }
 
-    /// The first slot after `after`; `None` when there is no more, or the schedule cannot be read.
+    /// Returns the first slot after `after`; `None` if there is none, or the schedule cannot be read.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match self {
             Self::At { at } => Some(*at).filter(|at| *at > after),
@@ -91,7 +76,7 @@ impl Schedule {
         }
     }
 
-    /// The next `count` slots after `after`.
+    /// Returns the next `count` slots after `after`.
     pub fn upcoming(&self, after: Timestamp, count: usize) -> Vec<Timestamp> {
         let from = |next: &dyn Fn(Timestamp) -> Option<Timestamp>| {
             std::iter::successors(next(after), |last| next(*last)).take(count).collect()
@@ -104,14 +89,14 @@ impl Schedule {
         }
     }
 
-    /// The slots after `after` up to and with `until`: how many there are, and the newest `limit` of them. What it takes
+    /// Returns the number of slots after `after` up to and including `until`, and the newest `limit` of them. The effort
     /// does not grow with their number.
-    pub fn slots(&self, after: Timestamp, until: Timestamp, limit: usize) -> Slots {
+    pub fn slots(&self, after: Timestamp, until: Timestamp, limit: usize) -> PassedSlots {
         match self {
             Self::At { at } if after < *at && *at <= until => {
-                Slots { count: 1, newest: vec![*at].into_iter().take(limit).collect() }
+                PassedSlots { count: 1, newest: vec![*at].into_iter().take(limit).collect() }
             }
-            Self::At { .. } => Slots::default(),
+            Self::At { .. } => PassedSlots::default(),
             Self::Every { every, anchor } => slots_between(*every, *anchor, after, until, limit).unwrap_or_default(),
             Self::Cron { expr, tz } => {
                 timeline(expr, tz).map(|line| line.slots(after, until, limit)).unwrap_or_default()
@@ -119,15 +104,22 @@ impl Schedule {
         }
     }
 
-    /// In words: `every day at 09:00 (Asia/Shanghai)`. A single time is told by the clock of `zone`.
+    /// Describes the schedule: `every day at 09:00 (Asia/Shanghai)`. The clock of `zone` shows a single time.
     pub fn describe(&self, language: Language, zone: &TimeZone) -> String {
-        match self {
-            Self::At { at } => describe::once(language, &at.to_zoned(zone.clone())),
-            Self::Every { every, .. } => describe::every(language, *every),
-            Self::Cron { expr, tz } => match expr.parse() {
-                Ok(pattern) => describe::cron(language, &pattern, tz),
-                // Nobody could make it so; it still shows what it is.
-                Err(_) => format!("{expr} ({tz})"),
+        match (self, language) {
+            (Self::At { at }, Language::En) => describe_en::once(&at.to_zoned(zone.clone())),
+            (Self::At { at }, Language::Zh) => describe_zh::once(&at.to_zoned(zone.clone())),
+            (Self::Every { every, .. }, Language::En) => describe_en::every(&parts(*every)),
+            (Self::Every { every, .. }, Language::Zh) => describe_zh::every(&parts(*every)),
+            (Self::Cron { expr, tz }, language) => match (expr.parse(), language) {
+                (Ok(pattern), Language::En) => {
+                    format!("{} ({tz})", describe_en::cron(&times(&pattern), &days(&pattern)))
+                }
+                (Ok(pattern), Language::Zh) => {
+                    format!("{}（{tz}）", describe_zh::cron(&times(&pattern), &days(&pattern)))
+                }
+                // An expression that was changed by hand is shown as it is.
+                (Err(_), _) => format!("{expr} ({tz})"),
             },
         }
     }
@@ -137,12 +129,12 @@ fn timeline(expr: &str, tz: &str) -> Option<Timeline> {
     Some(Timeline { pattern: expr.parse().ok()?, zone: zone::time_zone(tz).ok()? })
 }
 
-/// In milliseconds, more than none.
+/// Returns a positive number of milliseconds.
 fn millis(every: Span) -> Option<i64> {
     i64::try_from(every.0.as_millis()).ok().filter(|every| *every > 0)
 }
 
-/// Counted from the anchor, the last slot that is not after `until`.
+/// Returns the number, counted from the anchor, of the last slot that is not after `until`.
 fn slots_up_to(every: Span, anchor: Timestamp, until: Timestamp) -> Option<i64> {
     Some((until.as_millisecond() - anchor.as_millisecond()).div_euclid(millis(every)?))
 }
@@ -152,10 +144,16 @@ fn slot_of(every: Span, anchor: Timestamp, number: i64) -> Option<Timestamp> {
     Timestamp::from_millisecond(anchor.as_millisecond().checked_add(since)?).ok()
 }
 
-fn slots_between(every: Span, anchor: Timestamp, after: Timestamp, until: Timestamp, limit: usize) -> Option<Slots> {
+fn slots_between(
+    every: Span,
+    anchor: Timestamp,
+    after: Timestamp,
+    until: Timestamp,
+    limit: usize,
+) -> Option<PassedSlots> {
     let (first, last) = (slots_up_to(every, anchor, after)? + 1, slots_up_to(every, anchor, until)?);
     let shown = first.max(last.saturating_sub(i64::try_from(limit).unwrap_or(i64::MAX)).saturating_add(1));
-    Some(Slots {
+    Some(PassedSlots {
         count: u64::try_from(last - first + 1).unwrap_or(0),
         newest: (shown..=last).filter_map(|number| slot_of(every, anchor, number)).collect(),
     })

@@ -1,26 +1,25 @@
-//! When a job is due: pure, no clock and no store. `at`, `every` and `cron`, in IANA time zones, around changes of the clock
-//! as Vixie cron does it.
+//! When a job is due: pure, without a clock or a store. Schedules of the kinds `at`, `every` and `cron`, in IANA time zones,
+//! with Vixie cron's rules around clock changes.
 
-mod kinds;
-
-mod fields;
-mod pattern;
-mod timeline;
-mod words;
-mod zone;
-
-mod describe;
+mod cron_parser;
+mod cron_pattern;
 mod describe_en;
 mod describe_zh;
+mod error;
+mod kinds;
+mod outline;
+mod parse_time;
+mod timeline;
+mod zone;
 
 #[cfg(test)]
 mod golden_tests;
 #[cfg(test)]
 mod oracle_tests;
 
-pub use describe::Language;
-pub use kinds::{Schedule, ScheduleError, Slots};
-pub(super) use words::instant;
-pub(super) use zone::moment;
-pub(super) use zone::name as zone_name;
+pub use error::ScheduleError;
+pub use kinds::Schedule;
+pub(super) use parse_time::parse_instant;
+pub use timeline::PassedSlots;
 pub use zone::time_zone;
+pub(super) use zone::{instant_at, zone_name};

@@ -1,4 +1,4 @@
-//! Properties that hold for every schedule, and croner's answers where no clock is changed.
+//! Properties of every schedule, and a comparison with croner where no clock changes.
 
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::tz::TimeZone;
@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 
 use super::Schedule;
-use super::pattern::Pattern;
+use super::cron_pattern::CronPattern;
 
 const ZONES: &[&str] = &[
     "UTC",
@@ -52,12 +52,12 @@ fn expression() -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// Between 2000 and 2100, the years of Apia's day and of many changes of the clock.
+/// From 2000 to 2100, with the skipped day of Apia and many clock changes.
 fn instant() -> impl Strategy<Value = Timestamp> {
     (946_684_800_000_i64..4_102_444_800_000).prop_map(|at| Timestamp::from_millisecond(at).unwrap())
 }
 
-/// Whether the clock that shows `at` was put forward just now.
+/// Returns true if the clock was put forward just before `at`.
 fn follows_gap(at: Timestamp, zone: &TimeZone) -> bool {
     let before = at.checked_sub(SignedDuration::from_secs(1)).unwrap();
     zone.to_offset(before) < zone.to_offset(at)
@@ -67,9 +67,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn slots_rise_and_are_what_the_clock_shows(expr in expression(), tz in 0..ZONES.len(), after in instant()) {
+    fn slots_ascend_and_match_the_clock(expr in expression(), tz in 0..ZONES.len(), after in instant()) {
         let Ok(schedule) = Schedule::cron(&expr, ZONES[tz]) else { return Ok(()) };
-        let (zone, pattern): (_, Pattern) = (TimeZone::get(ZONES[tz]).unwrap(), expr.parse().unwrap());
+        let (zone, pattern): (_, CronPattern) = (TimeZone::get(ZONES[tz]).unwrap(), expr.parse().unwrap());
         let slots = schedule.upcoming(after, 12);
         prop_assert_eq!(slots.len(), 12, "none runs out");
         let mut last = after;
@@ -78,7 +78,7 @@ proptest! {
             let clock = slot.to_zoned(zone.clone()).datetime();
             let is_shown = pattern.count(clock, clock.checked_add(SignedDuration::from_secs(1)).unwrap()) == 1;
             prop_assert!(is_shown || !pattern.follows_clock && follows_gap(slot, &zone), "{slot}");
-            // From anywhere between two slots the next one is the same.
+            // The next slot is the same from anywhere between two slots.
             let between = last + last.duration_until(slot) / 2;
             if between < slot {
                 prop_assert_eq!(schedule.next_after(between), Some(slot));
@@ -91,11 +91,11 @@ proptest! {
     }
 
     #[test]
-    fn croner_says_the_same_where_no_clock_is_changed(expr in expression(), after in instant()) {
+    fn croner_agrees_where_no_clock_changes(expr in expression(), after in instant()) {
         let Ok(schedule) = Schedule::cron(&expr, "UTC") else { return Ok(()) };
         let fields: Vec<&str> = expr.split(' ').collect();
         let (day, weekday) = (fields[fields.len() - 3], fields[fields.len() - 1]);
-        // For croner only a bare star is one.
+        // croner recognises only a bare star.
         let both = day.starts_with('*') || weekday.starts_with('*');
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).dom_and_dow(both).build();
         let theirs = parser.parse(&expr).map_err(|error| TestCaseError::fail(error.to_string()))?;

@@ -1,67 +1,77 @@
-//! The slots of a cron expression by the clock of a zone. Between two changes of the clock it runs evenly; at a change
-//! Vixie cron's rules hold: what follows the clock is due whenever the clock shows it; a fixed time that the clock skips is
-//! due once, right after, and one that it shows twice is due the first time.
+//! The slots of a cron expression by the clock of a zone. The clock runs evenly between two changes. At a change, Vixie
+//! cron's rules hold: an expression that follows the clock is due whenever the clock shows its time; a fixed time that the
+//! clock skips is due once, right after, and one that it shows twice is due the first time.
 
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
-use super::Slots;
-use super::pattern::Pattern;
+use super::cron_pattern::CronPattern;
 
-/// How far is looked for a next slot: no day of the calendar is further from the next like it (29 February on a Monday, over
-/// the year 2100).
+/// The longest search for a next slot: no two matching days of the calendar are further apart (29 February on a Monday,
+/// across the year 2100).
 const HORIZON: SignedDuration = SignedDuration::from_hours(24 * 366 * 50);
 
-/// A pattern, by the clock of a zone.
+/// The slots of a period of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PassedSlots {
+    /// The number of slots.
+    pub count: u64,
+    /// The newest slots, in ascending order.
+    pub newest: Vec<Timestamp>,
+}
+
+/// A pattern with the clock of a zone.
 pub(super) struct Timeline {
-    pub pattern: Pattern,
+    pub pattern: CronPattern,
     pub zone: TimeZone,
 }
 
-/// A time in which the clock runs evenly, or a part of it.
+/// A period in which the clock runs evenly, or a part of one.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct EvenPeriod {
     from: Timestamp,
-    /// It ends before.
+    /// The end, exclusive.
     before: Timestamp,
     offset: Offset,
-    /// The change of the clock with which it began: when, and the offset until then.
+    /// The clock change at its beginning: its time, and the offset before it.
     change: Option<(Timestamp, Offset)>,
 }
 
 impl Timeline {
-    /// The first slot after `after`.
+    /// Returns the first slot after `after`.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let from = next_second(after)?;
         let before = from.saturating_add(HORIZON).unwrap_or(Timestamp::MAX);
-        self.stretches(from, before).find_map(|stretch| self.first(stretch))
+        self.periods(from, before).find_map(|period| self.first(period))
     }
 
-    /// The slots after `after` up to and with `until`.
-    pub fn slots(&self, after: Timestamp, until: Timestamp, limit: usize) -> Slots {
-        let (Some(from), Some(before)) = (next_second(after), next_second(until)) else { return Slots::default() };
-        let stretches: Vec<Stretch> = self.stretches(from, before).collect();
-        let count = stretches.iter().map(|stretch| self.count(*stretch)).sum();
+    /// Returns the slots after `after` up to and including `until`.
+    pub fn slots(&self, after: Timestamp, until: Timestamp, limit: usize) -> PassedSlots {
+        let (Some(from), Some(before)) = (next_second(after), next_second(until)) else {
+            return PassedSlots::default();
+        };
+        let periods: Vec<EvenPeriod> = self.periods(from, before).collect();
+        let count = periods.iter().map(|period| self.count(*period)).sum();
         let mut newest: Vec<Timestamp> =
-            stretches.iter().rev().flat_map(|stretch| self.backwards(*stretch)).take(limit).collect();
+            periods.iter().rev().flat_map(|period| self.backwards(*period)).take(limit).collect();
         newest.reverse();
-        Slots { count, newest }
+        PassedSlots { count, newest }
     }
 
-    fn stretches(&self, from: Timestamp, before: Timestamp) -> impl Iterator<Item = Stretch> {
+    fn periods(&self, from: Timestamp, before: Timestamp) -> impl Iterator<Item = EvenPeriod> {
         let mut next = (from < before).then(|| (from, self.offset(from), self.last_change(from)));
         std::iter::from_fn(move || {
             let (from, offset, change) = next?;
-            // Some changes are of the zone's name alone.
+            // Some changes affect the zone's name only.
             let end = self.zone.following(from).find(|end| end.offset() != offset);
             let end = end.filter(|end| end.timestamp() < before).map(|end| (end.timestamp(), end.offset()));
             next = end.map(|(at, new)| (at, new, Some((at, offset))));
-            Some(Stretch { from, before: end.map_or(before, |(at, _)| at), offset, change })
+            Some(EvenPeriod { from, before: end.map_or(before, |(at, _)| at), offset, change })
         })
     }
 
-    /// The change with which the stretch that holds `from` began.
+    /// Returns the clock change at the beginning of the period that contains `from`.
     fn last_change(&self, from: Timestamp) -> Option<(Timestamp, Offset)> {
         if self.pattern.follows_clock {
             return None;
@@ -74,30 +84,30 @@ impl Timeline {
         self.zone.to_offset(at)
     }
 
-    fn first(&self, stretch: Stretch) -> Option<Timestamp> {
-        if self.makes_up(stretch) {
-            return Some(stretch.from);
+    fn first(&self, period: EvenPeriod) -> Option<Timestamp> {
+        if self.makes_up(period) {
+            return Some(period.from);
         }
-        let (from, before) = self.clock(stretch);
-        moment(self.pattern.first(from, before)?, stretch)
+        let (from, before) = self.clock(period);
+        moment(self.pattern.first(from, before)?, period)
     }
 
-    fn count(&self, stretch: Stretch) -> u64 {
-        let (from, before) = self.clock(stretch);
-        let made_up = u64::from(self.makes_up(stretch) && !self.is_due_at(from));
+    fn count(&self, period: EvenPeriod) -> u64 {
+        let (from, before) = self.clock(period);
+        let made_up = u64::from(self.makes_up(period) && !self.is_due_at(from));
         self.pattern.count(from, before) + made_up
     }
 
-    /// Its slots, the last at the head.
-    fn backwards(&self, stretch: Stretch) -> impl Iterator<Item = Timestamp> {
-        let (from, before) = self.clock(stretch);
-        let made_up = (self.makes_up(stretch) && !self.is_due_at(from)).then_some(stretch.from);
-        self.pattern.backwards(from, before).filter_map(move |found| moment(found, stretch)).chain(made_up)
+    /// Returns the period's slots in descending order.
+    fn backwards(&self, period: EvenPeriod) -> impl Iterator<Item = Timestamp> {
+        let (from, before) = self.clock(period);
+        let made_up = (self.makes_up(period) && !self.is_due_at(from)).then_some(period.from);
+        self.pattern.backwards(from, before).filter_map(move |found| moment(found, period)).chain(made_up)
     }
 
-    /// What the clock shows from its beginning to its end, without what was due when the clock showed it before.
-    fn clock(&self, stretch: Stretch) -> (DateTime, DateTime) {
-        let Stretch { from, before, offset, change } = stretch;
+    /// Returns what the clock shows from the beginning to the end, without times that it showed before.
+    fn clock(&self, period: EvenPeriod) -> (DateTime, DateTime) {
+        let EvenPeriod { from, before, offset, change } = period;
         let clock = (offset.to_datetime(from), offset.to_datetime(before));
         match change {
             Some((at, old)) if !self.pattern.follows_clock => (clock.0.max(old.to_datetime(at)).min(clock.1), clock.1),
@@ -105,11 +115,11 @@ impl Timeline {
         }
     }
 
-    /// Whether it begins with a slot for fixed times that the clock has just skipped.
-    fn makes_up(&self, stretch: Stretch) -> bool {
-        match stretch.change {
-            Some((at, old)) if at == stretch.from && !self.pattern.follows_clock => {
-                self.pattern.first(old.to_datetime(at), stretch.offset.to_datetime(at)).is_some()
+    /// Returns true if the period begins with a slot for fixed times that the clock has just skipped.
+    fn makes_up(&self, period: EvenPeriod) -> bool {
+        match period.change {
+            Some((at, old)) if at == period.from && !self.pattern.follows_clock => {
+                self.pattern.first(old.to_datetime(at), period.offset.to_datetime(at)).is_some()
             }
             _ => false,
         }
@@ -122,11 +132,11 @@ impl Timeline {
 
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
-fn moment(clock: DateTime, stretch: Stretch) -> Option<Timestamp> {
-    stretch.offset.to_timestamp(clock).ok()
+fn moment(clock: DateTime, period: EvenPeriod) -> Option<Timestamp> {
+    period.offset.to_timestamp(clock).ok()
 }
 
-/// The first whole second after `at`.
+/// Returns the first whole second after `at`.
 fn next_second(at: Timestamp) -> Option<Timestamp> {
     let whole = at.as_millisecond().div_euclid(1_000);
     Timestamp::from_second(whole + 1).ok()

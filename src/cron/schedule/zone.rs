@@ -1,12 +1,13 @@
-//! Time zones by name or offset, and the moment that a clock time of one is.
+//! Time zones by name or offset, and moments by their clocks.
 
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{Timestamp, tz};
 
-use super::ScheduleError;
+use super::error::ScheduleError;
+use crate::text::nearest;
 
-/// What people write for a zone that the database has under another name.
+/// Common names of zones that the database has under another name.
 const MEANT: &[(&str, &str)] = &[
     ("beijing", "Asia/Shanghai"),
     ("peking", "Asia/Shanghai"),
@@ -21,14 +22,17 @@ const MEANT: &[(&str, &str)] = &[
     ("cest", "Europe/Berlin"),
 ];
 
-/// The furthest that a clock is from UTC, in seconds: 14 hours.
+/// How similar, from 0 to 1, a city must be to be suggested.
+const SIMILAR: f64 = 0.7;
+
+/// The largest offset from UTC, in seconds: 14 hours.
 const FURTHEST: i32 = 14 * 3_600;
 
-/// The IANA time zone of this name, or the one of an offset: `UTC+8`, `GMT-3:30`, `+08:00`. `Etc/GMT+8` is a name, and lies
-/// west of Greenwich.
+/// Returns the IANA time zone of this name, or the zone of an offset: `UTC+8`, `GMT-3:30`, `+08:00`. `Etc/GMT+8` is a name,
+/// and is west of Greenwich.
 ///
 /// # Errors
-/// There is none; the error names the nearest. Offsets go from -14:00 to +14:00.
+/// There is no such zone; the error suggests the nearest name. Offsets go from -14:00 to +14:00.
 pub fn time_zone(name: &str) -> Result<TimeZone, ScheduleError> {
     let name = name.trim();
     let shown: String = name.chars().take(60).collect();
@@ -43,7 +47,7 @@ pub fn time_zone(name: &str) -> Result<TimeZone, ScheduleError> {
     Err(ScheduleError(match offset(name) {
         Some(offset) if is_offset(offset) => return Ok(TimeZone::fixed(offset)),
         Some(_) => format!("{shown:?} is no time zone: offsets go from -14:00 to +14:00"),
-        None => match nearest(name) {
+        None => match suggestion(name) {
             Some(meant) => format!("{shown:?} is no known time zone; did you mean {meant:?}?"),
             None => format!(
                 "{shown:?} is no known time zone; give an IANA name such as \"Asia/Shanghai\", \"UTC\", or an offset such \
@@ -53,8 +57,8 @@ pub fn time_zone(name: &str) -> Result<TimeZone, ScheduleError> {
     }))
 }
 
-/// What [`time_zone`] reads as the same zone again; `UTC` for one of this machine's own that has no name.
-pub(in crate::cron) fn name(zone: &TimeZone) -> String {
+/// Returns the name that [`time_zone`] reads as the same zone; `UTC` for a zone of this machine without a name.
+pub(in crate::cron) fn zone_name(zone: &TimeZone) -> String {
     match (zone.iana_name(), zone.to_fixed_offset()) {
         (Some(name), _) => name.to_owned(),
         (None, Ok(offset)) => {
@@ -65,12 +69,12 @@ pub(in crate::cron) fn name(zone: &TimeZone) -> String {
     }
 }
 
-/// Whether a clock can be that far from UTC.
+/// Returns true if a clock can differ that much from UTC.
 pub(super) fn is_offset(offset: Offset) -> bool {
     offset.seconds().abs() <= FURTHEST
 }
 
-/// `UTC+8`, `GMT-3:30`, `+0800`, positive east of Greenwich.
+/// Reads `UTC+8`, `GMT-3:30`, `+0800`, positive east of Greenwich.
 fn offset(name: &str) -> Option<Offset> {
     let upper = name.to_ascii_uppercase();
     let signed = upper.strip_prefix("UTC").or_else(|| upper.strip_prefix("GMT")).unwrap_or(&upper).trim_start();
@@ -89,13 +93,13 @@ fn offset(name: &str) -> Option<Offset> {
         return None;
     }
     let minutes = minutes.parse().ok().filter(|minutes: &i32| *minutes < 60)?;
-    // What is too far is told from what is none.
+    // An offset that is too large is distinguished from a text that is none.
     let seconds = (hours.parse::<i32>().ok()? * 3_600 + minutes * 60).min(Offset::MAX.seconds());
     Offset::from_seconds(sign * seconds).ok()
 }
 
-/// The name that was meant, if one is near enough.
-fn nearest(name: &str) -> Option<String> {
+/// Returns the name that was probably meant, if one is similar enough.
+fn suggestion(name: &str) -> Option<String> {
     let plain = |text: &str| text.to_lowercase().replace([' ', '-'], "_");
     let city = |text: &str| text.rsplit('/').next().unwrap_or(text).to_owned();
     let name = plain(name.get(..60).unwrap_or(name));
@@ -111,21 +115,15 @@ fn nearest(name: &str) -> Option<String> {
     let all = cities.iter().map(|(city, known)| (city.as_str(), *known)).chain(meant);
     let area = name.split_once('/').map(|(area, _)| format!("{area}/"));
     let here = |zone: &str| area.as_ref().is_some_and(|area| plain(zone).starts_with(area.as_str()));
-    // The continent is seldom what is misspelled.
+    // The continent is rarely misspelled.
     let (near, far): (Vec<_>, Vec<_>) = all.partition(|(_, zone)| here(zone));
-    [near, far].into_iter().find_map(|zones| most_alike(&city(&name), &zones)).map(str::to_owned)
+    let city = city(&name);
+    let most_similar = |zones| nearest::nearest(&city, zones, nearest::BY_EDITS, SIMILAR);
+    [near, far].into_iter().find_map(most_similar).map(str::to_owned)
 }
 
-/// The zone of `(city, zone)` whose city is most like `city`, if one is much alike.
-fn most_alike<'a>(city: &str, zones: &[(&str, &'a str)]) -> Option<&'a str> {
-    const ALIKE: f64 = 0.7;
-    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(city, known);
-    let best = zones.iter().max_by(|a, b| likeness(a.0).total_cmp(&likeness(b.0)))?;
-    (likeness(best.0) >= ALIKE).then_some(best.1)
-}
-
-/// The moment at which the clock of `zone` shows `clock`: of two the first, and the end of the gap where there is none.
-pub(in crate::cron) fn moment(clock: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+/// Returns the moment at which the clock of `zone` shows `clock`: the first of two, or the end of a gap.
+pub(in crate::cron) fn instant_at(clock: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     let found = zone.to_ambiguous_timestamp(clock);
     match found.offset() {
         AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(clock).ok(),
@@ -142,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_by_offset() {
+    fn zones_are_read_by_offset() {
         for (written, expected) in [
             ("UTC+8", Ok("+08:00")),
             ("utc+08:00", Ok("+08:00")),
@@ -153,7 +151,7 @@ mod tests {
             ("UTC+14", Ok("+14:00")),
             ("UTC+0", Ok("UTC")),
             ("+08:00", Ok("+08:00")),
-            // West of Greenwich, by the database's own rule.
+            // West of Greenwich, by the rule of the database.
             ("Etc/GMT+8", Ok("Etc/GMT+8")),
             ("asia/shanghai", Ok("Asia/Shanghai")),
             ("UTC+14:01", Err("offsets go from -14:00 to +14:00")),
@@ -166,12 +164,16 @@ mod tests {
         ] {
             let found = time_zone(written);
             match (&found, expected) {
-                (Ok(zone), Ok(name)) => assert_eq!(super::name(zone), name, "{written}"),
+                (Ok(zone), Ok(name)) => assert_eq!(zone_name(zone), name, "{written}"),
                 (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{written}: {error}"),
                 _ => panic!("{written}: {found:?}"),
             }
             if let Ok(zone) = found {
-                assert_eq!(time_zone(&name(&zone)).as_ref(), Ok(&zone), "{written}: the name makes the zone again");
+                assert_eq!(
+                    time_zone(&zone_name(&zone)).as_ref(),
+                    Ok(&zone),
+                    "{written}: the name makes the zone again"
+                );
             }
         }
         let west = time_zone("Etc/GMT+8").unwrap().to_offset(Timestamp::UNIX_EPOCH);

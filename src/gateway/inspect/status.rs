@@ -121,7 +121,7 @@ impl Inspector {
     /// Returns the next heartbeat, and the tokens that heartbeats used today.
     async fn heartbeat(&self) -> Result<Value, InspectError> {
         let (settings, now) = (equip::heartbeat(&self.config), Timestamp::now());
-        let next = settings.next_look(now).filter(|_| settings.config.enabled && self.running.is_some());
+        let next = settings.next_check(now).filter(|_| settings.config.enabled && self.running.is_some());
         let (enabled, most) = (settings.config.enabled, settings.config.tokens_per_day);
         let used = self.read(move |connection| settings.tokens_today(connection, now)).await?;
         Ok(json!({ "enabled": enabled, "next": next, "tokens_today": used, "tokens_per_day": most }))

@@ -62,15 +62,15 @@ async fn add(state: SharedState, text: String) -> ApiResult {
 }
 
 async fn read(state: &AppState, query: JobQuery) -> ApiResult {
-    Ok(Json(jobs::read(&state.jobs.store, query, state.jobs.terms.get()).await?))
+    Ok(Json(jobs::read(&state.jobs.store, query, state.jobs.context.get()).await?))
 }
 
 async fn apply(state: &AppState, change: JobChange) -> ApiResult {
     let service = state.jobs.clone();
     run_detached(async move {
-        let AppliedJobChange { answer, fired } = jobs::apply(&service.store, change, service.terms.get()).await?;
+        let AppliedJobChange { answer, fired } = jobs::apply(&service.store, change, service.context.get()).await?;
         if let Some(fired) = fired {
-            service.started(fired);
+            service.wake_started(fired);
         }
         service.wake();
         Ok(Json(answer))

@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use daoyou_channels::trust::{Author, Standing, trust_of};
 use daoyou_channels::{
-    Alongside, HttpError, InboundMessage, Inbox, MessageState, MessageStatus, SessionKey, json as strict_json,
+    AcceptExtras, HttpError, InboundMessage, Inbox, MessageState, MessageStatus, SessionKey, json as strict_json,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -132,7 +132,7 @@ async fn run_command(state: &AppState, session: &str, command: &str) -> Result<O
     let mut message = InboundMessage::text("cli", "direct", "owner", trust, command);
     message.session = Some(SessionKey::from(session));
     message.reply.is_picked_up = true;
-    let id = state.inbox.accept(message, Alongside::default()).await?.id();
+    let id = state.inbox.accept(message, AcceptExtras::default()).await?.id();
     Ok(state.inbox.wait(id, WAIT_LIMIT).await?)
 }
 
@@ -198,7 +198,7 @@ async fn accept(
     State(state): SharedState,
     UniqueJson(message): UniqueJson<InboundMessage>,
 ) -> Result<Response, HttpError> {
-    let acceptance = state.inbox.accept(message, Alongside::default()).await?;
+    let acceptance = state.inbox.accept(message, AcceptExtras::default()).await?;
     Ok((StatusCode::ACCEPTED, Json(acceptance)).into_response())
 }
 

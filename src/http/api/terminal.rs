@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::routing::get;
 use axum::{Json, Router};
-use daoyou_channels::cli::{Attachment, Conversation, Directory, Names};
+use daoyou_channels::cli::{CompletionNames, NameDirectory, ScreenHandle, TerminalConversation};
 use daoyou_channels::{EventSource, HttpError, SessionEvent, SessionKey};
 use futures_util::stream::{self, Stream};
 use serde::Deserialize;
@@ -30,10 +30,11 @@ struct InfoParams {
 
 /// Answers with the conversation's model and the names to complete, or 422 with the reason why it has no model.
 async fn info(State(state): SharedState, Query(params): Query<InfoParams>) -> Result<Json<TerminalInfo>, HttpError> {
-    let conversation = Conversation { session: params.session, model: params.model, ..Conversation::of(None) };
+    let conversation =
+        TerminalConversation { session: params.session, model: params.model, ..TerminalConversation::of(None) };
     let model = state.directory.model(&conversation).await;
     let model = model.map_err(|reason| HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, "no_model", reason))?;
-    let Names { sessions, models } = state.directory.names().await;
+    let CompletionNames { sessions, models } = state.directory.names().await;
     Ok(Json(TerminalInfo { model, sessions, models }))
 }
 
@@ -61,7 +62,7 @@ async fn attach(
 }
 
 struct AttachedTerminal {
-    attachment: Attachment,
+    attachment: ScreenHandle,
     events: Receiver<SessionEvent>,
     shutdown: CancellationToken,
     first: Option<TerminalFrame>,

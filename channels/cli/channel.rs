@@ -1,0 +1,176 @@
+//! The channel `cli`, which delivers to every screen that follows one of its chats.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::watch;
+
+use super::host::{CompletionNames, ConversationFeed, NameDirectory, TerminalConversation, TerminalHost};
+use super::screens::{NAME, ScreenHandle, ScreenHub, ShowOutcome, show};
+use super::terminal::{Terminal, TerminalExit, TerminalSetup};
+use crate::backoff::RetryTable;
+use crate::channel::{Capabilities, Channel, ChannelContext, Receipt, Resend, SendError, StartError};
+use crate::event::EventSource;
+use crate::finding::Finding;
+use crate::message::{OutboundMessage, SessionKey};
+
+/// The waits between attempts for a screen that shows nothing (stopped by Ctrl-S).
+const RETRY_SECS: [u64; 5] = [5, 30, 300, 1_800, 7_200];
+
+/// The channel `cli`. Its screens are the gateway's own terminal, if it has one, and all attached clients.
+pub struct CliChannel {
+    screens: Arc<ScreenHub>,
+    setup: Mutex<Option<TerminalSetup>>,
+    left: watch::Sender<Option<TerminalExit>>,
+    retry: RetryTable,
+}
+
+impl CliChannel {
+    /// Without a `setup` the channel has no terminal of its own. The first start consumes it.
+    pub fn new(setup: Option<TerminalSetup>) -> Self {
+        Self {
+            screens: Arc::default(),
+            setup: Mutex::new(setup),
+            left: watch::Sender::new(None),
+            retry: RetryTable::new(RETRY_SECS.map(Duration::from_secs).to_vec()),
+        }
+    }
+
+    /// Attaches a screen to `chat_id` until it is dropped. `session` is that of the messages written there, if it is not the
+    /// chat's own.
+    pub fn attach(&self, chat_id: &str, session: Option<SessionKey>) -> ScreenHandle {
+        self.screens.attach(chat_id, session)
+    }
+
+    /// Returns true if a screen is attached.
+    pub fn is_open(&self) -> bool {
+        !self.screens.book().list.is_empty()
+    }
+
+    /// Completes when the user has left the channel's own terminal; returns how.
+    pub async fn left(&self) -> TerminalExit {
+        let mut watched = self.left.subscribe();
+        match watched.wait_for(Option::is_some).await.map(|left| *left) {
+            Ok(Some(left)) => left,
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+/// The gateway of this process.
+struct InProcessHost {
+    screens: Arc<ScreenHub>,
+    events: Arc<dyn EventSource>,
+    directory: Arc<dyn NameDirectory>,
+}
+
+#[async_trait]
+impl NameDirectory for InProcessHost {
+    async fn names(&self) -> CompletionNames {
+        self.directory.names().await
+    }
+
+    async fn model(&self, conversation: &TerminalConversation) -> Result<String, String> {
+        self.directory.model(conversation).await
+    }
+}
+
+#[async_trait]
+impl TerminalHost for InProcessHost {
+    async fn follow(&self, conversation: &TerminalConversation) -> Result<ConversationFeed, StartError> {
+        let attachment = self.screens.attach(&conversation.chat_id, conversation.session.clone());
+        let deliveries = attachment.deliveries().clone();
+        Ok(ConversationFeed { deliveries, events: self.events.subscribe(NAME), attachment: Some(attachment) })
+    }
+}
+
+#[async_trait]
+impl Channel for CliChannel {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { streaming: true, resend: Resend::Never }
+    }
+
+    fn retry(&self) -> &RetryTable {
+        &self.retry
+    }
+
+    async fn start(&self, context: ChannelContext) -> Result<(), StartError> {
+        let setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(setup) = setup else {
+            (context.started)();
+            context.shutdown.cancelled().await;
+            return Ok(());
+        };
+        let directory = Arc::clone(&setup.directory);
+        let host = InProcessHost { screens: Arc::clone(&self.screens), events: context.events, directory };
+        let following = host.follow(&setup.conversation).await?;
+        (context.started)();
+        let terminal = Terminal::new(setup, context.inbox, Arc::new(host), following);
+        let left = terminal.run(context.shutdown).await;
+        // A broken terminal counts as left.
+        self.left.send_replace(Some(*left.as_ref().unwrap_or(&TerminalExit::EndOfInput)));
+        left.map(|_| ())
+    }
+
+    async fn send(&self, message: &OutboundMessage) -> Result<Receipt, SendError> {
+        let mut best = ShowOutcome::Gone;
+        // Read before the lookup: a screen that attaches later makes `present` complete at once.
+        let arrivals = self.screens.book().arrivals;
+        let mut showing: FuturesUnordered<_> =
+            self.screens.of(message).into_iter().map(|screen| show(screen, message.clone())).collect();
+        // One screen is enough; a second slow one must not delay the delivery.
+        while let Some(outcome) = showing.next().await {
+            best = best.min(outcome);
+            if best == ShowOutcome::Shown {
+                break;
+            }
+        }
+        match best {
+            ShowOutcome::Shown => Ok(Receipt::default()),
+            ShowOutcome::Unclear => {
+                Err(SendError::Unknown { reason: "the terminal did not say that it showed it".into() })
+            }
+            ShowOutcome::Busy => {
+                Err(SendError::Retry { after: None, reason: "the terminal takes no more at the moment".into() })
+            }
+            ShowOutcome::Gone if message.context.is_picked_up => Ok(Receipt::default()),
+            ShowOutcome::Gone => {
+                self.screens.book().answered_away = arrivals;
+                Err(SendError::Away)
+            }
+        }
+    }
+
+    async fn present(&self) {
+        let mut arrived = self.screens.arrived.subscribe();
+        loop {
+            {
+                let mut book = self.screens.book();
+                if book.arrivals > book.answered_away {
+                    // Each arrival counts once, so that a looping caller does not spin.
+                    book.answered_away = book.arrivals;
+                    return;
+                }
+            }
+            if arrived.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    async fn test(&self) -> Vec<Finding> {
+        let message = match self.screens.book().list.len() {
+            0 => "no terminal is attached; replies to it wait until one is".to_owned(),
+            1 => "1 terminal is attached".to_owned(),
+            screens => format!("{screens} terminals are attached"),
+        };
+        vec![Finding::ok("terminal", message)]
+    }
+}

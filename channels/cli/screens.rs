@@ -1,0 +1,151 @@
+//! The screens that follow the chats of the channel `cli`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+
+use crate::event::SessionEvent;
+use crate::message::{OutboundMessage, SessionKey};
+
+/// The channel's name.
+pub const NAME: &str = "cli";
+/// The most messages that wait for one screen.
+const SCREEN_CAPACITY: usize = 64;
+/// The time within which a screen must show a message.
+const SHOW_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A screen that follows a chat of the channel. It detaches when dropped; messages that it did not show go back.
+pub struct ScreenHandle {
+    id: u64,
+    chat_id: String,
+    session: SessionKey,
+    deliveries: async_channel::Receiver<ScreenDelivery>,
+    screens: Arc<ScreenHub>,
+}
+
+impl ScreenHandle {
+    /// Returns the queue of messages for this screen. Each must be confirmed with [`ScreenDelivery::shown`].
+    pub fn deliveries(&self) -> &async_channel::Receiver<ScreenDelivery> {
+        &self.deliveries
+    }
+
+    /// Returns true if `event` belongs to this screen's conversation.
+    pub fn follows(&self, event: &SessionEvent) -> bool {
+        event.chat_id == self.chat_id && event.session == self.session
+    }
+}
+
+impl Drop for ScreenHandle {
+    fn drop(&mut self) {
+        self.screens.book().list.retain(|screen| screen.id != self.id);
+        self.deliveries.close();
+        while self.deliveries.try_recv().is_ok() {}
+    }
+}
+
+/// A message for one screen. It counts as not delivered there if it is dropped.
+pub struct ScreenDelivery {
+    message: OutboundMessage,
+    shown: Option<oneshot::Sender<()>>,
+}
+
+impl ScreenDelivery {
+    pub fn message(&self) -> &OutboundMessage {
+        &self.message
+    }
+
+    /// Confirms that the screen shows the message.
+    pub fn shown(self) {
+        if let Some(shown) = self.shown {
+            // The sender may have stopped waiting.
+            let _ = shown.send(());
+        }
+    }
+}
+
+impl From<OutboundMessage> for ScreenDelivery {
+    /// Creates a delivery without confirmation, e.g. one that was confirmed when it left the gateway.
+    fn from(message: OutboundMessage) -> Self {
+        Self { message, shown: None }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct ScreenHub {
+    book: Mutex<ScreenRegistry>,
+    pub arrived: watch::Sender<()>,
+}
+
+#[derive(Default)]
+pub(super) struct ScreenRegistry {
+    pub list: Vec<AttachedScreen>,
+    /// The number of screens that ever attached.
+    pub arrivals: u64,
+    /// The value of `arrivals` when a delivery last ended with `Away`.
+    pub answered_away: u64,
+}
+
+pub(super) struct AttachedScreen {
+    id: u64,
+    chat_id: String,
+    session: SessionKey,
+    sender: async_channel::Sender<ScreenDelivery>,
+}
+
+/// The outcome of a message on one screen, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ShowOutcome {
+    Shown,
+    /// The screen has the message and did not show it in time.
+    Unclear,
+    /// The screen's queue is full.
+    Busy,
+    Gone,
+}
+
+impl ScreenHub {
+    pub fn attach(self: &Arc<Self>, chat_id: &str, session: Option<SessionKey>) -> ScreenHandle {
+        let (sender, deliveries) = async_channel::bounded(SCREEN_CAPACITY);
+        let session = session.unwrap_or_else(|| SessionKey::of_chat(NAME, chat_id));
+        let mut book = self.book();
+        book.arrivals += 1;
+        let id = book.arrivals;
+        book.list.push(AttachedScreen { id, chat_id: chat_id.to_owned(), session: session.clone(), sender });
+        drop(book);
+        self.arrived.send_replace(());
+        ScreenHandle { id, chat_id: chat_id.to_owned(), session, deliveries, screens: Arc::clone(self) }
+    }
+
+    pub fn book(&self) -> MutexGuard<'_, ScreenRegistry> {
+        // No holder panics in the middle of a change.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the screens of the message's session, else all of its chat. A message for all goes to all.
+    pub fn of(&self, message: &OutboundMessage) -> Vec<async_channel::Sender<ScreenDelivery>> {
+        let book = self.book();
+        if message.context.is_for_all_terminals {
+            return book.list.iter().map(|screen| screen.sender.clone()).collect();
+        }
+        let chat = || book.list.iter().filter(|screen| screen.chat_id == message.chat_id);
+        let session: Vec<_> = chat().filter(|s| s.session == message.session).map(|s| s.sender.clone()).collect();
+        if session.is_empty() { chat().map(|s| s.sender.clone()).collect() } else { session }
+    }
+}
+
+pub(super) async fn show(screen: async_channel::Sender<ScreenDelivery>, message: OutboundMessage) -> ShowOutcome {
+    let (sender, shown) = oneshot::channel();
+    match screen.try_send(ScreenDelivery { message, shown: Some(sender) }) {
+        Ok(()) => {}
+        Err(async_channel::TrySendError::Full(_)) => return ShowOutcome::Busy,
+        Err(async_channel::TrySendError::Closed(_)) => return ShowOutcome::Gone,
+    }
+    // Holding the sender would keep the messages of a closed screen.
+    drop(screen);
+    match tokio::time::timeout(SHOW_TIMEOUT, shown).await {
+        Ok(Ok(())) => ShowOutcome::Shown,
+        Ok(Err(_)) => ShowOutcome::Gone,
+        Err(_) => ShowOutcome::Unclear,
+    }
+}

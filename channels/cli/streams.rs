@@ -1,0 +1,151 @@
+//! The types that the threads of screen and keyboard exchange with the conversation, and plain input and output.
+
+use std::io::{self, BufRead, ErrorKind, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use tokio::sync::oneshot;
+
+pub(super) const PROMPT: &str = "You> ";
+pub(super) const SHOW_CURSOR: &str = "\x1b[?25h";
+/// The longest line, in bytes.
+pub(super) const MAX_LINE: usize = 1 << 20;
+
+/// One input from the keyboard, or the stream in its place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ConsoleInput {
+    Line(String),
+    /// A line longer than a message may be.
+    TooLong,
+    NotUtf8,
+    /// Ctrl-C at the prompt.
+    Interrupted {
+        /// Nothing had been typed.
+        is_blank: bool,
+    },
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutputStream {
+    Out,
+    Err,
+}
+
+/// The error of a printing thread that stopped: nobody reads the output any more.
+#[derive(Debug)]
+pub(super) struct OutputClosed;
+
+pub(super) struct PrintJob {
+    pub text: String,
+    pub stream: OutputStream,
+    pub done: Option<oneshot::Sender<()>>,
+}
+
+/// The ends of a console's queues that its two threads hold.
+pub(super) struct ThreadEnds {
+    pub asks: async_channel::Receiver<()>,
+    pub inputs: async_channel::Sender<ConsoleInput>,
+    pub prints: async_channel::Receiver<PrintJob>,
+    pub prompting: Arc<AtomicBool>,
+}
+
+pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.to_owned()).spawn(work).map(|_| ())
+}
+
+/// Reads one line for each request.
+pub(super) fn read_lines(
+    mut input: impl BufRead,
+    asks: &async_channel::Receiver<()>,
+    inputs: &async_channel::Sender<ConsoleInput>,
+) {
+    while asks.recv_blocking().is_ok() {
+        let line = read_line(&mut input).unwrap_or_else(|error| {
+            tracing::warn!(%error, "reading standard input failed");
+            ConsoleInput::End
+        });
+        if inputs.send_blocking(line).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_line(input: &mut impl BufRead) -> io::Result<ConsoleInput> {
+    let mut line = Vec::new();
+    let (mut too_long, mut any) = (false, false);
+    loop {
+        let part = match input.fill_buf() {
+            Ok(part) => part,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if part.is_empty() {
+            break;
+        }
+        any = true;
+        let (text, end) = match part.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (&part[..at], Some(at + 1)),
+            None => (part, None),
+        };
+        too_long |= line.len() + text.len() > MAX_LINE;
+        if !too_long {
+            line.extend_from_slice(text);
+        }
+        let used = end.unwrap_or(part.len());
+        input.consume(used);
+        if end.is_some() {
+            break;
+        }
+    }
+    Ok(match String::from_utf8(line) {
+        _ if !any => ConsoleInput::End,
+        _ if too_long => ConsoleInput::TooLong,
+        Ok(text) => ConsoleInput::Line(text),
+        Err(_) => ConsoleInput::NotUtf8,
+    })
+}
+
+/// Prints until the conversation ends or the output is closed.
+pub(super) fn print_all(mut output: impl Write, mut errors: impl Write, prints: &async_channel::Receiver<PrintJob>) {
+    while let Ok(print) = prints.recv_blocking() {
+        let written = match print.stream {
+            OutputStream::Out => write(&mut output, &print.text),
+            OutputStream::Err => write(&mut errors, &print.text),
+        };
+        if let Err(error) = written {
+            tracing::warn!(%error, "printing to the terminal failed");
+            return;
+        }
+        if let Some(done) = print.done {
+            // The caller may be gone.
+            let _ = done.send(());
+        }
+    }
+}
+
+pub(super) fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
+    to.write_all(text.as_bytes())?;
+    to.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_whole_or_rejected() {
+        let mut bytes = b"one\r\n\n\xff\xfe\n".to_vec();
+        bytes.extend(vec![b'x'; MAX_LINE + 1]);
+        bytes.extend(b"\nlast");
+        let mut input = io::BufReader::with_capacity(7, bytes.as_slice());
+        let mut next = || read_line(&mut input).unwrap();
+        assert_eq!(next(), ConsoleInput::Line("one\r".into()));
+        assert_eq!(next(), ConsoleInput::Line(String::new()));
+        assert_eq!(next(), ConsoleInput::NotUtf8);
+        assert_eq!(next(), ConsoleInput::TooLong);
+        assert_eq!(next(), ConsoleInput::Line("last".into()));
+        assert_eq!(next(), ConsoleInput::End);
+    }
+}

@@ -1,0 +1,315 @@
+//! Turns a webhook request into a message: authenticates the sender, reads the body, applies templates. It uses neither
+//! sockets nor a clock.
+
+use axum::extract::Query;
+use axum::http::{HeaderMap, Uri};
+use serde_json::Value;
+
+use super::body;
+use super::config::WebhookConfig;
+use super::names::{check_name, fixed_session, key_path};
+use super::services::{EventService, MessageDraft, github_delivery};
+use super::signing::fingerprint;
+use super::template::{self, RequestTemplate, is_template};
+use super::verify::{HEADER_ID, SignatureScheme, Verifier};
+use super::wire::{EXTERNAL_ID, parse_native};
+use crate::allow::AllowList;
+use crate::client::ClientAddr;
+use crate::http_error::HttpError;
+use crate::message::{InboundMessage, SessionKey, Trust, TurnSettings};
+use crate::trust::{Author, SenderLists, TrustLists, trust_of};
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// Turns the requests of one webhook into messages.
+pub struct RequestParser {
+    name: String,
+    channel: String,
+    verifier: Verifier,
+    service: Option<EventService>,
+    allow_from: Option<AllowList>,
+    /// The most that a message to this webhook can prove of its author.
+    author: Author,
+    lists: TrustLists,
+    templates: RequestTemplates,
+    session: Option<SessionRule>,
+    any_session: bool,
+    turn: TurnSettings,
+}
+
+/// The result of parsing a request.
+#[derive(Debug)]
+pub enum ParsedRequest {
+    /// A message for the inbox.
+    Message(Box<InboundMessage>),
+    /// No message: the response is 200 with this body.
+    Answer(Value),
+}
+
+#[derive(Default)]
+struct RequestTemplates {
+    content: Option<RequestTemplate>,
+    chat_id: Option<RequestTemplate>,
+    sender: Option<RequestTemplate>,
+    id: Option<RequestTemplate>,
+}
+
+/// The `session` of the settings.
+enum SessionRule {
+    Fixed(SessionKey),
+    Template(Box<RequestTemplate>),
+}
+
+impl RequestParser {
+    /// Checks the settings of `[channels.webhook.NAME]`.
+    ///
+    /// # Errors
+    /// A sentence that names the key at fault.
+    pub fn new(name: &str, config: &WebhookConfig, listens_on_loopback: bool) -> Result<Self, String> {
+        let verifier = Verifier::new(config, listens_on_loopback)?;
+        let channel = format!("webhook:{name}");
+        let compile = |key: &str, source: &Option<String>| {
+            let compiled = source.as_ref().map(|source| RequestTemplate::new(&key_path(name, key), source));
+            compiled.transpose().map_err(|wrong| format!("`{key}`: {wrong}"))
+        };
+        let templates = RequestTemplates {
+            content: compile("content", &config.content)?,
+            chat_id: compile("chat_id", &config.chat_id)?,
+            sender: compile("sender", &config.sender)?,
+            id: compile("id", &config.id)?,
+        };
+        let session = match &config.session {
+            Some(source) if is_template(source) => {
+                compile("session", &config.session)?.map(|template| SessionRule::Template(Box::new(template)))
+            }
+            Some(key) => Some(SessionRule::Fixed(fixed_session(&channel, key).map_err(|error| error.message)?)),
+            None => None,
+        };
+        let non_blank = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        let own_lists = SenderLists { owners: Vec::new(), trusted: config.trusted_from.clone() };
+        Ok(Self {
+            name: name.to_owned(),
+            author: config.author().unwrap_or_default(),
+            lists: TrustLists::of_one(&channel, own_lists),
+            service: EventService::of(verifier.scheme()),
+            channel,
+            verifier,
+            allow_from: config.allow_from.clone(),
+            templates,
+            session,
+            any_session: config.any_session,
+            turn: TurnSettings {
+                model: non_blank(&config.model),
+                prompt: non_blank(&config.prompt),
+                ..TurnSettings::default()
+            },
+        })
+    }
+
+    /// Replaces the webhook's own `trusted_from` by `lists`, which include the owner's identities and change with a reload.
+    pub fn trusting(self, lists: TrustLists) -> Self {
+        Self { lists, ..self }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    pub fn verifier(&self) -> &Verifier {
+        &self.verifier
+    }
+
+    /// Authenticates and parses a whole request; `now` in Unix seconds.
+    pub fn take(
+        &self,
+        headers: &HeaderMap,
+        uri: &Uri,
+        body: &[u8],
+        client: Option<ClientAddr>,
+        now: i64,
+    ) -> Result<ParsedRequest, HttpError> {
+        let check = self.verifier.before_body(headers, client, now).map_err(HttpError::unauthorized)?;
+        if let Some(mut check) = check {
+            check.update(body);
+            check.finish().map_err(HttpError::unauthorized)?;
+        }
+        self.read(headers, uri, body)
+    }
+
+    /// Parses an authenticated request.
+    pub fn read(&self, headers: &HeaderMap, uri: &Uri, body: &[u8]) -> Result<ParsedRequest, HttpError> {
+        let unpacked = match self.service {
+            Some(EventService::Github) => body::without_form(headers, body)?,
+            _ => body.into(),
+        };
+        let text = body::text(&unpacked)?;
+        let value = body::json(text)?;
+        if let Some(answer) = self.service.and_then(|service| service.answer(headers, &value)) {
+            return Ok(ParsedRequest::Answer(answer));
+        }
+        // No event of these services has such a field, so bodies in the native form are accepted, too.
+        let is_native = value.get("content").is_some_and(Value::is_string);
+        let draft = match self.service {
+            Some(service) if !is_native || self.templates.content.is_some() => {
+                let noise = if self.templates.content.is_none() { service.answer_to_noise(&value) } else { None };
+                if let Some(answer) = noise {
+                    return Ok(ParsedRequest::Answer(answer));
+                }
+                service.draft(headers, &value, text)
+            }
+            _ if self.templates.content.is_some() => MessageDraft::default(),
+            _ => parse_native(&value)?,
+        };
+        let (draft, id, session) = self.fill_in(draft, headers, uri, &value)?;
+        self.message(draft, id, session, headers, body).map(|message| ParsedRequest::Message(Box::new(message)))
+    }
+
+    /// Applies the templates to the draft; returns it with the id and the session that they produce.
+    fn fill_in(
+        &self,
+        mut draft: MessageDraft,
+        headers: &HeaderMap,
+        uri: &Uri,
+        body: &Value,
+    ) -> Result<(MessageDraft, Option<String>, Option<String>), HttpError> {
+        let RequestTemplates { content, chat_id, sender, id } = &self.templates;
+        let session = match &self.session {
+            Some(SessionRule::Template(template)) => Some(template.as_ref()),
+            _ => None,
+        };
+        if [content, chat_id, sender, id].iter().all(|template| template.is_none()) && session.is_none() {
+            return Ok((draft, None, None));
+        }
+        let Query(query) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|_| HttpError::bad_request("the query of the address cannot be read"))?;
+        let request = template::request(body, headers, &query, &self.name);
+        if let Some(template) = content {
+            let text = template.render(&request)?;
+            if text.trim().is_empty() {
+                return Err(HttpError::unprocessable(format!("{} made no text", template.key())));
+            }
+            draft.content = Some(text);
+        }
+        let name = |template: Option<&RequestTemplate>| -> Result<Option<String>, HttpError> {
+            let Some(template) = template else { return Ok(None) };
+            let text = template.render(&request)?;
+            let text = text.trim();
+            // The text is empty for a field that this event does not have.
+            if text.is_empty() {
+                return Ok(None);
+            }
+            check_name(&format!("what {} made", template.key()), text)?;
+            Ok(Some(text.to_owned()))
+        };
+        draft.chat_id = name(chat_id.as_ref())?.or(draft.chat_id);
+        draft.sender = name(sender.as_ref())?.or(draft.sender);
+        Ok((draft, name(id.as_ref())?, name(session)?))
+    }
+
+    fn message(
+        &self,
+        draft: MessageDraft,
+        own_id: Option<String>,
+        own_session: Option<String>,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<InboundMessage, HttpError> {
+        for (what, text) in [("chat_id", &draft.chat_id), ("sender", &draft.sender), ("id", &draft.id)] {
+            text.as_ref().map_or(Ok(()), |text| check_name(&format!("{what:?}"), text))?;
+        }
+        let chat_id = draft.chat_id.as_deref().unwrap_or("default");
+        let sender = draft.sender.as_deref().unwrap_or(&self.channel);
+        if self.allow_from.as_ref().is_some_and(|list| !list.allows(sender)) {
+            return Err(HttpError::forbidden(format!("this webhook does not listen to the sender {sender:?}")));
+        }
+        let given = match own_id {
+            Some(id) => Some(id),
+            None => self.given_id(headers, draft.id)?,
+        };
+        let trust = self.trust(draft.author, sender);
+        let session = match (&self.session, own_session.or(draft.session)) {
+            (Some(SessionRule::Fixed(key)), _) => Some(key.clone()),
+            (_, Some(key)) => Some(self.session(&key, trust)?),
+            (_, None) => None,
+        };
+        let content = draft.content.ok_or_else(|| HttpError::unprocessable("\"content\" is missing"))?;
+        let mut message = InboundMessage::text(&self.channel, chat_id, sender, trust, content);
+        if let Some(id) = &given {
+            message.metadata.insert(EXTERNAL_ID.into(), id.as_str().into());
+        }
+        message.settings = self.turn.clone();
+        let external_id = given.or_else(|| self.fingerprint(headers, body));
+        Ok(InboundMessage { external_id, session, ..message })
+    }
+
+    /// Returns the id that the sender assigned. If the body is signed, unsigned headers do not count, since a replayed request
+    /// could change them. GitHub signs no id; there the delivery id is the best available.
+    fn given_id(&self, headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String>, HttpError> {
+        let in_headers = || -> Result<Option<String>, HttpError> {
+            Ok(header_id(headers, HEADER_ID)?.or(header_id(headers, IDEMPOTENCY_KEY)?))
+        };
+        Ok(match self.verifier.scheme() {
+            Some(SignatureScheme::Stripe | SignatureScheme::Slack) => in_body,
+            Some(SignatureScheme::Standard) => header_id(headers, HEADER_ID)?,
+            Some(SignatureScheme::Github) => match github_delivery(headers) {
+                Some(id) => {
+                    check_name("x-github-delivery", &id)?;
+                    Some(id)
+                }
+                None => in_headers()?.or(in_body),
+            },
+            None => in_headers()?.or(in_body),
+        })
+    }
+
+    /// Returns an id for a request without one if its time is signed: the same bytes at the same time are the same request,
+    /// sent again.
+    fn fingerprint(&self, headers: &HeaderMap, body: &[u8]) -> Option<String> {
+        let time = self.verifier.signed_time(headers);
+        (!time.is_empty()).then(|| fingerprint(&[time.as_bytes(), b".", body]))
+    }
+
+    /// Returns how far the sender is trusted; `author` is what the body proves. A native body on a service's webhook proves
+    /// nothing, nor does a service's body on another webhook.
+    fn trust(&self, author: Author, sender: &str) -> Trust {
+        let author = if author == self.author { author } else { Author::Unproven };
+        trust_of(author, self.lists.of(&self.channel).standing(sender))
+    }
+
+    /// Returns the session for a key: a plain name is put below this webhook's own sessions. Other sessions need `any_session`
+    /// and a trusted sender, since the model is given the conversation of the session.
+    fn session(&self, key: &str, trust: Trust) -> Result<SessionKey, HttpError> {
+        let own = format!("{}:", self.channel);
+        let is_own = match key.strip_prefix(&own) {
+            Some(rest) => !rest.trim().is_empty(),
+            None => !key.contains(':'),
+        };
+        if is_own || (self.any_session && trust != Trust::Untrusted) {
+            return fixed_session(&self.channel, key);
+        }
+        if self.any_session && !key.starts_with(&own) {
+            let reason = "\"session\" is another channel's, which only senders in trusted_from may choose";
+            return Err(HttpError::forbidden(reason));
+        }
+        Err(HttpError::forbidden(format!("\"session\" is not a plain name or a key below {own}")))
+    }
+}
+
+/// Returns the id in a header; an empty one counts as absent.
+fn header_id(headers: &HeaderMap, name: &str) -> Result<Option<String>, HttpError> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| HttpError::unprocessable(format!("{name} is not plain text")))?.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    check_name(name, text)?;
+    Ok(Some(text.to_owned()))
+}
+
+#[cfg(test)]
+#[path = "request_parser_tests.rs"]
+mod tests;

@@ -1,0 +1,290 @@
+use serde_json::json;
+
+use super::*;
+use crate::settings::Secret;
+use crate::webhook::Verify;
+
+type Pairs<'a> = &'a [(&'static str, &'a str)];
+
+fn parser(config: WebhookConfig) -> RequestParser {
+    RequestParser::new("n", &WebhookConfig { secret: Some(Secret::new("s3cret")), ..config }, true).unwrap()
+}
+
+fn bearer() -> WebhookConfig {
+    WebhookConfig { verify: Verify::Bearer, ..WebhookConfig::default() }
+}
+
+fn of(verify: Verify) -> WebhookConfig {
+    WebhookConfig { verify, ..WebhookConfig::default() }
+}
+
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+fn headers(pairs: Pairs<'_>) -> HeaderMap {
+    pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+}
+
+fn read(parser: &RequestParser, pairs: Pairs<'_>, body: &Value) -> Result<InboundMessage, HttpError> {
+    let uri = Uri::from_static("/webhook/n?wait=1&page=2");
+    match parser.read(&headers(pairs), &uri, body.to_string().as_bytes())? {
+        ParsedRequest::Message(message) => Ok(*message),
+        ParsedRequest::Answer(answer) => panic!("{answer}"),
+    }
+}
+
+#[test]
+fn a_message_is_known_by_the_id_that_its_sender_vouches_for() {
+    let native = json!({"content": "hi", "id": "body"});
+    let event = json!({"id": "evt_1", "event_id": "Ev1", "event": {"text": "hi"}});
+    let anonymous = json!({"content": "hi"});
+    let ids = [("webhook-id", "header"), ("idempotency-key", "key")];
+    let delivery = [("x-github-delivery", "72D3162E-CC78-11E3-81AB-4C9367DC0958"), ("webhook-id", "other")];
+    let by_template = || WebhookConfig { id: some("{{ body.event_id }}"), ..bearer() };
+    let null_id = || WebhookConfig { id: some("{{ body.none }}"), content: some("x"), ..bearer() };
+    let table: &[(WebhookConfig, Pairs<'_>, &Value, Option<&str>)] = &[
+        (bearer(), &[], &anonymous, None),
+        (bearer(), &[], &native, Some("body")),
+        (bearer(), &ids[1..], &native, Some("key")),
+        (bearer(), &[("idempotency-key", " ")], &native, Some("body")),
+        (bearer(), &ids, &native, Some("header")),
+        (of(Verify::Github), &delivery, &event, Some("72d3162e-cc78-11e3-81ab-4c9367dc0958")),
+        (of(Verify::Github), &delivery, &native, Some("72d3162e-cc78-11e3-81ab-4c9367dc0958")),
+        (of(Verify::Github), &ids, &native, Some("header")),
+        (of(Verify::Github), &[], &event, None),
+        // What is not signed says nothing.
+        (of(Verify::Stripe), &ids, &event, Some("evt_1")),
+        (of(Verify::Slack), &ids, &event, Some("Ev1")),
+        (of(Verify::Slack), &ids, &native, Some("body")),
+        (by_template(), &ids, &json!({"content": "hi", "event_id": "own"}), Some("own")),
+        (null_id(), &[], &json!({"none": null, "id": "x"}), None),
+        (null_id(), &ids, &json!({"none": ""}), Some("header")),
+    ];
+    for (config, pairs, body, expected) in table {
+        let message = read(&parser(config.clone()), pairs, body).unwrap();
+        assert_eq!(message.external_id.as_deref(), *expected, "{:?} {pairs:?} {body}", config.verify);
+    }
+    let long = "x".repeat(300);
+    let error = read(&parser(bearer()), &[("webhook-id", &long)], &native).unwrap_err();
+    assert_eq!(error.status, 422);
+}
+
+/// Without an id, the signed time and the body are one: the same bytes again are the same message.
+#[test]
+fn a_replay_without_an_id_is_known_by_its_signed_bytes() {
+    let slack = parser(of(Verify::Slack));
+    let id = |time: &str, content: &str| {
+        let body = json!({ "content": content });
+        let message = read(&slack, &[("x-slack-request-timestamp", time)], &body).unwrap();
+        assert!(message.metadata.is_empty(), "no sender's id");
+        message.external_id.unwrap()
+    };
+    assert_eq!(id("1", "a"), id("1", "a"));
+    assert_ne!(id("1", "a"), id("2", "a"));
+    assert_ne!(id("1", "a"), id("1", "b"));
+}
+
+#[test]
+fn a_session_stays_below_its_webhook_unless_the_settings_say_otherwise() {
+    let trusted_from = || AllowList::new(vec!["*".to_owned()]);
+    let any = || WebhookConfig { any_session: true, trusted_from: trusted_from(), ..bearer() };
+    let strangers = || WebhookConfig { any_session: true, ..bearer() };
+    let fixed = |session: &str| WebhookConfig { session: some(session), ..bearer() };
+    let template = |any_session| WebhookConfig {
+        session: some("{{ body.room }}"),
+        any_session,
+        trusted_from: trusted_from(),
+        ..bearer()
+    };
+    let asks = |key: &str| json!({"content": "x", "session": key});
+    let room = |key: &str| json!({"content": "x", "room": key});
+    let table = [
+        (bearer(), json!({"content": "x", "chat_id": "c"}), Ok("webhook:n:c")),
+        (bearer(), asks("a"), Ok("webhook:n:a")),
+        (bearer(), asks("webhook:n:a:b"), Ok("webhook:n:a:b")),
+        (bearer(), asks("webhook:n:"), Err(403)),
+        (bearer(), asks("webhook:other:a"), Err(403)),
+        (bearer(), asks("webhook:n2:a"), Err(403)),
+        (bearer(), asks("cli:direct"), Err(403)),
+        (any(), asks("cli:direct"), Ok("cli:direct")),
+        (any(), asks("a"), Ok("webhook:n:a")),
+        (strangers(), asks("cli:direct"), Err(403)),
+        (strangers(), asks("webhook:n:"), Err(403)),
+        (strangers(), asks("webhook:n:a"), Ok("webhook:n:a")),
+        (any(), asks("cli:"), Err(422)),
+        (any(), asks(":"), Err(422)),
+        (fixed("ops"), asks("a"), Ok("webhook:n:ops")),
+        (fixed("cli:direct"), asks("cli:other"), Ok("cli:direct")),
+        (template(false), room("a"), Ok("webhook:n:a")),
+        (template(false), room("cli:direct"), Err(403)),
+        (template(true), room("cli:direct"), Ok("cli:direct")),
+        (template(true), json!({"content": "x"}), Err(422)),
+    ];
+    for (config, body, expected) in table {
+        let got = read(&parser(config), &[], &body).map(|message| message.session_key());
+        let got = got.as_ref().map(SessionKey::as_str).map_err(|error| error.status.as_u16());
+        assert_eq!(got, expected, "{body}");
+    }
+}
+
+#[test]
+fn only_senders_on_the_list_are_heard() {
+    let body = json!({"content": "hi", "sender": "ann"});
+    for (list, allowed) in
+        [(None, true), (Some(&["ann"][..]), true), (Some(&["bob"]), false), (Some(&["*"]), true), (Some(&[]), false)]
+    {
+        let allow_from = list.map(|names| AllowList::new(names.iter().map(|s| (*s).to_owned()).collect()));
+        let outcome = read(&parser(WebhookConfig { allow_from, ..bearer() }), &[], &body);
+        assert_eq!(outcome.map_err(|error| error.status.as_u16()).err(), (!allowed).then_some(403), "{list:?}");
+    }
+    // The list goes by whom the template names, not by what the body says of itself.
+    let allow_from = Some(AllowList::new(vec!["push".into()]));
+    let by_event = WebhookConfig { sender: some("{{ headers.x_github_event }}"), allow_from, ..bearer() };
+    let parser = parser(by_event);
+    assert_eq!(read(&parser, &[("x-github-event", "push")], &body).unwrap().sender, "push");
+    assert_eq!(read(&parser, &[("x-github-event", "fork")], &body).unwrap_err().status, 403);
+}
+
+/// What a body proves counts only on the kind of webhook that it is for.
+#[test]
+fn trust_goes_by_what_is_proven() {
+    let list = |names: &[&str]| AllowList::new(names.iter().map(|s| (*s).to_owned()).collect());
+    let with = |verify, trusted: &[&str]| WebhookConfig { verify, trusted_from: list(trusted), ..of(verify) };
+    let native = json!({"content": "hi", "sender": "ann"});
+    let issue = json!({"sender": {"login": "Ann"}, "issue": {"user": {"login": "ann"}}});
+    let event = [("x-github-event", "issues")];
+    for (config, pairs, body, expected) in [
+        (bearer(), &[][..], &native, "untrusted"),
+        (with(Verify::Bearer, &["ann"]), &[], &native, "known"),
+        (with(Verify::Bearer, &["bob"]), &[], &native, "untrusted"),
+        (with(Verify::Bearer, &["*"]), &[], &native, "known"),
+        (with(Verify::Github, &["ann"]), &event, &issue, "known"),
+        (of(Verify::Github), &event, &issue, "untrusted"),
+        // These settings are faults; a parser that has them all the same trusts nobody.
+        (with(Verify::Github, &["*"]), &event, &issue, "untrusted"),
+        (with(Verify::Github, &["ann"]), &event, &native, "untrusted"),
+        (WebhookConfig { sender: some("ann"), ..with(Verify::Bearer, &["ann"]) }, &[], &native, "untrusted"),
+        (WebhookConfig { content: some("x"), ..with(Verify::Bearer, &["*"]) }, &[], &native, "untrusted"),
+    ] {
+        let parser = parser(config.clone());
+        assert_eq!(read(&parser, pairs, body).unwrap().trust.as_str(), expected, "{config:?}");
+        let owners = SenderLists { owners: vec!["ann".to_owned()], trusted: AllowList::default() };
+        let owned = parser.trusting(TrustLists::of_one("webhook:n", owners));
+        let is_native_hook = matches!(config.verify, Verify::Bearer | Verify::Standard);
+        let may_be_owner = is_native_hook && config.sender.is_none() && config.content.is_none();
+        let expected = if may_be_owner { "owner" } else { "untrusted" };
+        assert_eq!(read(&owned, pairs, body).unwrap().trust.as_str(), expected, "{config:?}");
+    }
+}
+
+#[test]
+fn templates_make_a_message_of_any_json() {
+    let config = WebhookConfig {
+        content: some("{{ body.issue.title }} ({{ query.page }}, {{ name }})"),
+        chat_id: some("{{ body.repo }}"),
+        sender: some("{{ body.user.login | lower }}"),
+        id: some("{{ body.n }}"),
+        model: some("p/m"),
+        prompt: some("Be brief."),
+        ..bearer()
+    };
+    let parser = parser(config);
+    let body = json!({"issue": {"title": "It breaks"}, "repo": "a/b", "user": {"login": "ANN"}, "n": 7, "turn": {"model": "x"}});
+    let message = read(&parser, &[], &body).unwrap();
+    assert_eq!((message.content.as_str(), message.chat_id.as_str()), ("It breaks (2, n)", "a/b"));
+    assert_eq!((message.sender.as_str(), message.external_id.as_deref()), ("ann", Some("7")));
+    assert_eq!(
+        Value::Object(message.metadata),
+        json!({"external_id": "7"}),
+        "what the body says of it counts for nothing"
+    );
+    let turn = message.settings;
+    assert_eq!((turn.model.as_deref(), turn.prompt.as_deref()), (Some("p/m"), Some("Be brief.")));
+
+    let table = [
+        (json!({"issue": {}}), "channels.webhook.n.content: `body.issue.title` is missing"),
+        (json!([]), "channels.webhook.n.content: `body.issue` is missing"),
+        (json!(null), "channels.webhook.n.content: `body.issue` is missing"),
+        (
+            json!({"issue": {"title": 1}, "repo": "a\nb"}),
+            "what channels.webhook.n.chat_id made holds control characters",
+        ),
+        (json!({"issue": {"title": 1}}), "channels.webhook.n.chat_id: `body.repo` is missing"),
+        (json!({"issue": {"title": 1}, "repo": "r".repeat(300)}), "longer than 256"),
+    ];
+    for (body, words) in table {
+        let error = read(&parser, &[], &body).unwrap_err();
+        assert!(error.status == 422 && error.message.contains(words), "{error:?} {words}");
+    }
+}
+
+#[test]
+fn a_body_that_is_no_message_is_refused_with_its_reason() {
+    let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    let bodies: &[(&[u8], u16)] =
+        &[(b"", 400), (b"{", 400), (b"\xff", 400), (deep.as_bytes(), 400), (b"[]", 422), (b"7", 422)];
+    for (body, status) in bodies {
+        let outcome = parser(bearer()).read(&HeaderMap::new(), &Uri::from_static("/"), body);
+        assert_eq!(outcome.unwrap_err().status.as_u16(), *status);
+    }
+}
+
+mod any_request {
+    use axum::http::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parsers() -> Vec<RequestParser> {
+        let templates = WebhookConfig {
+            content: some("{{ body.a }} {{ headers.x_github_event }}"),
+            id: some("{{ body.id }}"),
+            session: some("{{ body.session | default('s') }}"),
+            ..bearer()
+        };
+        let mut configs = vec![bearer(), templates];
+        configs.extend([Verify::Standard, Verify::Github, Verify::Stripe, Verify::Slack].map(of));
+        let secret = Some(Secret::new("whsec_c2VjcmV0"));
+        configs
+            .into_iter()
+            .map(|config| RequestParser::new("n", &WebhookConfig { secret: secret.clone(), ..config }, true).unwrap())
+            .collect()
+    }
+
+    proptest! {
+        /// Whatever comes is a message within its bounds, an answer, or an error with a status of its own.
+        #[test]
+        fn ends_well(
+            pairs in prop::collection::vec((0_usize..9, ".{0,40}"), 0..5),
+            body in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..64),
+                "\\{\"(content|a|id|type|event)\":(\"[^\"\\\\]{0,9}\"|[0-9]{1,9}|null|\\{\"bot_id\":\"b\"\\}|\\[\\])\\}".prop_map(String::into_bytes),
+            ],
+        ) {
+            const NAMES: [&str; 9] = [
+                "webhook-id", "webhook-timestamp", "webhook-signature", "x-hub-signature-256", "x-github-event",
+                "stripe-signature", "x-slack-signature", "content-type", "x-github-delivery",
+            ];
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+                    headers.append(HeaderName::from_static(NAMES[name]), value);
+                }
+            }
+            for parser in parsers() {
+                let uri = Uri::from_static("/webhook/n?a=%ff&b");
+                prop_assert!(parser.take(&headers, &uri, &body, None, 0).is_err(), "nothing was proven");
+                match parser.read(&headers, &uri, &body) {
+                    Ok(ParsedRequest::Message(message)) => {
+                        prop_assert!(message.chat_id.chars().count() <= 256 && message.sender.chars().count() <= 256);
+                        prop_assert!(message.external_id.is_none_or(|id| !id.is_empty() && id.chars().count() <= 256));
+                        prop_assert!(message.session.is_none_or(|key| key.as_str().starts_with("webhook:n:")));
+                    }
+                    Ok(ParsedRequest::Answer(answer)) => prop_assert!(answer.is_object()),
+                    Err(error) => prop_assert!(matches!(error.status.as_u16(), 400 | 403 | 422), "{error:?}"),
+                }
+            }
+        }
+    }
+}

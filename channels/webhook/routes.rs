@@ -1,0 +1,410 @@
+//! The two routes of a webhook: accept a message, and return its state.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use axum::extract::{ConnectInfo, Path, Query, Request, State};
+use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header, request};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use futures_util::StreamExt;
+use jiff::Timestamp;
+use memmap2::MmapMut;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::names::check_name;
+use super::rate::{Rate, WebhookLimits};
+use super::request_parser::{ParsedRequest, RequestParser};
+use super::signing::SignatureCheck;
+use super::wire::{AcceptedBody, RepliedBody, StateBody};
+use crate::body_budget::BodyShare;
+use crate::channel::ChannelContext;
+use crate::client::ClientAddr;
+use crate::http_error::HttpError;
+use crate::inbox::{AcceptExtras, Acceptance, Inbox, MessageStatus, Refusal, Reply};
+use crate::message::ErrorInfo;
+use crate::settings::ByteSize;
+
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How much of a refused body is read and discarded, and for how long: a caller that writes the whole body before it reads
+/// would otherwise see a broken connection instead of the response.
+const MAX_DISCARD: u64 = 64 << 20;
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most bytes of a body that are kept on the heap while it arrives, ...
+const SMALL: usize = 4 << 10;
+/// ... and the size in bytes of each mapped segment for the rest.
+const SEGMENT: usize = 128 << 10;
+/// How long the inbox may take after a wait to return the state.
+const STATE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest `?wait`.
+const MAX_WAIT: Duration = Duration::from_secs(300);
+const DRAINING_RETRY: Duration = Duration::from_secs(5);
+
+/// One webhook, whatever server it is mounted on.
+pub struct WebhookEndpoint {
+    parser: RequestParser,
+    limits: WebhookLimits,
+    rate: Option<Rate>,
+    max_body: ByteSize,
+}
+
+/// `POST /webhook/NAME` and `GET /webhook/NAME/messages/ID`.
+pub fn routes(endpoint: &Arc<WebhookEndpoint>, context: &ChannelContext) -> Router {
+    let path = format!("/webhook/{}", endpoint.parser.name());
+    let state = WebhookState {
+        endpoint: Arc::clone(endpoint),
+        inbox: Arc::clone(&context.inbox),
+        shutdown: context.shutdown.clone(),
+    };
+    Router::new()
+        .route(&format!("{path}/messages/{{id}}"), get(message_state).fallback(async || not_allowed("GET, HEAD")))
+        .route(&path, post(receive).fallback(async || not_allowed("POST")))
+        .with_state(Arc::new(state))
+}
+
+/// 405: following or previewing a link must not trigger anything.
+fn not_allowed(methods: &'static str) -> Response {
+    let message = format!("this address takes {methods} only");
+    let mut response = HttpError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).into_response();
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
+    response
+}
+
+/// A mounted webhook.
+struct WebhookState {
+    endpoint: Arc<WebhookEndpoint>,
+    inbox: Arc<dyn Inbox>,
+    shutdown: CancellationToken,
+}
+
+/// How long to wait for the reply, and the signature check that the body completes.
+type Admission = (Duration, Option<SignatureCheck>);
+
+#[derive(Deserialize)]
+struct WaitQuery {
+    /// Seconds.
+    wait: Option<u64>,
+}
+
+async fn receive(State(webhook): State<Arc<WebhookState>>, request: Request) -> Result<Response, HttpError> {
+    let (mut parts, body) = request.into_parts();
+    let client = client_of(&parts.extensions);
+    // Held as long as the body.
+    let share = parts.extensions.remove::<BodyShare>();
+    let (wait, check) = match webhook.admit(&parts, client) {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            discard(&parts.headers, body, share);
+            return Err(error);
+        }
+    };
+    if let Some(share) = share.as_ref().filter(|_| webhook.endpoint.parser.verifier().proves_by_head()) {
+        share.proven();
+    }
+    let body = webhook.collect(&parts.headers, body, check, client, share.as_ref()).await?;
+    let outcome = webhook.endpoint.parser.read(&parts.headers, &parts.uri, &body)?;
+    drop((body, share));
+    match outcome {
+        ParsedRequest::Answer(answer) => Ok(Json(answer).into_response()),
+        ParsedRequest::Message(message) => {
+            let acceptance = webhook
+                .inbox
+                .accept(*message, AcceptExtras::default())
+                .await
+                .map_err(|refusal| HttpError::refused(&refusal))?;
+            webhook.answer(&acceptance, wait).await
+        }
+    }
+}
+
+async fn message_state(
+    State(webhook): State<Arc<WebhookState>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let client = client_of(request.extensions());
+    let parser = &webhook.endpoint.parser;
+    let proof = parser.verifier().without_body(request.headers(), client);
+    proof.map_err(|reason| webhook.endpoint.failed(reason, client))?;
+    check_name("the id", &id)?;
+    let state = webhook.inbox.state(parser.channel(), &id).await.map_err(|refusal| HttpError::refused(&refusal))?;
+    match state {
+        Some(state) => Ok(Json(StateBody::from(&state)).into_response()),
+        None => Err(HttpError::new(StatusCode::NOT_FOUND, "not_found", "there is no such message on this webhook")),
+    }
+}
+
+impl WebhookEndpoint {
+    pub fn new(parser: RequestParser, rate: Option<Rate>, max_body: ByteSize) -> Self {
+        Self { parser, limits: WebhookLimits::new(rate), rate, max_body }
+    }
+
+    /// Returns the response to a caller who failed to authenticate: 401 with the reason, or 429 after too many failures.
+    fn failed(&self, reason: String, client: Option<ClientAddr>) -> HttpError {
+        match self.limits.fail(client) {
+            Ok(()) => HttpError::unauthorized(reason),
+            Err(wait) => too_many_failures(wait),
+        }
+    }
+
+    fn over_rate(&self, wait: Duration) -> HttpError {
+        let rate = self.rate.map(|rate| rate.to_string()).unwrap_or_default();
+        HttpError::too_many(format!("this webhook takes {rate} and has had more; try again later"), wait)
+    }
+}
+
+impl WebhookState {
+    /// Makes all checks that do not need the body.
+    fn admit(&self, parts: &request::Parts, client: Option<ClientAddr>) -> Result<Admission, HttpError> {
+        if self.shutdown.is_cancelled() {
+            return Err(HttpError::refused(&Refusal::Draining { retry_after: DRAINING_RETRY }));
+        }
+        let WebhookEndpoint { parser, limits, max_body, .. } = &*self.endpoint;
+        if content_length(&parts.headers).is_some_and(|length| length > max_body.0) {
+            return Err(too_large(*max_body));
+        }
+        // Checked before failures are counted: an authenticated request is accepted, whatever others at the same address did.
+        let now = Timestamp::now().as_second();
+        let check = parser
+            .verifier()
+            .before_body(&parts.headers, client, now)
+            .map_err(|reason| self.endpoint.failed(reason, client))?;
+        let Query(query) = Query::<WaitQuery>::try_from_uri(&parts.uri)
+            .map_err(|_| HttpError::unprocessable("\"wait\" is not a whole number of seconds"))?;
+        match &check {
+            None => limits.take(),
+            // The signature is not verified yet, so this does not count; a request counts when its signature is right.
+            Some(_) => limits.check(),
+        }
+        .map_err(|wait| self.endpoint.over_rate(wait))?;
+        Ok((Duration::from_secs(query.wait.unwrap_or(0)).min(MAX_WAIT), check))
+    }
+
+    /// Reads a body and checks its signature as it arrives.
+    async fn collect(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        mut check: Option<SignatureCheck>,
+        client: Option<ClientAddr>,
+        share: Option<&BodyShare>,
+    ) -> Result<Vec<u8>, HttpError> {
+        let max_body = self.endpoint.max_body;
+        let mut stream = body.into_data_stream();
+        let mut whole = BodyBuffer::new(content_length(headers));
+        let reading = async {
+            while let Some(chunk) = stream.next().await {
+                let chunk = chunk.map_err(|error| HttpError::bad_request(format!("the body broke off: {error}")))?;
+                if (whole.length + chunk.len()) as u64 > max_body.0 {
+                    return Err(too_large(max_body));
+                }
+                if let Some(check) = &mut check {
+                    check.update(&chunk);
+                }
+                whole.push(&chunk).map_err(|error| {
+                    tracing::warn!(%error, "no memory for a request's body");
+                    HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "memory", "there is no memory left for the body")
+                })?;
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(BODY_TIMEOUT, reading).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                if let Some(share) = share {
+                    share.discarded();
+                }
+                drain(stream);
+                return Err(error);
+            }
+            Err(_) => return Err(HttpError::bad_request("the body did not arrive in time")),
+        }
+        if let Some(check) = check {
+            check.finish().map_err(|reason| self.endpoint.failed(reason, client))?;
+            self.endpoint.limits.take().map_err(|wait| self.endpoint.over_rate(wait))?;
+        }
+        Ok(whole.join())
+    }
+
+    /// Builds the response for an accepted message, with its reply if that comes within `wait`.
+    async fn answer(&self, acceptance: &Acceptance, wait: Duration) -> Result<Response, HttpError> {
+        let (id, session, status, first_reply) = match acceptance {
+            Acceptance::Accepted { id, session } => (*id, session, "accepted", None),
+            Acceptance::Duplicate { id, session, reply } => (*id, session, "duplicate", reply.clone()),
+        };
+        let (reply, status) = match first_reply {
+            _ if wait.is_zero() => (None, status),
+            Some(reply) => (Some(reply), status),
+            None => match self.wait(id, wait).await {
+                // The caller learns why there is no reply yet.
+                WaitResult::Waiting => (None, "waiting"),
+                WaitResult::Ended(reply) => (Some(reply), status),
+                WaitResult::Open => (None, status),
+            },
+        };
+        Ok(match reply {
+            Some(reply) => Json(RepliedBody::new(id, session, Some(&reply))).into_response(),
+            None => (StatusCode::ACCEPTED, Json(AcceptedBody { id, session, status })).into_response(),
+        })
+    }
+
+    /// Waits for the reply, at most `limit`. A drain does not end the wait: the turn may end within it, and the inbox tells
+    /// when it will not.
+    async fn wait(&self, id: Uuid, limit: Duration) -> WaitResult {
+        // The inbox keeps the limit and then returns the state; the timeout holds whatever the inbox does.
+        let state = match tokio::time::timeout(limit + STATE_TIMEOUT, self.inbox.wait(id, limit)).await {
+            Ok(Ok(Some(state))) => state,
+            Ok(Ok(None)) | Err(_) => return WaitResult::Open,
+            Ok(Err(refusal)) => {
+                tracing::warn!(message = %id, error = %refusal, "waiting for a reply failed");
+                return WaitResult::Open;
+            }
+        };
+        match state.status {
+            MessageStatus::Done => {
+                WaitResult::Ended(state.reply.unwrap_or(Reply { content: String::new(), error: None }))
+            }
+            MessageStatus::Dead => WaitResult::Ended(state.reply.unwrap_or_else(|| Reply {
+                content: "This message could not be answered.".into(),
+                error: Some(ErrorInfo { code: "dead".into() }),
+            })),
+            MessageStatus::Waiting => WaitResult::Waiting,
+            MessageStatus::Queued | MessageStatus::Running => WaitResult::Open,
+        }
+    }
+}
+
+/// The result of waiting for a reply.
+enum WaitResult {
+    Ended(Reply),
+    /// The message itself waits, e.g. for a model service.
+    Waiting,
+    Open,
+}
+
+/// Returns the client that the server found, else the peer of the connection.
+fn client_of(extensions: &Extensions) -> Option<ClientAddr> {
+    let connection = || Some(ClientAddr(extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip().to_canonical()));
+    extensions.get::<ClientAddr>().copied().or_else(connection)
+}
+
+fn too_many_failures(wait: Duration) -> HttpError {
+    HttpError::too_many("too many requests from your address have failed to prove who sends them", wait)
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn too_large(max_body: ByteSize) -> HttpError {
+    HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("the body is larger than {max_body}"))
+}
+
+/// The received part of a body. Memory grows with the received bytes, whatever length was announced. Beyond a small body
+/// it is mapped from the system and returned at once: heap segments of many bodies that end at different times would not
+/// be returned.
+struct BodyBuffer {
+    first: Vec<u8>,
+    maps: Vec<MmapMut>,
+    length: usize,
+}
+
+impl BodyBuffer {
+    fn new(announced: Option<u64>) -> Self {
+        let first = announced.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(SMALL).min(SMALL);
+        Self { first: Vec::with_capacity(first), maps: Vec::new(), length: 0 }
+    }
+
+    /// # Errors
+    /// The system gives no more memory.
+    fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let (head, mut rest) = bytes.split_at(bytes.len().min(self.first.capacity() - self.first.len()));
+        self.first.extend_from_slice(head);
+        self.length += bytes.len();
+        while !rest.is_empty() {
+            let mapped = self.length - self.first.len() - rest.len();
+            let (at, from) = (mapped / SEGMENT, mapped % SEGMENT);
+            if at == self.maps.len() {
+                self.maps.push(MmapMut::map_anon(SEGMENT)?);
+            }
+            let (head, tail) = rest.split_at(rest.len().min(SEGMENT - from));
+            self.maps[at][from..from + head.len()].copy_from_slice(head);
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    fn join(self) -> Vec<u8> {
+        let mut whole = self.first;
+        if !self.maps.is_empty() {
+            whole.reserve_exact(self.length - whole.len());
+            for map in self.maps {
+                let left = self.length - whole.len();
+                whole.extend_from_slice(&map[..left.min(SEGMENT)]);
+            }
+        }
+        whole
+    }
+}
+
+/// Reads the rest of a refused body for a caller that would not see the refusal otherwise, unless the caller asked first
+/// (`Expect: 100-continue`) or announced too much.
+fn discard(headers: &HeaderMap, body: Body, share: Option<BodyShare>) {
+    if let Some(share) = share {
+        share.discarded();
+    }
+    let asks_first = headers.contains_key(header::EXPECT);
+    let hopeless = content_length(headers).is_some_and(|length| length > MAX_DISCARD);
+    if !asks_first && !hopeless {
+        drain(body.into_data_stream());
+    }
+}
+
+/// In a task of its own: the refusal goes out at once, and who has yet to send his body hears it before he does.
+fn drain(mut stream: BodyDataStream) {
+    tokio::spawn(async move {
+        let reading = async {
+            let mut read = 0;
+            while let Some(Ok(chunk)) = stream.next().await {
+                read += chunk.len() as u64;
+                if read > MAX_DISCARD {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(DISCARD_TIMEOUT, reading).await.is_err() {
+            tracing::debug!("a refused body did not end in time");
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_buffer_returns_all_bytes_that_arrived(
+            announced in prop::option::of(0_u64..600_000),
+            chunks in prop::collection::vec((any::<u8>(), 0_usize..200_000), 0..6),
+        ) {
+            let mut buffer = BodyBuffer::new(announced);
+            let mut expected = Vec::new();
+            for (byte, count) in chunks {
+                let chunk: Vec<u8> = (0..count).map(|at| byte.wrapping_add((at % 251) as u8)).collect();
+                buffer.push(&chunk).unwrap();
+                expected.extend(chunk);
+            }
+            prop_assert!(buffer.join() == expected);
+        }
+    }
+}

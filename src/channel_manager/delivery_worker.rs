@@ -1,0 +1,335 @@
+//! Delivers the messages of one channel.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daoyou_channels::Channel;
+use futures_util::FutureExt;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::delivery::{NextStep, SendingHealth, deliver, millis};
+use super::queue::ChatQueues;
+use crate::bus::{ChannelHealth, MessageBus};
+use crate::metrics::DeliveryOutcome;
+use crate::store::outbox::{self, Pending};
+use crate::store::{Commit, StoreError, now_ms};
+
+/// The most messages of one channel in flight, each of another chat.
+const MAX_IN_FLIGHT: usize = 32;
+
+/// Rows read at a time.
+const BATCH: u32 = 1_000;
+
+/// The longest sleep, and how often the clock is checked for jumps.
+const CLOCK_CHECK: Duration = Duration::from_secs(60);
+
+/// The queue of one channel, and the task that delivers it.
+pub struct DeliveryWorker {
+    channel: Arc<dyn Channel>,
+    bus: Arc<MessageBus>,
+    waker: Arc<Notify>,
+    queues: ChatQueues,
+    /// The `seq` of the last row that was read.
+    read_up_to: i64,
+    /// How often the other side has come back.
+    presences: u64,
+    in_flight: JoinSet<FinishedAttempt>,
+    sending: Arc<SendingHealth>,
+    /// A message waits for its next attempt, or did a moment ago.
+    has_failed: bool,
+}
+
+/// A message that was in flight.
+struct FinishedAttempt {
+    pending: Pending,
+    next: NextStep,
+    /// [`DeliveryWorker::presences`] when it was sent.
+    presences: u64,
+}
+
+impl DeliveryWorker {
+    /// The worker reads the outbox whenever `waker` is notified.
+    pub fn new(
+        channel: Arc<dyn Channel>,
+        bus: Arc<MessageBus>,
+        waker: Arc<Notify>,
+        health: Arc<ChannelHealth>,
+    ) -> Self {
+        Self {
+            channel,
+            bus,
+            waker,
+            queues: ChatQueues::default(),
+            read_up_to: 0,
+            presences: 0,
+            in_flight: JoinSet::new(),
+            sending: Arc::new(SendingHealth::new(health)),
+            has_failed: false,
+        }
+    }
+
+    /// Delivers until `flush`, then what is due at that moment, and ends.
+    pub async fn run(mut self, flush: CancellationToken) {
+        let channel = self.channel.clone();
+        let mut present = channel.present();
+        // The clock may have jumped back since the last check.
+        let mut clock = tokio::time::interval(CLOCK_CHECK);
+        loop {
+            if let Err(error) = self.read_outbox().await {
+                tracing::error!(channel = self.channel.name(), %error, "the outbox could not be read");
+                if flush.is_cancelled() {
+                    return;
+                }
+            }
+            self.send_due();
+            if flush.is_cancelled() && self.in_flight.is_empty() {
+                return;
+            }
+            let wait = self.until_next();
+            tokio::select! {
+                () = self.waker.notified() => if self.has_failed { self.hasten() },
+                Some(ended) = self.in_flight.join_next() => self.finish(ended),
+                () = tokio::time::sleep(wait) => {}
+                _ = clock.tick() => {
+                    self.queues.bound(now_ms() + millis(self.longest_wait()));
+                    self.has_failed &= self.queues.next_at().is_some();
+                }
+                () = &mut present => {
+                    self.presences += 1;
+                    self.queues.present();
+                    present = channel.present();
+                }
+                () = flush.cancelled(), if !flush.is_cancelled() => {}
+            }
+        }
+    }
+
+    async fn read_outbox(&mut self) -> Result<(), StoreError> {
+        loop {
+            let (channel, after) = (self.channel.name().to_owned(), self.read_up_to);
+            let store = self.bus.store();
+            let rows = store.read_here(|connection| outbox::pending_after(connection, &channel, after, BATCH))?;
+            let count = rows.len();
+            for row in rows {
+                self.has_failed |= row.next_at > now_ms();
+                self.read_up_to = row.seq;
+                self.queues.push(row);
+            }
+            if count < usize::try_from(BATCH).unwrap_or(usize::MAX) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes the messages due that the owner wants delivered at once.
+    fn hasten(&mut self) {
+        let name = self.channel.name().to_owned();
+        match self.bus.store().read_here(|connection| outbox::hastened(connection, &name)) {
+            Ok(hastened) if hastened.is_empty() => {}
+            Ok(hastened) => {
+                self.channel.release();
+                self.queues.hasten(&hastened);
+            }
+            Err(error) => tracing::error!(channel = name, %error, "the outbox could not be read"),
+        }
+    }
+
+    fn send_due(&mut self) {
+        let now = now_ms();
+        while self.in_flight.len() < MAX_IN_FLIGHT
+            && let Some(pending) = self.queues.take_due(now)
+        {
+            let (channel, bus, presences) = (self.channel.clone(), self.bus.clone(), self.presences);
+            let sending = self.sending.clone();
+            self.in_flight.spawn(async move {
+                let next = attempt(channel.as_ref(), &bus, &sending, &pending).await.unwrap_or_else(|error| {
+                    tracing::error!(channel = channel.name(), id = %pending.id, %error, "a delivery could not be recorded");
+                    NextStep::Retry { tries: pending.tries, at: now_ms() + 1_000 }
+                });
+                if matches!(next, NextStep::Ended) {
+                    bus.outbound_ended(channel.name());
+                }
+                FinishedAttempt { pending, next, presences }
+            });
+        }
+    }
+
+    fn finish(&mut self, ended: Result<FinishedAttempt, tokio::task::JoinError>) {
+        let FinishedAttempt { pending, next, presences } = match ended {
+            Ok(ended) => ended,
+            // The row stays `sending`; the next start recovers it as `unknown`.
+            Err(error) => {
+                tracing::error!(channel = self.channel.name(), %error, "a delivery panicked");
+                return;
+            }
+        };
+        match next {
+            NextStep::Ended | NextStep::Dropped => self.queues.finished(&pending.chat_id),
+            NextStep::Retry { tries, at } => {
+                self.has_failed = true;
+                self.queues.retry(Pending { tries, next_at: at, ..pending });
+            }
+            // A screen that came in the meantime has not seen the message.
+            NextStep::Away if presences != self.presences => self.queues.retry(pending),
+            NextStep::Away => self.queues.away(pending),
+        }
+    }
+
+    fn until_next(&self) -> Duration {
+        let Some(at) = self.queues.next_at().filter(|_| self.in_flight.len() < MAX_IN_FLIGHT) else {
+            return CLOCK_CHECK;
+        };
+        let wait = u64::try_from(at - now_ms()).unwrap_or(0);
+        Duration::from_millis(wait).min(CLOCK_CHECK)
+    }
+
+    fn longest_wait(&self) -> Duration {
+        self.channel.retry().longest() * 2
+    }
+}
+
+/// Makes one attempt. After a panic of the channel the message may have arrived or not; the chat goes on.
+async fn attempt(
+    channel: &dyn Channel,
+    bus: &MessageBus,
+    sending: &SendingHealth,
+    pending: &Pending,
+) -> Result<NextStep, StoreError> {
+    let delivered = AssertUnwindSafe(deliver(channel, bus, sending, pending)).catch_unwind().await;
+    if let Ok(next) = delivered {
+        return next;
+    }
+    let id = pending.id;
+    tracing::error!(channel = channel.name(), %id, "a delivery panicked");
+    let ended = move |connection: &_| {
+        outbox::mark_ended(connection, id, "unknown", "the channel failed in the middle; whether it arrived is unknown")
+    };
+    bus.store().write(Commit::Synced, ended).await?;
+    bus.metrics().messages.channel(channel.name()).delivered(DeliveryOutcome::Unknown, 1);
+    Ok(NextStep::Ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use daoyou_channels::backoff::RetryTable;
+    use daoyou_channels::{
+        Capabilities, ChannelContext, OutboundMessage, Receipt, Resend, SendError, SessionKey, StartError,
+    };
+    use tokio::sync::Semaphore;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::bus::testing::bus;
+    use crate::bus::{OutboundBody, OutboundDraft};
+    use crate::store::{Connection, Store};
+
+    /// A channel that is away for the first message, and comes back after that was seen and before it is written.
+    struct LateScreen {
+        store: Store,
+        retry: RetryTable,
+        sends: AtomicUsize,
+        presences: AtomicUsize,
+        arrived: Semaphore,
+        noticed: std::sync::mpsc::SyncSender<()>,
+        until_noticed: std::sync::Mutex<Option<std::sync::mpsc::Receiver<()>>>,
+    }
+
+    #[async_trait]
+    impl Channel for LateScreen {
+        fn name(&self) -> &str {
+            "screen"
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities { streaming: false, resend: Resend::Never }
+        }
+
+        fn retry(&self) -> &RetryTable {
+            &self.retry
+        }
+
+        async fn start(&self, _: ChannelContext) -> Result<(), StartError> {
+            Ok(())
+        }
+
+        async fn send(&self, _: &OutboundMessage) -> Result<Receipt, SendError> {
+            if self.sends.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Ok(Receipt::default());
+            }
+            let until_noticed = self.until_noticed.lock().unwrap().take().unwrap();
+            let store = self.store.clone();
+            let (busy, is_busy) = tokio::sync::oneshot::channel();
+            tokio::spawn(async move {
+                let wait = move |_: &Connection| {
+                    busy.send(()).unwrap();
+                    until_noticed.recv().map_err(|error| StoreError::Row(error.to_string()))
+                };
+                store.write(Commit::Logged, wait).await
+            });
+            is_busy.await.unwrap();
+            self.arrived.add_permits(1);
+            Err(SendError::Away)
+        }
+
+        async fn present(&self) {
+            if self.presences.fetch_add(1, Ordering::SeqCst) > 0 {
+                // Called again: the worker has noticed.
+                self.noticed.try_send(()).ok();
+                return std::future::pending().await;
+            }
+            self.arrived.acquire().await.unwrap().forget();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_channel_that_comes_back_while_its_absence_is_recorded_gets_the_message() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("daoyou.db")).unwrap();
+        let bus = bus(store.clone(), 1);
+        let body = OutboundBody {
+            content: "hello".to_owned(),
+            session: SessionKey::from("screen:c"),
+            in_reply_to: None,
+            attachments: Vec::new(),
+            metadata: serde_json::Map::new(),
+            context: daoyou_channels::OutboundContext::default(),
+            error: None,
+        };
+        let (turn, slot, channel) = (Uuid::nil(), "reply".to_owned(), "screen".to_owned());
+        let draft = OutboundDraft { turn, slot, channel, chat_id: "c".to_owned(), body };
+        let id = bus.publish_outbound(draft).await.unwrap();
+        let (noticed, until_noticed) = std::sync::mpsc::sync_channel(1);
+        let channel = Arc::new(LateScreen {
+            store: store.clone(),
+            retry: RetryTable::new(Vec::new()),
+            sends: AtomicUsize::new(0),
+            presences: AtomicUsize::new(0),
+            arrived: Semaphore::new(0),
+            noticed,
+            until_noticed: std::sync::Mutex::new(Some(until_noticed)),
+        });
+        let flush = CancellationToken::new();
+        let worker =
+            DeliveryWorker::new(channel.clone(), bus, Arc::new(Notify::new()), Arc::default()).run(flush.clone());
+        let worker = tokio::spawn(worker);
+        let sent = async {
+            loop {
+                let row = store.read(move |connection| outbox::find(connection, id)).await.unwrap().unwrap();
+                if row.state == "sent" {
+                    return row.tries;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let tries = tokio::time::timeout(Duration::from_secs(10), sent).await.expect("it is shown");
+        assert_eq!((tries, channel.sends.load(Ordering::SeqCst)), (1, 2));
+        flush.cancel();
+        worker.await.unwrap();
+    }
+}

@@ -1,0 +1,99 @@
+//! The consequences of the end of a heartbeat's turn, within the commit of that end.
+
+use super::due::{load, save};
+use crate::bus::{EndedTurn, FollowUps, InboundDraft, conversations};
+use crate::origin::SessionNote;
+use crate::store::{Connection, StoreError};
+
+/// The answer of a model that has nothing to report.
+pub(super) const OK: &str = "HEARTBEAT_OK";
+
+/// Returns what is delivered, with a note for the chat's session. A turn that failed is repeated at the next check; only the
+/// first of several failures is reported.
+pub fn ended(connection: &Connection, run: &EndedTurn<'_>) -> Result<FollowUps, StoreError> {
+    let mut memory = load(connection)?;
+    let is_news = match run.error {
+        // A person stopped the turn.
+        Some("stopped") => {
+            memory.record_success();
+            true
+        }
+        Some(_) => {
+            memory.record_failure();
+            memory.failures == 1
+        }
+        None => {
+            memory.record_success();
+            !says_nothing(run.reply)
+        }
+    };
+    save(connection, &memory)?;
+    if !is_news {
+        return Ok(FollowUps::default());
+    }
+    let said = without_marker(run.reply);
+    let note = SessionNote {
+        note: "At a heartbeat you looked after HEARTBEAT.md and sent this to the chat:".to_owned(),
+        said: said.to_owned(),
+    };
+    let sessions = conversations(connection, &run.row.channel, &run.row.chat_id)?;
+    let messages = sessions.into_iter().map(|session| InboundDraft::of_note(&note, session)).collect();
+    Ok(FollowUps { reply: Some(said.to_owned()), messages, notice: None })
+}
+
+/// Returns true for the marker alone: a text beside it may be important.
+fn says_nothing(reply: &str) -> bool {
+    let reply = reply.trim_matches(|c: char| c.is_whitespace() || c.is_ascii_punctuation() && c != '_' || c == '。');
+    reply.is_empty() || reply == OK
+}
+
+/// Removes the marker at the beginning or end of an answer, since it is not meant for people.
+fn without_marker(reply: &str) -> &str {
+    // Punctuation that touches the marker belongs to it; punctuation beyond a space belongs to the answer.
+    let is_mark = |c: char| matches!(c, '`' | '*' | '"' | '“' | '”');
+    let is_end = |c: char| is_mark(c) || matches!(c, '.' | ':' | '。' | '：');
+    let said = reply.trim();
+    let said = said
+        .trim_start_matches(is_mark)
+        .strip_prefix(OK)
+        .map_or(said, |rest| rest.trim_start_matches(is_end).trim_start());
+    let before = said.trim_end_matches(is_end).strip_suffix(OK);
+    before.map_or(said, |rest| rest.trim_end_matches(is_mark).trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_without_news_are_recognised() {
+        for (reply, expected) in [
+            ("HEARTBEAT_OK", true),
+            (" **HEARTBEAT_OK**.\n", true),
+            ("`HEARTBEAT_OK`。", true),
+            ("", true),
+            ("HEARTBEAT_OK\n\nThe disk is full.", false),
+            ("The disk is full. `HEARTBEAT_OK`", false),
+            ("磁盘满了。HEARTBEAT_OK。", false),
+            ("I was to answer HEARTBEAT_OK, but the disk is full.", false),
+            ("The disk is full.", false),
+        ] {
+            assert_eq!(says_nothing(reply), expected, "{reply}");
+        }
+        for (reply, said) in [
+            ("HEARTBEAT_OK\n\nThe disk is full.", "The disk is full."),
+            ("The disk is full. **HEARTBEAT_OK**.", "The disk is full."),
+            ("磁盘满了。HEARTBEAT_OK。", "磁盘满了。"),
+            (
+                "I was to answer HEARTBEAT_OK, but the disk is full.",
+                "I was to answer HEARTBEAT_OK, but the disk is full.",
+            ),
+            ("The *disk* is `full`", "The *disk* is `full`"),
+            ("HEARTBEAT_OK\n\n**Disk** is full", "**Disk** is full"),
+            ("The disk is **full**\n\nHEARTBEAT_OK", "The disk is **full**"),
+            ("```\nfull\n```\n`HEARTBEAT_OK`", "```\nfull\n```"),
+        ] {
+            assert_eq!(without_marker(reply), said);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The context in which jobs are created and shown.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::{CronSettings, JobError, ScheduleError, time_zone};
+use crate::text::Language;
+
+/// The context that the tool, the commands and the API share; a reload replaces it.
+#[derive(Clone, Debug)]
+pub struct JobContext {
+    /// The providers of models.
+    pub providers: BTreeSet<String>,
+    pub language: Language,
+    /// The settings by which jobs run.
+    pub settings: Arc<CronSettings>,
+}
+
+impl JobContext {
+    /// Returns the zone of times that name none.
+    pub fn zone(&self) -> &TimeZone {
+        &self.settings.zone
+    }
+
+    /// Returns the zone of this name, or the default zone.
+    ///
+    /// # Errors
+    /// No zone has this name.
+    pub fn zone_of(&self, name: Option<&str>) -> Result<TimeZone, JobError> {
+        match name {
+            None => Ok(self.zone().clone()),
+            Some(name) => time_zone(name).map_err(|ScheduleError(words)| JobError::Invalid(words)),
+        }
+    }
+
+    /// Refuses a channel on which nobody would read the output of a job.
+    ///
+    /// # Errors
+    /// Explains why, and names the channels that serve.
+    pub fn check_channel(&self, channel: &str) -> Result<(), JobError> {
+        let Some(why) = self.settings.why_unreachable(channel) else { return Ok(()) };
+        let known = self.settings.channels.iter().filter(|(_, is_read)| **is_read).map(|(name, _)| name.as_str());
+        let known = known.collect::<Vec<_>>().join(", ");
+        let callback = match channel.strip_prefix("webhook:").filter(|_| self.settings.channels.contains_key(channel)) {
+            Some(hook) => format!("set channels.webhook.{hook}.callback_url, or "),
+            None => String::new(),
+        };
+        Err(JobError::Invalid(format!("channel: {why}; {callback}name another channel and chat: there are {known}")))
+    }
+
+    /// Refuses a model of an unknown provider. A name without a provider is resolved when the model is called.
+    ///
+    /// # Errors
+    /// Names the known providers.
+    pub fn check_model(&self, model: &str) -> Result<(), JobError> {
+        match model.split_once('/') {
+            Some((provider, _)) if !self.providers.contains(provider) => {
+                let known: Vec<_> = self.providers.iter().map(String::as_str).collect();
+                Err(JobError::Invalid(format!(
+                    "model: there is no provider {provider:?}; there are {}",
+                    known.join(", ")
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Formats a moment by the clock of `zone`, with seconds unless they are 0.
+pub(super) fn format_clock(at: Timestamp, zone: &TimeZone) -> String {
+    let at = at.to_zoned(zone.clone());
+    at.strftime(if at.second() == 0 { "%Y-%m-%d %H:%M" } else { "%Y-%m-%d %H:%M:%S" }).to_string()
+}

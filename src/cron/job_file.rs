@@ -1,0 +1,434 @@
+//! `cron.json`, the file in which other assistants keep their jobs. Import reads it job by job; an import of an export loses
+//! nothing.
+
+use std::collections::BTreeSet;
+
+use daoyou_channels::settings::Span;
+use daoyou_channels::{SessionKey, TurnSettings};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::job_request::check_interval;
+use super::schedule::zone_name;
+use super::{
+    DeliveryMode, DeliveryTarget, Job, JobBody, JobContext, JobError, JobMaker, JobOrigin, JobScope, JobTask,
+    MisfirePolicy, NewJob, Schedule, ScheduleError, UnreadableJob, add, list, set_enabled,
+};
+use crate::origin::{FollowUpCount, TurnOrigin};
+use crate::store::job_runs::{self, LastRun};
+use crate::store::{Connection, StoreError, jobs};
+
+/// The version that is read and written.
+const VERSION: u64 = 1;
+/// The longest id, in characters.
+const MAX_ID: usize = 64;
+
+/// The result of an import, for each row of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ImportReport {
+    pub imported: Vec<ImportedRow>,
+    /// Rows whose jobs exist already.
+    pub unchanged: Vec<ImportedRow>,
+    pub refused: Vec<RefusedRow>,
+}
+
+/// A row that is a job now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ImportedRow {
+    /// The position in the file, from 1.
+    pub row: usize,
+    pub id: String,
+    pub name: String,
+    /// What was interpreted differently than the file may mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'static str>,
+}
+
+/// A row that was refused, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RefusedRow {
+    pub row: usize,
+    /// Set if the row has one.
+    pub id: Option<String>,
+    pub name: Option<String>,
+    pub reason: String,
+}
+
+/// One row of the file. Other fields are ignored.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct FileJob {
+    id: Option<String>,
+    name: Option<String>,
+    enabled: Option<bool>,
+    schedule: Value,
+    payload: Value,
+    state: Value,
+    created_at_ms: Option<i64>,
+    updated_at_ms: Option<i64>,
+    delete_after_run: Option<bool>,
+    // The following fields are our own.
+    session: Option<SessionKey>,
+    model: Option<String>,
+    deliver: Option<DeliveryMode>,
+    misfire: Option<MisfirePolicy>,
+    stale_after: Option<Span>,
+    jitter: Option<Span>,
+    maker: Option<JobMaker>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", rename_all_fields = "camelCase")]
+enum FileSchedule {
+    At { at_ms: i64 },
+    Every { every_ms: u64, anchor_ms: Option<i64> },
+    Cron { expr: String, tz: Option<String> },
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct FilePayload {
+    kind: FileKind,
+    message: String,
+    deliver: Option<bool>,
+    channel: Option<String>,
+    to: Option<String>,
+    session: Option<SessionKey>,
+    #[serde(default)]
+    metadata: Map<String, Value>,
+    #[serde(default)]
+    origin: TurnOrigin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FileKind {
+    AgentTurn,
+    SystemEvent,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct FileState {
+    next_run_at_ms: Option<i64>,
+}
+
+/// Reads a file and adds its jobs one by one: a job that is refused is reported, and does not affect the others.
+///
+/// # Errors
+/// The file is malformed; the error gives line and column. Or the store cannot be written.
+pub fn import(
+    connection: &Connection,
+    text: &str,
+    job_context: &JobContext,
+    now: Timestamp,
+) -> Result<ImportReport, JobError> {
+    let mut found = ImportReport::default();
+    let mut seen = BTreeSet::new();
+    for (at, value) in rows(text)?.into_iter().enumerate() {
+        let row = at + 1;
+        let word = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (id, name) = (word("id"), word("name"));
+        let taken = if id.as_ref().is_some_and(|id| !seen.insert(id.clone())) {
+            Err(JobError::Invalid("the file holds two jobs with this id; the first one counts".to_owned()))
+        } else {
+            import_row(connection, value, job_context, now)
+        };
+        match taken {
+            Ok(AcceptedRow { job, note, is_new }) => {
+                let row = ImportedRow { row, id: job.row.id, name: job.row.name, note };
+                if is_new { found.imported.push(row) } else { found.unchanged.push(row) }
+            }
+            Err(JobError::Store(error)) => return Err(error.into()),
+            Err(error) => found.refused.push(RefusedRow { row, id, name, reason: error.to_string() }),
+        }
+    }
+    Ok(found)
+}
+
+/// Returns all jobs in the form of the file, and lists those that cannot be read.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn export(connection: &Connection) -> Result<Value, StoreError> {
+    let mut jobs = Vec::new();
+    let mut left_out = Vec::new();
+    for job in list(connection, &JobScope::All)? {
+        match job {
+            Ok(job) => jobs.push(written(&job, job_runs::last_of(connection, &job.row.id)?.as_ref())),
+            Err(unreadable) => {
+                let UnreadableJob { row, error } = *unreadable;
+                left_out.push(json!({ "id": row.id, "name": row.name, "error": error.to_string(), "body": row.body }));
+            }
+        }
+    }
+    let mut file = json!({ "version": VERSION, "jobs": jobs });
+    if !left_out.is_empty() {
+        file["unreadable"] = Value::Array(left_out);
+    }
+    Ok(file)
+}
+
+/// A row of the file whose job exists.
+struct AcceptedRow {
+    job: Job,
+    note: Option<&'static str>,
+    is_new: bool,
+}
+
+fn rows(text: &str) -> Result<Vec<Value>, JobError> {
+    let wrong = |words: String| Err(JobError::Invalid(words));
+    let file: Value = match daoyou_channels::json::from_str(text.trim_start_matches('\u{feff}')) {
+        Ok(file) => file,
+        Err(error) => return wrong(format!("the file is no JSON: {error}")),
+    };
+    let mut file = match file {
+        Value::Array(rows) => return Ok(rows),
+        Value::Object(file) => file,
+        _ => return wrong("the file holds no jobs: {\"version\": 1, \"jobs\": […]} is expected".to_owned()),
+    };
+    if let Some(version) = file.get("version").filter(|version| **version != json!(VERSION)) {
+        return wrong(format!("the file has version {version}; version {VERSION} can be read"));
+    }
+    match file.remove("jobs") {
+        Some(Value::Array(rows)) => Ok(rows),
+        _ => wrong("the file holds no list \"jobs\": {\"version\": 1, \"jobs\": […]} is expected".to_owned()),
+    }
+}
+
+fn import_row(
+    connection: &Connection,
+    value: Value,
+    job_context: &JobContext,
+    now: Timestamp,
+) -> Result<AcceptedRow, JobError> {
+    let file: FileJob = part("the job", value)?;
+    let schedule: FileSchedule = part("schedule", file.schedule.clone())?;
+    let payload: FilePayload = part("payload", file.payload.clone())?;
+    let state: FileState = if file.state.is_null() { FileState::default() } else { part("state", file.state.clone())? };
+    let here = match &file.id {
+        Some(id) => jobs::find(connection, check_id(id)?)?,
+        None => None,
+    };
+    let here = here
+        .map(Job::read)
+        .transpose()
+        .map_err(|_| JobError::Invalid("its id is that of a job here that cannot be read".to_owned()))?;
+    let anchored = (file.created_at_ms, state.next_run_at_ms);
+    let schedule = schedule.read(anchored, here.as_ref(), job_context, now)?;
+    let (id, name, is_enabled) = (file.id.clone(), file.name.clone().unwrap_or_default(), file.enabled.unwrap_or(true));
+    let (body, note) = file.body(schedule, payload, job_context)?;
+    if matches!(body.task, JobTask::Prompt(_)) {
+        check_interval(&body.schedule, job_context.settings.config.min_interval.0, now)?;
+    }
+    let new = NewJob { id, name, body };
+    if let Some(job) = here {
+        let same_name = new.name.trim().is_empty() || new.name.trim() == job.row.name;
+        if same_name && job.body == new.body && job.row.enabled == is_enabled {
+            return Ok(AcceptedRow { job, note, is_new: false });
+        }
+        return Err(JobError::Invalid(
+            "another job has this id; remove that one, or change the id in the file".to_owned(),
+        ));
+    }
+    let mut job = add(connection, &new, job_context.settings.config.max_jobs, now)?;
+    if !is_enabled {
+        job = set_enabled(connection, &JobScope::All, &job.row.id, false, now)?;
+    }
+    Ok(AcceptedRow { job, note, is_new: true })
+}
+
+fn part<T: DeserializeOwned>(what: &str, value: Value) -> Result<T, JobError> {
+    if !value.is_object() {
+        let kind = match value {
+            Value::Null => "missing",
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => "a single value, no object",
+            _ => "a list, no object",
+        };
+        return Err(JobError::Invalid(format!("{what}: it is {kind}")));
+    }
+    serde_json::from_value(value).map_err(|error| JobError::Invalid(format!("{what}: {error}")))
+}
+
+fn check_id(id: &str) -> Result<&str, JobError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if !id.is_empty() && id.len() <= MAX_ID && id.chars().all(is_plain) {
+        return Ok(id);
+    }
+    Err(JobError::Invalid(format!("id: {id:.40?}; ids have 1 to {MAX_ID} letters, digits, -, _ and .")))
+}
+
+fn moment(what: &str, ms: i64) -> Result<Timestamp, JobError> {
+    Timestamp::from_millisecond(ms).map_err(|_| JobError::Invalid(format!("{what}: {ms} is no time in milliseconds")))
+}
+
+impl FileSchedule {
+    /// Reads the schedule. An interval without an anchor keeps its phase as far as the file has it.
+    fn read(
+        self,
+        (created, next): (Option<i64>, Option<i64>),
+        here: Option<&Job>,
+        job_context: &JobContext,
+        now: Timestamp,
+    ) -> Result<Schedule, JobError> {
+        let read = match self {
+            Self::At { at_ms } => {
+                let at = moment("schedule.atMs", at_ms)?;
+                // A job of this time that ran here and was kept is unchanged.
+                let is_known = here.is_some_and(|job| job.body.schedule == Schedule::At { at });
+                if at <= now && !is_known {
+                    return Err(JobError::Invalid(format!("its time, {at}, is past (it is {now:.0})")));
+                }
+                Ok(Schedule::At { at })
+            }
+            Self::Every { every_ms, anchor_ms } => {
+                let anchor = match (anchor_ms.or(next).or(created), here.map(|job| &job.body.schedule)) {
+                    (Some(ms), _) => moment("schedule.anchorMs", ms)?,
+                    (None, Some(Schedule::Every { anchor, .. })) => *anchor,
+                    (None, _) => now,
+                };
+                Schedule::every(Span::from_millis(every_ms), anchor)
+            }
+            Self::Cron { expr, tz } => {
+                let zone = job_context.zone_of(tz.as_deref())?;
+                Schedule::cron(&expr, &tz.unwrap_or_else(|| zone_name(&zone)))
+            }
+        };
+        read.map_err(|ScheduleError(words)| JobError::Invalid(format!("schedule: {words}")))
+    }
+}
+
+impl FileJob {
+    fn body(
+        self,
+        schedule: Schedule,
+        payload: FilePayload,
+        job_context: &JobContext,
+    ) -> Result<(JobBody, Option<&'static str>), JobError> {
+        let text = payload.message;
+        if text.trim().is_empty() {
+            return Err(JobError::Invalid("payload.message is empty".to_owned()));
+        }
+        let task = match payload.kind {
+            FileKind::AgentTurn => JobTask::Prompt(text),
+            FileKind::SystemEvent => JobTask::Message(text),
+        };
+        let terminal = JobOrigin::terminal();
+        let channel = payload.channel.filter(|channel| !channel.is_empty()).unwrap_or(terminal.target.channel);
+        job_context.check_channel(&channel).map_err(|error| JobError::Invalid(format!("payload.{error}")))?;
+        if let Some(model) = &self.model {
+            job_context.check_model(model)?;
+        }
+        let chat_id = match payload.to.filter(|to| !to.is_empty()) {
+            Some(to) => to,
+            None if channel == "cli" => terminal.target.chat_id,
+            None => return Err(JobError::Invalid(format!("payload.to is missing: the chat on {channel}"))),
+        };
+        let mut target = DeliveryTarget::of_chat(channel, chat_id);
+        if let Some(session) = payload.session {
+            target.session = session;
+        }
+        target.metadata = payload.metadata;
+        target.origin = payload.origin;
+        take_origin(&mut target);
+        let is_quiet = payload.deliver == Some(false) && self.deliver.is_none() && matches!(task, JobTask::Prompt(_));
+        let note =
+            is_quiet.then_some("payload.deliver = false: it is not sent when the answer is NO_REPLY (when_asked)");
+        let deliver = if is_quiet { DeliveryMode::WhenAsked } else { self.deliver.unwrap_or_default() };
+        let is_once = matches!(schedule, Schedule::At { .. });
+        let body = JobBody {
+            schedule,
+            task,
+            target,
+            maker: self.maker.unwrap_or(terminal.maker),
+            session: self.session,
+            model: self.model,
+            deliver,
+            misfire: self.misfire.unwrap_or_default(),
+            stale_after: self.stale_after,
+            jitter: self.jitter,
+            delete_after_run: self.delete_after_run.unwrap_or(is_once),
+        };
+        Ok((body, note))
+    }
+}
+
+/// Takes what earlier exports wrote among the metadata.
+fn take_origin(target: &mut Target) {
+    let Target { metadata, origin, .. } = target;
+    if let Some(settings) = metadata.remove("turn").and_then(|value| TurnSettings::deserialize(value).ok()) {
+        origin.settings = settings;
+    }
+    if let Some(Value::String(sender)) = metadata.remove("on_behalf_of") {
+        origin.on_behalf_of = Some(sender);
+    }
+    if let Some(count) = metadata.remove("links").and_then(|value| FollowUpCount::deserialize(value).ok()) {
+        origin.follow_ups = count;
+    }
+}
+
+fn written(job: &Job, last: Option<&LastRun>) -> Value {
+    let Job { row, body } = job;
+    let schedule = match &body.schedule {
+        Schedule::At { at } => json!({ "kind": "at", "atMs": at.as_millisecond() }),
+        Schedule::Every { every, anchor } => {
+            let every = u64::try_from(every.0.as_millis()).unwrap_or(u64::MAX);
+            json!({ "kind": "every", "everyMs": every, "anchorMs": anchor.as_millisecond() })
+        }
+        Schedule::Cron { expr, tz } => json!({ "kind": "cron", "expr": expr, "tz": tz }),
+    };
+    let (kind, message) = match &body.task {
+        JobTask::Prompt(text) => ("agent_turn", text),
+        JobTask::Message(text) => ("system_event", text),
+    };
+    let mut payload = json!({
+        "kind": kind,
+        "message": message,
+        "deliver": body.deliver != DeliveryMode::WhenAsked,
+        "channel": body.target.channel,
+        "to": body.target.chat_id,
+        "session": body.target.session,
+    });
+    if !body.target.metadata.is_empty() {
+        payload["metadata"] = json!(body.target.metadata);
+    }
+    if !body.target.origin.is_default() {
+        payload["origin"] = json!(body.target.origin);
+    }
+    let status = last.map(|last| match last.outcome.as_str() {
+        "ok" | "error" => last.outcome.as_str(),
+        "started" => "ok",
+        _ => "skipped",
+    });
+    let state = json!({
+        "nextRunAtMs": row.next_at,
+        "lastRunAtMs": last.map(|last| last.at),
+        "lastStatus": status,
+        "lastError": last.and_then(|last| last.reason.as_deref()),
+    });
+    let file = FileJob {
+        id: Some(row.id.clone()),
+        name: Some(row.name.clone()),
+        enabled: Some(row.enabled),
+        schedule,
+        payload,
+        state,
+        created_at_ms: Some(row.created_at),
+        updated_at_ms: Some(row.updated_at),
+        delete_after_run: Some(body.delete_after_run),
+        session: body.session.clone(),
+        model: body.model.clone(),
+        deliver: Some(body.deliver),
+        misfire: Some(body.misfire),
+        stale_after: body.stale_after,
+        jitter: body.jitter,
+        maker: Some(body.maker.clone()),
+    };
+    let mut file = json!(file);
+    if let Value::Object(fields) = &mut file {
+        // Fields that are not set are left out.
+        fields.retain(|_, value| !value.is_null());
+    }
+    file
+}

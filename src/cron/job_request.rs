@@ -1,0 +1,400 @@
+//! A job as requested through the tool, the command line or the API.
+
+use std::time::Duration;
+
+use daoyou_channels::settings::Span;
+use daoyou_channels::trust::{Author, Standing, trust_of};
+use daoyou_channels::{SessionKey, Trust};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::schedule::{parse_instant, zone_name};
+use super::{
+    DeliveryMode, DeliveryTarget, JobBody, JobContext, JobError, JobMaker, JobTask, MisfirePolicy, NewJob, Schedule,
+    ScheduleError,
+};
+use crate::origin::TurnOrigin;
+
+/// The longest prompt or message, in characters.
+const MAX_TASK: usize = 32_000;
+/// The longest name of a chat, a session or a model, in characters.
+const MAX_KEY: usize = 300;
+/// Names of the conversation in which a job is created.
+const HERE: [&str; 3] = ["this", "here", "current"];
+
+/// A requested job. Exactly one of `prompt` and `message` is set, and exactly one of `at`, `every` and `cron`; beside
+/// `every`, `at` is its first time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobRequest {
+    pub name: Option<String>,
+    pub prompt: Option<String>,
+    pub message: Option<String>,
+    pub at: Option<String>,
+    pub every: Option<String>,
+    pub cron: Option<String>,
+    /// Zone of `at`, `cron` and `anchor`.
+    pub tz: Option<String>,
+    /// The time from which `every` counts.
+    pub anchor: Option<String>,
+    pub channel: Option<String>,
+    pub chat_id: Option<String>,
+    pub session: Option<String>,
+    pub model: Option<String>,
+    pub deliver: Option<DeliveryMode>,
+    pub misfire: Option<MisfirePolicy>,
+    pub stale_after: Option<Span>,
+    pub jitter: Option<Span>,
+    /// Keeps a job of one time after its run.
+    pub keep: bool,
+}
+
+/// The conversation that requests a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobOrigin {
+    pub target: DeliveryTarget,
+    pub maker: JobMaker,
+}
+
+impl JobOrigin {
+    /// Returns the owner's terminal.
+    pub fn terminal() -> Self {
+        let (channel, chat_id) = ("cli".to_owned(), "direct".to_owned());
+        let trust = trust_of(Author::Owner, Standing::Owner);
+        let maker = JobMaker { trust, channel: channel.clone(), chat_id: chat_id.clone() };
+        Self { target: DeliveryTarget::of_chat(channel, chat_id), maker }
+    }
+}
+
+impl DeliveryTarget {
+    /// Returns a chat with its own session.
+    pub fn of_chat(channel: String, chat_id: String) -> Self {
+        let session = SessionKey::of_chat(&channel, &chat_id);
+        Self { channel, chat_id, session, metadata: Map::new(), origin: TurnOrigin::default() }
+    }
+}
+
+impl JobRequest {
+    /// Reads a request from JSON.
+    ///
+    /// # Errors
+    /// The JSON is no request.
+    pub fn from_json(value: &Value) -> Result<Self, JobError> {
+        Self::deserialize(value).map_err(|error| JobError::Invalid(format!("this is no job: {error}")))
+    }
+
+    /// Validates the request and returns the job to be created.
+    ///
+    /// # Errors
+    /// Explains what is wrong and what would be right.
+    pub fn into_new_job(self, place: &JobOrigin, job_context: &JobContext, now: Timestamp) -> Result<NewJob, JobError> {
+        let (asked, now) = (self.trimmed(), to_millisecond(now));
+        let task = asked.task()?;
+        let schedule = asked.schedule(job_context, now)?;
+        if matches!(task, JobTask::Prompt(_)) {
+            check_interval(&schedule, job_context.settings.config.min_interval.0, now)?;
+        }
+        let target = asked.target(place, job_context)?;
+        let session = asked.session(place)?;
+        if matches!(task, JobTask::Message(_)) {
+            let deliver = asked.deliver.unwrap_or_default();
+            if session.is_some() || asked.model.is_some() || deliver != DeliveryMode::Always {
+                return invalid(
+                    "session, model and deliver are for prompts; a message is sent as it stands".to_owned(),
+                );
+            }
+        }
+        if asked.model.as_deref().is_some_and(is_invalid_key) {
+            return invalid(format!("model: write it as PROVIDER/MODEL, at most {MAX_KEY} characters"));
+        }
+        if let Some(model) = &asked.model {
+            job_context.check_model(model)?;
+        }
+        let body = JobBody {
+            delete_after_run: matches!(schedule, Schedule::At { .. }) && !asked.keep,
+            schedule,
+            task,
+            target,
+            maker: place.maker.clone(),
+            session,
+            model: asked.model,
+            deliver: asked.deliver.unwrap_or_default(),
+            misfire: asked.misfire.unwrap_or_default(),
+            stale_after: asked.stale_after,
+            jitter: asked.jitter,
+        };
+        Ok(NewJob { id: None, name: asked.name.unwrap_or_default(), body })
+    }
+
+    /// Trims all texts and drops empty ones: models and forms send empty texts for omitted fields.
+    fn trimmed(mut self) -> Self {
+        let all = [
+            &mut self.name,
+            &mut self.prompt,
+            &mut self.message,
+            &mut self.at,
+            &mut self.every,
+            &mut self.cron,
+            &mut self.tz,
+            &mut self.anchor,
+            &mut self.channel,
+            &mut self.chat_id,
+            &mut self.session,
+            &mut self.model,
+        ];
+        for field in all {
+            *field = field.take().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        }
+        self
+    }
+
+    fn task(&self) -> Result<JobTask, JobError> {
+        let task = match (&self.prompt, &self.message) {
+            (Some(prompt), None) => JobTask::Prompt(prompt.clone()),
+            (None, Some(message)) => JobTask::Message(message.clone()),
+            (None, None) => {
+                return invalid("say what it does: a prompt, which the agent answers, or a message".to_owned());
+            }
+            (Some(_), Some(_)) => return invalid("a prompt and a message are given; give one of them".to_owned()),
+        };
+        let (JobTask::Prompt(text) | JobTask::Message(text)) = &task;
+        match text.chars().count() {
+            count if count > MAX_TASK => invalid(format!(
+                "its text has {count} characters; at most {MAX_TASK} are allowed: put the rest into a file"
+            )),
+            _ => Ok(task),
+        }
+    }
+
+    fn schedule(&self, job_context: &JobContext, now: Timestamp) -> Result<Schedule, JobError> {
+        let zone = job_context.zone_of(self.tz.as_deref())?;
+        if self.anchor.is_some() && self.every.is_none() {
+            return invalid("anchor goes with every alone".to_owned());
+        }
+        let schedule = match (&self.at, &self.every, &self.cron) {
+            (Some(at), None, None) => Schedule::at(at, now, &zone),
+            (first, Some(every), None) => {
+                let every: Span = every.parse().map_err(|error| JobError::Invalid(format!("every: {error}")))?;
+                let anchor = match (first, &self.anchor) {
+                    (Some(_), Some(_)) => return invalid("at and anchor: beside every, give one of them".to_owned()),
+                    (Some(at), None) => first_slot(every, at, now, &zone)?,
+                    (None, Some(words)) => parse_anchor(words, now, &zone)?,
+                    (None, None) => now,
+                };
+                Schedule::every(every, anchor)
+            }
+            (None, None, Some(cron)) => Schedule::cron(cron, self.tz.as_deref().unwrap_or(&zone_name(&zone))),
+            (None, None, None) => {
+                return invalid(
+                    "say when: at (\"in 20m\", \"tomorrow 9:00\", 2026-03-08T09:00:00Z), every (\"2h\") or a cron \
+                     expression (\"0 9 * * *\")"
+                        .to_owned(),
+                );
+            }
+            _ => return invalid("at, every and a cron expression: give exactly one of them".to_owned()),
+        };
+        match schedule {
+            Ok(Schedule::At { at }) => Ok(Schedule::At { at: to_millisecond(at) }),
+            Ok(schedule) => Ok(schedule),
+            Err(ScheduleError(words)) => invalid(words),
+        }
+    }
+
+    fn target(&self, place: &JobOrigin, job_context: &JobContext) -> Result<DeliveryTarget, JobError> {
+        let here = &place.target;
+        let channel = self.channel.as_deref().unwrap_or(&here.channel);
+        let chat_id = match &self.chat_id {
+            Some(chat_id) => chat_id.as_str(),
+            None if channel == here.channel => &here.chat_id,
+            None if channel == "cli" => "direct",
+            None => return invalid(format!("channel {channel:?} needs a chat as well: where on it")),
+        };
+        if (channel, chat_id) == (here.channel.as_str(), here.chat_id.as_str()) {
+            job_context.check_channel(channel)?;
+            return Ok(here.clone());
+        }
+        if place.maker.trust != Trust::Owner {
+            return invalid("only the owner makes jobs for another chat".to_owned());
+        }
+        job_context.check_channel(channel)?;
+        if is_invalid_key(chat_id) {
+            return invalid(format!("chat: one line of at most {MAX_KEY} characters"));
+        }
+        Ok(DeliveryTarget::of_chat(channel.to_owned(), chat_id.to_owned()))
+    }
+
+    fn session(&self, place: &JobOrigin) -> Result<Option<SessionKey>, JobError> {
+        let Some(key) = &self.session else { return Ok(None) };
+        let here = &place.target.session;
+        if HERE.contains(&key.as_str()) || key == here.as_str() {
+            return Ok(Some(here.clone()));
+        }
+        if place.maker.trust != Trust::Owner {
+            return invalid("only the owner names another session; \"this\" is the one of this chat".to_owned());
+        }
+        if is_invalid_key(key) {
+            return invalid(format!(
+                "session: {key:.40?} is no key; one line such as cli:direct, at most {MAX_KEY} characters"
+            ));
+        }
+        Ok(Some(SessionKey::from(key.as_str())))
+    }
+}
+
+/// Refuses a prompt that repeats more often than the owner allows.
+///
+/// # Errors
+/// Names the interval and the shortest allowed one.
+pub(super) fn check_interval(schedule: &Schedule, least: Duration, now: Timestamp) -> Result<(), JobError> {
+    /// The number of slots that are examined for the shortest interval.
+    const LOOKED_AT: usize = 200;
+    let slots = schedule.upcoming(now, LOOKED_AT);
+    let intervals = slots.windows(2).filter_map(|two| Duration::try_from(two[1].duration_since(two[0])).ok());
+    match intervals.min() {
+        Some(shortest) if shortest < least => invalid(format!(
+            "a prompt every {} asks the model more often than cron.min_interval = \"{}\" allows; a message, which needs no \
+             model, may repeat so often",
+            Span(shortest),
+            Span(least)
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn invalid<T>(words: String) -> Result<T, JobError> {
+    Err(JobError::Invalid(words))
+}
+
+/// Drops the precision that the store and `cron.json` do not keep.
+fn to_millisecond(at: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)
+}
+
+fn is_invalid_key(text: &str) -> bool {
+    text.chars().count() > MAX_KEY || text.contains(char::is_control)
+}
+
+/// Reads the first time of an interval. Slots count from it in both directions, so that it must be the next slot.
+fn first_slot(every: Span, at: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
+    let first = match Schedule::at(at, now, zone) {
+        Ok(Schedule::At { at }) => to_millisecond(at),
+        Ok(_) => return invalid(format!("at: {at:?} is no time")),
+        Err(ScheduleError(words)) => return invalid(words),
+    };
+    let wait = Duration::try_from(first.duration_since(now)).unwrap_or_default();
+    if wait > every.0 {
+        return invalid(format!(
+            "at: beside every it is the first time, and {at:?} is more than {every} away; make the job then, or use a cron \
+             expression"
+        ));
+    }
+    Ok(first)
+}
+
+/// Reads an anchor, which may be past: slots count from it in both directions.
+fn parse_anchor(words: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, JobError> {
+    if let Some(anchor) = parse_instant(words, zone) {
+        return Ok(to_millisecond(anchor));
+    }
+    match Schedule::at(words, now, zone) {
+        Ok(Schedule::At { at }) => Ok(to_millisecond(at)),
+        Ok(_) => invalid(format!("anchor: {words:?} is no time")),
+        Err(ScheduleError(error)) => invalid(format!("anchor: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cron::testing::job_context;
+
+    fn plan(asked: serde_json::Value, trust: Trust) -> Result<NewJob, String> {
+        let asked: JobRequest = serde_json::from_value(asked).map_err(|error| error.to_string())?;
+        let mut place = JobOrigin::terminal();
+        place.target = DeliveryTarget::of_chat("webhook:in".to_owned(), "c".to_owned());
+        place.maker.trust = trust;
+        let now = "2026-11-21T06:05:00Z".parse().unwrap();
+        asked.into_new_job(&place, &job_context(10, &["cli", "webhook:in"]), now).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn omitted_fields_get_their_defaults() {
+        use serde_json::json;
+        let job = plan(json!({"prompt": " news ", "every": "2h", "name": "", "channel": ""}), Trust::Known).unwrap();
+        let now = "2026-11-21T06:05:00Z".parse().unwrap();
+        assert_eq!(job.body.schedule, Schedule::Every { every: Span::from_secs(7_200), anchor: now });
+        assert_eq!(job.body.task, JobTask::Prompt("news".to_owned()));
+        assert_eq!((job.body.target.session.as_str(), job.body.session.as_ref()), ("webhook:in:c", None));
+        assert!(!job.body.delete_after_run);
+
+        let job = plan(json!({"message": "x", "at": "2026-11-21T09:00:00Z", "channel": "cli"}), Trust::Owner).unwrap();
+        assert_eq!((job.body.target.session.as_str(), job.body.delete_after_run), ("cli:direct", true));
+        let job =
+            plan(json!({"prompt": "x", "at": "2026-11-21T09:00:00Z", "keep": true, "session": "this"}), Trust::Known);
+        let body = job.unwrap().body;
+        assert_eq!(
+            (body.session.as_ref().map(SessionKey::as_str), body.delete_after_run),
+            (Some("webhook:in:c"), false)
+        );
+
+        let job = plan(json!({"prompt": "x", "cron": "0 9 * * *"}), Trust::Owner).unwrap();
+        assert!(matches!(job.body.schedule, Schedule::Cron { tz, .. } if tz == "Asia/Shanghai"));
+        let job = plan(json!({"prompt": "x", "every": "2d", "at": "tomorrow at 9"}), Trust::Owner).unwrap();
+        let first = "2026-11-22T01:00:00Z".parse().unwrap();
+        assert_eq!(job.body.schedule, Schedule::Every { every: Span::from_secs(172_800), anchor: first });
+        assert!(!job.body.delete_after_run);
+        let anchored = json!({"prompt": "x", "every": "1d", "anchor": "2020-01-01T00:00:00Z"});
+        assert!(matches!(plan(anchored, Trust::Owner).unwrap().body.schedule,
+            Schedule::Every { anchor, .. } if anchor.as_second() == 1_577_836_800));
+    }
+
+    #[test]
+    fn invalid_requests_are_refused_with_a_reason() {
+        use serde_json::json;
+        for (asked, trust, expected) in [
+            (json!({"every": "2h"}), Trust::Owner, "say what it does"),
+            (json!({"prompt": "x", "message": "y", "every": "2h"}), Trust::Owner, "give one of them"),
+            (json!({"prompt": "x"}), Trust::Owner, "say when"),
+            (json!({"prompt": "x", "at": " "}), Trust::Owner, "say when"),
+            (json!({"prompt": "x", "cron": "0 9 * * *", "every": "1h"}), Trust::Owner, "exactly one"),
+            (json!({"prompt": "x", "at": "2027-01-01T00:00:00Z", "every": "1h"}), Trust::Owner, "more than 1h away"),
+            (json!({"prompt": "x", "at": "every day at 9", "every": "1d"}), Trust::Owner, "says how often, not when"),
+            (json!({"prompt": "x", "at": "18:00", "every": "1d", "anchor": "18:00"}), Trust::Owner, "one of them"),
+            (
+                json!({"prompt": "x", "every": "1d", "anchor": "2020-01-01T00:00:00+25:00"}),
+                Trust::Owner,
+                "-14:00 to +14:00",
+            ),
+            (json!({"prompt": "x", "every": "soon"}), Trust::Owner, "every: \"soon\" is not a duration"),
+            (json!({"prompt": "x", "every": "1ms"}), Trust::Owner, "too short"),
+            (json!({"prompt": "x", "every": "59s"}), Trust::Owner, "cron.min_interval = \"1m\""),
+            (json!({"prompt": "x", "cron": "0,30 * * * * *"}), Trust::Owner, "a prompt every 30s asks"),
+            (
+                json!({"prompt": "x", "cron": "0 8 * * *", "channel": "webhook:deaf", "chat_id": "c"}),
+                Trust::Owner,
+                "callback_url",
+            ),
+            (json!({"prompt": "x", "at": "2020-01-01T00:00:00Z"}), Trust::Owner, "past"),
+            (json!({"prompt": "x", "cron": "0 9 * * *", "tz": "Mars/Base"}), Trust::Owner, "no known time zone"),
+            (json!({"prompt": "x", "cron": "0 9 * * *", "anchor": "now"}), Trust::Owner, "anchor goes with every"),
+            (json!({"prompt": "x", "every": "1h", "anchor": "once"}), Trust::Owner, "anchor: "),
+            (
+                json!({"prompt": "x", "every": "1h", "channel": "emial", "chat_id": "a"}),
+                Trust::Owner,
+                "no channel \"emial\" that is switched on; name another channel and chat: there are cli, webhook:in",
+            ),
+            (json!({"prompt": "x", "every": "1h", "channel": "email"}), Trust::Owner, "needs a chat"),
+            (json!({"prompt": "x", "every": "1h", "chat_id": "other"}), Trust::Known, "only the owner"),
+            (json!({"prompt": "x", "every": "1h", "session": "cli:direct"}), Trust::Known, "only the owner"),
+            (json!({"message": "x", "every": "1h", "deliver": "on_change"}), Trust::Owner, "are for prompts"),
+            (json!({"prompt": "x", "every": "1h", "deliver": "never"}), Trust::Owner, "expected one of `always`"),
+            (json!({"prompt": "x", "every": "1h", "colour": "red"}), Trust::Owner, "unknown field `colour`"),
+            (json!({"prompt": "x".repeat(40_000), "every": "1h"}), Trust::Owner, "40000 characters"),
+        ] {
+            let told = plan(asked.clone(), trust).unwrap_err();
+            assert!(told.contains(expected), "{:.80}: {told}", asked.to_string());
+        }
+    }
+}

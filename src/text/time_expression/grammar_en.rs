@@ -1,0 +1,480 @@
+//! The English grammar: "in 10 minutes", "tomorrow at 9", "every Monday and Thursday at half past eight".
+
+use jiff::civil::Weekday;
+
+use super::clauses::{CalendarPeriod, Clause, DaySpec, Interval, MONDAY_TO_FRIDAY, Recurrence, WEEKEND, bit, from_to};
+use super::clock::{AT_NIGHT, ClockForm, ClockTime, DayPart, MIDNIGHT_CLOCK, NIGHT, NOON_CLOCK};
+use super::error::TimeFault;
+use super::expression::{DAY, HOUR, MINUTE, WEEK};
+use super::grammar::{self, Amount, amount, clock_before, minutes_behind, month_days, written_date};
+use super::token::{TokenCursor, TokenKind};
+
+/// Reads one clause; `after_day` if a day precedes it.
+pub(super) fn clause(c: &mut TokenCursor<'_>, after_day: bool) -> Option<Vec<Clause>> {
+    c.attempt(wait)
+        .or_else(|| c.attempt(every))
+        .or_else(|| c.attempt(days))
+        .or_else(|| c.attempt(clocks))
+        .or_else(|| c.attempt(|c| part(c, after_day)))
+}
+
+/// "in 10 minutes", "half an hour from now".
+fn wait(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
+    let is_led = c.take_any(&["in", "after"]);
+    let seconds = length(c, false)?;
+    (is_led || c.take_words(&["from", "now"])).then(|| vec![Clause::Wait(seconds)])
+}
+
+/// "10 minutes", "an hour and a half", "1h30m"; after "every" also "hour".
+pub(super) fn length(c: &mut TokenCursor<'_>, is_every: bool) -> Option<u64> {
+    let more = |c: &mut TokenCursor<'_>| {
+        c.take_mark(&[',']);
+        c.take_word("and");
+        length_part(c, false)
+    };
+    grammar::length(c, |c| length_part(c, is_every), more)
+}
+
+/// Returns seconds and unit.
+fn length_part(c: &mut TokenCursor<'_>, is_every: bool) -> Option<(u64, u64)> {
+    if c.take_word("half") {
+        c.take_word("a");
+        let unit = unit(c, true).filter(|unit| *unit >= MINUTE)?;
+        return Some((unit / 2, unit));
+    }
+    if let Some(count) = c.attempt(quarters_of_an_hour) {
+        return Some((count.checked_mul(HOUR / 4)?, HOUR));
+    }
+    let bare = if is_every { c.attempt(|c| unit(c, true)) } else { None };
+    let (count, unit) = match bare {
+        Some(unit) => (Amount::of(1), unit),
+        None => counted(c)?,
+    };
+    let count = if count.part.0 == 0 && c.take_words(&["and", "a", "half"]) { count.and_a_half() } else { count };
+    match count.times(unit) {
+        Some(seconds) => Some((seconds, unit)),
+        None => c.fail(TimeFault::TooLong),
+    }
+}
+
+/// "an hour", "2.5 hours", "one and a half hours".
+fn counted(c: &mut TokenCursor<'_>) -> Option<(Amount, u64)> {
+    let is_one = c.take_word("a");
+    let count = if is_one { Amount::of(1) } else { amount(c)? };
+    let count = if c.take_words(&["and", "a", "half"]) { count.and_a_half() } else { count };
+    if matches!(c.peek(), Some(TokenKind::Word("month" | "year"))) {
+        return c.fail(TimeFault::Months);
+    }
+    Some((count, unit(c, is_one)?))
+}
+
+fn quarters_of_an_hour(c: &mut TokenCursor<'_>) -> Option<u64> {
+    let count = if c.take_word("a") { 1 } else { c.take_number().map_or(1, |(count, _)| count) };
+    if !c.take_word("quarter") {
+        return None;
+    }
+    c.take_words(&["of", "a"]);
+    unit(c, true).filter(|unit| *unit == HOUR).map(|_| count)
+}
+
+fn unit(c: &mut TokenCursor<'_>, is_one: bool) -> Option<u64> {
+    let seconds = match c.peek()? {
+        TokenKind::Unit { seconds, plural } if !(is_one && plural) => seconds,
+        TokenKind::Word("second") => 1,
+        _ => return None,
+    };
+    c.advance();
+    Some(seconds)
+}
+
+/// Clauses that begin with "every", and "daily" and the like.
+fn every(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
+    let often = |seconds| vec![Clause::Interval(Interval { seconds, from_clock: false })];
+    for (word, each) in [
+        ("daily", Recurrence::Day),
+        ("weekly", Recurrence::Week),
+        ("monthly", Recurrence::Month),
+        ("yearly", Recurrence::Year),
+    ] {
+        if c.take_word(word) {
+            return Some(vec![Clause::Recurrence(each)]);
+        }
+    }
+    if c.take_word("hourly") {
+        return Some(often(HOUR));
+    }
+    c.take_word("on");
+    if !c.take_word("every") {
+        return None;
+    }
+    if c.take_word("other") {
+        return every_other(c);
+    }
+    for (word, each) in [("month", Recurrence::Month), ("year", Recurrence::Year)] {
+        if c.take_word(word) {
+            return Some(vec![Clause::Recurrence(each)]);
+        }
+    }
+    if let Some(TokenKind::Part(part)) = c.peek() {
+        c.advance();
+        return Some(vec![Clause::Recurrence(Recurrence::Day), Clause::Part(part)]);
+    }
+    let named = |days| vec![Clause::Recurrence(Recurrence::Named), Clause::Days(days)];
+    if let Some(days) = c.attempt(weekdays) {
+        return Some(named(days));
+    }
+    for (seconds, each) in [(DAY, Recurrence::Day), (WEEK, Recurrence::Week)] {
+        if one_unit(c, seconds) {
+            return Some(vec![Clause::Recurrence(each)]);
+        }
+    }
+    if let Some(seconds) = c.attempt(|c| length(c, true)) {
+        return Some(often(seconds));
+    }
+    if let Some(days) = c.attempt(date) {
+        return Some(named(days));
+    }
+    let one = c.attempt(one_of_month).map(|days| vec![Clause::Recurrence(Recurrence::Month), Clause::Days(days)]);
+    let found = one.or_else(|| days_of_month(c).map(named))?;
+    c.take_words(&["of", "the", "month"]);
+    Some(found)
+}
+
+/// Takes that unit in the singular.
+fn one_unit(c: &mut TokenCursor<'_>, seconds: u64) -> bool {
+    let is_next = c.peek() == Some(TokenKind::Unit { seconds, plural: false });
+    c.at += usize::from(is_next);
+    is_next
+}
+
+fn every_other(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
+    if matches!(c.peek(), Some(TokenKind::Word("month" | "year"))) {
+        return c.fail(TimeFault::Months);
+    }
+    if let Some(day) = weekday(c, true) {
+        let often = Interval { seconds: 2 * WEEK, from_clock: false };
+        return Some(vec![Clause::Interval(often), Clause::Days(DaySpec::Week { set: bit(day), each: false })]);
+    }
+    let unit = unit(c, true)?;
+    Some(vec![Clause::Interval(Interval { seconds: 2 * unit, from_clock: unit == DAY })])
+}
+
+/// One day or several.
+fn days(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
+    if let Some(found) = c.attempt(period) {
+        return Some(found);
+    }
+    c.take_word("on");
+    if let Some(found) = c.attempt(near_day) {
+        return Some(found);
+    }
+    match c.attempt(weekdays).or_else(|| c.attempt(date)) {
+        Some(days) => Some(vec![Clause::Days(days)]),
+        None => c.attempt(of_each_month),
+    }
+}
+
+/// "tonight", "the day after tomorrow", "this evening", "next Friday".
+fn near_day(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
+    if let Some(TokenKind::Day(ahead, part)) = c.peek() {
+        c.advance();
+        return Some([Clause::Days(DaySpec::Ahead(ahead))].into_iter().chain(part.map(Clause::Part)).collect());
+    }
+    if c.take_word("this") {
+        if let Some(TokenKind::Part(part)) = c.peek() {
+            c.advance();
+            return Some(vec![Clause::Days(DaySpec::Ahead(0)), Clause::Part(part)]);
+        }
+        let day = weekday(c, true)?;
+        return Some(vec![
+            Clause::Period(CalendarPeriod::Week(0)),
+            Clause::Days(DaySpec::Week { set: bit(day), each: false }),
+        ]);
+    }
+    if c.take_word("next") {
+        return weekday(c, true).map(|day| vec![Clause::Days(DaySpec::NextWeekday(day))]);
+    }
+    c.take_word("the");
+    let is_after = one_unit(c, DAY) && c.take_word("after") && c.peek() == Some(TokenKind::Day(1, None));
+    c.advance();
+    is_after.then(|| vec![Clause::Days(DaySpec::Ahead(2))])
+}
+
+/// "next week", "of next month", "this year".
+fn period(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
+    c.take_any(&["of", "in"]);
+    let ahead = if c.take_word("next") { 1 } else { c.take_word("this").then_some(0)? };
+    let period = match c.peek()? {
+        TokenKind::Unit { seconds: WEEK, plural: false } => CalendarPeriod::Week(ahead),
+        TokenKind::Word("month") => CalendarPeriod::Month(ahead),
+        TokenKind::Word("year") => CalendarPeriod::Year(ahead),
+        _ => return None,
+    };
+    c.advance();
+    Some(vec![Clause::Period(period)])
+}
+
+/// "the first Monday", "the last day of every month", "on the 1st and 15th of each month".
+fn of_each_month(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
+    let days = c.attempt(one_of_month).or_else(|| c.attempt(days_of_month))?;
+    let each = c.take_words(&["of", "every", "month"]).then_some(Clause::Recurrence(Recurrence::Month));
+    Some([Clause::Days(days)].into_iter().chain(each).collect())
+}
+
+fn one_of_month(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
+    c.take_word("the");
+    if !c.take_word("last") {
+        let nth = ordinal(c).and_then(|nth| i8::try_from(nth).ok()).filter(|nth| (1..=5).contains(nth))?;
+        return weekday(c, true).map(|day| DaySpec::Nth(Some(nth), day));
+    }
+    if one_unit(c, DAY) {
+        return Some(DaySpec::Month { set: 0, last: true });
+    }
+    weekday(c, true).map(|day| DaySpec::Nth(None, day))
+}
+
+/// "the 1st and the 15th".
+fn days_of_month(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
+    let one = |c: &mut TokenCursor<'_>| {
+        c.take_word("on");
+        // Without the article, "second" is no day.
+        let may_be_spelled = c.take_word("the") || matches!(c.peek(), Some(TokenKind::Number { .. }));
+        may_be_spelled.then(|| ordinal(c))?
+    };
+    let days = c.list(one, joint)?;
+    month_days(c, &days)
+}
+
+fn ordinal(c: &mut TokenCursor<'_>) -> Option<u64> {
+    for (nth, word) in (1..).zip(["first", "second", "third", "fourth", "fifth"]) {
+        if c.take_word(word) {
+            return Some(nth);
+        }
+    }
+    let (value, _) = c.take_number()?;
+    (c.is_glued() && c.take_word("th")).then_some(value)
+}
+
+/// A comma, "and", or both.
+fn joint(c: &mut TokenCursor<'_>) -> bool {
+    let comma = c.take_mark(&[',']);
+    c.take_word("and") || c.take_mark(&['&']) || comma
+}
+
+/// "2026-12-24", "December 24", "the 24th of Dec, 2027".
+fn date(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
+    if let Some(days) = c.attempt(written_date) {
+        return Some(days);
+    }
+    let day_before = c.attempt(|c| {
+        c.take_word("the");
+        let (day, _) = c.take_number()?;
+        c.take_word("th");
+        c.take_word("of");
+        Some(day)
+    });
+    let Some(TokenKind::Month(month)) = c.peek() else { return None };
+    c.advance();
+    let day = match day_before {
+        Some(day) => day,
+        None => {
+            c.take_word("the");
+            let (day, digits) = c.take_number()?;
+            c.take_word("th");
+            // "December 9:00", "December 2027".
+            let is_other = digits > 2 || matches!(c.peek(), Some(TokenKind::Mark(':') | TokenKind::Word("am" | "pm")));
+            (!is_other).then_some(day)?
+        }
+    };
+    let year = c.attempt(|c| {
+        c.take_mark(&[',']);
+        c.take_number().filter(|(_, digits)| *digits == 4 && c.peek() != Some(TokenKind::Mark(':')))
+    });
+    grammar::date(c, year.map(|(year, _)| year), u64::try_from(month).ok()?, day)
+}
+
+/// "Monday", "mondays and thursdays", "Monday to Friday", "weekdays", "the weekend".
+fn weekdays(c: &mut TokenCursor<'_>) -> Option<DaySpec> {
+    let between = |c: &mut TokenCursor<'_>| {
+        let is_joined = joint(c);
+        c.take_word("on");
+        c.take_word("every");
+        is_joined
+    };
+    let all = c.list(some_weekdays, between)?;
+    let (set, each) = all.into_iter().fold((0, false), |sum, one| (sum.0 | one.0, sum.1 | one.1));
+    Some(DaySpec::Week { set, each })
+}
+
+/// Returns the days as a set, and whether they are plural.
+fn some_weekdays(c: &mut TokenCursor<'_>) -> Option<(u8, bool)> {
+    if let Some(TokenKind::Weekday { day, plural }) = c.peek() {
+        c.advance();
+        let last = c.attempt(|c| {
+            let is_range = c.take_word("to") || c.take_mark(&['-']);
+            is_range.then(|| weekday(c, false))?
+        });
+        return Some((last.map_or(bit(day), |last| from_to(day, last)), plural));
+    }
+    for (word, set, plural) in [
+        ("weekday", MONDAY_TO_FRIDAY, false),
+        ("weekdays", MONDAY_TO_FRIDAY, true),
+        ("weekend", WEEKEND, false),
+        ("weekends", WEEKEND, true),
+    ] {
+        if c.take_word(word) {
+            return Some((set, plural));
+        }
+    }
+    if !c.take_word("working") && !one_unit(c, WEEK) {
+        return None;
+    }
+    let TokenKind::Unit { seconds: DAY, plural } = c.peek()? else { return None };
+    c.advance();
+    Some((MONDAY_TO_FRIDAY, plural))
+}
+
+fn weekday(c: &mut TokenCursor<'_>, is_one: bool) -> Option<Weekday> {
+    match c.peek()? {
+        TokenKind::Weekday { day, plural } if !(is_one && plural) => {
+            c.advance();
+            Some(day)
+        }
+        _ => None,
+    }
+}
+
+/// "at 9", "at 9am and 9pm", "between 9 and 17".
+fn clocks(c: &mut TokenCursor<'_>) -> Option<Vec<Clause>> {
+    let to = |c: &mut TokenCursor<'_>| c.take_word("to") || c.take_mark(&['-']);
+    if c.take_any(&["between", "from"]) {
+        let is_between = matches!(c.tokens[c.at - 1].kind, TokenKind::Word("between"));
+        let first = clock(c, true, false)?;
+        let is_joined = if is_between { c.take_word("and") } else { to(c) };
+        return is_joined.then(|| clock(c, true, false).map(|last| vec![Clause::Range(first, last)]))?;
+    }
+    let is_led = c.take_any(&["at", "by"]);
+    let first = clock(c, is_led, true)?;
+    if let Some(last) = c.attempt(|c| to(c).then(|| clock(c, true, false))?) {
+        return Some(vec![Clause::Range(first, last)]);
+    }
+    let mut all = vec![first];
+    while let Some(next) = c.attempt(|c| {
+        let is_led = joint(c).then(|| c.take_word("at"))? || is_led;
+        clock(c, is_led, true)
+    }) {
+        all.push(next);
+    }
+    Some(vec![Clause::Clocks(all)])
+}
+
+/// A clock time with its part of the day. A bare `9` is one only if `is_led`; "ten to nine" may be a range.
+fn clock(c: &mut TokenCursor<'_>, is_led: bool, may_be_before: bool) -> Option<ClockTime> {
+    for (word, clock) in [("noon", NOON_CLOCK), ("midnight", MIDNIGHT_CLOCK)] {
+        // "12 noon".
+        if c.take_word(word)
+            || c.attempt(|c| c.take_number().filter(|(hour, _)| *hour == 12 && c.take_word(word))).is_some()
+        {
+            return Some(clock);
+        }
+    }
+    // "9 in the morning".
+    let has_part = c.ahead(1) == Some(TokenKind::Word("in")) && matches!(c.ahead(3), Some(TokenKind::Part(_)));
+    let is_led = is_led || has_part;
+    let clock = c.attempt(|c| clock_beside(c, may_be_before)).or_else(|| c.attempt(|c| plain_clock(c, is_led)))?;
+    Some(ClockTime { part: c.attempt(led_part), ..clock })
+}
+
+/// "half past three", "a quarter to ten", "ten minutes past nine".
+fn clock_beside(c: &mut TokenCursor<'_>, may_be_before: bool) -> Option<ClockTime> {
+    let (minutes, is_plain) = if c.take_word("half") {
+        if matches!(c.peek(), Some(TokenKind::Number { .. })) {
+            return c.fail(TimeFault::HalfHour);
+        }
+        (30, true)
+    } else if c.take_words(&["a", "quarter"]) || c.take_word("quarter") {
+        (15, true)
+    } else {
+        let (minutes, digits) = c.take_number().filter(|(minutes, _)| (1..30).contains(minutes))?;
+        let is_said = matches!(c.peek(), Some(TokenKind::Unit { seconds: MINUTE, .. }));
+        c.at += usize::from(is_said);
+        // "10 to 9" and "nine to five" may be ranges.
+        (minutes, is_said || digits == 0 && minutes.is_multiple_of(5))
+    };
+    let is_before = !c.take_word("past");
+    if is_before && !(c.take_word("to") && may_be_before && is_plain && minutes != 30) {
+        return None;
+    }
+    let (hour, _) = c.take_number()?;
+    let said = half_of_day(c, hour)?;
+    // A quarter to 12 pm is before noon, or before midnight.
+    if is_before && said.is_some() && hour == 12 {
+        return c.fail(TimeFault::WhichHalf);
+    }
+    let clock = if is_before { clock_before(c, minutes, hour) } else { grammar::clock(c, hour, minutes) }?;
+    Some(in_half(clock, said))
+}
+
+/// "9", "9:05", "9.30am", "9 o'clock".
+fn plain_clock(c: &mut TokenCursor<'_>, is_led: bool) -> Option<ClockTime> {
+    let (hour, digits) = c.take_number()?;
+    let minutes = c.attempt(|c| minutes_behind(c, ':'));
+    let dotted = if minutes.is_none() { c.attempt(|c| minutes_behind(c, '.')) } else { None };
+    let spelled = if digits == 0 && is_led { c.attempt(spelled_minutes) } else { None };
+    let is_oclock = c.take_word("o'clock");
+    let half = half_of_day(c, hour)?;
+    let is_whole = half.is_some() || minutes.is_some() || spelled.is_some() || is_oclock;
+    let is_other = match c.peek() {
+        Some(TokenKind::Unit { .. } | TokenKind::Month(_) | TokenKind::Word("th" | "of")) => true,
+        Some(TokenKind::Mark(':' | '/' | '.')) => c.is_glued() && c.ahead(1).is_some(),
+        _ => false,
+    };
+    if !(is_whole || is_led && !is_other) {
+        return None;
+    }
+    let clock = grammar::clock(c, hour, minutes.or(dotted).or(spelled).unwrap_or(0))?;
+    Some(in_half(clock, half))
+}
+
+/// The thirty of "seven thirty".
+fn spelled_minutes(c: &mut TokenCursor<'_>) -> Option<u64> {
+    let (minutes, _) = c.take_number().filter(|(minutes, digits)| *digits == 0 && (10..60).contains(minutes))?;
+    (!matches!(c.peek(), Some(TokenKind::Unit { .. } | TokenKind::Word("past" | "to")))).then_some(minutes)
+}
+
+/// Returns the clock time with the hours that "am" or "pm" adds, if either stands there.
+fn in_half(clock: ClockTime, half: Option<i8>) -> ClockTime {
+    half.map_or(clock, |later| ClockTime { hour: clock.hour % 12 + later, form: ClockForm::Definite, ..clock })
+}
+
+/// Returns the hours that "am" or "pm" adds; fails if the hour cannot have either.
+fn half_of_day(c: &mut TokenCursor<'_>, hour: u64) -> Option<Option<i8>> {
+    let half = if c.take_word("am") { Some(0) } else { c.take_word("pm").then_some(12) };
+    match half {
+        Some(_) if !(1..=12).contains(&hour) => c.fail(TimeFault::NoSuchTime),
+        half => Some(half),
+    }
+}
+
+/// "in the evening", "at night", and after a day the bare word.
+fn part(c: &mut TokenCursor<'_>, after_day: bool) -> Option<Vec<Clause>> {
+    let part = match (c.attempt(led_part), c.peek()) {
+        (Some(part), _) => part,
+        (None, Some(TokenKind::Part(part))) if after_day => {
+            c.advance();
+            part
+        }
+        _ => return None,
+    };
+    Some(vec![Clause::Part(part)])
+}
+
+fn led_part(c: &mut TokenCursor<'_>) -> Option<DayPart> {
+    let in_the = c.take_words(&["in", "the"]);
+    if !in_the && !c.take_word("at") {
+        return None;
+    }
+    let Some(TokenKind::Part(part)) = c.peek() else { return None };
+    c.advance();
+    if in_the { Some(part) } else { (part == NIGHT).then_some(AT_NIGHT) }
+}

@@ -1,0 +1,159 @@
+//! Tokens of time expressions, and the cursor with which a grammar reads them.
+
+use jiff::civil::Weekday;
+
+use super::clock::DayPart;
+use super::error::TimeFault;
+
+/// The most tokens that are read of a text.
+pub(super) const MAX_TOKENS: usize = 64;
+
+/// The meaning of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenKind {
+    /// A whole number with its count of digits; 0 digits for a number in words.
+    Number {
+        value: u64,
+        digits: usize,
+    },
+    /// A unit of time in seconds; plural as `hours` is.
+    Unit {
+        seconds: u64,
+        plural: bool,
+    },
+    /// A day of the week; plural as `mondays` is.
+    Weekday {
+        day: Weekday,
+        plural: bool,
+    },
+    Month(i8),
+    Part(DayPart),
+    /// So many days from today, with an optional part of the day: `tonight`.
+    Day(i32, Option<DayPart>),
+    /// A keyword of the grammar.
+    Word(&'static str),
+    Mark(char),
+    Unknown,
+}
+
+/// A token and its position in the text, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TimeToken {
+    pub kind: TokenKind,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// The position of a grammar in the tokens.
+#[derive(Clone, Copy)]
+pub(super) struct TokenCursor<'t> {
+    pub tokens: &'t [TimeToken],
+    pub at: usize,
+    /// The fault of the tokens that no production accepts.
+    pub fault: Option<TimeFault>,
+}
+
+impl<'t> TokenCursor<'t> {
+    pub fn new(tokens: &'t [TimeToken]) -> Self {
+        Self { tokens, at: 0, fault: None }
+    }
+
+    pub fn is_at_end(&self) -> bool {
+        self.at >= self.tokens.len()
+    }
+
+    pub fn peek(&self) -> Option<TokenKind> {
+        self.ahead(0)
+    }
+
+    pub fn ahead(&self, count: usize) -> Option<TokenKind> {
+        self.tokens.get(self.at + count).map(|token| token.kind)
+    }
+
+    pub fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    /// Returns where the last taken token ends in the text.
+    pub fn end(&self) -> usize {
+        self.at.checked_sub(1).and_then(|last| self.tokens.get(last)).map_or(0, |token| token.end)
+    }
+
+    /// Returns true if nothing separates the last taken token from the next.
+    pub fn is_glued(&self) -> bool {
+        self.tokens.get(self.at).is_some_and(|next| next.start == self.end())
+    }
+
+    pub fn take_word(&mut self, word: &str) -> bool {
+        self.take_any(&[word])
+    }
+
+    /// Takes the next token if it is one of these keywords.
+    pub fn take_any(&mut self, words: &[&str]) -> bool {
+        let found = matches!(self.peek(), Some(TokenKind::Word(next)) if words.contains(&next));
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    /// Takes these keywords in order, or none of them.
+    pub fn take_words(&mut self, words: &[&str]) -> bool {
+        self.attempt(|c| words.iter().all(|word| c.take_word(word)).then_some(())).is_some()
+    }
+
+    pub fn take_mark(&mut self, marks: &[char]) -> bool {
+        let found = matches!(self.peek(), Some(TokenKind::Mark(next)) if marks.contains(&next));
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    /// Takes a mark with no space around it.
+    pub fn take_inner_mark(&mut self, marks: &[char]) -> Option<()> {
+        (self.is_glued() && self.take_mark(marks) && self.is_glued()).then_some(())
+    }
+
+    /// Takes a number; returns its value and its count of digits.
+    pub fn take_number(&mut self) -> Option<(u64, usize)> {
+        let Some(TokenKind::Number { value, digits }) = self.peek() else { return None };
+        self.advance();
+        Some((value, digits))
+    }
+
+    /// Takes a number within `values`.
+    pub fn take_number_in(&mut self, values: std::ops::RangeInclusive<u64>) -> Option<i8> {
+        let (value, _) = self.take_number()?;
+        if values.contains(&value) { i8::try_from(value).ok() } else { None }
+    }
+
+    /// Runs `read`, and restores the position if it returns nothing.
+    pub fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let before = self.at;
+        let found = read(self);
+        if found.is_none() {
+            self.at = before;
+        }
+        found
+    }
+
+    /// Returns nothing and records the fault, unless one is recorded already.
+    pub fn fail<T>(&mut self, fault: TimeFault) -> Option<T> {
+        self.fault = self.fault.or(Some(fault));
+        None
+    }
+
+    /// Reads one item or more, with a separator that `between` takes.
+    pub fn list<T>(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Option<T>,
+        between: impl Fn(&mut Self) -> bool,
+    ) -> Option<Vec<T>> {
+        let mut all = vec![one(self)?];
+        while let Some(next) = self.attempt(|c| if between(c) { one(c) } else { None }) {
+            all.push(next);
+        }
+        Some(all)
+    }
+}
