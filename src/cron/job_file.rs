@@ -355,8 +355,8 @@ impl FileJob {
 }
 
 /// Takes what earlier exports wrote among the metadata.
-fn take_origin(target: &mut Target) {
-    let Target { metadata, origin, .. } = target;
+fn take_origin(target: &mut DeliveryTarget) {
+    let DeliveryTarget { metadata, origin, .. } = target;
     if let Some(settings) = metadata.remove("turn").and_then(|value| TurnSettings::deserialize(value).ok()) {
         origin.settings = settings;
     }

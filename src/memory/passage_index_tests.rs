@@ -12,6 +12,7 @@ use crate::memory::vectors::stub::Embeddings;
 use crate::memory::{Identities, MemoryConfig, MemoryService, MemorySettings, recall};
 use crate::store::memories::NewMemory;
 use crate::store::{Commit, Store};
+use crate::text::without_fillers;
 
 /// Hits that a turn is given at most.
 const GIVEN: usize = 3;

@@ -394,7 +394,7 @@ mod tests {
             let told = Some(entry).filter(|entry| entry.kind != MemoryKind::Summary);
             let marks = ForgottenMarks {
                 places: vec![" · cli:direct #7 · ".to_owned()],
-                telling: told.into_iter().map(|entry| MentionDetector::of_entry(entry)).collect(),
+                telling: told.into_iter().map(MentionDetector::of_entry).collect(),
                 ..ForgottenMarks::of_entries(&[entry])
             };
             assert_eq!(marks.is_line(line), expected, "{line}");
@@ -484,7 +484,7 @@ mod tests {
             assert!(memories::get(connection, id)?.is_none() && meta::get(connection, meta::FORGETS)?.is_some());
             let steps = "SELECT group_concat(body) FROM turn_steps";
             let steps: String = connection.query_row(steps, [], |row| row.get(0))?;
-            let ask = recall::RecallQuery {
+            let ask = crate::memory::RecallQuery {
                 text: "momo".to_owned(),
                 owners: vec![Owner::gateway()],
                 kinds: vec![MemoryKind::Fact],

@@ -182,7 +182,7 @@ impl<'a> MessageWriter<'a, '_> {
                 }
             }
             (ReasoningEcho::Always(ReasoningField::Details), Some(own)) => {
-                answer.reasoning_details = details(own).collect()
+                answer.reasoning_details = details(own).collect();
             }
             (ReasoningEcho::Always(field), _) if !calls.is_empty() => answer.think(Some(field), text.or(Some(BLANK))),
             _ => {}
