@@ -194,34 +194,14 @@ fn ambiguous_heads(host: &str) -> Vec<(&'static str, String, &'static str)> {
         (
             "bare CR",
             format!("GET /healthz HTTP/1.1\r\n{host}\r\nX: a\rContent-Length: 5\r\n\r\n"),
-            "line 3 of the request's head holds a CR",
+            "invalid header value",
         ),
-        ("CR CR LF", format!("GET /healthz HTTP/1.1\r\n{host}\r\r\n\r\n"), "line 2 of the request's head holds a CR"),
-        (
-            "NUL",
-            format!("GET /healthz HTTP/1.1\r\n{host}\r\nX: a\0b\r\n\r\n"),
-            "line 3 of the request's head holds a NUL",
-        ),
-        (
-            "fold",
-            format!("GET /healthz HTTP/1.1\r\n{host}\r\nX: a\r\n b\r\n\r\n"),
-            "line 4 of the request's head begins with white space",
-        ),
-        (
-            "folded length",
-            line("Content-Length: 0\r\n\t18\r\n"),
-            "line 5 of the request's head begins with white space",
-        ),
-        (
-            "space before the colon",
-            line("Content-Length : 18\r\n"),
-            "line 4 of the request's head has white space before the colon",
-        ),
-        (
-            "tab before the colon",
-            line("Transfer-Encoding\t: chunked\r\n"),
-            "line 4 of the request's head has white space before the colon",
-        ),
+        ("CR CR LF", format!("GET /healthz HTTP/1.1\r\n{host}\r\r\n\r\n"), "invalid header value"),
+        ("NUL", format!("GET /healthz HTTP/1.1\r\n{host}\r\nX: a\0b\r\n\r\n"), "invalid header value"),
+        ("fold", format!("GET /healthz HTTP/1.1\r\n{host}\r\nX: a\r\n b\r\n\r\n"), "invalid header name"),
+        ("folded length", line("Content-Length: 0\r\n\t18\r\n"), "invalid header name"),
+        ("space before the colon", line("Content-Length : 18\r\n"), "invalid header name"),
+        ("tab before the colon", line("Transfer-Encoding\t: chunked\r\n"), "invalid header name"),
         (
             "CL and TE",
             line("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
