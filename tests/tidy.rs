@@ -23,7 +23,7 @@ const ABOVE: &[&str] = &["gateway", "commands", "cli", "main"];
 const UNDER_THE_COMMANDS: &[&str] =
     &["gateway", "backup", "config", "control", "query", "home", "logging", "commands", "cli", "text"];
 /// What the read models stand on.
-const UNDER_THE_QUERIES: &[&str] = &["bus", "chat", "cron", "live", "llm", "memory", "store"];
+const UNDER_THE_QUERIES: &[&str] = &["bus", "chat", "cron", "live", "llm", "memory", "origin", "store"];
 
 /// Why `from` may not import `to`, if it may not.
 fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {
@@ -38,6 +38,9 @@ fn forbidden_arrow(from: &str, to: &str) -> Option<&'static str> {
     }
     if from == "text" {
         return Some("`text` reads words by rules and imports nothing of ours, so that everybody may ask it");
+    }
+    if from == "origin" {
+        return Some("`origin` is the vocabulary of who started a turn: it imports nothing of ours");
     }
     if from == "chat" && to != "text" {
         return Some("`chat` is the vocabulary that many modules share: it imports nothing of ours but `text`");

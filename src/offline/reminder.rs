@@ -117,7 +117,12 @@ fn time_and_note(text: &str, language: Language) -> Option<(TimeExpression, &str
     // What a pause, a colon or "about" introduces is a note, whatever it begins with.
     let told = |rest: &str| {
         let words: &[&str] = if language == Language::En { &[" that ", " about ", ":"] } else { &[] };
-        if rest.is_empty() { Some(0) } else { prefix(rest, words) }
+        let is_clock = rest.strip_prefix(':').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        match rest {
+            "" => Some(0),
+            _ if is_clock => None,
+            _ => prefix(rest, words),
+        }
     };
     let joined = |rest: &str| {
         let lead = match language {

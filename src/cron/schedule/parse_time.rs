@@ -117,7 +117,7 @@ fn show(at: Timestamp, zone: &TimeZone) -> String {
 fn unreadable(text: &str, why: &str, now: &str) -> ScheduleError {
     let text: String = text.chars().take(time_expression::MAX_LENGTH).collect();
     ScheduleError(format!(
-        "{text:?} is no time that can be read: {why}. It is {now} now. TimesOutline are written as \"in 20m\", \"in 2 days\", \"18:30\", \
+        "{text:?} is no time that can be read: {why}. It is {now} now. Times are written as \"in 20m\", \"in 2 days\", \"18:30\", \
          \"tomorrow 9:00\", \"monday 9:00\", \"December 24 at 18:00\", \"2026-03-08 09:00\" or \"2026-03-08T09:00:00+08:00\""
     ))
 }
@@ -212,7 +212,7 @@ mod tests {
             ("2026-12-24 24:00", "no time that can be read"),
             (
                 "1767225600",
-                "no time that can be read: not understood: \"1767225600\". It is 2026-11-21 14:05 (Asia/Shanghai) now. TimesOutline are",
+                "no time that can be read: not understood: \"1767225600\". It is 2026-11-21 14:05 (Asia/Shanghai) now. Times are",
             ),
             ("soon", "no time that can be read"),
             ("25:00", "no time that can be read"),

@@ -241,7 +241,7 @@ fn names(heading: &str, owner: &Owner, whose: impl Fn(&str) -> Owner) -> bool {
     read.len() == 1 && read.iter().all(|bullet| bullet.owner == *owner)
 }
 
-/// Who is meant by a name in a heading: whoever has facts and is owner_label so now, though the configuration names him no more.
+/// Who is meant by a name in a heading: whoever has facts and is called so now, though the configuration names him no more.
 /// Below the name of nobody stands what is the gateway's owner's, as all that is private.
 fn whose(name: &str, identities: &Identities, owners: &[Owner]) -> Owner {
     parse_owner(name, identities)
@@ -318,33 +318,33 @@ mod tests {
     #[tokio::test]
     async fn what_a_person_does_is_done_and_what_is_new_is_written() {
         let mut world = World::new("# M\n\n- all know\n");
-        world.tell(Owner::gateway(), "My cat is owner_label Momo").await;
+        world.tell(Owner::gateway(), "My cat is called Momo").await;
         world.tell(Owner::gateway(), "I like tea").await;
         assert!(world.look(false).await);
-        let first = "# M\n\n- all know\n\n## Private\n\n- My cat is owner_label Momo\n- I like tea\n";
+        let first = "# M\n\n- all know\n\n## Private\n\n- My cat is called Momo\n- I like tea\n";
         assert_eq!((world.page.as_str(), world.known(Owner::everyone()).await), (first, vec!["all know".to_owned()]));
         // Replaced in the store: the bullet goes, the new one comes.
-        world.tell(Owner::gateway(), "My cat is owner_label Nini").await;
+        world.tell(Owner::gateway(), "My cat is called Nini").await;
         assert!(world.look(false).await);
-        assert_eq!(world.page, first.replace("- My cat is owner_label Momo\n", "") + "- My cat is owner_label Nini\n");
+        assert_eq!(world.page, first.replace("- My cat is called Momo\n", "") + "- My cat is called Nini\n");
         // Changed, moved and added by hand.
         world.page =
-            "# M\n- all know this\n- I like tea\n\n## Private\nx\n- My cat is owner_label Nini\n- my cat is owner_label nini\n"
+            "# M\n- all know this\n- I like tea\n\n## Private\nx\n- My cat is called Nini\n- my cat is called nini\n"
                 .to_owned();
         let by_hand = world.page.clone();
         assert!(world.look(false).await);
         assert_eq!(world.page, by_hand, "nothing is to be written");
         assert_eq!(world.known(Owner::everyone()).await, ["I like tea", "all know this"]);
-        assert_eq!(world.known(Owner::gateway()).await, ["My cat is owner_label Nini"]);
+        assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Nini"]);
         // What contradicts another bullet takes its place on the page, too.
-        world.page = by_hand.replace("- my cat is owner_label nini\n", "- My cat is owner_label Lulu\n");
+        world.page = by_hand.replace("- my cat is called nini\n", "- My cat is called Lulu\n");
         assert!(world.look(false).await);
-        assert_eq!(world.known(Owner::gateway()).await, ["My cat is owner_label Lulu"]);
+        assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
         assert_eq!(
             world.page,
             by_hand.replace(
-                "- My cat is owner_label Nini\n- my cat is owner_label nini\n",
-                "- My cat is owner_label Lulu\n"
+                "- My cat is called Nini\n- my cat is called nini\n",
+                "- My cat is called Lulu\n"
             )
         );
         // A page that is just being written is not believed to have lost much.
@@ -357,7 +357,7 @@ mod tests {
         let long = format!("- {}\n", "x".repeat(1_001));
         world.page.push_str(&long);
         assert!(world.look(false).await && world.page.ends_with(&long), "what is too long stays and is no fact");
-        assert_eq!(world.known(Owner::gateway()).await, ["My cat is owner_label Lulu"]);
+        assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
     }
 
     #[tokio::test]
