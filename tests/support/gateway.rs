@@ -180,6 +180,9 @@ impl Gateway {
         // A gateway that reads its configuration at this moment finds it whole.
         let (draft, config) = (self.home().join(".config.toml.new"), self.home().join("config.toml"));
         std::fs::write(&draft, self.setup.render(self.port.number)).expect("the home is ours");
+        if let Ok(before) = std::fs::metadata(&config) {
+            std::fs::set_permissions(&draft, before.permissions()).expect("the draft is ours");
+        }
         std::fs::rename(draft, config).expect("config.toml is ours");
         if self.setup.user.is_some() {
             for path in [self.directory.path().to_owned(), self.home(), self.home().join("config.toml")] {

@@ -342,10 +342,7 @@ mod tests {
         assert_eq!(world.known(Owner::gateway()).await, ["My cat is called Lulu"]);
         assert_eq!(
             world.page,
-            by_hand.replace(
-                "- My cat is called Nini\n- my cat is called nini\n",
-                "- My cat is called Lulu\n"
-            )
+            by_hand.replace("- My cat is called Nini\n- my cat is called nini\n", "- My cat is called Lulu\n")
         );
         // A page that is just being written is not believed to have lost much.
         let whole = std::mem::replace(&mut world.page, "# M\n".to_owned());
