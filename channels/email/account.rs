@@ -81,7 +81,7 @@ impl Account {
             ..imap_server(config, preset)?
         };
         if matches!(imap.login, Login::None) {
-            return Err("neither imap_password nor token_command is set, and a login needs one of them".to_owned());
+            return Err("imap_password or token_command must be set; a login needs one of them".to_owned());
         }
         let smtp = MailServer {
             login: login(config.smtp_password.as_ref().or(config.imap_password.as_ref())),

@@ -35,7 +35,7 @@ fn settings_that_cannot_be_used_are_named() {
         (|c| c.address = "Assistant <a@b.c>".into(), &[("address", "is no address")]),
         (|c| (c.address, c.imap_host) = ("a@b.c".into(), String::new()), &[("imap_host", "\"b.c\" are not known")]),
         (|c| (c.address, c.imap_host, c.smtp_host) = ("a@qq.com".into(), String::new(), String::new()), &[]),
-        (|c| c.imap_host = "imaps://x:993".into(), &[("imap_host", "no server's name")]),
+        (|c| c.imap_host = "imaps://x:993".into(), &[("imap_host", "not the name of a server")]),
         (|c| c.smtp_port = Some(0), &[("smtp_port", "no port")]),
         (|c| c.imap_tls = Tls::None, &[("imap_tls", "in plain to imap.example.org")]),
         (|c| (c.smtp_tls, c.smtp_host) = (Tls::None, "127.0.0.1".into()), &[]),
