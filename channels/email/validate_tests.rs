@@ -36,7 +36,7 @@ fn settings_that_cannot_be_used_are_named() {
         (|c| (c.address, c.imap_host) = ("a@b.c".into(), String::new()), &[("imap_host", "\"b.c\" are not known")]),
         (|c| (c.address, c.imap_host, c.smtp_host) = ("a@qq.com".into(), String::new(), String::new()), &[]),
         (|c| c.imap_host = "imaps://x:993".into(), &[("imap_host", "not the name of a server")]),
-        (|c| c.smtp_port = Some(0), &[("smtp_port", "no port")]),
+        (|c| c.smtp_port = Some(0), &[("smtp_port", "not a port")]),
         (|c| c.imap_tls = Tls::None, &[("imap_tls", "in plain to imap.example.org")]),
         (|c| (c.smtp_tls, c.smtp_host) = (Tls::None, "127.0.0.1".into()), &[]),
         (|c| (c.smtp_tls, c.smtp_host) = (Tls::None, "[::1]".into()), &[]),
@@ -58,7 +58,7 @@ fn settings_that_cannot_be_used_are_named() {
         (|c| c.allow_from = list(&["ann", "@", "a@b.c", "*"]), &[("allow_from", "entry 0"), ("allow_from", "entry 1")]),
         (|c| c.trusted_from = list(&["*"]), &[("trusted_from", "entry 0 is \"*\"")]),
         (|c| c.authserv_id = String::new(), &[("authserv_id", "is not set")]),
-        (|c| c.authserv_id = "mx.google.com; spf=pass".into(), &[("authserv_id", "no such name")]),
+        (|c| c.authserv_id = "mx.google.com; spf=pass".into(), &[("authserv_id", "not such a name")]),
         (|c| (c.authserv_id, c.trust) = (String::new(), TrustBy::Verify), &[]),
         (|c| (c.trust, c.allow_from) = (TrustBy::None, list(&["*"])), &[("allow_from", "everybody")]),
         (
