@@ -192,7 +192,7 @@ impl MemoryService {
                 return Ok(FileProgress::NotYet);
             };
             if before.as_ref() != Some(&rendering.text) {
-                crash::point("memory_file_begun", "");
+                crash::point("memory_file_begun", &rendering.text);
                 let (text, expected) = (rendering.text.clone(), before.clone());
                 let replaced =
                     in_file(terms.workspace.clone(), move |at| replace(&at, MEMORY, expected.as_deref(), &text));
@@ -205,7 +205,7 @@ impl MemoryService {
                         return Ok(FileProgress::Whole);
                     }
                 }
-                crash::point("memory_file_written", "");
+                crash::point("memory_file_written", &rendering.text);
             } else {
                 self.files.saw(Some(stamp));
             }
